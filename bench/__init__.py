@@ -1,0 +1,1 @@
+"""Benchmarks of zkwire, run from the project's root: ``python bench/handover.py``."""

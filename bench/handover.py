@@ -1,0 +1,325 @@
+"""How long a lock takes to change hands: from one owner's call of release to the return of the next one's acquire.
+
+Run from the project's root::
+
+    python bench/handover.py                  # 2, 8 and 32 processes; starts a ZooKeeper, and fetches one if need be
+    python bench/handover.py --workers 8 --hosts zk1:2181,zk2:2181
+
+Worker processes, each with its own session, contend for one lock: acquire, hold, release, again. Beside zkwire's Lock
+the same line is run on raw sockets, as a ``floor`` (delete to event, no more) and as the ``textbook`` recipe (event,
+then list again). The contestants take turns in short rounds, so that a drift of the machine meets all of them; the
+ratios are what counts.
+
+A hand-over counts when the next owner was already waiting. The exit status is 1 if two owners ever overlapped or a
+token did not grow, 2 if something could not be measured.
+
+This module is the command line, the order of the races and what is printed; crew.py has the processes.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import dataclasses
+import json
+import math
+import os
+import platform
+import secrets
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Self
+
+# Run as a script from a checkout, nothing of the project need be installed.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from bench import rawline
+from bench.crew import CONTESTANTS, Crew, WorkerFailedError
+from bench.figures import Figures, histogram, median
+from bench.turns import SESSION_TIMEOUT, Order, Turn, hand_overs, misordered, overlaps
+from zkwire.hosts import Address, parse
+from zkwire.testing import RealServer, ServerFailedError, ZooKeeperMissingError, find_zookeeper
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+OURS: Final = "zkwire"
+WARM_UP_TURNS: Final = 2  # of each worker, at the start of each race
+LONGEST_HOLD: Final = SESSION_TIMEOUT / 3  # a raw worker sends nothing while it holds
+HISTOGRAM_ROWS: Final = 14
+WIDEST: Final = 120
+
+
+@dataclass(slots=True)
+class Course:
+    """Where the races are run, and how."""
+
+    servers: list[Address]
+    folder: str
+    hold: float
+    hand_overs: int
+    races: int = 0
+
+
+@dataclass(slots=True)
+class Tally:
+    """What one contestant did with one number of workers: its hand-overs in nanoseconds, by round, and its wrongs."""
+
+    rounds: list[list[int]] = field(default_factory=list)
+    overlaps: int = 0
+    misordered: int = 0
+
+    def add(self, turns: Sequence[Turn], first: int, count: int) -> None:
+        self.rounds.append(hand_overs(turns, first, count))
+        # Exclusion has no warm-up.
+        self.overlaps += overlaps(turns)
+        self.misordered += misordered(turns)
+
+    def pooled(self) -> list[int]:
+        return [nanoseconds for sample in self.rounds for nanoseconds in sample]
+
+    def medians(self) -> list[float]:
+        return [Figures.of(sample).median for sample in self.rounds]
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """Our median over another's: of the pooled samples, of each round's, and the median of those."""
+
+    pooled: float
+    rounds: list[float]
+    rounds_median: float
+
+    @classmethod
+    def of(cls, ours: Tally, other: Tally) -> Self:
+        rounds = [mine / theirs for mine, theirs in zip(ours.medians(), other.medians(), strict=True)]
+        return cls(Figures.of(ours.pooled()).median / Figures.of(other.pooled()).median, rounds, median(rounds))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    options = _options(arguments)
+    fresh = options.hosts is None
+    try:
+        with _server(options) as hosts, _course(options, hosts) as course, Crew(max(options.workers)) as crew:
+            print(_heading(options, course), flush=True)
+            if fresh:
+                _say("warming the server up")
+                _race(crew, course, options.contestants[0], max(options.workers), hold=0.0)
+            results = {}
+            for workers in options.workers:
+                results[workers] = _measure(crew, course, options, workers)
+                print(_report(workers, results[workers]), flush=True)
+            if options.json:
+                report = _json(options, course, results)
+                options.json.write_text(json.dumps(report, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    except (WorkerFailedError, ServerFailedError, ZooKeeperMissingError, rawline.RefusedError, OSError) as error:
+        _say(f"{Path(__file__).name}: {error}")
+        return 2
+    except subprocess.CalledProcessError:
+        return 2  # the command has said why
+    except KeyboardInterrupt:
+        return 130
+    tallies = [tally for contestants in results.values() for tally in contestants.values()]
+    if any(tally.overlaps or tally.misordered for tally in tallies):
+        _say("a lock had two owners at a time, or gave them tokens that did not grow")
+        return 1
+    return 0 if all(tally.pooled() for tally in tallies) else 2
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Measure how long a lock takes to change hands.")
+    add = parser.add_argument
+    add("--workers", type=_counts, default=[2, 8, 32], metavar="N,...", help="processes in the line (default: 2,8,32)")
+    add("--hold", type=_hold, default=0.002, metavar="S", help="seconds that each owner holds (default: 0.002)")
+    add("--handovers", type=_positive, default=500, metavar="N", help="how many in each race (default: 500)")
+    add("--rounds", type=_positive, default=3, metavar="N", help="races of each contestant (default: 3)")
+    names = list(CONTESTANTS)
+    which = f"which to run (default: {','.join(names)})"
+    add("--contestants", type=_contestants, default=names, metavar="NAME,...", help=which)
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--hosts", type=_hosts, metavar="HOST:PORT,...", help="servers to use (default: start one)")
+    where.add_argument("--no-fsync", action="store_true", help="start one that does not force its log to disk")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to a file as well")
+    return parser.parse_args(arguments)
+
+
+def _positive(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text)):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
+    return int(text)
+
+
+def _counts(text: str) -> list[int]:
+    counts = [_positive(count) for count in text.split(",")]
+    if min(counts) < 2:
+        raise argparse.ArgumentTypeError(f"{text!r}: a lock changes hands between two workers at least")
+    return list(dict.fromkeys(counts))
+
+
+def _hold(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds <= LONGEST_HOLD:
+        raise argparse.ArgumentTypeError(f"{text!r}: an owner holds for 0 to {LONGEST_HOLD:.1f} seconds")
+    return seconds
+
+
+def _hosts(text: str) -> str:
+    try:
+        parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return text
+
+
+def _contestants(text: str) -> list[str]:
+    names = list(dict.fromkeys(text.split(",")))
+    if not CONTESTANTS.keys() >= set(names):
+        raise argparse.ArgumentTypeError(f"{text!r}: the contestants are {', '.join(CONTESTANTS)}")
+    return names
+
+
+@contextlib.contextmanager
+def _server(options: argparse.Namespace) -> Iterator[str]:
+    """The connect string of the servers to measure on: those named, or one that lives as long as the ``with`` block."""
+    if options.hosts is not None:
+        yield options.hosts
+        return
+    try:
+        find_zookeeper()
+    except ZooKeeperMissingError:
+        _say("no ZooKeeper here yet: fetching one")
+        fetch = [sys.executable, "-m", "zkwire.testing.fetch"]
+        subprocess.run(fetch, cwd=ROOT, stdout=sys.stderr, check=True)
+    server = RealServer(tick_time=2.0, fsync=not options.no_fsync)
+    try:
+        asyncio.run(server.start())
+        yield server.hosts
+    finally:
+        asyncio.run(server.close())
+
+
+@contextlib.contextmanager
+def _course(options: argparse.Namespace, hosts: str) -> Iterator[Course]:
+    """A folder of its own for this run's locks, removed at the end."""
+    servers, chroot = parse(hosts)
+    course = Course(servers, f"{chroot}/zkwire-bench-{secrets.token_hex(6)}", options.hold, options.handovers)
+    with rawline.RawSession(*servers[0]) as session:
+        rawline.make_path(session, course.folder)
+    try:
+        yield course
+    finally:
+        with rawline.RawSession(*servers[0]) as session:
+            rawline.remove_tree(session, course.folder)
+
+
+def _measure(crew: Crew, course: Course, options: argparse.Namespace, workers: int) -> dict[str, Tally]:
+    """Run all rounds with one number of workers."""
+    contestants: list[str] = options.contestants
+    tallies = {name: Tally() for name in contestants}
+    for number in range(options.rounds):
+        # Each round starts with another contestant, so that none always runs behind the same one.
+        first = number % len(contestants)
+        for name in contestants[first:] + contestants[:first]:
+            _say(f"{workers} workers, round {number + 1} of {options.rounds}: {name}")
+            turns = _race(crew, course, name, workers, hold=course.hold)
+            tallies[name].add(turns, WARM_UP_TURNS * workers, course.hand_overs)
+    return tallies
+
+
+def _race(crew: Crew, course: Course, contestant: str, workers: int, *, hold: float) -> list[Turn]:
+    """Run one race on a fresh lock."""
+    # The turns that count, those to warm up, and one each at the end, when the line grows shorter.
+    turns = math.ceil(course.hand_overs / workers) + WARM_UP_TURNS + 1
+    lock = f"{course.folder}/{course.races}-{contestant}"
+    course.races += 1
+    with rawline.RawSession(*course.servers[0]) as session:
+        rawline.make_path(session, lock)
+    # On an ensemble each worker has one server, the same for every contestant.
+    servers = [course.servers[number % len(course.servers)] for number in range(workers)]
+    return crew.race([Order(contestant, server.host, server.port, lock, turns, hold) for server in servers])
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _heading(options: argparse.Namespace, course: Course) -> str:
+    version = rawline.server_version(*course.servers[0]) or "of unknown version"
+    servers = ", ".join(map(str, course.servers))
+    return (
+        f"lock hand-over on ZooKeeper {version} at {servers}{', without fsync' if options.no_fsync else ''}\n"
+        f"Python {platform.python_version()}, {os.cpu_count()} cores; "
+        f"hold {options.hold * 1000:g} ms, {options.rounds} rounds of {options.handovers} hand-overs"
+    )
+
+
+def _report(workers: int, tallies: dict[str, Tally]) -> str:
+    lines = [f"\n{workers} workers", "              count    median       p90       p99   overlaps"]
+    for name, tally in tallies.items():
+        figures = Figures.of(tally.pooled())
+        cells = "".join(f"{value:7.0f} µs" for value in (figures.median, figures.p90, figures.p99))
+        wrong = f"  tokens out of order: {tally.misordered}" if tally.misordered else ""
+        lines.append(f"  {name:<9}{figures.count:8}{cells}{tally.overlaps:11}{wrong}")
+    for name, ratio in _ratios(tallies).items():
+        rounds = " ".join(f"{value:.2f}" for value in ratio.rounds)
+        lines.append(f"  {OURS} / {name:<9}{ratio.pooled:6.2f}   by round {rounds}, median {ratio.rounds_median:.2f}")
+    samples = {name: tally.pooled() for name, tally in tallies.items()}
+    width = min(shutil.get_terminal_size().columns, WIDEST)
+    return "\n".join([*lines, "", *histogram(samples, rows=HISTOGRAM_ROWS, width=width)])
+
+
+def _ratios(tallies: dict[str, Tally]) -> dict[str, Ratio]:
+    if OURS not in tallies:
+        return {}
+    return {name: Ratio.of(tallies[OURS], tally) for name, tally in tallies.items() if name != OURS}
+
+
+def _json(options: argparse.Namespace, course: Course, results: dict[int, dict[str, Tally]]) -> dict[str, object]:
+    """The figures as plain data; times in microseconds, null where there is none."""
+    return {
+        "zookeeper": rawline.server_version(*course.servers[0]),
+        "fsync": None if options.hosts else not options.no_fsync,
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "cores": os.cpu_count(),
+        "hold": options.hold,
+        "rounds": options.rounds,
+        "handovers": options.handovers,
+        "results": [
+            {
+                "workers": workers,
+                "contestants": {
+                    name: {
+                        **_plain(Figures.of(tally.pooled())),
+                        "overlaps": tally.overlaps,
+                        "misordered": tally.misordered,
+                        "round_medians": _numbers(tally.medians()),
+                    }
+                    for name, tally in tallies.items()
+                },
+                "ratios": {name: _plain(ratio) for name, ratio in _ratios(tallies).items()},
+            }
+            for workers, tallies in results.items()
+        ],
+    }
+
+
+def _plain(record: Figures | Ratio) -> dict[str, object]:
+    return {
+        name: _numbers(value) if isinstance(value, list) else _numbers([value])[0]
+        for name, value in dataclasses.asdict(record).items()
+    }
+
+
+def _numbers(values: Sequence[float]) -> list[float | None]:
+    """JSON has no NaN."""
+    return [None if math.isnan(value) else value for value in values]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,246 @@
+"""A lease: one holding of a lock, watched for as long as it lasts, and the `async with` that cancels its body when it is lost.
+
+Knows one place in a line that owns.  How it came to own, and who is next, is the lock's affair.
+
+A lease is lost on three signals: its session expires; its node is deleted by somebody else; or the holder can no longer be
+certain that the session lives, because three quarters of the timeout have passed since the sending of the last request that was answered.
+The last comes before anybody else can own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Final
+
+from recipes.line import Standing
+from zkwire import Client, NoNodeError, SessionError, Transaction, WatchEventType, ZooKeeperError
+
+# A lease that is over within this time never costs a watch of its own node, so that an uncontended lock is two round
+# trips.  The only loss that is told so much later is a deletion by somebody else.
+_UNWATCHED: Final = 0.1
+
+
+class LockLostError(ZooKeeperError):
+    """A lock that was held is held no longer, or can no longer be relied upon: stop what it protects.
+
+    Arguments: `path`, the lock's node; `why`, which signal told it.
+    """
+
+    def __init__(self, path: str, why: str) -> None:
+        super().__init__(f"the lock node {path} is lost: {why}; stop, and acquire it again before you go on")
+        self.path = path
+        self.why = why
+
+
+class Lease:
+    """One holding of a lock; made by acquiring, ended by `release` or by its loss.
+
+    `token` is the fencing token, the zxid that created the lock's node: of two holders the later one has the greater,
+    so that a store that refuses smaller ones than it has seen is safe even from a holder that does not notice its loss.
+    `path` is the lock's node.
+    """
+
+    def __init__(self, zk: Client, standing: Standing, ended: Callable[[Lease], bool]) -> None:
+        self._zk = zk
+        self._loop = asyncio.get_running_loop()
+        self.standing = standing
+        self.path = standing.place.path
+        self.token = standing.place.token
+        self._ended = ended
+        self._depth = 1
+        self._loss: LockLostError | None = None
+        self._over: asyncio.Future[None] = self._loop.create_future()
+        self._bodies: list[Hold] = []
+        self._guard: asyncio.Task[None] | None = None
+        self._timer: asyncio.Handle
+        if standing.is_watched:
+            self._timer = self._loop.call_soon(self._begin_guard)
+        else:
+            self._timer = self._loop.call_later(min(_UNWATCHED, self.certain_for()), self._begin_guard)
+
+    # -- asking -----------------------------------------------------------------------------------------------------
+
+    @property
+    def is_released(self) -> bool:
+        """Whether `release` was called as often as it was acquired."""
+        return self._depth == 0
+
+    @property
+    def may_be_passed_on(self) -> bool:
+        """Whether the place in the line is good for another holder in this process."""
+        return self._loss is None and self._seconds_left() > 0
+
+    def is_certain(self) -> bool:
+        """Whether the lock is held for certain at this moment."""
+        return self.certain_for() > 0
+
+    def certain_for(self) -> float:
+        """Return for how many seconds from now the lock is held for certain, if no server answers any more; 0 when it is not.
+
+        A clock that runs unevenly aside, nobody else can own it before that.
+        """
+        return 0.0 if self._loss is not None or self.is_released else self._seconds_left()
+
+    def check(self) -> None:
+        """Return if the lock is held for certain.  Raises: LockLostError; RuntimeError when it was released."""
+        if self._loss is None and self.is_released:
+            raise RuntimeError(f"the lock node {self.path} was released")
+        if not self.is_certain():
+            raise self._lose("the session may have expired: no server has answered for too long")
+
+    async def lost(self) -> LockLostError | None:
+        """Return when the lease is lost, with the error that tells how; None when it was released before.
+
+        Cancellation: harmless.
+        """
+        await asyncio.shield(self._over)
+        return self._loss
+
+    def transaction(self) -> Transaction:
+        """Return a transaction that is carried out only while the lock's node exists; see Client.transaction."""
+        transaction = self._zk.transaction()
+        transaction.check(self.path)
+        return transaction
+
+    async def release(self) -> None:
+        """Let the lock go, and return when its node is known to be gone; what was lost or released before needs nothing.
+
+        Cancellation: the lock goes all the same.
+        Order: the delete is sent in the order of the calls, and before anybody who waits in this process goes on.
+        """
+        if self._depth == 0:
+            return
+        self._depth -= 1
+        if self._depth:
+            return
+        self._stop_guard()
+        if self._ended(self):
+            return  # the place in the line was handed to another task of this process
+        if self._loss is None:
+            gone = self._zk.discard(self.path)
+            await asyncio.shield(gone)
+            # The watch on our own node has fired by then; what else was watched is of no use any more.
+            self.standing.watches.cancel()
+
+    def acquired_again(self) -> None:
+        """Count one acquire more; called by a re-entrant lock.  Raises: LockLostError."""
+        self.check()
+        self._depth += 1
+
+    # -- being told -------------------------------------------------------------------------------------------------
+
+    def enter_body(self, body: Hold) -> None:
+        """Have `body` interrupted when the lease is lost; the innermost one is."""
+        self._bodies.append(body)
+
+    def leave_body(self, body: Hold) -> LockLostError | None:
+        """Undo `enter_body`; return how the lease was lost, if it was."""
+        self._bodies.remove(body)
+        if self._loss is None and not self.is_released and not self.is_certain():
+            self._lose("the session may have expired: no server has answered for too long")
+        return self._loss
+
+    def _seconds_left(self) -> float:
+        if self.standing.place.session_id != self._zk.session_id:
+            return 0.0
+        return max(0.0, self._zk.certain_until - self._loop.time())
+
+    def _begin_guard(self) -> None:
+        self._guard = self._loop.create_task(self._watch_node())
+        self._check_certainty()
+
+    def _check_certainty(self) -> None:
+        if self.is_certain():
+            self._timer = self._loop.call_at(self._zk.certain_until, self._check_certainty)
+        else:
+            self._lose("the session may have expired: no server has answered for three quarters of its timeout")
+
+    async def _watch_node(self) -> None:
+        watches = self.standing.watches
+        try:
+            while True:
+                if not self.standing.is_watched:
+                    await self._zk.get_and_watch(self.path, into=watches)
+                    self.standing.is_watched = True
+                event = await watches.next()
+                if event.path == self.path:
+                    if event.type is WatchEventType.DELETED:
+                        break
+                    self.standing.is_watched = False  # its data was changed, which has used the watch up
+        except NoNodeError:
+            pass
+        except SessionError as error:
+            self._lose(str(error))
+            return
+        self._lose("somebody else has deleted it")
+
+    def _lose(self, why: str) -> LockLostError:
+        if self._loss is None:
+            self._loss = LockLostError(self.path, why)
+            self._stop_guard()
+            self._zk.discard(self.path)  # the session may yet live, and nobody must wait for a node without a holder
+            self.standing.watches.cancel()
+            if self._bodies:
+                self._bodies[-1].interrupt()
+        return self._loss
+
+    def _stop_guard(self) -> None:
+        self._timer.cancel()
+        if self._guard is not None and self._guard is not asyncio.current_task():
+            self._guard.cancel()
+        if not self._over.done():
+            self._over.set_result(None)
+
+
+class Hold:
+    """`async with lock.hold() as lease`: acquires, cancels the body and raises LockLostError when the lease is lost, releases."""
+
+    def __init__(self, acquire: Callable[[], Awaitable[Lease]]) -> None:
+        self._acquire = acquire
+        self._lease: Lease | None = None
+        self._task: asyncio.Task[object] | None = None
+        self._cancelling = 0
+        self._interrupted = False
+
+    async def __aenter__(self) -> Lease:
+        if self._lease is not None:
+            raise RuntimeError("this is entered already: call hold() for each `async with`")
+        lease = await self._acquire()
+        self._task = asyncio.current_task()
+        if self._task is None:
+            raise RuntimeError("a lock is held by a task")
+        self._cancelling = self._task.cancelling()
+        self._lease = lease
+        lease.enter_body(self)
+        return lease
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        lease, task = self._lease, self._task
+        if lease is None or task is None:
+            raise RuntimeError("left without having been entered")
+        self._lease = None
+        loss = lease.leave_body(self)
+        # The cancellation that came from us ends here; one from elsewhere at the same time goes on.
+        ours = self._interrupted and task.uncancel() <= self._cancelling and kind is asyncio.CancelledError
+        await lease.release()
+        if loss is not None and (ours or kind is None or isinstance(error, SessionError)):
+            raise loss from error
+
+    def interrupt(self) -> None:
+        """Cancel the body; called by the lease when it is lost."""
+        if self._task is not None and self._task is not asyncio.current_task():
+            self._interrupted = True
+            self._task.cancel()
+
+
+def checked_within(within: float | None) -> float | None:
+    """Return `within` if it bounds a wait: None, or a number of seconds from 0.  Raises: TypeError, ValueError."""
+    if within is None:
+        return None
+    if isinstance(within, bool) or not isinstance(within, int | float):
+        raise TypeError(f"within is a number of seconds or None, not {within!r}")
+    if not within >= 0:
+        raise ValueError(f"within is a number of seconds from 0, not {within!r}")
+    return within

@@ -1,0 +1,114 @@
+"""How async tests run, and the real ZooKeepers that they run against.
+
+An ``async def`` test gets an event loop of its own and a time limit, and fails if it leaves a task behind or if
+anything was reported to the loop's exception handler. There are no async fixtures: helpers are async context
+managers.
+"""
+
+import asyncio
+import functools
+import gc
+import inspect
+import itertools
+import re
+import traceback
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+
+import pytest
+
+from zkwire.testing import RealServer, ZooKeeperMissingError
+
+AsyncTest = Callable[..., Coroutine[Any, Any, None]]
+
+DEFAULT_LIMIT = 60.0
+
+_path_numbers = itertools.count(1)
+
+
+def pytest_collection_finish() -> None:
+    # Each async test ends with a garbage collection; what is loaded by now need not be looked through again every time.
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    marker = pyfuncitem.get_closest_marker("limit")
+    limit = float(marker.args[0]) if marker else DEFAULT_LIMIT
+    test = pyfuncitem.obj
+    given = getattr(test, "hypothesis", None)
+    if given is not None and inspect.iscoroutinefunction(given.inner_test):
+        # A test of hypothesis: each example gets a loop of its own.
+        given.inner_test = _as_sync(given.inner_test, limit)
+    if not inspect.iscoroutinefunction(test):
+        return None
+    wanted = inspect.signature(test).parameters
+    _run(test, limit, **{name: value for name, value in pyfuncitem.funcargs.items() if name in wanted})
+    return True
+
+
+def _as_sync(test: AsyncTest, limit: float) -> Callable[..., None]:
+    @functools.wraps(test)
+    def run(*args: object, **kwargs: object) -> None:
+        _run(test, limit, *args, **kwargs)
+
+    return run
+
+
+def _run(test: AsyncTest, limit: float, /, *args: object, **kwargs: object) -> None:
+    """Run one async test in a fresh event loop and fail if it leaves anything behind."""
+    complaints: list[str] = []
+
+    def complain(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        complaints.append(f"{context['message']}\n{''.join(traceback.format_exception(error)) if error else context}")
+
+    async def body() -> None:
+        timer = asyncio.timeout(limit)
+        try:
+            async with timer:
+                await test(*args, **kwargs)
+        except TimeoutError as error:
+            if not timer.expired():
+                raise
+            raise pytest.fail.Exception(f"the test did not end within {limit:g} s") from error
+        leaked = asyncio.all_tasks() - {asyncio.current_task()}
+        complaints.extend(f"a task was left behind: {task!r}" for task in leaked)
+
+    with asyncio.Runner(debug=False) as runner:
+        runner.get_loop().set_exception_handler(complain)
+        runner.run(body())
+        gc.collect()  # a future whose exception nobody retrieved complains when it is collected
+    if complaints:
+        pytest.fail("\n".join(complaints), pytrace=False)
+
+
+@pytest.fixture(scope="session")
+def zookeeper() -> Iterator[RealServer]:
+    """One real ZooKeeper for the whole run: leave it running, and keep to ``path``."""
+    yield from _serve()
+
+
+@pytest.fixture
+def zookeeper_own() -> Iterator[RealServer]:
+    """A real ZooKeeper for this test alone, running, to be stopped, killed, paused and restarted at will."""
+    yield from _serve()
+
+
+def _serve() -> Iterator[RealServer]:
+    try:
+        server = RealServer()
+    except ZooKeeperMissingError as error:
+        # Not a skip, nor one failure among many: without a server most of the suite would say nothing.
+        pytest.exit(str(error), returncode=pytest.ExitCode.TESTS_FAILED)
+    asyncio.run(server.start())
+    yield server
+    asyncio.run(server.close())
+
+
+@pytest.fixture
+def path(request: pytest.FixtureRequest) -> str:
+    """A znode path that no other test uses; the node does not exist yet."""
+    name = re.sub(r"[^A-Za-z0-9_]+", "-", request.node.name).strip("-")
+    return f"/t-{name}-{next(_path_numbers)}"

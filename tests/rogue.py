@@ -1,0 +1,399 @@
+"""A scripted bad server: it speaks enough of ZooKeeper's protocol to be believed, then misbehaves.
+
+Like the proxy it is an independent witness: struct, and nothing of zkwire.
+
+    async with Rogue(wrong_xid, honest) as rogue:    # the first connection meets wrong_xid, all later ones honest
+        client = ...connect(rogue.hosts)
+        await rogue.connected(2)
+
+A behaviour is a coroutine function that plays one connection through a Peer; options are given by `functools.partial`:
+`Rogue(partial(wrong_xid, offset=7))`. When it returns, the connection is ended by FIN. When the client leaves, the
+behaviour ends.
+"""
+
+import asyncio
+import contextlib
+import itertools
+import socket
+import struct
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import NamedTuple, Self
+
+_INT = struct.Struct(">i")
+_REQUEST_HEADER = struct.Struct(">ii")
+_REPLY_HEADER = struct.Struct(">iqi")
+_CONNECT_REQUEST = struct.Struct(">iqiqi")
+_CONNECT_RESPONSE = struct.Struct(">iiq")
+
+GET_DATA, PING, AUTH, SET_WATCHES, SET_WATCHES2, CLOSE_SESSION = 4, 11, 100, 101, 105, -11
+EVENT_XID, PING_XID = -1, -2
+NO_NODE, UNIMPLEMENTED, NOT_READ_ONLY = -101, -6, -119
+
+PASSWORD = bytes(range(16))
+DATA = b"rogue"
+STAT = struct.pack(">qqqqiiiqiiq", 1, 1, 0, 0, 0, 0, 0, 0, len(DATA), 0, 1)
+GARBAGE = bytes([0xDE, 0xAD, 0xBE, 0xEF]) * 16  # as a length, a negative one
+
+
+class Request(NamedTuple):
+    """A request as it came; `body` is what follows the header."""
+
+    xid: int
+    opcode: int
+    body: bytes
+
+
+@dataclass(slots=True)
+class Handshake:
+    """A ConnectRequest; the timeout in milliseconds."""
+
+    last_zxid: int
+    timeout: int
+    session_id: int
+    password: bytes
+    read_only: bool | None
+
+
+class Peer:
+    """One connection, as a behaviour sees it."""
+
+    def __init__(self, rogue: "Rogue", reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.rogue = rogue
+        self._reader = reader
+        self._writer = writer
+
+    async def connect_request(self) -> Handshake:
+        """Read the client's first frame."""
+        payload = await self._frame()
+        _, last_zxid, timeout, session_id, length = _CONNECT_REQUEST.unpack_from(payload)
+        end = _CONNECT_REQUEST.size + max(length, 0)
+        read_only = bool(payload[end]) if len(payload) > end else None
+        handshake = Handshake(last_zxid, timeout, session_id, payload[_CONNECT_REQUEST.size : end], read_only)
+        self.rogue.handshakes.append(handshake)
+        self.rogue._changed()
+        return handshake
+
+    async def handshake(self) -> Handshake:
+        """The proper handshake: the timeout that was asked for, the session that was asked for or a new one."""
+        handshake = await self.connect_request()
+        session_id = handshake.session_id or self.rogue.new_session_id()
+        await self.send_frame(connect_response(handshake.timeout, session_id) + b"\0")
+        return handshake
+
+    async def request(self) -> Request:
+        """Read and record the next request."""
+        payload = await self._frame()
+        xid, opcode = _REQUEST_HEADER.unpack_from(payload)
+        self.rogue.requests.append((xid, opcode))
+        self.rogue._changed()
+        return Request(xid, opcode, payload[_REQUEST_HEADER.size :])
+
+    async def first_request(self) -> Request:
+        """The next request that is not a ping; pings are answered."""
+        while (request := await self.request()).opcode == PING:
+            await self.answer(request)
+        return request
+
+    async def answer(self, request: Request) -> None:
+        """Answer properly: getData gives DATA on every path, what needs no body is granted, the rest unimplemented."""
+        if request.opcode == PING:
+            await self.reply(PING_XID)
+        elif request.opcode == GET_DATA:
+            await self.reply(request.xid, _INT.pack(len(DATA)) + DATA + STAT)
+        elif request.opcode in (AUTH, SET_WATCHES, SET_WATCHES2, CLOSE_SESSION):
+            await self.reply(request.xid)
+        else:
+            await self.reply(request.xid, err=UNIMPLEMENTED)
+
+    async def serve(self) -> None:
+        """Answer properly until the client closes its session or leaves."""
+        while True:
+            request = await self.request()
+            await self.answer(request)
+            if request.opcode == CLOSE_SESSION:
+                return
+
+    async def reply(self, xid: int, body: bytes = b"", *, err: int = 0, zxid: int = 1) -> None:
+        await self.send_frame(_REPLY_HEADER.pack(xid, zxid, err) + body)
+
+    async def event(self, kind: int, path: str, *, state: int = 3, zxid: int = -1) -> None:
+        name = path.encode()
+        await self.reply(EVENT_XID, struct.pack(">iii", kind, state, len(name)) + name, zxid=zxid)
+
+    async def send_frame(self, payload: bytes) -> None:
+        await self.send(_INT.pack(len(payload)) + payload)
+
+    async def send(self, data: bytes) -> None:
+        """Send bytes as they are; return when they have left the process, hence within the client's flow control."""
+        self._writer.write(data)
+        await self._writer.drain()
+        self.rogue.sent += len(data)
+
+    async def ignore(self) -> None:
+        """Read and drop bytes until the client leaves."""
+        while await self._reader.read(65536):
+            pass
+
+    async def _frame(self) -> bytes:
+        (length,) = _INT.unpack(await self._reader.readexactly(_INT.size))
+        return await self._reader.readexactly(length)
+
+
+Behaviour = Callable[[Peer], Awaitable[None]]
+
+
+def connect_response(timeout: int, session_id: int, password: bytes = PASSWORD) -> bytes:
+    """The 36 bytes of a ConnectResponse without its readOnly byte."""
+    return _CONNECT_RESPONSE.pack(0, timeout, session_id) + _INT.pack(len(password)) + password
+
+
+# In place of the handshake.
+
+
+async def garbage_handshake(peer: Peer, *, garbage: bytes = GARBAGE) -> None:
+    """Garbage in place of the connect response; the connection stays open."""
+    await peer.connect_request()
+    await peer.send(garbage)
+    await peer.ignore()
+
+
+async def eof_handshake(peer: Peer) -> None:
+    """FIN in place of the connect response, as from a server that does not serve yet: the session lives."""
+    await peer.connect_request()
+
+
+async def silent_handshake(peer: Peer) -> None:
+    """No answer to the connect request."""
+    await peer.connect_request()
+    await peer.ignore()
+
+
+async def read_only_refusal(peer: Peer) -> None:
+    """A 16-byte first frame, a bare reply header with err -119, as from a read-only server of 3.7+."""
+    await peer.connect_request()
+    await peer.reply(0, err=NOT_READ_ONLY)
+
+
+async def refused_session(peer: Peer) -> None:
+    """Timeout 0: the session is gone."""
+    await peer.connect_request()
+    await peer.send_frame(connect_response(0, 0, bytes(16)) + b"\0")
+
+
+async def short_connect_response(peer: Peer) -> None:
+    """36 bytes, no readOnly byte, as from 3.3 and older: not a fault. Then serves."""
+    handshake = await peer.connect_request()
+    await peer.send_frame(connect_response(handshake.timeout, handshake.session_id or peer.rogue.new_session_id()))
+    await peer.serve()
+
+
+# After the handshake.
+
+
+async def honest(peer: Peer) -> None:
+    """No fault: serves pings and getData."""
+    await peer.handshake()
+    await peer.serve()
+
+
+async def silence(peer: Peer) -> None:
+    """Reads and records requests, pings too, and answers none."""
+    await peer.handshake()
+    while True:
+        await peer.request()
+
+
+async def garbage_after_handshake(peer: Peer, *, garbage: bytes = GARBAGE) -> None:
+    await peer.handshake()
+    await peer.send(garbage)
+    await peer.ignore()
+
+
+async def huge_length(
+    peer: Peer, *, length: int = 0x7FFFFFFF, chunk: int = 16384, most: int = 64 << 20, interval: float = 0.0
+) -> None:
+    """A frame said to be of `length` bytes, and its data in chunks for as long as the client takes them.
+
+    `rogue.sent` counts the bytes that the client took, and those that wait in the kernel's buffers. `interval` seconds
+    lie between the chunks. After `most` bytes the connection is silent.
+    """
+    await peer.handshake()
+    await peer.send(_INT.pack(length))
+    for _ in range(most // chunk):
+        await peer.send(bytes(chunk))
+        await asyncio.sleep(interval)  # slowness is the behaviour; 0 lets a client on the same loop read
+    await peer.ignore()
+
+
+async def negative_length(peer: Peer, *, length: int = -2) -> None:
+    await peer.handshake()
+    await peer.send(_INT.pack(length))
+    await peer.ignore()
+
+
+async def wrong_xid(peer: Peer, *, offset: int = 1) -> None:
+    """The first request is answered under a wrong xid; the connection stays open."""
+    await peer.handshake()
+    request = await peer.first_request()
+    await peer.answer(request._replace(xid=request.xid + offset))
+    await peer.ignore()
+
+
+async def unasked_reply(peer: Peer, *, xid: int = 1) -> None:
+    """A reply to nothing, right behind the handshake."""
+    await peer.handshake()
+    await peer.reply(xid)
+    await peer.ignore()
+
+
+async def eof_in_frame(peer: Peer, *, keep: int = 10) -> None:
+    """The first request is answered with the first `keep` bytes of a getData reply (its length included), then FIN."""
+    await peer.handshake()
+    request = await peer.first_request()
+    payload = _REPLY_HEADER.pack(request.xid, 1, 0) + _INT.pack(len(DATA)) + DATA + STAT
+    await peer.send((_INT.pack(len(payload)) + payload)[:keep])
+
+
+async def truncated_record(peer: Peer, *, keep: int = 6) -> None:
+    """The first request is answered by a whole frame whose getData record ends after `keep` bytes. Then serves."""
+    await peer.handshake()
+    request = await peer.first_request()
+    await peer.reply(request.xid, (_INT.pack(len(DATA)) + DATA + STAT)[:keep])
+    await peer.serve()
+
+
+async def short_frame(peer: Peer, *, payload: bytes = b"\0\0") -> None:
+    """A frame too short for a reply header."""
+    await peer.handshake()
+    await peer.send_frame(payload)
+    await peer.ignore()
+
+
+async def unknown_error(peer: Peer, *, err: int = -9999) -> None:
+    """The first request gets an error code that nobody knows. Then serves."""
+    await peer.handshake()
+    request = await peer.first_request()
+    await peer.reply(request.xid, err=err)
+    await peer.serve()
+
+
+async def error_with_trailing_bytes(peer: Peer, *, err: int = NO_NODE, trailing: bytes = b"\xff" * 9) -> None:
+    """The first request gets an error with bytes behind it, which servers do send and a client ignores. Then serves."""
+    await peer.handshake()
+    request = await peer.first_request()
+    await peer.reply(request.xid, trailing, err=err)
+    await peer.serve()
+
+
+async def unknown_event(peer: Peer, *, kind: int = 99, path: str = "/") -> None:
+    """An event of a type that nobody knows, right behind the handshake. Then serves."""
+    await peer.handshake()
+    await peer.event(kind, path)
+    await peer.serve()
+
+
+class Rogue:
+    """Listens on `hosts`; the n-th connection meets the n-th behaviour, those beyond meet the last.
+
+    `connections` counts the accepted ones, `ended` those that are over on both sides, `sent` the bytes sent to all.
+    `handshakes` and `requests` (xid, opcode) are in order of arrival. An error in a behaviour is raised on closing.
+    """
+
+    def __init__(self, *behaviours: Behaviour) -> None:
+        if not behaviours:
+            raise ValueError("a rogue needs a behaviour")
+        self.connections = 0
+        self.ended = 0
+        self.sent = 0
+        self.handshakes: list[Handshake] = []
+        self.requests: list[tuple[int, int]] = []
+        self._behaviours = behaviours
+        self._session_ids = itertools.count(0x0F0E000000000001)
+        self._listener: asyncio.Server | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._waiters: set[asyncio.Future[None]] = set()
+        self._closed = False
+
+    async def __aenter__(self) -> Self:
+        self._listener = await asyncio.start_server(self._accepted, "127.0.0.1", 0)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        assert self._listener is not None
+        self._listener.close()
+        for task in self._tasks:
+            task.cancel()
+        outcomes = await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._listener.wait_closed()
+        self._closed = True
+        self._changed()
+        for outcome in outcomes:
+            if isinstance(outcome, Exception):
+                raise outcome
+
+    @property
+    def hosts(self) -> str:
+        """The connect string to give to the client."""
+        assert self._listener is not None
+        host, port = self._listener.sockets[0].getsockname()
+        return f"{host}:{port}"
+
+    def new_session_id(self) -> int:
+        return next(self._session_ids)
+
+    async def connected(self, count: int) -> None:
+        """Wait until `count` connections have been accepted since the start."""
+        await self.until(lambda: self.connections >= count)
+
+    async def disconnected(self, count: int) -> None:
+        """Wait until `count` connections are over: the client has closed its side."""
+        await self.until(lambda: self.ended >= count)
+
+    async def requested(self, opcode: int, count: int = 1) -> None:
+        """Wait until `count` requests of this opcode have come."""
+        await self.until(lambda: sum(code == opcode for _, code in self.requests) >= count)
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until `condition`, asked again after every request, handshake and change of a connection, is true."""
+        while not condition():
+            if self._closed:
+                raise ConnectionAbortedError("the rogue was closed while this was waited for")
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters.add(waiter)
+            try:
+                await waiter
+            finally:
+                self._waiters.discard(waiter)
+
+    def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # Small buffers, so that what is sent and what the client took are nearly the same.
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 65536)
+        writer.transport.set_write_buffer_limits(high=0)
+        behaviour = self._behaviours[min(self.connections, len(self._behaviours) - 1)]
+        self.connections += 1
+        play = self._play(behaviour, Peer(self, reader, writer), writer)
+        self._tasks.append(asyncio.get_running_loop().create_task(play))
+        self._changed()
+
+    async def _play(self, behaviour: Behaviour, peer: Peer, writer: asyncio.StreamWriter) -> None:
+        try:
+            # The client may leave at any point of the script.
+            with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+                await behaviour(peer)
+            # Closing over unread bytes would send RST and destroy what is on its way: hence FIN, and read to the end.
+            with contextlib.suppress(OSError):
+                writer.write_eof()
+                await peer.ignore()
+        finally:
+            writer.transport.abort()
+            self.ended += 1
+            self._changed()
+
+    def _changed(self) -> None:
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)

@@ -1,0 +1,109 @@
+"""An asyncio client of Apache ZooKeeper, written over the raw wire protocol with nothing but the standard library.
+
+    async with zkwire.connect("zk1:2181,zk2:2181/app", session_timeout=10.0) as zk:
+        await zk.create("/greeting", b"hello")
+
+Distributed locks and their relatives are in the package `recipes`.
+"""
+
+from zkwire.client import Client, Connecting, Node, connect
+from zkwire.errors import (
+    AuthFailedError,
+    BadArgumentsError,
+    BadVersionError,
+    ConnectionLostError,
+    DataInconsistencyError,
+    EphemeralOnLocalSessionError,
+    InvalidACLError,
+    MarshallingError,
+    NewConfigNoQuorumError,
+    NoAuthError,
+    NoChildrenForEphemeralsError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    NotReadOnlyError,
+    NoWatcherError,
+    OperationTimeoutError,
+    ProtocolError,
+    QuotaExceededError,
+    ReconfigDisabledError,
+    ReconfigInProgressError,
+    RequestTimeoutError,
+    RuntimeInconsistencyError,
+    ServerError,
+    SessionClosedError,
+    SessionError,
+    SessionExpiredError,
+    SessionMovedError,
+    SystemServerError,
+    ThrottledError,
+    TransactionError,
+    UnimplementedError,
+    ZooKeeperError,
+)
+from zkwire.paths import sequence, sequence_distance
+from zkwire.paths import validate as validate_path
+from zkwire.records import ACL, CREATOR_ALL_ACL, OPEN_ACL, READ_ONLY_ACL, Perms, Stat
+from zkwire.session import SessionState
+from zkwire.streams import StateStream, Watch, WatchEvent, WatchSet
+from zkwire.transaction import Transaction
+from zkwire.watches import WatchEventType
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ACL",
+    "CREATOR_ALL_ACL",
+    "OPEN_ACL",
+    "READ_ONLY_ACL",
+    "AuthFailedError",
+    "BadArgumentsError",
+    "BadVersionError",
+    "Client",
+    "Connecting",
+    "ConnectionLostError",
+    "DataInconsistencyError",
+    "EphemeralOnLocalSessionError",
+    "InvalidACLError",
+    "MarshallingError",
+    "NewConfigNoQuorumError",
+    "NoAuthError",
+    "NoChildrenForEphemeralsError",
+    "NoNodeError",
+    "NoWatcherError",
+    "Node",
+    "NodeExistsError",
+    "NotEmptyError",
+    "NotReadOnlyError",
+    "OperationTimeoutError",
+    "Perms",
+    "ProtocolError",
+    "QuotaExceededError",
+    "ReconfigDisabledError",
+    "ReconfigInProgressError",
+    "RequestTimeoutError",
+    "RuntimeInconsistencyError",
+    "ServerError",
+    "SessionClosedError",
+    "SessionError",
+    "SessionExpiredError",
+    "SessionMovedError",
+    "SessionState",
+    "Stat",
+    "StateStream",
+    "SystemServerError",
+    "ThrottledError",
+    "Transaction",
+    "TransactionError",
+    "UnimplementedError",
+    "Watch",
+    "WatchEvent",
+    "WatchEventType",
+    "WatchSet",
+    "ZooKeeperError",
+    "connect",
+    "sequence",
+    "sequence_distance",
+    "validate_path",
+]

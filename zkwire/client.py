@@ -1,0 +1,469 @@
+"""The client: ZooKeeper's verbs on a session, and `connect`, which opens one.
+
+Knows the caller's side of things: paths below the chroot, arguments and their checks, the shape of what is returned.  How a
+request travels and what a reconnect means is the session's affair.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+from collections.abc import Generator, Sequence
+from types import TracebackType
+from typing import Any, Final, NamedTuple, TypeVar
+
+from zkwire import hosts, paths
+from zkwire.errors import NoAuthError, NodeExistsError, NoNodeError, ServerError
+from zkwire.jute import Record
+from zkwire.multi import MultiReply, MultiRequest
+from zkwire.records import ACL, OPEN_ACL, Stat
+from zkwire.requests import (
+    Create2Request,
+    CreateContainerRequest,
+    CreateFlags,
+    CreateRequest,
+    DeleteRequest,
+    ExistsRequest,
+    GetChildren2Request,
+    GetChildrenRequest,
+    GetDataRequest,
+    PingRequest,
+    Request,
+    SetDataRequest,
+    SyncRequest,
+)
+from zkwire.session import Session, SessionState
+from zkwire.streams import StateStream, Watch, WatchSet
+from zkwire.transaction import Transaction
+from zkwire.transport import OpenLink, open_link
+from zkwire.watches import WatchKind
+
+_ANY_VERSION: Final = -1
+_PASSWORD_BYTES: Final = 16
+
+R = TypeVar("R", bound=Record)
+
+
+class Node(NamedTuple):
+    """A node's data (null data, which Java clients can store, reads as empty) and its Stat."""
+
+    data: bytes
+    stat: Stat
+
+
+class Client:
+    """A ZooKeeper client; made by `connect`, not directly.
+
+    Every verb is one request, sent in the order of the calls and answered in that order; verbs may be pipelined with
+    asyncio.gather or tasks, and those started in one turn of the loop leave in one write.
+
+    Raises, every verb: ServerError's subclasses when the server refuses; ConnectionLostError when a write's answer is lost
+    (reads are repeated on the next connection); SessionExpiredError and SessionClosedError when the session is over;
+    ValueError or TypeError for bad arguments, before anything is sent.
+    While no server is connected, verbs wait for the next one: bound them with asyncio.timeout.
+
+    Cancellation, every verb: what was not yet written is not sent; a node that a cancelled create has made is removed.
+    A cancelled write of another kind may have happened.
+    """
+
+    def __init__(self, session: Session, chroot: str, rng: random.Random) -> None:
+        self._session = session
+        self._chroot = chroot
+        self._random = rng
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.close()
+
+    # -- the session ------------------------------------------------------------------------------------------------
+
+    @property
+    def session_id(self) -> int:
+        """The session's id, 0 while there is none; print it as hexadecimal, as the server does."""
+        return self._session.id
+
+    @property
+    def session_password(self) -> bytes:
+        """What `connect` wants, beside the id, to resume the session."""
+        return self._session.password
+
+    @property
+    def session_timeout(self) -> float:
+        """The negotiated timeout, in seconds."""
+        return self._session.timeout
+
+    @property
+    def state(self) -> SessionState:
+        """Where the session stands now."""
+        return self._session.state
+
+    @property
+    def server(self) -> str:
+        """The server connected to, or the last one tried, as "host:port"."""
+        return self._session.server
+
+    @property
+    def last_zxid(self) -> int:
+        """The newest transaction id that a reply of this session has shown."""
+        return self._session.last_zxid
+
+    @property
+    def chroot(self) -> str:
+        """The path below which this client lives, "" for none."""
+        return self._chroot
+
+    @property
+    def certain_until(self) -> float:
+        """The moment, on the loop's clock, before which the session cannot have expired; minus infinity once it has.
+
+        Three quarters of the timeout behind the sending of the last request that was answered; see zkwire.timing.
+        """
+        return self._session.certain_until
+
+    def states(self) -> StateStream:
+        """Return the state now and every later one, to be iterated: `async for state in zk.states()`."""
+        return StateStream(self._session)
+
+    def unique_id(self) -> str:
+        """Return a fresh UUID, from this client's own source of randomness."""
+        bits = self._random.getrandbits(128) & ~(0xF << 76) & ~(0x3 << 62) | 0x4 << 76 | 0x2 << 62  # RFC 4122, version 4
+        digits = f"{bits:032x}"
+        return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+
+    async def close(self, *, keep_session: bool = False) -> None:
+        """End the session, so that its ephemeral nodes go at once, and the connection; a second call waits for the first.
+
+        Arguments: `keep_session`, whether the session is to live on, to be resumed by its id and password.
+        Cancellation: closes all the same; the session may then live until it expires.
+        Order: verbs called before are answered first, if a server is connected.
+        """
+        await self._session.close(keep_session=keep_session)
+
+    async def ping(self) -> float:
+        """Return how many seconds a ping took; the session is kept alive without it (request: ping)."""
+        loop = asyncio.get_running_loop()
+        start = loop.time()
+        await self._ask(PingRequest())
+        return loop.time() - start
+
+    # -- reading ----------------------------------------------------------------------------------------------------
+
+    async def exists(self, path: str) -> Stat | None:
+        """Return the node's Stat, None if there is no such node (request: exists)."""
+        try:
+            return (await self._ask(ExistsRequest(self._server_path(path), False))).stat
+        except NoNodeError:
+            return None
+
+    async def exists_and_watch(self, path: str, *, into: WatchSet | None = None) -> tuple[Stat | None, Watch]:
+        """Return the Stat, None if there is no such node, and a watch for its creation, deletion or change of data.
+
+        Arguments: `into`, a WatchSet that the watch is to belong to.
+        """
+        watch = self._watch(path, into)
+        try:
+            reply = await self._ask(ExistsRequest(self._server_path(path), True), watch, WatchKind.EXIST)
+        except NoNodeError:
+            return None, watch
+        except BaseException:
+            watch.cancel()
+            raise
+        return reply.stat, watch
+
+    async def get(self, path: str) -> Node:
+        """Return the node's data and Stat (request: getData).  Raises: NoNodeError."""
+        reply = await self._ask(GetDataRequest(self._server_path(path), False))
+        return Node(reply.data or b"", reply.stat)
+
+    async def get_and_watch(self, path: str, *, into: WatchSet | None = None) -> tuple[Node, Watch]:
+        """Return the node and a watch for its change of data or deletion.
+
+        Arguments: `into`, a WatchSet that the watch is to belong to.
+        Raises: NoNodeError, and then no watch is left anywhere.
+        """
+        watch = self._watch(path, into)
+        try:
+            reply = await self._ask(GetDataRequest(self._server_path(path), True), watch, WatchKind.DATA)
+        except BaseException:
+            watch.cancel()
+            raise
+        return Node(reply.data or b"", reply.stat), watch
+
+    async def get_children(self, path: str) -> list[str]:
+        """Return the names of the children, in no order (request: getChildren).  Raises: NoNodeError."""
+        return (await self._ask(GetChildrenRequest(self._server_path(path), False))).children
+
+    async def get_children_and_stat(self, path: str) -> tuple[list[str], Stat]:
+        """Return the names of the children, in no order, and the node's own Stat (request: getChildren2)."""
+        reply = await self._ask(GetChildren2Request(self._server_path(path), False))
+        return reply.children, reply.stat
+
+    async def get_children_and_watch(self, path: str, *, into: WatchSet | None = None) -> tuple[list[str], Watch]:
+        """Return the names of the children, in no order, and a watch for a child's creation or deletion, or the node's own deletion.
+
+        Arguments: `into`, a WatchSet that the watch is to belong to.
+        Raises: NoNodeError, and then no watch is left anywhere.
+        """
+        watch = self._watch(path, into)
+        try:
+            reply = await self._ask(GetChildrenRequest(self._server_path(path), True), watch, WatchKind.CHILD)
+        except BaseException:
+            watch.cancel()
+            raise
+        return reply.children, watch
+
+    async def sync(self, path: str) -> None:
+        """Have the connected server catch up with all that the leader has committed, before later reads (request: sync).
+
+        A read that is sent behind it need not wait for its answer.
+        """
+        await self._ask(SyncRequest(self._server_path(path)))
+
+    # -- writing ----------------------------------------------------------------------------------------------------
+
+    async def create(
+        self,
+        path: str,
+        data: bytes = b"",
+        *,
+        ephemeral: bool = False,
+        sequential: bool = False,
+        container: bool = False,
+        acl: Sequence[ACL] = OPEN_ACL,
+        make_parents: bool = False,
+    ) -> str:
+        """Create a node and return its path, with the number that the server appended to a sequential one.
+
+        Arguments: `ephemeral`, it goes with this session; `sequential`, a number of ten digits is appended that only grows below one parent; `container`,
+        the server deletes it some time after its last child is gone; `make_parents`, missing parents are made,
+        persistent, with the same ACL (requests: create, createContainer).
+        Raises: NodeExistsError, NoNodeError without a parent, NoChildrenForEphemeralsError, InvalidACLError.
+        """
+        request = self._creation(path, data, ephemeral=ephemeral, sequential=sequential, container=container, acl=acl)
+        return paths.strip_chroot(self._chroot, (await self._create(request, make_parents)).path)
+
+    async def create_and_stat(
+        self,
+        path: str,
+        data: bytes = b"",
+        *,
+        ephemeral: bool = False,
+        sequential: bool = False,
+        container: bool = False,
+        acl: Sequence[ACL] = OPEN_ACL,
+        make_parents: bool = False,
+    ) -> tuple[str, Stat]:
+        """Create a node and return its path and Stat, in one round trip; otherwise as `create` (requests: create2, createContainer)."""
+        request = self._creation(path, data, ephemeral=ephemeral, sequential=sequential, container=container, acl=acl)
+        if isinstance(request, CreateRequest):
+            request = Create2Request(request.path, request.data, request.acl, request.flags)
+        reply = await self._create(request, make_parents)
+        return paths.strip_chroot(self._chroot, reply.path), reply.stat
+
+    async def ensure_path(self, path: str, *, container: bool = False, acl: Sequence[ACL] = OPEN_ACL) -> None:
+        """Make the node and every missing one above it, the chroot included; those that are there stay as they are.
+
+        Arguments: `container`, whether the node itself, if missing, is to be a container; those above are persistent.
+        Order: all creates leave together, so that what is sent behind them finds the path.
+        """
+        server_path = self._server_path(path)
+        futures = [
+            self._session.submit(self._make_creation(at, b"", container=container and at == server_path, acl=acl))
+            for at in paths.ancestors(server_path)
+        ]
+        if not futures:
+            return
+        try:
+            await asyncio.wait(futures)
+        except asyncio.CancelledError:
+            for future in futures:
+                future.cancel()
+            raise
+        errors = [error for error in (future.exception() for future in futures) if error is not None]
+        if futures[-1].exception() is None or isinstance(futures[-1].exception(), NodeExistsError):
+            return
+        # Where we may not create, the server says so before it says that the node is there.
+        if not isinstance(errors[-1], NoAuthError) or await self.exists(path) is None:
+            raise next(error for error in errors if not isinstance(error, NodeExistsError))
+
+    async def set(self, path: str, data: bytes, version: int = _ANY_VERSION) -> Stat:
+        """Replace the node's data if its version is `version` (-1: any) and return the new Stat (request: setData).
+
+        Raises: NoNodeError, BadVersionError.
+        """
+        request = SetDataRequest(self._server_path(path), _checked_data(data), _checked_version(version))
+        return (await self._ask(request)).stat
+
+    async def delete(self, path: str, version: int = _ANY_VERSION) -> None:
+        """Delete the node if its version is `version` (-1: any) (request: delete).
+
+        Raises: NoNodeError, BadVersionError, NotEmptyError.
+        """
+        await self._ask(DeleteRequest(self._server_path(path), _checked_version(version)))
+
+    def discard(self, path: str) -> asyncio.Future[None]:
+        """Delete the node again and again, over lost connections, until it is known to be gone or the session is.
+
+        The first request is sent in the order of the calls.  The future that is returned need not be awaited, and never
+        fails: a node that cannot be deleted is logged.
+        """
+        return self._session.janitor.remove(self._server_path(path))
+
+    def transaction(self) -> Transaction:
+        """Return a new transaction: `async with zk.transaction() as tx` commits at the end of the block (request: multi)."""
+        return Transaction(self._ask_multi, self._creation, self._server_path, self._chroot)
+
+    # -- within -----------------------------------------------------------------------------------------------------
+
+    async def _ask(
+        self, request: Request[R], watch: Watch | None = None, kind: WatchKind = WatchKind.DATA
+    ) -> R:
+        future = self._session.submit(request, watch, kind)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            self._session.disown(future)
+            raise
+        except ServerError as error:
+            if error.path is not None:
+                error.path = paths.strip_chroot(self._chroot, error.path)
+            raise
+
+    async def _ask_multi(self, request: MultiRequest) -> MultiReply:
+        return await self._ask(request)
+
+    async def _create(self, request: Request[R], make_parents: bool) -> R:
+        try:
+            return await self._ask(request)
+        except NoNodeError:
+            parent, _ = paths.split(paths.strip_chroot(self._chroot, request.subject or ""))
+            if not make_parents:
+                raise
+        await self.ensure_path(parent)
+        return await self._ask(request)
+
+    def _creation(self, path: str, data: bytes | None, **how: Any) -> CreateRequest | CreateContainerRequest:
+        paths.validate(path, sequential=how["sequential"])
+        return self._make_creation(paths.add_chroot(self._chroot, path), data, **how)
+
+    def _make_creation(
+        self,
+        server_path: str,
+        data: bytes | None,
+        *,
+        ephemeral: bool = False,
+        sequential: bool = False,
+        container: bool = False,
+        acl: Sequence[ACL] = OPEN_ACL,
+    ) -> CreateRequest | CreateContainerRequest:
+        entries = list(acl)
+        if not all(isinstance(entry, ACL) for entry in entries):
+            raise TypeError(f"acl is a sequence of zkwire.ACL, not {acl!r}")
+        data = _checked_data(data)
+        if container:
+            if ephemeral or sequential:
+                raise ValueError(f"{server_path}: a container is neither ephemeral nor sequential")
+            return CreateContainerRequest(server_path, data, entries, CreateFlags.CONTAINER)
+        flags = CreateFlags.EPHEMERAL * ephemeral | CreateFlags.SEQUENTIAL * sequential
+        return CreateRequest(server_path, data, entries, flags)
+
+    def _server_path(self, path: str) -> str:
+        return paths.add_chroot(self._chroot, paths.validate(path))
+
+    def _watch(self, path: str, into: WatchSet | None) -> Watch:
+        return Watch(self._session, self._server_path(path), path, into)
+
+
+class Connecting:
+    """What `connect` returns: await it, or enter it with `async with`, for the Client."""
+
+    def __init__(self, options: dict[str, Any], chroot: str) -> None:
+        self._options = options
+        self._chroot = chroot
+        self._client: Client | None = None
+
+    def __await__(self) -> Generator[Any, None, Client]:
+        return self._connect().__await__()
+
+    async def __aenter__(self) -> Client:
+        self._client = await self._connect()
+        return self._client
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._client is not None:
+            await self._client.close()
+
+    async def _connect(self) -> Client:
+        session = Session(**self._options)
+        try:
+            await session.wait_started()
+        except BaseException:
+            await session.close()
+            raise
+        return Client(session, self._chroot, self._options["rng"])
+
+
+def connect(
+    connect_string: str,
+    session_timeout: float = 10.0,
+    *,
+    session_id: int = 0,
+    session_password: bytes = b"",
+    renew: bool = True,
+    max_in_flight: int = 1000,
+    rng: random.Random | None = None,
+    open_link: OpenLink = open_link,
+) -> Connecting:
+    """Connect to an ensemble: `async with zkwire.connect("zk1:2181,zk2:2181/app") as zk`, or `zk = await zkwire.connect(...)`.
+
+    Arguments: `connect_string`, servers and an optional chroot: "host[:port],...[/path]", port 2181 unless named; `session_timeout`, in
+    seconds, how long the ensemble keeps the session, and its ephemeral nodes, without a sign of life: the server may
+    grant another one, see `session_timeout` of the client; `session_id` and `session_password`, a session to resume;
+    `renew`, whether an expired session is followed by a new one; `max_in_flight`, how many requests may be unanswered
+    at a time, the rest waiting in line; `rng` and `open_link`, the sources of randomness and of connections, to be
+    replaced in simulations.
+    Raises: ValueError and TypeError at once for bad arguments; SessionExpiredError when the session to resume is gone.
+    Otherwise it tries until a server answers, and logs each failure: bound it with asyncio.timeout.
+    Cancellation: leaves nothing behind.
+    """
+    addresses, chroot = hosts.parse(connect_string)
+    if isinstance(session_timeout, bool) or not isinstance(session_timeout, int | float):
+        raise TypeError(f"session_timeout is a number of seconds, not {session_timeout!r}")
+    if not math.isfinite(session_timeout) or not 0 < session_timeout * 1000 < 2**31:
+        raise ValueError(f"session_timeout must be positive and finite, in seconds, not {session_timeout!r}")
+    if not isinstance(max_in_flight, int) or max_in_flight < 1:
+        raise ValueError(f"max_in_flight must be at least 1, not {max_in_flight!r}")
+    if session_id and len(session_password) != _PASSWORD_BYTES:
+        raise ValueError(f"to resume session {session_id:#x}, give its session_password of {_PASSWORD_BYTES} bytes")
+    if session_password and not session_id:
+        raise ValueError("a session_password goes with a session_id")
+    options = {
+        "addresses": addresses,
+        "timeout": float(session_timeout),
+        "session_id": session_id,
+        "password": session_password,
+        "renew": renew,
+        "max_in_flight": max_in_flight,
+        "rng": rng or random.Random(),
+        "open_link": open_link,
+    }
+    return Connecting(options, chroot)
+
+
+def _checked_data(data: bytes | None) -> bytes | None:
+    if data is None or isinstance(data, bytes):
+        return data
+    if isinstance(data, bytearray | memoryview):
+        return bytes(data)
+    raise TypeError(f"data is bytes, not {type(data).__name__}: encode it")
+
+
+def _checked_version(version: int) -> int:
+    if not isinstance(version, int):
+        raise TypeError(f"a version is an int, not {version!r}")
+    if not -(2**31) <= version < 2**31:
+        raise ValueError(f"a version has 32 bits, {version} has more")
+    return version

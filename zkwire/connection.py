@@ -1,0 +1,199 @@
+"""The life of one TCP connection as a machine without a socket and without a clock.
+
+Bytes that arrived and the present time go in; answered calls, notifications and the handshake's result come out, in the
+order of the wire; bytes to send wait in `data_to_send`.  It never raises for what the peer sent: nonsense sets
+`error`, and then the connection is over.  What an answer means for the session is not known here.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+
+from zkwire import timing
+from zkwire.errors import ProtocolError
+from zkwire.frames import LENGTH, FrameError, FrameReader
+from zkwire.jute import DecodeError, Record
+from zkwire.records import EVENT_XID, PING_XID, ConnectRequest, ConnectResponse, WatcherEvent
+from zkwire.requests import PingRequest, Request
+from zkwire.watches import WatchKind
+
+_REQUEST_START: Final = struct.Struct(">iii")  # length, xid, opcode
+_REPLY_HEADER: Final = struct.Struct(">iqi")  # xid, zxid, err
+_MAX_XID: Final = 2**31 - 1
+_PASSWORD_BYTES: Final = 16
+
+
+class Waiter(Protocol):
+    """Who waits for an answer; an asyncio.Future is one."""
+
+    def done(self) -> bool: ...
+
+    def set_result(self, result: Any, /) -> None: ...
+
+    def set_exception(self, exception: BaseException, /) -> None: ...
+
+
+class Watcher(Protocol):
+    """Who waits for a watch; all three are called in the step in which the bytes that tell of it are decoded."""
+
+    given_up: bool
+
+    def fire(self, event: Notification) -> None: ...
+
+    def fail(self, error: Exception) -> None: ...
+
+    def carried_over(self) -> None: ...
+
+
+class Call:
+    """One request on its way: its body, who waits for the answer, and, once there, the answer."""
+
+    __slots__ = ("body", "code", "reply", "request", "sent_at", "waiter", "watch_kind", "watcher", "xid")
+
+    def __init__(
+        self,
+        request: Request[Any],
+        waiter: Waiter | None = None,
+        watcher: Watcher | None = None,
+        watch_kind: WatchKind = WatchKind.DATA,
+    ) -> None:
+        self.request = request
+        self.body = request.encode()
+        self.waiter = waiter
+        self.watcher = watcher
+        self.watch_kind = watch_kind
+        self.xid = 0
+        self.sent_at = 0.0
+        self.code = 0
+        self.reply: Record | None = None
+
+
+class Notification(NamedTuple):
+    """A watch event as it came: type number, the server's path, zxid (-1 where the server sends none)."""
+
+    type: int
+    path: str
+    zxid: int
+
+
+Incoming: TypeAlias = Call | Notification | ConnectResponse
+
+
+class Connection:
+    """One connection, from the handshake to its end.
+
+    Arguments: `hello`, the handshake request; `frame_limit`, the largest frame to accept, in bytes; `now`, in seconds
+    on the clock that all later calls use.
+
+    `timeout` is the negotiated session timeout in seconds, 0 until the handshake is through; `answered` is when the last answered
+    request was sent; `heard` is when the last bytes came; `last_zxid` is the newest that replies have shown.
+    """
+
+    def __init__(self, hello: ConnectRequest, frame_limit: int, now: float) -> None:
+        self.calls: deque[Call] = deque()
+        self.error: ProtocolError | None = None
+        self.timeout = 0.0
+        self.last_zxid = hello.last_zxid_seen
+        self.answered = self.heard = self._last_sent = now
+        self._hello_sent = now
+        self._wanted_session = hello.session_id
+        self._frames = FrameReader(frame_limit)
+        self._xid = 0
+        body = hello.encode()
+        self._outgoing = [LENGTH.pack(len(body)) + body]
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the handshake is through, the session accepted, and nothing has gone wrong."""
+        return self.timeout > 0 and self.error is None
+
+    def send(self, call: Call, now: float) -> None:
+        """Give `call` its xid and queue its frame."""
+        xid = call.request.fixed_xid
+        if xid is None:
+            xid = self._xid = self._xid % _MAX_XID + 1
+        call.xid = xid
+        call.sent_at = self._last_sent = now
+        self.calls.append(call)
+        self._outgoing.append(_REQUEST_START.pack(len(call.body) + 8, xid, call.request.opcode) + call.body)
+
+    def data_to_send(self) -> bytes:
+        """Return what has been queued since the last time, in one piece."""
+        data = b"".join(self._outgoing)
+        self._outgoing.clear()
+        return data
+
+    def receive(self, data: bytes, now: float) -> list[Incoming]:
+        """Take bytes from the peer; return what they complete, in the order of the wire."""
+        if self.error is not None:
+            return []
+        self.heard = now
+        arrived: list[Incoming] = []
+        try:
+            frames = self._frames.feed(data)
+        except FrameError as error:
+            frames = error.frames
+            bad_length: FrameError | None = error
+        else:
+            bad_length = None
+        try:
+            for frame in frames:
+                arrived.append(self._reply(frame) if self.timeout else self._handshake(frame))
+        except (DecodeError, struct.error) as error:
+            self.error = ProtocolError(f"a frame that cannot be decoded: {error}")
+        except ProtocolError as error:
+            self.error = error
+        if self.error is None and bad_length is not None:
+            self.error = ProtocolError(str(bad_length))
+        return arrived
+
+    def receive_eof(self) -> None:
+        """Note that the peer ended the stream; inside a frame that is an error."""
+        if self.error is None and not self._frames.is_between_frames:
+            self.error = ProtocolError("the stream ended inside a frame")
+
+    def next_tick(self) -> float:
+        """When `tick` has something to do, if nothing is sent or received until then."""
+        return min(self._last_sent + timing.ping_after(self.timeout), self.heard + timing.dead_after(self.timeout))
+
+    def tick(self, now: float) -> bool:
+        """Queue a ping when one is due; return False when the link must be taken for dead."""
+        if now >= self.heard + timing.dead_after(self.timeout):
+            return False
+        if now >= self._last_sent + timing.ping_after(self.timeout):
+            self.send(Call(PingRequest()), now)
+        return True
+
+    def _handshake(self, frame: bytes) -> ConnectResponse:
+        if len(frame) == _REPLY_HEADER.size:  # what a read-only server answers to those that it cannot take
+            raise ProtocolError(f"turned away with the error {_REPLY_HEADER.unpack(frame)[2]} instead of a session")
+        response: ConnectResponse
+        response, _ = ConnectResponse.decode(frame, 0)
+        if response.timeout > 0:
+            if response.session_id == 0 or len(response.password or b"") != _PASSWORD_BYTES:
+                raise ProtocolError(f"a handshake that makes no session: {response}")
+            if self._wanted_session not in (0, response.session_id):
+                raise ProtocolError(f"asked for session {self._wanted_session:#x}, got {response.session_id:#x}")
+            self.timeout = response.timeout / 1000
+            self.answered = self._hello_sent
+        return response
+
+    def _reply(self, frame: bytes) -> Call | Notification:
+        xid, zxid, code = _REPLY_HEADER.unpack_from(frame)
+        if xid == EVENT_XID:
+            event, _ = WatcherEvent.decode(frame, _REPLY_HEADER.size)
+            return Notification(event.type, event.path, zxid)
+        if not self.calls or self.calls[0].xid != xid:
+            expected = f"xid {self.calls[0].xid}" if self.calls else "nothing"
+            raise ProtocolError(f"a reply with xid {xid} where {expected} was expected")
+        call = self.calls[0]
+        if code == 0:
+            call.reply, _ = call.request.reply.decode(frame, _REPLY_HEADER.size)
+        call.code = code
+        self.calls.popleft()
+        self.answered = call.sent_at
+        if zxid > self.last_zxid and xid != PING_XID:
+            self.last_zxid = zxid
+        return call

@@ -1,0 +1,143 @@
+"""Removes nodes that nobody wants any more, again and again until they are known to be gone or their session is.
+
+Two kinds come here: nodes whose path is known, and nodes that a create may have left whose caller was cancelled and whose
+answer was then lost with the connection.  The janitor belongs to one session and is emptied when that ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from zkwire import paths
+from zkwire.errors import ConnectionLostError, NoNodeError, SessionError, ThrottledError, ZooKeeperError
+from zkwire.requests import (
+    CreateContainerRequest,
+    CreateFlags,
+    CreateRequest,
+    Create2Request,
+    DeleteRequest,
+    GetChildrenRequest,
+    GetDataRequest,
+    Request,
+    SyncRequest,
+)
+
+_log = logging.getLogger(__name__)
+
+_THROTTLED_PAUSE: Final = 0.1
+
+Creation = CreateRequest | Create2Request | CreateContainerRequest
+
+
+class Janitor:
+    """The clean-up owner of one session.
+
+    Arguments: `submit`, which sends a request of the session and gives its future; `session_id`, which tells the id of
+    the session that `submit` speaks for now.
+    """
+
+    def __init__(self, submit: Callable[[Request[Any]], asyncio.Future[Any]], session_id: Callable[[], int]) -> None:
+        self._submit = submit
+        self._session_id = session_id
+        self._removals: dict[str, asyncio.Future[None]] = {}
+        self._searches: set[asyncio.Task[None]] = set()
+
+    def remove(self, path: str) -> asyncio.Future[None]:
+        """Delete the node at `path` until it is known to be gone; the first request is submitted before this returns.
+
+        Returns a future that need not be awaited; it never fails: a node that cannot be deleted is logged.
+        """
+        done = self._removals.get(path)
+        if done is None:
+            done = self._removals[path] = asyncio.get_running_loop().create_future()
+            self._delete(path)
+        return done
+
+    def search(self, creation: Creation, session_id: int, after_zxid: int) -> None:
+        """Find and delete what `creation` has left behind, if anything.
+
+        Only an ephemeral node can be told from everybody else's: it belongs to `session_id`, and it is newer than
+        `after_zxid`, the newest zxid that replies had shown when the connection was lost.  Whatever is both, and has the name, was
+        made by a create whose answer never came.
+        """
+        if not creation.flags & CreateFlags.EPHEMERAL:
+            _log.warning("a cancelled create of %s lost its answer: the node may be there", creation.path)
+            return
+        task = asyncio.get_running_loop().create_task(self._search(creation, session_id, after_zxid))
+        self._searches.add(task)
+        task.add_done_callback(self._searches.discard)
+
+    def dismiss(self) -> None:
+        """Forget everything: the session is over, and its ephemeral nodes go with it."""
+        for task in self._searches:
+            task.cancel()
+        for done in self._removals.values():
+            if not done.done():
+                done.set_result(None)
+        self._removals.clear()
+
+    async def finish(self) -> None:
+        """Wait for the ends of dismissed searches."""
+        while self._searches:
+            await asyncio.wait(self._searches)
+
+    def _delete(self, path: str) -> None:
+        if path not in self._removals:
+            return
+        try:
+            deleted = self._submit(DeleteRequest(path, -1))
+        except SessionError:
+            self._gone(path)
+        else:
+            deleted.add_done_callback(partial(self._deleted, path))
+
+    def _deleted(self, path: str, deleted: asyncio.Future[Any]) -> None:
+        error = deleted.exception()
+        if isinstance(error, ConnectionLostError):
+            self._delete(path)
+        elif isinstance(error, ThrottledError):
+            asyncio.get_running_loop().call_later(_THROTTLED_PAUSE, self._delete, path)
+        else:
+            if isinstance(error, ZooKeeperError) and not isinstance(error, NoNodeError | SessionError):
+                _log.warning("a node that should go stays: %s", error)
+            self._gone(path)
+
+    def _gone(self, path: str) -> None:
+        done = self._removals.pop(path, None)
+        if done is not None and not done.done():
+            done.set_result(None)
+
+    async def _search(self, creation: Creation, session_id: int, after_zxid: int) -> None:
+        try:
+            for path in await self._candidates(creation):
+                try:
+                    node = await self._submit(GetDataRequest(path, False))
+                except NoNodeError:
+                    continue
+                ours = node.stat.ephemeral_owner == session_id == self._session_id()
+                if ours and node.stat.czxid > after_zxid:
+                    self.remove(path)
+        except SessionError:
+            pass  # the node is gone with its session
+        except ZooKeeperError as error:
+            _log.warning("cannot look for what a cancelled create of %s left: %s", creation.path, error)
+
+    async def _candidates(self, creation: Creation) -> list[str]:
+        parent, prefix = paths.split(creation.path)
+        # The server that we reach now may not have seen yet what the former one carried out: sync first.
+        self._submit(SyncRequest(parent)).add_done_callback(asyncio.Future.exception)
+        if not creation.flags & CreateFlags.SEQUENTIAL:
+            return [creation.path]
+        try:
+            names = (await self._submit(GetChildrenRequest(parent, False))).children
+        except NoNodeError:
+            return []
+        return [
+            paths.join(parent, name)
+            for name in names
+            if name.startswith(prefix) and paths.sequence(name) is not None
+        ]

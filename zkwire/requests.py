@@ -1,0 +1,224 @@
+"""One class per opcode, each tied to the type of its reply.
+
+    @record
+    class GetDataRequest(Request[GetDataReply], opcode=4):
+        path: UString
+        watch: Boolean
+
+The tie is checked when the class is made, and lets `submit(GetDataRequest(...))` be typed as giving a GetDataReply.
+A request that only looks is `repeatable`: it may be sent again on the next connection; any other may have been carried
+out when its answer is lost, and is never sent twice.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import ClassVar, Generic, TypeVar, get_args
+
+from zkwire.jute import (
+    Boolean,
+    Buffer,
+    Int,
+    Long,
+    Names,
+    Record,
+    UString,
+    Vector,
+    record,
+)
+from zkwire.records import ACL, PING_XID, Stat
+
+R = TypeVar("R", bound=Record)
+
+
+class Request(Record, Generic[R]):
+    """A request body: its fields, its opcode and the type of its reply."""
+
+    __slots__ = ()
+
+    opcode: ClassVar[int]
+    reply: ClassVar[type[Record]]
+    repeatable: ClassVar[bool]
+    fixed_xid: ClassVar[int | None]
+    operation: ClassVar[str]
+
+    def __init_subclass__(cls, *, opcode: int | None = None, repeatable: bool = False, xid: int | None = None) -> None:
+        if opcode is None:
+            # dataclass(slots=True) makes the class a second time, without keywords; the first time has set all this.
+            if not hasattr(cls, "opcode"):
+                raise TypeError(f"{cls.__name__} must name its opcode: class {cls.__name__}(Request[...], opcode=...)")
+            return
+        replies = [get_args(base)[0] for base in getattr(cls, "__orig_bases__", ()) if get_args(base)]
+        if len(replies) != 1 or not (isinstance(replies[0], type) and issubclass(replies[0], Record)):
+            raise TypeError(f"{cls.__name__} must name the record that answers it: Request[...Reply]")
+        cls.opcode = opcode
+        cls.reply = replies[0]
+        cls.repeatable = repeatable
+        cls.fixed_xid = xid
+        name = cls.__name__.removesuffix("Request")
+        cls.operation = name[:1].lower() + name[1:]
+
+    @property
+    def subject(self) -> str | None:
+        """The node that the request is about, where it is about one."""
+        return getattr(self, "path", None)
+
+
+class CreateFlags(enum.IntFlag):
+    """The create mode; containers and TTL nodes have opcodes of their own beside it."""
+
+    PERSISTENT = 0
+    EPHEMERAL = 1
+    SEQUENTIAL = 2
+    CONTAINER = 4
+
+
+class WatcherType(enum.IntEnum):
+    """What removeWatches takes away."""
+
+    CHILDREN = 1
+    DATA = 2
+    ANY = 3
+
+
+@record
+class Nothing(Record):
+    """The reply that is only a header."""
+
+
+@record
+class CreateReply(Record):
+    path: UString
+
+
+@record
+class Create2Reply(Record):
+    path: UString
+    stat: Stat
+
+
+@record
+class StatReply(Record):
+    stat: Stat
+
+
+@record
+class GetDataReply(Record):
+    data: Buffer
+    stat: Stat
+
+
+@record
+class GetChildrenReply(Record):
+    children: Names
+
+
+@record
+class GetChildren2Reply(Record):
+    children: Names
+    stat: Stat
+
+
+@record
+class SyncReply(Record):
+    path: UString
+
+
+@record
+class CreateRequest(Request[CreateReply], opcode=1):
+    path: UString
+    data: Buffer
+    acl: Vector[ACL]
+    flags: Int
+
+
+@record
+class Create2Request(Request[Create2Reply], opcode=15):
+    path: UString
+    data: Buffer
+    acl: Vector[ACL]
+    flags: Int
+
+
+@record
+class CreateContainerRequest(Request[Create2Reply], opcode=19):
+    path: UString
+    data: Buffer
+    acl: Vector[ACL]
+    flags: Int
+
+
+@record
+class DeleteRequest(Request[Nothing], opcode=2):
+    path: UString
+    version: Int
+
+
+@record
+class ExistsRequest(Request[StatReply], opcode=3, repeatable=True):
+    path: UString
+    watch: Boolean
+
+
+@record
+class GetDataRequest(Request[GetDataReply], opcode=4, repeatable=True):
+    path: UString
+    watch: Boolean
+
+
+@record
+class SetDataRequest(Request[StatReply], opcode=5):
+    path: UString
+    data: Buffer
+    version: Int
+
+
+@record
+class GetChildrenRequest(Request[GetChildrenReply], opcode=8, repeatable=True):
+    path: UString
+    watch: Boolean
+
+
+@record
+class GetChildren2Request(Request[GetChildren2Reply], opcode=12, repeatable=True):
+    path: UString
+    watch: Boolean
+
+
+@record
+class SyncRequest(Request[SyncReply], opcode=9, repeatable=True):
+    path: UString
+
+
+@record
+class CheckVersionRequest(Request[Nothing], opcode=13):
+    """Only inside a transaction: on its own, servers before 3.9.3 do not even answer it."""
+
+    path: UString
+    version: Int
+
+
+@record
+class PingRequest(Request[Nothing], opcode=11, repeatable=True, xid=PING_XID):
+    """A sign of life; answered in order with the others, always under the xid -2."""
+
+
+@record
+class CloseSessionRequest(Request[Nothing], opcode=-11):
+    """Ends the session and deletes its ephemeral nodes; the server closes the connection behind the reply."""
+
+
+@record
+class RemoveWatchesRequest(Request[Nothing], opcode=18):
+    path: UString
+    type: Int
+
+
+@record
+class SetWatchesRequest(Request[Nothing], opcode=101):
+    """Brings a connection's one-shot watches to the next one; what changed since `relative_zxid` fires at once."""
+
+    relative_zxid: Long
+    data: Names
+    exist: Names
+    child: Names

@@ -1,0 +1,227 @@
+"""What a caller waits on: a one-shot Watch, a WatchSet that waits for many at once, the stream of session states.
+
+All are told synchronously, in the step in which the session learns of a thing, and wake their one waiter by a future.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Protocol, Self
+
+from zkwire.connection import Notification, Watcher
+from zkwire.session import SessionState
+from zkwire.watches import WatchEventType
+
+
+@dataclass(slots=True)
+class WatchEvent:
+    """What happened to a watched node: the `type`, the `path`, and the `zxid` of the change, None where the server sends none.
+
+    Servers send the zxid from 3.9 on, but not for what they make up for after a reconnect.
+    """
+
+    type: WatchEventType
+    path: str
+    zxid: int | None
+
+
+class _Registry(Protocol):
+    """The part of a session that watches need: a way to say that nobody waits any more."""
+
+    def give_up(self, path: str, watcher: Watcher) -> None: ...
+
+
+class Watch:
+    """A one-shot watch: await it, once, for the WatchEvent.
+
+    Raises: SessionExpiredError or SessionClosedError from the await when the session ends first.
+    Cancellation: of the await gives the watch up, as `cancel` does.
+    Order: the event is there before any reply that shows the change.
+    """
+
+    def __init__(self, registry: _Registry, server_path: str, path: str, group: WatchSet | None = None) -> None:
+        self.path = path
+        self.given_up = False
+        self._registry = registry
+        self._server_path = server_path
+        self._group = group
+        self._future: asyncio.Future[WatchEvent] = asyncio.get_running_loop().create_future()
+        if group is not None:
+            group.add(self)
+
+    def __await__(self) -> Generator[object, None, WatchEvent]:
+        try:
+            return (yield from self._future.__await__())
+        except asyncio.CancelledError:
+            self.cancel()
+            raise
+
+    def done(self) -> bool:
+        """Whether it has fired, was given up, or its session has ended."""
+        return self._future.done()
+
+    def cancel(self) -> None:
+        """Give the watch up, here and on the server; nothing waits for an answer."""
+        if not self.given_up:
+            self._future.cancel()
+            if self._group is not None:
+                self._group.remove(self)
+            self._registry.give_up(self._server_path, self)
+
+    def fire(self, event: Notification) -> None:
+        """Take the event; called by the session."""
+        if self._future.done():
+            return
+        seen = WatchEvent(WatchEventType(event.type), self.path, event.zxid if event.zxid > 0 else None)
+        self._future.set_result(seen)
+        if self._group is not None:
+            self._group.fired(self, seen)
+
+    def fail(self, error: Exception) -> None:
+        """Take the end of the session; called by the session."""
+        if self._future.done():
+            return
+        self._future.set_exception(type(error)(*error.args))
+        self._future.exception()  # one that is never awaited is no mistake
+        if self._group is not None:
+            self._group.failed(error)
+
+    def carried_over(self) -> None:
+        """Take note that the watch now stands on another connection; called by the session."""
+        if self._group is not None:
+            self._group.was_carried_over = True
+
+
+class WatchSet:
+    """Several one-shot watches waited for as one; leaving the `with` block gives up those that have not fired.
+
+        with zkwire.WatchSet() as watches:
+            await zk.get_and_watch("/a", into=watches)
+            await zk.exists_and_watch("/b", into=watches)
+            event = await watches.next()
+
+    `was_carried_over` tells whether a watch of the set has survived a reconnect.  Events that a reconnect brings at once come in no
+    order that means anything; before it, events come in the order of the changes.
+    """
+
+    def __init__(self) -> None:
+        self.was_carried_over = False
+        self._watches: dict[Watch, None] = {}
+        self._events: deque[WatchEvent] = deque()
+        self._error: Exception | None = None
+        self._waiter: asyncio.Future[None] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.cancel()
+
+    async def next(self) -> WatchEvent:
+        """Return the next event of any watch of the set, in the order of the wire; one task at a time may wait.
+
+        Raises: SessionExpiredError, SessionClosedError when the session ends.
+        Cancellation: loses no event and gives nothing up.
+        """
+        while not self._events:
+            if self._error is not None:
+                raise type(self._error)(*self._error.args)
+            if self._waiter is not None:
+                raise RuntimeError("another task waits for this WatchSet already")
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        return self._events.popleft()
+
+    def take(self) -> list[WatchEvent]:
+        """Return the events that are there, without waiting.  Raises: as `next`."""
+        if self._error is not None:
+            raise type(self._error)(*self._error.args)
+        events = list(self._events)
+        self._events.clear()
+        return events
+
+    def cancel(self) -> None:
+        """Give up every watch that has not fired."""
+        for watch in list(self._watches):
+            watch.cancel()
+
+    def add(self, watch: Watch) -> None:
+        """Take `watch` in; called when it is made."""
+        self._watches[watch] = None
+
+    def remove(self, watch: Watch) -> None:
+        """Let `watch` go; called when it is given up."""
+        self._watches.pop(watch, None)
+
+    def fired(self, watch: Watch, event: WatchEvent) -> None:
+        """Take an event; called by the watch."""
+        self.remove(watch)
+        self._events.append(event)
+        self._wake()
+
+    def failed(self, error: Exception) -> None:
+        """Take the end of the session; called by a watch."""
+        self._error = error
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+class StateSource(Protocol):
+    """The part of a session that tells its states."""
+
+    state: SessionState
+
+    def listen(self, listener: Callable[[SessionState], None]) -> None: ...
+
+    def unlisten(self, listener: Callable[[SessionState], None]) -> None: ...
+
+
+class StateStream:
+    """The session's state now and every later one, none left out; ends behind CLOSED.
+
+    Iterate it in one task: `async for state in zk.states()`.  A slow reader misses nothing.
+    """
+
+    def __init__(self, source: StateSource) -> None:
+        self._source = source
+        self._states = deque([source.state])
+        self._waiter: asyncio.Future[None] | None = None
+        self._ended = False
+        source.listen(self._changed)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionState:
+        while not self._states:
+            if self._ended:
+                raise StopAsyncIteration
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        state = self._states.popleft()
+        if state is SessionState.CLOSED:
+            self._ended = True
+            self.close()
+        return state
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._source.unlisten(self._changed)
+
+    def _changed(self, state: SessionState) -> None:
+        self._states.append(state)
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)

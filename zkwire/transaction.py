@@ -1,0 +1,124 @@
+"""Transactions: writes collected here and carried out by the server together or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeAlias
+
+from zkwire.errors import RuntimeInconsistencyError, ServerError, TransactionError
+from zkwire.jute import Record
+from zkwire.multi import ErrorResult, MultiReply, MultiRequest
+from zkwire.paths import strip_chroot
+from zkwire.records import ACL, OPEN_ACL, Stat
+from zkwire.requests import (
+    CheckVersionRequest,
+    Create2Reply,
+    CreateReply,
+    DeleteRequest,
+    Request,
+    SetDataRequest,
+    StatReply,
+)
+
+Result: TypeAlias = str | Stat | None
+
+
+class Transaction:
+    """Writes that happen together or not at all; made by `Client.transaction`.
+
+    As a context manager it commits at the end of the block, unless that raises; or call `commit`.  Each method adds one operation and
+    checks its arguments at once.
+    """
+
+    def __init__(
+        self,
+        commit: Callable[[MultiRequest], Awaitable[MultiReply]],
+        make_create: Callable[..., Request[Any]],
+        server_path: Callable[[str], str],
+        chroot: str,
+    ) -> None:
+        self._commit = commit
+        self._make_create = make_create
+        self._server_path = server_path
+        self._chroot = chroot
+        self._operations: list[Request[Any]] = []
+        self._results: list[Result] | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if kind is None and self._results is None:
+            await self.commit()
+
+    @property
+    def results(self) -> list[Result]:
+        """What `commit` returned.  Raises: RuntimeError before that."""
+        if self._results is None:
+            raise RuntimeError("the transaction is not committed")
+        return self._results
+
+    def create(
+        self,
+        path: str,
+        data: bytes | None = b"",
+        *,
+        ephemeral: bool = False,
+        sequential: bool = False,
+        container: bool = False,
+        acl: Sequence[ACL] = OPEN_ACL,
+    ) -> None:
+        """Add a create; its result is the path, with the number of a sequential one."""
+        self._add(
+            self._make_create(path, data, ephemeral=ephemeral, sequential=sequential, container=container, acl=acl)
+        )
+
+    def set(self, path: str, data: bytes | None, version: int = -1) -> None:
+        """Add a write of `data`, if the node's version is `version` (-1: any); its result is the Stat."""
+        self._add(SetDataRequest(self._server_path(path), data, version))
+
+    def delete(self, path: str, version: int = -1) -> None:
+        """Add a delete, if the node's version is `version` (-1: any); its result is None."""
+        self._add(DeleteRequest(self._server_path(path), version))
+
+    def check(self, path: str, version: int = -1) -> None:
+        """Add the condition that the node exists, and has the version `version` (-1: any); its result is None."""
+        self._add(CheckVersionRequest(self._server_path(path), version))
+
+    async def commit(self) -> list[Result]:
+        """Have it all carried out, and return one result per operation, in their order.
+
+        Raises: TransactionError when an operation is refused, and nothing was carried out; ConnectionLostError with
+        `maybe_applied` when the answer is lost; RuntimeError when it was committed before; ValueError when it is too large.
+        Cancellation: it may have been carried out all the same.
+        """
+        if self._results is not None:
+            raise RuntimeError("the transaction is committed already: make a new one")
+        if not self._operations:
+            self._results = []
+            return []
+        reply = await self._commit(MultiRequest(self._operations))
+        errors = [self._error(result, request) for result, request in zip(reply.results, self._operations, strict=True)]
+        for index, error in enumerate(errors):
+            if error is not None and not isinstance(error, RuntimeInconsistencyError):
+                raise TransactionError(error, index, errors)
+        self._results = [self._result(result) for result in reply.results]
+        return self._results
+
+    def _add(self, operation: Request[Any]) -> None:
+        if self._results is not None:
+            raise RuntimeError("the transaction is committed already: make a new one")
+        operation.encode()  # an argument of a wrong type is told of where it is given
+        self._operations.append(operation)
+
+    def _error(self, result: Record, request: Request[Any]) -> ServerError | None:
+        if not isinstance(result, ErrorResult) or result.err == 0:
+            return None
+        path = strip_chroot(self._chroot, request.subject or "")
+        return ServerError.from_code(result.err, path, operation=request.operation)
+
+    def _result(self, result: Record) -> Result:
+        if isinstance(result, CreateReply | Create2Reply):
+            return strip_chroot(self._chroot, result.path)
+        return result.stat if isinstance(result, StatReply) else None

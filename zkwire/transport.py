@@ -1,0 +1,104 @@
+"""The asyncio.Protocol around a Connection: bytes in, bytes out, a timer for its ticks.  Nothing is decided here."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeAlias, cast
+
+from zkwire.connection import Connection, Incoming
+
+
+class LinkOwner(Protocol):
+    """Who decides: told of each thing in the step in which it happens."""
+
+    def link_delivered(self, link: Link, arrived: list[Incoming]) -> None: ...
+
+    def link_writable(self, link: Link) -> None: ...
+
+    def link_lost(self, link: Link, reason: Exception) -> None: ...
+
+
+class Link(asyncio.Protocol):
+    """One open socket and the Connection that speaks on it.
+
+    Arguments: `connection`; `owner`, who is told what arrived, in the step in which it is decoded, that the socket
+    takes bytes again after `is_blocked` was True, and that the link is lost.
+
+    `closed` is done once the socket is closed; its result says why.
+    """
+
+    def __init__(self, connection: Connection, owner: LinkOwner) -> None:
+        self.connection = connection
+        self.is_blocked = False
+        self._loop = asyncio.get_running_loop()
+        self.closed: asyncio.Future[Exception] = self._loop.create_future()
+        self._owner = owner
+        self._transport: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._reason: Exception | None = None
+
+    def flush(self) -> None:
+        """Write what the connection has queued."""
+        data = self.connection.data_to_send()
+        if data and self._transport is not None:
+            self._transport.write(data)
+
+    def abort(self, reason: Exception) -> None:
+        """Close the socket at once; what was not yet written is lost."""
+        if self._reason is None:
+            self._reason = reason
+        self.is_blocked = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self.flush()
+
+    def data_received(self, data: bytes) -> None:
+        arrived = self.connection.receive(data, self._loop.time())
+        if self._timer is None and self.connection.is_open:
+            self._timer = self._loop.call_at(self.connection.next_tick(), self._tick)
+        self._owner.link_delivered(self, arrived)
+        if self.connection.error is not None:
+            self.abort(self.connection.error)
+
+    def eof_received(self) -> None:
+        self.connection.receive_eof()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        reason = self._reason or self.connection.error or exc or ConnectionResetError("the server closed the connection")
+        self.is_blocked = True
+        self._owner.link_lost(self, reason)
+        self.closed.set_result(reason)
+
+    def pause_writing(self) -> None:
+        self.is_blocked = True
+
+    def resume_writing(self) -> None:
+        self.is_blocked = False
+        self._owner.link_writable(self)
+
+    def _tick(self) -> None:
+        if self.connection.tick(self._loop.time()):
+            self.flush()
+            self._timer = self._loop.call_at(self.connection.next_tick(), self._tick)
+        else:
+            self.abort(TimeoutError("the server has been silent for half the session timeout"))
+
+
+OpenLink: TypeAlias = Callable[[Callable[[], Link], str, int], Awaitable[Link]]
+
+
+async def open_link(make: Callable[[], Link], host: str, port: int) -> Link:
+    """Open a TCP connection to `host`:`port`, whose name is resolved anew, and return the Link made for it.
+
+    The one place where connections are opened, so that another one can stand in for it.
+    Raises: OSError.
+    Cancellation: leaves no socket.
+    """
+    _, link = await asyncio.get_running_loop().create_connection(make, host, port)
+    return link
