@@ -1,10 +1,11 @@
-"""A lease: one holding of a lock, watched for as long as it lasts, and the `async with` that cancels its body when it is lost.
+"""A lease: one holding of a lock, watched for as long as it lasts, and the `async with` that cancels its body when it
+is lost.
 
 Knows one place in a line that owns.  How it came to own, and who is next, is the lock's affair.
 
-A lease is lost on three signals: its session expires; its node is deleted by somebody else; or the holder can no longer be
-certain that the session lives, because three quarters of the timeout have passed since the sending of the last request that was answered.
-The last comes before anybody else can own.
+A lease is lost on three signals: its session expires; its node is deleted by somebody else; or the holder can no
+longer be certain that the session lives, because three quarters of the timeout have passed since the sending of the
+last request that was answered. The last comes before anybody else can own.
 """
 
 from __future__ import annotations
@@ -77,7 +78,8 @@ class Lease:
         return self.certain_for() > 0
 
     def certain_for(self) -> float:
-        """Return for how many seconds from now the lock is held for certain, if no server answers any more; 0 when it is not.
+        """Return for how many seconds from now the lock is held for certain, if no server answers any more; 0 when it
+        is not.
 
         A clock that runs unevenly aside, nobody else can own it before that.
         """
@@ -105,7 +107,8 @@ class Lease:
         return transaction
 
     async def release(self) -> None:
-        """Let the lock go, and return when its node is known to be gone; what was lost or released before needs nothing.
+        """Let the lock go, and return when its node is known to be gone; what was lost or released before needs
+        nothing.
 
         Cancellation: the lock goes all the same.
         Order: the delete is sent in the order of the calls, and before anybody who waits in this process goes on.
@@ -195,7 +198,10 @@ class Lease:
 
 
 class Hold:
-    """`async with lock.hold() as lease`: acquires, cancels the body and raises LockLostError when the lease is lost, releases."""
+    """What `async with lock.hold() as lease` enters: it acquires, and releases at the end.
+
+    When the lease is lost it cancels the body and raises LockLostError in place of the cancellation.
+    """
 
     def __init__(self, acquire: Callable[[], Awaitable[Lease]]) -> None:
         self._acquire = acquire
@@ -216,7 +222,9 @@ class Hold:
         lease.enter_body(self)
         return lease
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         lease, task = self._lease, self._task
         if lease is None or task is None:
             raise RuntimeError("left without having been entered")

@@ -1,12 +1,13 @@
 """The waiting line: how tickets stand before one another, who owns, and how a ticket changes hands without a read.
 
-The upper half is pure: a `Position` is what one ticket knows of those before it, from one list of the children and the departures since.
-The lower half, `Line`, asks the server and waits.  Locks of every kind, semaphores and elections differ only in what
-blocks a ticket and in how many blockers it may have (`slots`).
+The upper half is pure: a `Position` is what one ticket knows of those before it, from one list of the children and
+the departures since. The lower half, `Line`, asks the server and waits.  Locks of every kind, semaphores and
+elections differ only in what blocks a ticket and in how many blockers it may have (`slots`).
 
 Why no list is read at a hand-over: sequence numbers only grow, so that once a list has shown our own node, nobody can
-ever come to stand before us, and those before us can only leave.  What the list showed minus those seen leaving is therefore
-never less than the truth; when it falls below `slots`, we own.  docs/waiting-line.md has the whole argument.
+ever come to stand before us, and those before us can only leave.  What the list showed minus those seen leaving is
+therefore never less than the truth; when it falls below `slots`, we own.  docs/waiting-line.md has the whole
+argument.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ def everyone(name: str) -> bool:
 def earlier(name: str, names: Iterable[str]) -> list[str]:
     """Return the contenders among `names` that stand before `name`, in their order.
 
-    Every child whose name ends in a sequence number is a contender, whatever stands in front of it.  Numbers are compared as
-    numbers, across their overflow.
+    Every child whose name ends in a sequence number is a contender, whatever stands in front of it.  Numbers are
+    compared as numbers, across their overflow.
     """
     own = _number(name)
     before = []
@@ -54,7 +55,8 @@ def _number(name: str) -> int:
 class Position:
     """What the ticket `name` knows of those before it.
 
-    Arguments: `blocks`, which of the earlier contenders count; `slots`, how many fewer than which may be left for it to own.
+    Arguments: `blocks`, which of the earlier contenders count; `slots`, how many fewer than which may be left for it
+    to own.
 
     It watches its last `slots + 1` blockers: `slots` of them so that the departure that makes it own cannot go unseen,
     and one more to look ahead, so that it learns early that nobody else is left before those.
@@ -132,7 +134,7 @@ class Position:
 
 
 class Place(NamedTuple):
-    """A node in the line: its path and name, its fencing token (the zxid that created it), and the session that owns it."""
+    """A node in the line: its path and name, its fencing token (the zxid of its creation), and its owner's session."""
 
     path: str
     name: str
@@ -142,7 +144,7 @@ class Place(NamedTuple):
 
 @dataclass(slots=True)
 class Standing:
-    """A place that owns, and the watches that tell of its loss; `is_watched` says whether its own node is among them."""
+    """A place that owns, and the watches that tell of its loss; `is_watched`: whether its own node is among them."""
 
     place: Place
     watches: WatchSet
@@ -157,8 +159,8 @@ class Line:
     """One line of tickets below a node of ZooKeeper.
 
     Arguments: `path`, whose children are the tickets, made as a container when it is missing; `prefix`, what stands
-    between the unique id and the number in the names of our tickets; `blocks` and `slots`, see Position; `data` and `acl`, of our
-    nodes.
+    between the unique id and the number in the names of our tickets; `blocks` and `slots`, see Position; `data` and
+    `acl`, of our nodes.
     """
 
     def __init__(
@@ -270,7 +272,9 @@ class Line:
 
         The server that answers now may be behind the one that carried it out: hence the sync, sent with the list.
         """
-        _, names = await asyncio.gather(self._zk.sync(self.path), self._zk.get_children(self.path), return_exceptions=True)
+        _, names = await asyncio.gather(
+            self._zk.sync(self.path), self._zk.get_children(self.path), return_exceptions=True
+        )
         if isinstance(names, zkwire.NoNodeError):
             return None
         if isinstance(names, BaseException):

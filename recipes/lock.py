@@ -1,7 +1,7 @@
 """The fair lock, on two levels, and the re-entrant lock.
 
-Tasks of one process that share a Lock object queue here, in the order in which they came, and only the first of them stands in
-ZooKeeper's line, so that a process costs the ensemble one node however many tasks it has.
+Tasks of one process that share a Lock object queue here, in the order in which they came, and only the first of them
+stands in ZooKeeper's line, so that a process costs the ensemble one node however many tasks it has.
 """
 
 from __future__ import annotations
@@ -76,9 +76,10 @@ class Lock:
         lease = await lock.acquire(within=5.0); ...; await lease.release()     # without a body to cancel
         lease = await lock.try_acquire()                                       # None at once if it is held
 
-    Arguments: `path`, the lock's node, made as a container when it is missing, with persistent parents; `data`, stored in our
-    nodes, for people who look; `acl`, of every node that is made; `local_passes`, how many times running a lease may be passed on to the
-    next task of this process that waits on this object, before the other processes have their turn again: such leases share one token.
+    Arguments: `path`, the lock's node, made as a container when it is missing, with persistent parents; `data`,
+    stored in our nodes, for people who look; `acl`, of every node that is made; `local_passes`, how many times
+    running a lease may be passed on to the next task of this process that waits on this object, before the other
+    processes have their turn again: such leases share one token.
 
     What is promised: docs/waiting-line.md.  In short: while the body runs nobody else's does, unless a body does
     not stop when it is cancelled, its loop is blocked, or clocks run unevenly; `lease.token` guards a store even then.
@@ -103,7 +104,9 @@ class Lock:
         self._entered = hold
         return lease
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         hold, self._entered = self._entered, None
         if hold is None:
             raise RuntimeError("left without having been entered")
@@ -112,8 +115,8 @@ class Lock:
     def hold(self, *, within: float | None = None) -> Hold:
         """Return what `async with` enters: acquires as `acquire` does, releases at the end.
 
-        When the lease is lost the body is cancelled and LockLostError raised in place of the cancellation; also when the body
-        has come to its end without noticing.
+        When the lease is lost the body is cancelled and LockLostError raised in place of the cancellation; also when
+        the body has come to its end without noticing.
         """
         checked_within(within)
         return Hold(lambda: self.acquire(within=within))
@@ -125,8 +128,8 @@ class Lock:
         Raises: TimeoutError; SessionClosedError; SessionExpiredError if the client renews no session (otherwise the
         line is entered anew); whatever else the server refuses.
         Cancellation: at any moment: no node stays, and the next in line gets its turn.
-        Order: by tickets, which are given in the order in which creates reach the leader; tasks of one process that share
-        this object in the order of their calls.
+        Order: by tickets, which are given in the order in which creates reach the leader; tasks of one process that
+        share this object in the order of their calls.
         """
         checked_within(within)
         try:
@@ -209,7 +212,9 @@ class ReentrantLock:
         self._entered.append(hold)
         return lease
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if not self._entered:
             raise RuntimeError("left without having been entered")
         await self._entered.pop().__aexit__(kind, error, trace)

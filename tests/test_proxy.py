@@ -238,13 +238,13 @@ async def test_the_end_of_a_connection_passes_both_ways(zookeeper: RealServer) -
         async with RawClient(proxy.hosts) as client:
             assert (await client.call((CLOSE_SESSION, b""))).err == 0
             assert await client.receive() == b""
-        await proxy.until(lambda: not proxy.open)
+        await proxy.until(lambda: proxy.open == 0)
         client = RawClient(proxy.hosts)
         await client.connect()
         client.socket.shutdown(socket.SHUT_WR)
         assert await client.receive() == b""
         client.socket.close()
-        await proxy.until(lambda: not proxy.open)
+        await proxy.until(lambda: proxy.open == 0)
 
 
 async def test_a_server_that_is_down_looks_like_one() -> None:
@@ -366,6 +366,31 @@ async def test_a_fault_whose_connection_ends_otherwise_says_so(zookeeper: RealSe
             await lost
 
 
+async def test_a_client_that_resets_takes_a_held_fault_with_it(zookeeper: RealServer) -> None:
+    async with Proxy(zookeeper.hosts) as proxy:
+        async with RawClient(proxy.hosts) as client:
+            proxy.hold_replies()
+            lost = proxy.cut_after("exists")
+            await client.send(exists("/"))
+            await proxy.seen("exists", direction="reply")
+            client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        with pytest.raises(ConnectionAbortedError):
+            await lost
+        await proxy.until(lambda: proxy.open == 0)
+
+
+async def test_a_cut_has_happened_when_the_client_leaves_before_its_rst(zookeeper: RealServer, path: str) -> None:
+    async with Proxy(zookeeper.hosts) as proxy:
+        async with RawClient(proxy.hosts, window=65536) as client:
+            await client.call(create(path, bytes(1_000_000)))
+            lost = proxy.cut_after("delete", reset=True)
+            await client.send(*[get_data(path)] * 10, delete(path))
+            await proxy.seen("delete", direction="reply")
+            assert not lost.done()
+        assert (await lost).path == path
+        await proxy.until(lambda: proxy.open == 0)
+
+
 @pytest.mark.parametrize("reset", [False, True])
 async def test_cut_ends_all_present_connections(zookeeper: RealServer, reset: bool) -> None:
     async with Proxy(zookeeper.hosts) as proxy, RawClient(proxy.hosts) as one, RawClient(proxy.hosts) as two:
@@ -461,7 +486,7 @@ async def test_a_client_that_leaves_in_a_pause_is_noticed_afterwards(zookeeper: 
         assert not await is_there(zookeeper, path)
         assert proxy.open == 1
         proxy.resume()
-        await proxy.until(lambda: not proxy.open)
+        await proxy.until(lambda: proxy.open == 0)
 
 
 async def test_replies_in_hand_wait_for_the_end_of_a_pause(zookeeper: RealServer) -> None:

@@ -1,7 +1,7 @@
 """The client: ZooKeeper's verbs on a session, and `connect`, which opens one.
 
-Knows the caller's side of things: paths below the chroot, arguments and their checks, the shape of what is returned.  How a
-request travels and what a reconnect means is the session's affair.
+Knows the caller's side of things: paths below the chroot, arguments and their checks, the shape of what is returned.
+How a request travels and what a reconnect means is the session's affair.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from zkwire.jute import Record
 from zkwire.multi import MultiReply, MultiRequest
 from zkwire.records import ACL, OPEN_ACL, Stat
 from zkwire.requests import (
+    Create2Reply,
     Create2Request,
     CreateContainerRequest,
     CreateFlags,
@@ -58,10 +59,10 @@ class Client:
     Every verb is one request, sent in the order of the calls and answered in that order; verbs may be pipelined with
     asyncio.gather or tasks, and those started in one turn of the loop leave in one write.
 
-    Raises, every verb: ServerError's subclasses when the server refuses; ConnectionLostError when a write's answer is lost
-    (reads are repeated on the next connection); SessionExpiredError and SessionClosedError when the session is over;
-    ValueError or TypeError for bad arguments, before anything is sent.
-    While no server is connected, verbs wait for the next one: bound them with asyncio.timeout.
+    Raises, every verb: ServerError's subclasses when the server refuses; ConnectionLostError when a write's answer is
+    lost (reads are repeated on the next connection); SessionExpiredError and SessionClosedError when the session is
+    over; ValueError or TypeError for bad arguments, before anything is sent. While no server is connected, verbs wait
+    for the next one: bound them with asyncio.timeout.
 
     Cancellation, every verb: what was not yet written is not sent; a node that a cancelled create has made is removed.
     A cancelled write of another kind may have happened.
@@ -75,7 +76,9 @@ class Client:
     async def __aenter__(self) -> Client:
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         await self.close()
 
     # -- the session ------------------------------------------------------------------------------------------------
@@ -129,12 +132,15 @@ class Client:
 
     def unique_id(self) -> str:
         """Return a fresh UUID, from this client's own source of randomness."""
-        bits = self._random.getrandbits(128) & ~(0xF << 76) & ~(0x3 << 62) | 0x4 << 76 | 0x2 << 62  # RFC 4122, version 4
+        bits = (
+            self._random.getrandbits(128) & ~(0xF << 76) & ~(0x3 << 62) | 0x4 << 76 | 0x2 << 62
+        )  # RFC 4122, version 4
         digits = f"{bits:032x}"
         return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
     async def close(self, *, keep_session: bool = False) -> None:
-        """End the session, so that its ephemeral nodes go at once, and the connection; a second call waits for the first.
+        """End the session, so that its ephemeral nodes go at once, and the connection; a second call waits for the
+        first.
 
         Arguments: `keep_session`, whether the session is to live on, to be resumed by its id and password.
         Cancellation: closes all the same; the session may then live until it expires.
@@ -202,7 +208,8 @@ class Client:
         return reply.children, reply.stat
 
     async def get_children_and_watch(self, path: str, *, into: WatchSet | None = None) -> tuple[list[str], Watch]:
-        """Return the names of the children, in no order, and a watch for a child's creation or deletion, or the node's own deletion.
+        """Return the names of the children, in no order, and a watch for a child's creation or deletion, or the
+        node's own deletion.
 
         Arguments: `into`, a WatchSet that the watch is to belong to.
         Raises: NoNodeError, and then no watch is left anywhere.
@@ -216,7 +223,8 @@ class Client:
         return reply.children, watch
 
     async def sync(self, path: str) -> None:
-        """Have the connected server catch up with all that the leader has committed, before later reads (request: sync).
+        """Have the connected server catch up with all that the leader has committed, before later reads (request:
+        sync).
 
         A read that is sent behind it need not wait for its answer.
         """
@@ -237,12 +245,14 @@ class Client:
     ) -> str:
         """Create a node and return its path, with the number that the server appended to a sequential one.
 
-        Arguments: `ephemeral`, it goes with this session; `sequential`, a number of ten digits is appended that only grows below one parent; `container`,
-        the server deletes it some time after its last child is gone; `make_parents`, missing parents are made,
-        persistent, with the same ACL (requests: create, createContainer).
+        Arguments: `ephemeral`, it goes with this session; `sequential`, a number of ten digits is appended that only
+        grows below one parent; `container`, the server deletes it some time after its last child is gone;
+        `make_parents`, missing parents are made, persistent, with the same ACL (requests: create, createContainer).
         Raises: NodeExistsError, NoNodeError without a parent, NoChildrenForEphemeralsError, InvalidACLError.
         """
-        request = self._creation(path, data, ephemeral=ephemeral, sequential=sequential, container=container, acl=acl)
+        request: Request[Any] = self._creation(
+            path, data, ephemeral=ephemeral, sequential=sequential, container=container, acl=acl
+        )
         return paths.strip_chroot(self._chroot, (await self._create(request, make_parents)).path)
 
     async def create_and_stat(
@@ -256,10 +266,16 @@ class Client:
         acl: Sequence[ACL] = OPEN_ACL,
         make_parents: bool = False,
     ) -> tuple[str, Stat]:
-        """Create a node and return its path and Stat, in one round trip; otherwise as `create` (requests: create2, createContainer)."""
-        request = self._creation(path, data, ephemeral=ephemeral, sequential=sequential, container=container, acl=acl)
-        if isinstance(request, CreateRequest):
-            request = Create2Request(request.path, request.data, request.acl, request.flags)
+        """Create a node and return its path and Stat, in one round trip; otherwise as `create`.
+
+        Requests: create2, createContainer.
+        """
+        plain = self._creation(path, data, ephemeral=ephemeral, sequential=sequential, container=container, acl=acl)
+        request: Request[Create2Reply] = (
+            Create2Request(plain.path, plain.data, plain.acl, plain.flags)
+            if isinstance(plain, CreateRequest)
+            else plain
+        )
         reply = await self._create(request, make_parents)
         return paths.strip_chroot(self._chroot, reply.path), reply.stat
 
@@ -313,14 +329,12 @@ class Client:
         return self._session.janitor.remove(self._server_path(path))
 
     def transaction(self) -> Transaction:
-        """Return a new transaction: `async with zk.transaction() as tx` commits at the end of the block (request: multi)."""
+        """Return a new transaction; `async with zk.transaction() as tx` commits at the end (request: multi)."""
         return Transaction(self._ask_multi, self._creation, self._server_path, self._chroot)
 
     # -- within -----------------------------------------------------------------------------------------------------
 
-    async def _ask(
-        self, request: Request[R], watch: Watch | None = None, kind: WatchKind = WatchKind.DATA
-    ) -> R:
+    async def _ask(self, request: Request[R], watch: Watch | None = None, kind: WatchKind = WatchKind.DATA) -> R:
         future = self._session.submit(request, watch, kind)
         try:
             return await future
@@ -392,7 +406,9 @@ class Connecting:
         self._client = await self._connect()
         return self._client
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self._client is not None:
             await self._client.close()
 
@@ -417,11 +433,13 @@ def connect(
     rng: random.Random | None = None,
     open_link: OpenLink = open_link,
 ) -> Connecting:
-    """Connect to an ensemble: `async with zkwire.connect("zk1:2181,zk2:2181/app") as zk`, or `zk = await zkwire.connect(...)`.
+    """Connect to an ensemble: `async with zkwire.connect("zk1:2181,zk2:2181/app") as zk`, or `zk = await
+    zkwire.connect(...)`.
 
-    Arguments: `connect_string`, servers and an optional chroot: "host[:port],...[/path]", port 2181 unless named; `session_timeout`, in
-    seconds, how long the ensemble keeps the session, and its ephemeral nodes, without a sign of life: the server may
-    grant another one, see `session_timeout` of the client; `session_id` and `session_password`, a session to resume;
+    Arguments: `connect_string`, servers and an optional chroot: "host[:port],...[/path]", port 2181 unless named;
+    `session_timeout`, in seconds, how long the ensemble keeps the session, and its ephemeral nodes, without a sign of
+    life: the server may grant another one, see `session_timeout` of the client; `session_id` and `session_password`,
+    a session to resume;
     `renew`, whether an expired session is followed by a new one; `max_in_flight`, how many requests may be unanswered
     at a time, the rest waiting in line; `rng` and `open_link`, the sources of randomness and of connections, to be
     replaced in simulations.

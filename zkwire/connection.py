@@ -87,8 +87,9 @@ class Connection:
     Arguments: `hello`, the handshake request; `frame_limit`, the largest frame to accept, in bytes; `now`, in seconds
     on the clock that all later calls use.
 
-    `timeout` is the negotiated session timeout in seconds, 0 until the handshake is through; `answered` is when the last answered
-    request was sent; `heard` is when the last bytes came; `last_zxid` is the newest that replies have shown.
+    `timeout` is the negotiated session timeout in seconds, 0 until the handshake is through; `answered` is when the
+    last answered request was sent; `heard` is when the last bytes came; `last_zxid` is the newest that replies have
+    shown.
     """
 
     def __init__(self, hello: ConnectRequest, frame_limit: int, now: float) -> None:
@@ -139,8 +140,7 @@ class Connection:
         else:
             bad_length = None
         try:
-            for frame in frames:
-                arrived.append(self._reply(frame) if self.timeout else self._handshake(frame))
+            arrived.extend(self._reply(frame) if self.timeout else self._handshake(frame) for frame in frames)
         except (DecodeError, struct.error) as error:
             self.error = ProtocolError(f"a frame that cannot be decoded: {error}")
         except ProtocolError as error:

@@ -52,7 +52,9 @@ class ServerError(ZooKeeperError):
         self.server = server
 
     @classmethod
-    def from_code(cls, code: int, path: str | None = None, *, operation: str = "request", server: str = "") -> ServerError:
+    def from_code(
+        cls, code: int, path: str | None = None, *, operation: str = "request", server: str = ""
+    ) -> ServerError:
         """Return the error for `code`: its own class when there is one, a plain ServerError otherwise."""
         return cls._by_code.get(code, ServerError)(code, path, operation=operation, server=server)
 

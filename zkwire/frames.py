@@ -35,7 +35,8 @@ class FrameReader:
     def feed(self, data: bytes) -> list[bytes]:
         """Take the next bytes of the stream and return the frames that are now whole, without their lengths.
 
-        Raises: FrameError; nothing behind a bad length can be trusted, the whole frames in front of it are in the error.
+        Raises: FrameError; nothing behind a bad length can be trusted, the whole frames in front of it are in the
+        error.
         """
         if self._parts:
             self._parts.append(data)
@@ -67,4 +68,3 @@ class FrameReader:
     def is_between_frames(self) -> bool:
         """Whether the stream may end here without tearing a frame."""
         return not self._held
-

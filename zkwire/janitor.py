@@ -1,7 +1,7 @@
 """Removes nodes that nobody wants any more, again and again until they are known to be gone or their session is.
 
-Two kinds come here: nodes whose path is known, and nodes that a create may have left whose caller was cancelled and whose
-answer was then lost with the connection.  The janitor belongs to one session and is emptied when that ends.
+Two kinds come here: nodes whose path is known, and nodes that a create may have left whose caller was cancelled and
+whose answer was then lost with the connection.  The janitor belongs to one session and is emptied when that ends.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Any, Final
 from zkwire import paths
 from zkwire.errors import ConnectionLostError, NoNodeError, SessionError, ThrottledError, ZooKeeperError
 from zkwire.requests import (
+    Create2Request,
     CreateContainerRequest,
     CreateFlags,
     CreateRequest,
-    Create2Request,
     DeleteRequest,
     GetChildrenRequest,
     GetDataRequest,
@@ -61,8 +61,8 @@ class Janitor:
         """Find and delete what `creation` has left behind, if anything.
 
         Only an ephemeral node can be told from everybody else's: it belongs to `session_id`, and it is newer than
-        `after_zxid`, the newest zxid that replies had shown when the connection was lost.  Whatever is both, and has the name, was
-        made by a create whose answer never came.
+        `after_zxid`, the newest zxid that replies had shown when the connection was lost.  Whatever is both, and has
+        the name, was made by a create whose answer never came.
         """
         if not creation.flags & CreateFlags.EPHEMERAL:
             _log.warning("a cancelled create of %s lost its answer: the node may be there", creation.path)
@@ -137,7 +137,5 @@ class Janitor:
         except NoNodeError:
             return []
         return [
-            paths.join(parent, name)
-            for name in names
-            if name.startswith(prefix) and paths.sequence(name) is not None
+            paths.join(parent, name) for name in names if name.startswith(prefix) and paths.sequence(name) is not None
         ]

@@ -9,16 +9,16 @@ A record is its fields back to back in the declared order, big-endian, with no t
 
 Decoders take the bytes of one frame and an offset, and give the value and the offset behind it.  They raise
 `DecodeError` on anything that is too short or too long, and never read beyond the frame.  What follows the last field
-is not looked at: that is how the protocol lets newer servers append.  Each codec is a function generated once, when its class
-is made, so that no declaration is read and no format string is built per call.
+is not looked at: that is how the protocol lets newer servers append.  Each codec is a function generated once, when
+its class is made, so that no declaration is read and no format string is built per call.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
-from typing import Annotated, Any, ClassVar, Final, TypeAlias, TypeVar, dataclass_transform, get_args, get_type_hints
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, TypeAlias, TypeVar, dataclass_transform, get_args, get_type_hints
 
 Decoder: TypeAlias = Callable[[bytes, int], tuple[Any, int]]
 Encoder: TypeAlias = Callable[[Any], bytes]
@@ -151,7 +151,10 @@ class Record:
 
     __slots__ = ()
 
-    decode: ClassVar[Decoder]
+    @staticmethod
+    def decode(data: bytes, at: int) -> tuple[Any, int]:
+        """Return the record whose bytes begin at `at`, and the offset behind it.  Raises: DecodeError."""
+        raise TypeError("only a class declared with @record can be decoded")
 
     def encode(self) -> bytes:
         """Return the record's bytes: its fields in the declared order."""
@@ -166,7 +169,7 @@ def record(cls: type[_T]) -> type[_T]:
     """
     made = dataclass(slots=True)(cls)
     hints = get_type_hints(made, include_extras=True)
-    codecs = [(field.name, _codec(f"{cls.__name__}.{field.name}", hints[field.name])) for field in fields(made)]  # type: ignore[arg-type]
+    codecs = [(name, _codec(f"{cls.__name__}.{name}", hints[name])) for name in made.__annotations__]
     made.encode = _make_encoder(codecs)  # type: ignore[attr-defined]
     made.decode = staticmethod(_make_decoder(made, codecs))  # type: ignore[attr-defined]
     return made
@@ -183,16 +186,18 @@ def _codec(where: str, declared: Any) -> _Fixed | _Variable:
             codec = _codec(where, element)
             if isinstance(codec, _Variable):
                 return _vector(codec.encode, codec.decode)
-            single = struct.Struct(">" + codec.code)
-            return _vector(single.pack, lambda data, at: (_unpack(single, data, at)[0], at + single.size))
+            return _vector_of_fixed(struct.Struct(">" + codec.code))
     raise TypeError(f"{where}: {declared!r} is no jute type")
 
 
-def _unpack(fixed: struct.Struct, data: bytes, at: int) -> tuple[Any, ...]:
-    try:
-        return fixed.unpack_from(data, at)
-    except struct.error:
-        raise DecodeError(f"the frame ends inside a field of {fixed.size} bytes, at byte {at}") from None
+def _vector_of_fixed(element: struct.Struct) -> _Variable:
+    def decode(data: bytes, at: int) -> tuple[Any, int]:
+        try:
+            return element.unpack_from(data, at)[0], at + element.size
+        except struct.error:
+            raise DecodeError(f"the frame ends inside a field of {element.size} bytes, at byte {at}") from None
+
+    return _vector(element.pack, decode)
 
 
 def _groups(codecs: list[tuple[str, _Fixed | _Variable]]) -> list[tuple[list[str], struct.Struct | _Variable]]:
@@ -234,7 +239,7 @@ def _make_decoder(cls: type[Any], codecs: list[tuple[str, _Fixed | _Variable]]) 
                 "try:",
                 f"    {targets}, = unpack{number}(data, at)",
                 "except error:",
-                f"    raise DecodeError(f'{cls.__name__}: the frame ends inside a field, behind byte {{at}}') from None",
+                f"    raise DecodeError(f'{cls.__name__}: the frame ends in a field, behind byte {{at}}') from None",
                 f"at += {codec.size}",
             ]
         else:

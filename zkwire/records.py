@@ -15,8 +15,9 @@ from zkwire.jute import Boolean, Buffer, Int, Long, Record, UString, record
 class Stat(Record):
     """What the server keeps about a node beside its data.
 
-    zxids number the ensemble's transactions: `czxid` created the node, `mzxid` last set its data, `pzxid` last created or
-    deleted a child.  `ctime` and `mtime` are milliseconds since 1970 by the leader's clock.  `version`, `cversion` and
+    zxids number the ensemble's transactions: `czxid` created the node, `mzxid` last set its data, `pzxid` last
+    created or deleted a child.  `ctime` and `mtime` are milliseconds since 1970 by the leader's clock.  `version`,
+    `cversion` and
     `aversion` count changes of data, children and ACL.  `ephemeral_owner` is the owning session's id, 0 for any
     other node (containers and TTL nodes included).
     """

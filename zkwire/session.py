@@ -1,7 +1,8 @@
 """The session: the one loop that connects, resumes, re-arms watches, expires and closes.
 
 Requests are submitted here and wait in one line until a connection takes them; nobody else knows that
-reconnection exists.  Time comes from the loop, randomness from the generator handed in, connections from the function handed in.
+reconnection exists.  Time comes from the loop, randomness from the generator handed in, connections from the function
+handed in.
 """
 
 from __future__ import annotations
@@ -68,7 +69,8 @@ class Session:
 
     Arguments: `addresses`, the servers; `timeout`, the wished session timeout in seconds; `session_id` and `password`,
     a session to resume, 0 for a new one; `renew`, whether an expired session is followed by a new one; `max_in_flight`,
-    how many requests may be unanswered at a time; `rng`, the source of all randomness; `open_link`, which opens connections.
+    how many requests may be unanswered at a time; `rng`, the source of all randomness; `open_link`, which opens
+    connections.
 
     `certain_until` is the moment on the loop's clock before which the session cannot have expired.
     """
@@ -119,7 +121,8 @@ class Session:
 
         Arguments: `watcher`, whom to tell when the watch fires that the request sets, and the `kind` of that watch.
         Raises: ValueError when the request is too large for a server; SessionError when the session is over.
-        Cancellation: of the future: a request that was not yet written is not sent; what an ephemeral create made is removed.
+        Cancellation: of the future: a request that was not yet written is not sent; what an ephemeral create made is
+        removed.
         Order: as submitted; what is submitted in one turn of the loop leaves in one write.
         """
         if self._over is not None:
@@ -128,8 +131,8 @@ class Session:
         call = Call(request, future, watcher, kind)
         if len(call.body) + 8 > REQUEST_LIMIT:
             raise ValueError(
-                f"{request.operation} {request.subject or ''}: a request of {len(call.body) + 8} bytes, where a server takes"
-                f" {REQUEST_LIMIT} (its jute.maxbuffer): store less, or spread it over several nodes"
+                f"{request.operation} {request.subject or ''}: a request of {len(call.body) + 8} bytes, where a server"
+                f" takes {REQUEST_LIMIT} (its jute.maxbuffer): store less, or spread it over several nodes"
             )
         if watcher is not None:
             self.watches.asked(kind, request.subject or "")
@@ -158,7 +161,8 @@ class Session:
     async def close(self, *, keep_session: bool = False) -> None:
         """End the session, so that its ephemeral nodes go at once; requests submitted before are answered first.
 
-        Arguments: `keep_session`, whether to leave the session alive on the server, to be resumed by its id and password.
+        Arguments: `keep_session`, whether to leave the session alive on the server, to be resumed by its id and
+        password.
         Cancellation: closes the connection all the same; the session may then live on until it expires.
         """
         if self._closing is not None:
@@ -168,9 +172,9 @@ class Session:
         closed = SessionClosedError("the client is closed: make a new one with zkwire.connect")
         try:
             if self._over is None and self._is_ready:
-                last = self.submit(PingRequest() if keep_session else CloseSessionRequest())
+                last: asyncio.Future[Any] = self.submit(PingRequest() if keep_session else CloseSessionRequest())
                 self._over = closed
-                await asyncio.wait({last, self._runner}, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait([last, self._runner], return_when=asyncio.FIRST_COMPLETED)
                 if last.done():
                     last.exception()  # a connection lost while closing: nothing more can be done
         finally:
@@ -230,8 +234,8 @@ class Session:
             else:
                 call.waiter.set_exception(
                     ConnectionLostError(
-                        f"{call.request.operation} {call.request.subject or ''}: the connection to {self.server} broke before"
-                        f" the answer came ({reason}); it may have been carried out: look before you repeat it",
+                        f"{call.request.operation} {call.request.subject or ''}: the connection to {self.server} broke"
+                        f" before the answer came ({reason}); it may have been carried out: look before you repeat it",
                         maybe_applied=True,
                     )
                 )
@@ -427,8 +431,8 @@ class Session:
         self._unsent.clear()
         if self._link is not None:
             calls += self._link.connection.calls
-            self._link, link = None, self._link
-            link.abort(ConnectionAbortedError(str(error)))
+            self._link.abort(ConnectionAbortedError(str(error)))
+            self._link = None
         for watcher in self.watches.clear():
             watcher.fail(error)
         for call in calls:

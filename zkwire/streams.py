@@ -19,7 +19,8 @@ from zkwire.watches import WatchEventType
 
 @dataclass(slots=True)
 class WatchEvent:
-    """What happened to a watched node: the `type`, the `path`, and the `zxid` of the change, None where the server sends none.
+    """What happened to a watched node: the `type`, the `path`, and the `zxid` of the change, None where the server
+    sends none.
 
     Servers send the zxid from 3.9 on, but not for what they make up for after a reconnect.
     """
@@ -104,8 +105,8 @@ class WatchSet:
             await zk.exists_and_watch("/b", into=watches)
             event = await watches.next()
 
-    `was_carried_over` tells whether a watch of the set has survived a reconnect.  Events that a reconnect brings at once come in no
-    order that means anything; before it, events come in the order of the changes.
+    `was_carried_over` tells whether a watch of the set has survived a reconnect.  Events that a reconnect brings at
+    once come in no order that means anything; before it, events come in the order of the changes.
     """
 
     def __init__(self) -> None:
@@ -118,7 +119,9 @@ class WatchSet:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.cancel()
 
     async def next(self) -> WatchEvent:

@@ -1,7 +1,7 @@
 """What follows from the negotiated session timeout: when to ping, when a link is dead, how long a lock is certain.
 
-Pure functions of `timeout`, in seconds, and of moments on one monotonic clock, in seconds.  The server expires a session between
-one timeout and one timeout plus a tick after the last request that it received.
+Pure functions of `timeout`, in seconds, and of moments on one monotonic clock, in seconds.  The server expires a
+session between one timeout and one timeout plus a tick after the last request that it received.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ def connect_within(timeout: float, hosts: int) -> float:
 def certain_until(sent: float, timeout: float) -> float:
     """Until when the session cannot have expired, given that a request sent at `sent` was answered.
 
-    Three quarters, from the sending: the server cannot have started the session's clock anew before that.  A follower reports the
-    sessions that it heard from every half tick, and the timeout is at least two ticks, so that the leader's
-    clock for a session may be up to a quarter of the timeout behind what the follower answered.
+    Three quarters, from the sending: the server cannot have started the session's clock anew before that.  A follower
+    reports the sessions that it heard from every half tick, and the timeout is at least two ticks, so that the
+    leader's clock for a session may be up to a quarter of the timeout behind what the follower answered.
     """
     return sent + timeout * _CERTAIN
 
@@ -55,7 +55,7 @@ def give_up_after(timeout: float) -> float:
     """How long after the last sign of life from any server the client takes the session for expired by itself.
 
     Four thirds, as the Java client since 3.9.3.  A living ensemble has ended the session by then unless its tick is
-    longer than a third of the timeout, and one that was down for so long must not keep a client in doubt for ever.  Nothing
-    unsafe hangs on it: locks were given up long before, when certainty ended.
+    longer than a third of the timeout, and one that was down for so long must not keep a client in doubt for ever.
+    Nothing unsafe hangs on it: locks were given up long before, when certainty ended.
     """
     return timeout * _GIVE_UP

@@ -27,8 +27,8 @@ Result: TypeAlias = str | Stat | None
 class Transaction:
     """Writes that happen together or not at all; made by `Client.transaction`.
 
-    As a context manager it commits at the end of the block, unless that raises; or call `commit`.  Each method adds one operation and
-    checks its arguments at once.
+    As a context manager it commits at the end of the block, unless that raises; or call `commit`.  Each method adds
+    one operation and checks its arguments at once.
     """
 
     def __init__(
@@ -48,7 +48,9 @@ class Transaction:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if kind is None and self._results is None:
             await self.commit()
 
@@ -90,7 +92,8 @@ class Transaction:
         """Have it all carried out, and return one result per operation, in their order.
 
         Raises: TransactionError when an operation is refused, and nothing was carried out; ConnectionLostError with
-        `maybe_applied` when the answer is lost; RuntimeError when it was committed before; ValueError when it is too large.
+        `maybe_applied` when the answer is lost; RuntimeError when it was committed before; ValueError when it is too
+        large.
         Cancellation: it may have been carried out all the same.
         """
         if self._results is not None:

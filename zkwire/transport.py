@@ -70,7 +70,9 @@ class Link(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        reason = self._reason or self.connection.error or exc or ConnectionResetError("the server closed the connection")
+        reason = (
+            self._reason or self.connection.error or exc or ConnectionResetError("the server closed the connection")
+        )
         self.is_blocked = True
         self._owner.link_lost(self, reason)
         self.closed.set_result(reason)
