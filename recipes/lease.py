@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import Final
+from typing import Final, Protocol
 
 from recipes.line import Standing
 from zkwire import Client, NoNodeError, SessionError, Transaction, WatchEventType, ZooKeeperError
@@ -35,6 +35,16 @@ class LockLostError(ZooKeeperError):
         self.why = why
 
 
+class Successors(Protocol):
+    """Who goes on in this process when a lease ends."""
+
+    def take_over(self, standing: Standing) -> bool:
+        """Take the place in the line, if it may be taken and somebody wants it; return whether that is so."""
+
+    def take_turn(self) -> None:
+        """Go on without it."""
+
+
 class Lease:
     """One holding of a lock; made by acquiring, ended by `release` or by its loss.
 
@@ -43,13 +53,13 @@ class Lease:
     `path` is the lock's node.
     """
 
-    def __init__(self, zk: Client, standing: Standing, ended: Callable[[Lease], bool]) -> None:
+    def __init__(self, zk: Client, standing: Standing, successors: Successors) -> None:
         self._zk = zk
         self._loop = asyncio.get_running_loop()
         self.standing = standing
         self.path = standing.place.path
         self.token = standing.place.token
-        self._ended = ended
+        self._successors = successors
         self._depth = 1
         self._loss: LockLostError | None = None
         self._over: asyncio.Future[None] = self._loop.create_future()
@@ -67,11 +77,6 @@ class Lease:
     def is_released(self) -> bool:
         """Whether `release` was called as often as it was acquired."""
         return self._depth == 0
-
-    @property
-    def may_be_passed_on(self) -> bool:
-        """Whether the place in the line is good for another holder in this process."""
-        return self._loss is None and self._seconds_left() > 0
 
     def is_certain(self) -> bool:
         """Whether the lock is held for certain at this moment."""
@@ -118,14 +123,18 @@ class Lease:
         self._depth -= 1
         if self._depth:
             return
+        if self._loss is not None:
+            self._successors.take_turn()
+            return
+        if self._seconds_left() > 0 and self._successors.take_over(self.standing):
+            self._stop_guard()
+            return
+        gone = self._zk.discard(self.path)  # before anything else: somebody waits for it
         self._stop_guard()
-        if self._ended(self):
-            return  # the place in the line was handed to another task of this process
-        if self._loss is None:
-            gone = self._zk.discard(self.path)
-            await asyncio.shield(gone)
-            # The watch on our own node has fired by then; what else was watched is of no use any more.
-            self.standing.watches.cancel()
+        self._successors.take_turn()
+        await asyncio.shield(gone)
+        # The watch on our own node has fired by then; what else was watched is of no use any more.
+        self.standing.watches.cancel()
 
     def acquired_again(self) -> None:
         """Count one acquire more; called by a re-entrant lock.  Raises: LockLostError."""

@@ -212,6 +212,11 @@ class Line:
         await asyncio.shield(self._zk.discard(place.path))
         return None
 
+    def leave(self, standing: Standing) -> None:
+        """Give `standing` up; its node goes as soon as a server can be told."""
+        self._zk.discard(standing.place.path)
+        standing.watches.cancel()
+
     # -- entering ---------------------------------------------------------------------------------------------------
 
     async def _enter(self) -> tuple[Place, list[str]]:

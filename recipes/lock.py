@@ -19,10 +19,12 @@ from zkwire import ACL, OPEN_ACL, Client, SessionClosedError, SessionState, vali
 class Turns:
     """The queue of one process's tasks: one has the turn, the others wait in the order in which they came.
 
-    The turn is passed on with or without a standing in the cluster's line; `drop` gets a standing that nobody takes.
+    Arguments: `passes`, how many times running the turn is passed on together with a standing in the cluster's line, so
+    that the other processes wait meanwhile; `drop`, which gets a standing that nobody takes in the end.
     """
 
-    def __init__(self, drop: Callable[[Standing], None]) -> None:
+    def __init__(self, passes: int, drop: Callable[[Standing], None]) -> None:
+        self._passes = self._passes_left = passes
         self._drop = drop
         self._taken = False
         self._waiting: deque[asyncio.Future[Standing | None]] = deque()
@@ -32,12 +34,7 @@ class Turns:
         """Whether nobody has the turn."""
         return not self._taken
 
-    @property
-    def somebody_waits(self) -> bool:
-        """Whether the turn, passed on, would be taken."""
-        return any(not waiter.done() for waiter in self._waiting)
-
-    async def take(self) -> Standing | None:
+    async def wait(self) -> Standing | None:
         """Wait for the turn; return the standing that comes with it, if one does.
 
         Cancellation: the turn, if it came at that moment, is passed on.
@@ -50,14 +47,26 @@ class Turns:
         try:
             return await waiter
         except asyncio.CancelledError:
-            if waiter.done() and not waiter.cancelled():
-                self.pass_on(waiter.result())
-            else:
+            if waiter.cancelled():
                 self._waiting.remove(waiter)
+            else:
+                self._pass_on(waiter.result())
             raise
 
-    def pass_on(self, standing: Standing | None = None) -> None:
-        """Give the turn to the first who waits."""
+    def take_turn(self) -> None:
+        """Pass the turn on to the first who waits; the other processes have theirs before it."""
+        self._passes_left = self._passes
+        self._pass_on(None)
+
+    def take_over(self, standing: Standing) -> bool:
+        """Pass the turn on with `standing`, if somebody waits and the other processes have not waited for too long."""
+        if not self._passes_left or all(waiter.done() for waiter in self._waiting):
+            return False
+        self._passes_left -= 1
+        self._pass_on(standing)
+        return True
+
+    def _pass_on(self, standing: Standing | None) -> None:
         while self._waiting:
             waiter = self._waiting.popleft()
             if not waiter.done():
@@ -93,9 +102,7 @@ class Lock:
         self._zk = zk
         self.path = validate_path(path)
         self._line = Line(zk, self.path, data=data, acl=acl)
-        self._turns = Turns(lambda standing: self._drop(standing))
-        self._local_passes = local_passes
-        self._passes_left = 0
+        self._turns = Turns(local_passes, self._line.leave)
         self._entered: Hold | None = None
 
     async def __aenter__(self) -> Lease:
@@ -122,7 +129,7 @@ class Lock:
         return Hold(lambda: self.acquire(within=within))
 
     async def acquire(self, *, within: float | None = None) -> Lease:
-        """Wait for the lock and return the lease, which somebody must release.
+        """Wait for the lock and return the lease, which somebody must release, even when it is lost.
 
         Arguments: `within`, how many seconds to wait at the most, the whole wait counted; None: without bound.
         Raises: TimeoutError; SessionClosedError; SessionExpiredError if the client renews no session (otherwise the
@@ -135,12 +142,12 @@ class Lock:
         try:
             async with asyncio.timeout(within):
                 self._check_open()
-                standing = await self._turns.take()
+                standing = await self._turns.wait()
                 if standing is None:
                     standing = await self._stand()
         except TimeoutError:
             raise TimeoutError(f"the lock {self.path} was not free within {within} s") from None
-        return Lease(self._zk, standing, self._ended)
+        return Lease(self._zk, standing, self._turns)
 
     async def try_acquire(self) -> Lease | None:
         """Return the lease if the lock is free at this moment, None otherwise; nobody is waited for.
@@ -150,40 +157,24 @@ class Lock:
         self._check_open()
         if not self._turns.is_free:
             return None
-        await self._turns.take()
+        await self._turns.wait()
         try:
             standing = await self._line.try_stand()
         except BaseException:
-            self._turns.pass_on()
+            self._turns.take_turn()
             raise
         if standing is None:
-            self._turns.pass_on()
+            self._turns.take_turn()
             return None
-        self._passes_left = 0
-        return Lease(self._zk, standing, self._ended)
+        return Lease(self._zk, standing, self._turns)
 
     async def _stand(self) -> Standing:
         """Stand in the cluster's line, in our turn."""
         try:
-            standing = await self._line.stand()
+            return await self._line.stand()
         except BaseException:
-            self._turns.pass_on()
+            self._turns.take_turn()
             raise
-        self._passes_left = self._local_passes
-        return standing
-
-    def _ended(self, lease: Lease) -> bool:
-        """Pass the turn on; return whether the place in the cluster's line went with it."""
-        if lease.may_be_passed_on and self._passes_left > 0 and self._turns.somebody_waits:
-            self._passes_left -= 1
-            self._turns.pass_on(lease.standing)
-            return True
-        self._turns.pass_on()
-        return False
-
-    def _drop(self, standing: Standing) -> None:
-        self._zk.discard(standing.place.path)
-        standing.watches.cancel()
 
     def _check_open(self) -> None:
         if self._zk.state is SessionState.CLOSED:

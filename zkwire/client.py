@@ -323,8 +323,8 @@ class Client:
     def discard(self, path: str) -> asyncio.Future[None]:
         """Delete the node again and again, over lost connections, until it is known to be gone or the session is.
 
-        The first request is sent in the order of the calls.  The future that is returned need not be awaited, and never
-        fails: a node that cannot be deleted is logged.
+        The first request is sent in the order of the calls, and at once.  The future that is returned need not be
+        awaited, and never fails: a node that cannot be deleted is logged.
         """
         return self._session.janitor.remove(self._server_path(path))
 

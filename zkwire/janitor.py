@@ -36,18 +36,28 @@ Creation = CreateRequest | Create2Request | CreateContainerRequest
 class Janitor:
     """The clean-up owner of one session.
 
-    Arguments: `submit`, which sends a request of the session and gives its future; `session_id`, which tells the id of
-    the session that `submit` speaks for now.
+    Arguments: `submit`, which puts a request of the session into its line and gives the future; `flush`, which has the
+    line written without waiting for the end of the loop's turn; `session_id`, which tells the id of the session that
+    `submit` speaks for now.
     """
 
-    def __init__(self, submit: Callable[[Request[Any]], asyncio.Future[Any]], session_id: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        submit: Callable[[Request[Any]], asyncio.Future[Any]],
+        flush: Callable[[], None],
+        session_id: Callable[[], int],
+    ) -> None:
         self._submit = submit
+        self._flush = flush
         self._session_id = session_id
         self._removals: dict[str, asyncio.Future[None]] = {}
         self._searches: set[asyncio.Task[None]] = set()
 
     def remove(self, path: str) -> asyncio.Future[None]:
-        """Delete the node at `path` until it is known to be gone; the first request is submitted before this returns.
+        """Delete the node at `path` until it is known to be gone.
+
+        The first request is written, with all that waits before it, before this returns: somebody may be waiting for
+        the node to go, and a turn of the loop is a good part of what he waits.
 
         Returns a future that need not be awaited; it never fails: a node that cannot be deleted is logged.
         """
@@ -55,6 +65,7 @@ class Janitor:
         if done is None:
             done = self._removals[path] = asyncio.get_running_loop().create_future()
             self._delete(path)
+            self._flush()
         return done
 
     def search(self, creation: Creation, session_id: int, after_zxid: int) -> None:

@@ -100,7 +100,7 @@ class Session:
         self.last_zxid = 0
         self.certain_until = _NEVER
         self.watches: WatchTable[Watcher] = WatchTable()
-        self.janitor = Janitor(self.submit, lambda: self.id)
+        self.janitor = Janitor(self.submit, self._flush, lambda: self.id)
         self._heard = self._loop.time()
         self._unsent: deque[Call] = deque()
         self._flush_due = False
