@@ -23,6 +23,10 @@ from zkwire import Client, NoNodeError, SessionError, Transaction, WatchEventTyp
 _UNWATCHED: Final = 0.1
 
 
+_DELETED: Final = "somebody else has deleted it"
+_UNCERTAIN: Final = "the session may have expired: no server has answered for three quarters of its timeout"
+
+
 class LockLostError(ZooKeeperError):
     """A lock that was held is held no longer, or can no longer be relied upon: stop what it protects.
 
@@ -62,12 +66,12 @@ class Lease:
         self._successors = successors
         self._depth = 1
         self._loss: LockLostError | None = None
-        self._over: asyncio.Future[None] = self._loop.create_future()
+        self._over: asyncio.Future[None] | None = None
         self._bodies: list[Hold] = []
-        self._guard: asyncio.Task[None] | None = None
-        self._timer: asyncio.Handle
+        self._watching: asyncio.Future[None] | None = None
         if standing.is_watched:
-            self._timer = self._loop.call_soon(self._begin_guard)
+            self._timer = self._loop.call_at(zk.certain_until, self._check_certainty)
+            self._await_events()
         else:
             self._timer = self._loop.call_later(min(_UNWATCHED, self.certain_for()), self._begin_guard)
 
@@ -95,14 +99,17 @@ class Lease:
         if self._loss is None and self.is_released:
             raise RuntimeError(f"the lock node {self.path} was released")
         if not self.is_certain():
-            raise self._lose("the session may have expired: no server has answered for too long")
+            raise self._lose(_UNCERTAIN)
 
     async def lost(self) -> LockLostError | None:
         """Return when the lease is lost, with the error that tells how; None when it was released before.
 
         Cancellation: harmless.
         """
-        await asyncio.shield(self._over)
+        if self._loss is None and not self.is_released:
+            if self._over is None:
+                self._over = self._loop.create_future()
+            await asyncio.shield(self._over)
         return self._loss
 
     def transaction(self) -> Transaction:
@@ -132,7 +139,7 @@ class Lease:
         gone = self._zk.discard(self.path)  # before anything else: somebody waits for it
         self._stop_guard()
         self._successors.take_turn()
-        await asyncio.shield(gone)
+        await gone
         # The watch on our own node has fired by then; what else was watched is of no use any more.
         self.standing.watches.cancel()
 
@@ -151,7 +158,7 @@ class Lease:
         """Undo `enter_body`; return how the lease was lost, if it was."""
         self._bodies.remove(body)
         if self._loss is None and not self.is_released and not self.is_certain():
-            self._lose("the session may have expired: no server has answered for too long")
+            self._lose(_UNCERTAIN)
         return self._loss
 
     def _seconds_left(self) -> float:
@@ -160,33 +167,46 @@ class Lease:
         return max(0.0, self._zk.certain_until - self._loop.time())
 
     def _begin_guard(self) -> None:
-        self._guard = self._loop.create_task(self._watch_node())
+        """Watch our own node, which an uncontended lease has not done yet."""
+        self._watching = self._loop.create_task(self._watch_node())
         self._check_certainty()
+
+    async def _watch_node(self) -> None:
+        try:
+            await self._zk.get_and_watch(self.path, into=self.standing.watches)
+        except NoNodeError:
+            self._lose(_DELETED)
+        except SessionError as error:
+            self._lose(str(error))
+        else:
+            self.standing.is_watched = True
+            self._await_events()
+
+    def _await_events(self) -> None:
+        self._watching = self.standing.watches.arrival()
+        self._watching.add_done_callback(self._look_at_events)
+
+    def _look_at_events(self, arrival: asyncio.Future[None]) -> None:
+        if arrival.cancelled() or self._watching is not arrival:
+            return
+        try:
+            events = [event for event in self.standing.watches.take() if event.path == self.path]
+        except SessionError as error:
+            self._lose(str(error))
+            return
+        if any(event.type is WatchEventType.DELETED for event in events):
+            self._lose(_DELETED)
+        elif events:
+            self.standing.is_watched = False  # its data was changed, which has used the watch up
+            self._watching = self._loop.create_task(self._watch_node())
+        else:
+            self._await_events()
 
     def _check_certainty(self) -> None:
         if self.is_certain():
             self._timer = self._loop.call_at(self._zk.certain_until, self._check_certainty)
         else:
-            self._lose("the session may have expired: no server has answered for three quarters of its timeout")
-
-    async def _watch_node(self) -> None:
-        watches = self.standing.watches
-        try:
-            while True:
-                if not self.standing.is_watched:
-                    await self._zk.get_and_watch(self.path, into=watches)
-                    self.standing.is_watched = True
-                event = await watches.next()
-                if event.path == self.path:
-                    if event.type is WatchEventType.DELETED:
-                        break
-                    self.standing.is_watched = False  # its data was changed, which has used the watch up
-        except NoNodeError:
-            pass
-        except SessionError as error:
-            self._lose(str(error))
-            return
-        self._lose("somebody else has deleted it")
+            self._lose(_UNCERTAIN)
 
     def _lose(self, why: str) -> LockLostError:
         if self._loss is None:
@@ -200,9 +220,10 @@ class Lease:
 
     def _stop_guard(self) -> None:
         self._timer.cancel()
-        if self._guard is not None and self._guard is not asyncio.current_task():
-            self._guard.cancel()
-        if not self._over.done():
+        watching, self._watching = self._watching, None
+        if watching is not None and watching is not asyncio.current_task():
+            watching.cancel()
+        if self._over is not None and not self._over.done():
             self._over.set_result(None)
 
 

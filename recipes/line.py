@@ -13,12 +13,23 @@ argument.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import zkwire
-from zkwire import ACL, OPEN_ACL, Client, WatchEvent, WatchEventType, WatchSet
+from zkwire import (
+    ACL,
+    OPEN_ACL,
+    Client,
+    Create,
+    GetChildren,
+    GetData,
+    Sync,
+    WatchEvent,
+    WatchEventType,
+    WatchSet,
+)
 
 LOCK_PREFIX: Final = "lock-"  # Curator's; go-zk and kezhuw's Rust client stand in the same line
 
@@ -209,7 +220,7 @@ class Line:
         position = self._position(place, names)
         if position.owns and self._is_certain(place):
             return Standing(place, WatchSet(), False)
-        await asyncio.shield(self._zk.discard(place.path))
+        await self._zk.discard(place.path)
         return None
 
     def leave(self, standing: Standing) -> None:
@@ -254,22 +265,20 @@ class Line:
 
     async def _create_and_list(self, unique: str, make_parents: bool) -> tuple[Any, Any]:
         """Send the create and the list in one write; return what each got, or the error that it got."""
-        verbs: list[Coroutine[Any, Any, Any]] = [
-            self._zk.create_and_stat(self._child(unique), self._data, ephemeral=True, sequential=True, acl=self._acl),
-            self._zk.get_children(self.path),
+        parents = [
+            Create(at, container=at == self.path, acl=self._acl)
+            for at in (zkwire.ancestors(self.path) if make_parents else ())
         ]
-        if make_parents:
-            verbs.insert(0, self._zk.ensure_path(self.path, container=True, acl=self._acl))
-        tasks = [asyncio.create_task(verb) for verb in verbs]
-        try:
-            *_, created, names = await asyncio.gather(*tasks, return_exceptions=True)
-        except asyncio.CancelledError:
-            creating = tasks[-2]
-            if not creating.cancelled() and creating.exception() is None:
-                self._zk.discard(creating.result()[0])  # it had come to its end before it could be cancelled
-            raise
-        if make_parents and isinstance(created, zkwire.NoNodeError):
-            await tasks[0]  # raises what kept the parents from being made, if that is why
+        *made, created, names = await self._zk.pipeline(
+            [
+                *parents,
+                Create(self._child(unique), self._data, ephemeral=True, sequential=True, acl=self._acl),
+                GetChildren(self.path),
+            ]
+        )
+        if made and isinstance(created, zkwire.NoNodeError):
+            # The parents cannot be made like this: the chroot is missing, or we may not.  This makes them or tells why.
+            await self._zk.ensure_path(self.path, container=True, acl=self._acl)
         return created, names
 
     async def _find(self, unique: str) -> tuple[Place, list[str]] | None:
@@ -277,9 +286,7 @@ class Line:
 
         The server that answers now may be behind the one that carried it out: hence the sync, sent with the list.
         """
-        _, names = await asyncio.gather(
-            self._zk.sync(self.path), self._zk.get_children(self.path), return_exceptions=True
-        )
+        _, names = await self._zk.pipeline([Sync(self.path), GetChildren(self.path)])
         if isinstance(names, zkwire.NoNodeError):
             return None
         if isinstance(names, BaseException):
@@ -332,12 +339,10 @@ class Line:
         watched = [] if position.is_watched else [position.name]
         if not position.needs_list:
             watched += position.to_watch
-        verbs: list[Coroutine[Any, Any, Any]] = [
-            self._zk.get_and_watch(self._child(name), into=watches) for name in watched
-        ]
+        operations: list[GetData | GetChildren] = [GetData(self._child(name), into=watches) for name in watched]
         if position.needs_list:
-            verbs.append(self._zk.get_children(self.path))
-        answers = await asyncio.gather(*verbs, return_exceptions=True)
+            operations.append(GetChildren(self.path))
+        answers = await self._zk.pipeline(operations)
         for name, answer in zip(watched, answers, strict=False):
             if isinstance(answer, zkwire.NoNodeError):
                 position.departed(name)

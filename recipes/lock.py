@@ -48,7 +48,8 @@ class Turns:
             return await waiter
         except asyncio.CancelledError:
             if waiter.cancelled():
-                self._waiting.remove(waiter)
+                if waiter in self._waiting:  # else the turn has passed it by already
+                    self._waiting.remove(waiter)
             else:
                 self._pass_on(waiter.result())
             raise
@@ -138,15 +139,14 @@ class Lock:
         Order: by tickets, which are given in the order in which creates reach the leader; tasks of one process that
         share this object in the order of their calls.
         """
-        checked_within(within)
-        try:
-            async with asyncio.timeout(within):
-                self._check_open()
-                standing = await self._turns.wait()
-                if standing is None:
+        if checked_within(within) is None:
+            standing = await self._stand()
+        else:
+            try:
+                async with asyncio.timeout(within):
                     standing = await self._stand()
-        except TimeoutError:
-            raise TimeoutError(f"the lock {self.path} was not free within {within} s") from None
+            except TimeoutError:
+                raise TimeoutError(f"the lock {self.path} was not free within {within} s") from None
         return Lease(self._zk, standing, self._turns)
 
     async def try_acquire(self) -> Lease | None:
@@ -169,7 +169,11 @@ class Lock:
         return Lease(self._zk, standing, self._turns)
 
     async def _stand(self) -> Standing:
-        """Stand in the cluster's line, in our turn."""
+        """Wait for our turn in this process, and stand in the cluster's line if it comes without a place there."""
+        self._check_open()
+        standing = await self._turns.wait()
+        if standing is not None:
+            return standing
         try:
             return await self._line.stand()
         except BaseException:

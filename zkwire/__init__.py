@@ -42,7 +42,8 @@ from zkwire.errors import (
     UnimplementedError,
     ZooKeeperError,
 )
-from zkwire.paths import sequence, sequence_distance
+from zkwire.operations import Create, GetChildren, GetData, Sync
+from zkwire.paths import ancestors, sequence, sequence_distance
 from zkwire.paths import validate as validate_path
 from zkwire.records import ACL, CREATOR_ALL_ACL, OPEN_ACL, READ_ONLY_ACL, Perms, Stat
 from zkwire.session import SessionState
@@ -63,8 +64,11 @@ __all__ = [
     "Client",
     "Connecting",
     "ConnectionLostError",
+    "Create",
     "DataInconsistencyError",
     "EphemeralOnLocalSessionError",
+    "GetChildren",
+    "GetData",
     "InvalidACLError",
     "MarshallingError",
     "NewConfigNoQuorumError",
@@ -92,6 +96,7 @@ __all__ = [
     "SessionState",
     "Stat",
     "StateStream",
+    "Sync",
     "SystemServerError",
     "ThrottledError",
     "Transaction",
@@ -102,6 +107,7 @@ __all__ = [
     "WatchEventType",
     "WatchSet",
     "ZooKeeperError",
+    "ancestors",
     "connect",
     "sequence",
     "sequence_distance",

@@ -7,16 +7,24 @@ How a request travels and what a reconnect means is the session's affair.
 from __future__ import annotations
 
 import asyncio
-import math
+import contextlib
 import random
 from collections.abc import Generator, Sequence
 from types import TracebackType
 from typing import Any, Final, NamedTuple, TypeVar
 
 from zkwire import hosts, paths
-from zkwire.errors import NoAuthError, NodeExistsError, NoNodeError, ServerError
+from zkwire.errors import (
+    ConnectionLostError,
+    NoAuthError,
+    NodeExistsError,
+    NoNodeError,
+    ServerError,
+    SessionError,
+)
 from zkwire.jute import Record
 from zkwire.multi import MultiReply, MultiRequest
+from zkwire.operations import Create, GetChildren, GetData, Operation, Sync
 from zkwire.records import ACL, OPEN_ACL, Stat
 from zkwire.requests import (
     Create2Reply,
@@ -36,12 +44,13 @@ from zkwire.requests import (
 )
 from zkwire.session import Session, SessionState
 from zkwire.streams import StateStream, Watch, WatchSet
-from zkwire.transaction import Transaction
+from zkwire.transaction import Transaction, checked_data, checked_version
 from zkwire.transport import OpenLink, open_link
 from zkwire.watches import WatchKind
 
 _ANY_VERSION: Final = -1
 _PASSWORD_BYTES: Final = 16
+_LONGEST_TIMEOUT: Final = (2**31 - 1) / 1000  # the wire counts milliseconds in 32 bits
 
 R = TypeVar("R", bound=Record)
 
@@ -253,7 +262,7 @@ class Client:
         request: Request[Any] = self._creation(
             path, data, ephemeral=ephemeral, sequential=sequential, container=container, acl=acl
         )
-        return paths.strip_chroot(self._chroot, (await self._create(request, make_parents)).path)
+        return paths.strip_chroot(self._chroot, (await self._create(request, make_parents, acl)).path)
 
     async def create_and_stat(
         self,
@@ -271,12 +280,7 @@ class Client:
         Requests: create2, createContainer.
         """
         plain = self._creation(path, data, ephemeral=ephemeral, sequential=sequential, container=container, acl=acl)
-        request: Request[Create2Reply] = (
-            Create2Request(plain.path, plain.data, plain.acl, plain.flags)
-            if isinstance(plain, CreateRequest)
-            else plain
-        )
-        reply = await self._create(request, make_parents)
+        reply = await self._create(_with_stat(plain), make_parents, acl)
         return paths.strip_chroot(self._chroot, reply.path), reply.stat
 
     async def ensure_path(self, path: str, *, container: bool = False, acl: Sequence[ACL] = OPEN_ACL) -> None:
@@ -285,32 +289,14 @@ class Client:
         Arguments: `container`, whether the node itself, if missing, is to be a container; those above are persistent.
         Order: all creates leave together, so that what is sent behind them finds the path.
         """
-        server_path = self._server_path(path)
-        futures = [
-            self._session.submit(self._make_creation(at, b"", container=container and at == server_path, acl=acl))
-            for at in paths.ancestors(server_path)
-        ]
-        if not futures:
-            return
-        try:
-            await asyncio.wait(futures)
-        except asyncio.CancelledError:
-            for future in futures:
-                future.cancel()
-            raise
-        errors = [error for error in (future.exception() for future in futures) if error is not None]
-        if futures[-1].exception() is None or isinstance(futures[-1].exception(), NodeExistsError):
-            return
-        # Where we may not create, the server says so before it says that the node is there.
-        if not isinstance(errors[-1], NoAuthError) or await self.exists(path) is None:
-            raise next(error for error in errors if not isinstance(error, NodeExistsError))
+        await self._ensure(self._server_path(path), container=container, acl=acl)
 
     async def set(self, path: str, data: bytes, version: int = _ANY_VERSION) -> Stat:
         """Replace the node's data if its version is `version` (-1: any) and return the new Stat (request: setData).
 
         Raises: NoNodeError, BadVersionError.
         """
-        request = SetDataRequest(self._server_path(path), _checked_data(data), _checked_version(version))
+        request = SetDataRequest(self._server_path(path), checked_data(data), checked_version(version))
         return (await self._ask(request)).stat
 
     async def delete(self, path: str, version: int = _ANY_VERSION) -> None:
@@ -318,7 +304,7 @@ class Client:
 
         Raises: NoNodeError, BadVersionError, NotEmptyError.
         """
-        await self._ask(DeleteRequest(self._server_path(path), _checked_version(version)))
+        await self._ask(DeleteRequest(self._server_path(path), checked_version(version)))
 
     def discard(self, path: str) -> asyncio.Future[None]:
         """Delete the node again and again, over lost connections, until it is known to be gone or the session is.
@@ -332,6 +318,34 @@ class Client:
         """Return a new transaction; `async with zk.transaction() as tx` commits at the end (request: multi)."""
         return Transaction(self._ask_multi, self._creation, self._server_path, self._chroot)
 
+    async def pipeline(self, operations: Sequence[Operation]) -> list[Any]:
+        """Send the operations in one write and return what each gave, in their order, once all are answered.
+
+        They are executed in their order but, unlike a transaction's, each for itself; and others' may come between.
+        Returns, for each operation, what its verb returns (a watch is only in its WatchSet), or the ServerError or
+        ConnectionLostError that its verb would raise.
+        Raises: SessionError; ValueError and TypeError before anything is sent.
+        Cancellation: of each as of its verb.
+        """
+        asked = [self._asked(operation) for operation in operations]
+        futures: list[asyncio.Future[Any]] = []
+        try:
+            for request, watch, kind in asked:
+                futures.append(self._session.submit(request, watch, kind))
+            for future in reversed(futures):  # answers come in order: behind the last one there is nothing to wait for
+                if not future.done():
+                    with contextlib.suppress(ServerError, ConnectionLostError):
+                        await future
+            return [self._given(*each) for each in zip(operations, asked, futures, strict=True)]
+        except BaseException:
+            for future in futures:
+                if not future.cancel():
+                    self._session.disown(future)
+            for _, watch, _ in asked:
+                if watch is not None:
+                    watch.cancel()
+            raise
+
     # -- within -----------------------------------------------------------------------------------------------------
 
     async def _ask(self, request: Request[R], watch: Watch | None = None, kind: WatchKind = WatchKind.DATA) -> R:
@@ -342,25 +356,101 @@ class Client:
             self._session.disown(future)
             raise
         except ServerError as error:
-            if error.path is not None:
-                error.path = paths.strip_chroot(self._chroot, error.path)
+            self._strip(error)
             raise
+
+    def _asked(self, operation: Operation) -> tuple[Request[Any], Watch | None, WatchKind]:
+        """Return the request of an operation, and the watch that it is to set."""
+        if isinstance(operation, Create):
+            made = self._creation(
+                operation.path,
+                operation.data,
+                ephemeral=operation.ephemeral,
+                sequential=operation.sequential,
+                container=operation.container,
+                acl=operation.acl,
+            )
+            return _with_stat(made), None, WatchKind.DATA
+        path = self._server_path(operation.path)
+        if isinstance(operation, Sync):
+            return SyncRequest(path), None, WatchKind.DATA
+        watch = None if operation.into is None else self._watch(operation.path, operation.into)
+        if isinstance(operation, GetData):
+            return GetDataRequest(path, watch is not None), watch, WatchKind.DATA
+        return GetChildrenRequest(path, watch is not None), watch, WatchKind.CHILD
+
+    def _given(
+        self,
+        operation: Operation,
+        asked: tuple[Request[Any], Watch | None, WatchKind],
+        future: asyncio.Future[Any],
+    ) -> Any:
+        """Return what the verb of an operation would, given its answer."""
+        error = future.exception()
+        if error is not None:
+            if isinstance(error, SessionError):
+                raise error
+            if asked[1] is not None:
+                asked[1].cancel()
+            self._strip(error)
+            return error
+        reply = future.result()
+        if isinstance(operation, GetData):
+            return Node(reply.data or b"", reply.stat)
+        if isinstance(operation, GetChildren):
+            return reply.children
+        return None if isinstance(operation, Sync) else (paths.strip_chroot(self._chroot, reply.path), reply.stat)
 
     async def _ask_multi(self, request: MultiRequest) -> MultiReply:
         return await self._ask(request)
 
-    async def _create(self, request: Request[R], make_parents: bool) -> R:
+    async def _create(self, request: Request[R], make_parents: bool, acl: Sequence[ACL]) -> R:
         try:
             return await self._ask(request)
         except NoNodeError:
-            parent, _ = paths.split(paths.strip_chroot(self._chroot, request.subject or ""))
             if not make_parents:
                 raise
-        await self.ensure_path(parent)
+        parent, _ = paths.split(request.subject or "")
+        await self._ensure(parent, acl=acl)
         return await self._ask(request)
+
+    async def _ensure(self, server_path: str, *, container: bool = False, acl: Sequence[ACL]) -> None:
+        futures: list[asyncio.Future[Any]] = []
+        try:
+            for at in paths.ancestors(server_path):
+                request = self._make_creation(at, b"", container=container and at == server_path, acl=acl)
+                futures.append(self._session.submit(request))
+            if futures:
+                await asyncio.wait(futures)
+        except BaseException:
+            for future in reversed(futures):
+                if not future.cancel():
+                    self._session.disown(future)
+            raise
+        errors = [error for error in (future.exception() for future in futures) if error is not None]
+        if not errors or errors[-1] is not futures[-1].exception() or isinstance(errors[-1], NodeExistsError):
+            return
+        if isinstance(errors[-1], NoAuthError):
+            # Where we may not create, the server says so before it says that the node is there.
+            try:
+                await self._ask(ExistsRequest(server_path, False))
+            except NoNodeError:
+                pass
+            else:
+                return
+        error = next(error for error in errors if not isinstance(error, NodeExistsError))
+        self._strip(error)
+        raise error
+
+    def _strip(self, error: BaseException) -> None:
+        """Make the error name the path as the caller wrote it."""
+        if isinstance(error, ServerError) and error.path is not None:
+            error.path = paths.strip_chroot(self._chroot, error.path)
 
     def _creation(self, path: str, data: bytes | None, **how: Any) -> CreateRequest | CreateContainerRequest:
         paths.validate(path, sequential=how["sequential"])
+        if path == "/" and how["sequential"]:  # a name that is only a number, below the chroot and not beside it
+            return self._make_creation(f"{self._chroot}/", data, **how)
         return self._make_creation(paths.add_chroot(self._chroot, path), data, **how)
 
     def _make_creation(
@@ -373,10 +463,8 @@ class Client:
         container: bool = False,
         acl: Sequence[ACL] = OPEN_ACL,
     ) -> CreateRequest | CreateContainerRequest:
-        entries = list(acl)
-        if not all(isinstance(entry, ACL) for entry in entries):
-            raise TypeError(f"acl is a sequence of zkwire.ACL, not {acl!r}")
-        data = _checked_data(data)
+        entries = _checked_acl(acl)
+        data = checked_data(data)
         if container:
             if ephemeral or sequential:
                 raise ValueError(f"{server_path}: a container is neither ephemeral nor sequential")
@@ -450,10 +538,16 @@ def connect(
     addresses, chroot = hosts.parse(connect_string)
     if isinstance(session_timeout, bool) or not isinstance(session_timeout, int | float):
         raise TypeError(f"session_timeout is a number of seconds, not {session_timeout!r}")
-    if not math.isfinite(session_timeout) or not 0 < session_timeout * 1000 < 2**31:
-        raise ValueError(f"session_timeout must be positive and finite, in seconds, not {session_timeout!r}")
+    if not 0 < session_timeout <= _LONGEST_TIMEOUT:  # not a number is not, either
+        raise ValueError(
+            f"session_timeout must be positive and at most {_LONGEST_TIMEOUT}, in seconds, not {session_timeout!r}"
+        )
     if not isinstance(max_in_flight, int) or max_in_flight < 1:
         raise ValueError(f"max_in_flight must be at least 1, not {max_in_flight!r}")
+    if not isinstance(session_id, int) or not isinstance(session_password, bytes):
+        raise TypeError(f"session_id is an int and session_password bytes, not {session_id!r}, {session_password!r}")
+    if not -(2**63) <= session_id < 2**63:
+        raise ValueError(f"a session_id has 64 bits, {session_id} has more")
     if session_id and len(session_password) != _PASSWORD_BYTES:
         raise ValueError(f"to resume session {session_id:#x}, give its session_password of {_PASSWORD_BYTES} bytes")
     if session_password and not session_id:
@@ -471,17 +565,22 @@ def connect(
     return Connecting(options, chroot)
 
 
-def _checked_data(data: bytes | None) -> bytes | None:
-    if data is None or isinstance(data, bytes):
-        return data
-    if isinstance(data, bytearray | memoryview):
-        return bytes(data)
-    raise TypeError(f"data is bytes, not {type(data).__name__}: encode it")
+def _with_stat(creation: CreateRequest | CreateContainerRequest) -> Request[Create2Reply]:
+    """Return the request that does the same and is answered with the Stat as well."""
+    if isinstance(creation, CreateContainerRequest):
+        return creation
+    return Create2Request(creation.path, creation.data, creation.acl, creation.flags)
 
 
-def _checked_version(version: int) -> int:
-    if not isinstance(version, int):
-        raise TypeError(f"a version is an int, not {version!r}")
-    if not -(2**31) <= version < 2**31:
-        raise ValueError(f"a version has 32 bits, {version} has more")
-    return version
+def _checked_acl(acl: Sequence[ACL]) -> list[ACL]:
+    try:
+        entries = list(acl)
+        for entry in entries:
+            if not isinstance(entry, ACL):
+                raise TypeError
+            entry.encode()
+    except (TypeError, AttributeError):
+        raise TypeError(f"acl is a sequence of zkwire.ACL, each of an int and two str, not {acl!r}") from None
+    except ValueError as error:
+        raise ValueError(f"acl cannot be sent: {acl!r} ({error})") from None
+    return entries

@@ -17,7 +17,7 @@ from zkwire.frames import LENGTH, FrameError, FrameReader
 from zkwire.jute import DecodeError, Record
 from zkwire.records import EVENT_XID, PING_XID, ConnectRequest, ConnectResponse, WatcherEvent
 from zkwire.requests import PingRequest, Request
-from zkwire.watches import WatchKind
+from zkwire.watches import WatchEventType, WatchKind
 
 _REQUEST_START: Final = struct.Struct(">iii")  # length, xid, opcode
 _REPLY_HEADER: Final = struct.Struct(">iqi")  # xid, zxid, err
@@ -40,7 +40,7 @@ class Watcher(Protocol):
 
     given_up: bool
 
-    def fire(self, event: Notification) -> None: ...
+    def fire(self, event: WatchEventType, zxid: int) -> None: ...
 
     def fail(self, error: Exception) -> None: ...
 
@@ -100,6 +100,7 @@ class Connection:
         self.answered = self.heard = self._last_sent = now
         self._hello_sent = now
         self._wanted_session = hello.session_id
+        self._is_refused = False
         self._frames = FrameReader(frame_limit)
         self._xid = 0
         body = hello.encode()
@@ -144,7 +145,7 @@ class Connection:
         except (DecodeError, struct.error) as error:
             self.error = ProtocolError(f"a frame that cannot be decoded: {error}")
         except ProtocolError as error:
-            self.error = error
+            self.error = error.with_traceback(None)  # which would keep the frame in memory as long as the error
         if self.error is None and bad_length is not None:
             self.error = ProtocolError(str(bad_length))
         return arrived
@@ -169,8 +170,11 @@ class Connection:
     def _handshake(self, frame: bytes) -> ConnectResponse:
         if len(frame) == _REPLY_HEADER.size:  # what a read-only server answers to those that it cannot take
             raise ProtocolError(f"turned away with the error {_REPLY_HEADER.unpack(frame)[2]} instead of a session")
+        if self._is_refused:
+            raise ProtocolError("something came behind the refusal of the session, where only the end may come")
         response: ConnectResponse
         response, _ = ConnectResponse.decode(frame, 0)
+        self._is_refused = response.timeout <= 0
         if response.timeout > 0:
             if response.session_id == 0 or len(response.password or b"") != _PASSWORD_BYTES:
                 raise ProtocolError(f"a handshake that makes no session: {response}")

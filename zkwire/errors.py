@@ -17,8 +17,16 @@ Misuse by the caller is never one of these: it raises ValueError or TypeError be
 from __future__ import annotations
 
 
+def _bare(cls: type[BaseException], *args: object) -> BaseException:
+    return cls.__new__(cls, *args)
+
+
 class ZooKeeperError(Exception):
     """The root of everything that zkwire and its recipes raise about the world outside the caller."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # An exception is copied and pickled by calling its class with `args`, which is not what ours are made with.
+        return _bare, (type(self), *self.args), self.__dict__
 
 
 class ServerError(ZooKeeperError):
@@ -248,6 +256,7 @@ class TransactionError(ServerError):
 
     def __init__(self, cause: ServerError, index: int, results: list[ServerError | None]) -> None:
         super().__init__(cause.code, cause.path, operation=cause.operation, server=cause.server)
+        self.cause = cause
         self.index = index
         self.results = results
         self.reason = cause.reason
@@ -255,7 +264,7 @@ class TransactionError(ServerError):
         self.__cause__ = cause
 
     def __str__(self) -> str:
-        return f"nothing was carried out: operation {self.index} of the transaction was refused: {self.__cause__}"
+        return f"nothing was carried out: operation {self.index} of the transaction was refused: {self.cause}"
 
 
 class ConnectionLostError(ZooKeeperError):

@@ -49,9 +49,13 @@ def _address(server: str, whole: str) -> Address:
         host, _, port = server.partition(":")
     if not host or any(character.isspace() for character in host):
         raise ValueError(f"bad connect string {whole!r}: {server!r} names no server; write host:port,host:port/chroot")
+    try:
+        host.encode("idna")  # what the resolver does first; it would fail at each attempt, and not with an OSError
+    except UnicodeError:
+        raise ValueError(f"bad connect string {whole!r}: {host!r} cannot be a host's name") from None
     if not port and not server.endswith(":"):
         return Address(host, DEFAULT_PORT)
-    if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+    if not (port.isascii() and port.isdigit() and len(port) <= 5 and 0 < int(port) < 65536):
         raise ValueError(f"bad connect string {whole!r}: {port!r} is no port")
     return Address(host, int(port))
 

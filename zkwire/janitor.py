@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Final
 
 from zkwire import paths
+from zkwire.connection import Call
 from zkwire.errors import ConnectionLostError, NoNodeError, SessionError, ThrottledError, ZooKeeperError
 from zkwire.requests import (
     Create2Request,
@@ -36,21 +36,23 @@ Creation = CreateRequest | Create2Request | CreateContainerRequest
 class Janitor:
     """The clean-up owner of one session.
 
-    Arguments: `submit`, which puts a request of the session into its line and gives the future; `flush`, which has the
-    line written without waiting for the end of the loop's turn; `session_id`, which tells the id of the session that
-    `submit` speaks for now.
+    Arguments: `send`, which puts a call into the session's line; `flush`, which has the line written without waiting for
+    the end of the loop's turn; `submit`, which sends a request and gives the future of its reply; `session_id`, which
+    tells the id of the session that these speak for now.
     """
 
     def __init__(
         self,
-        submit: Callable[[Request[Any]], asyncio.Future[Any]],
+        send: Callable[[Call], None],
         flush: Callable[[], None],
+        submit: Callable[[Request[Any]], asyncio.Future[Any]],
         session_id: Callable[[], int],
     ) -> None:
-        self._submit = submit
+        self._send = send
         self._flush = flush
+        self._submit = submit
         self._session_id = session_id
-        self._removals: dict[str, asyncio.Future[None]] = {}
+        self._removals: dict[str, _Removal] = {}
         self._searches: set[asyncio.Task[None]] = set()
 
     def remove(self, path: str) -> asyncio.Future[None]:
@@ -58,15 +60,17 @@ class Janitor:
 
         The first request is written, with all that waits before it, before this returns: somebody may be waiting for
         the node to go, and a turn of the loop is a good part of what he waits.
-
         Returns a future that need not be awaited; it never fails: a node that cannot be deleted is logged.
         """
-        done = self._removals.get(path)
-        if done is None:
-            done = self._removals[path] = asyncio.get_running_loop().create_future()
-            self._delete(path)
-            self._flush()
-        return done
+        gone = asyncio.get_running_loop().create_future()
+        removal = self._removals.get(path)
+        if removal is not None:
+            removal.awaited_by.append(gone)
+            return gone
+        self._removals[path] = _Removal(self, path, gone)
+        self.delete(path)
+        self._flush()
+        return gone
 
     def search(self, creation: Creation, session_id: int, after_zxid: int) -> None:
         """Find and delete what `creation` has left behind, if anything.
@@ -86,41 +90,31 @@ class Janitor:
         """Forget everything: the session is over, and its ephemeral nodes go with it."""
         for task in self._searches:
             task.cancel()
-        for done in self._removals.values():
-            if not done.done():
-                done.set_result(None)
-        self._removals.clear()
+        for path in list(self._removals):
+            self.gone(path)
 
     async def finish(self) -> None:
         """Wait for the ends of dismissed searches."""
         while self._searches:
             await asyncio.wait(self._searches)
 
-    def _delete(self, path: str) -> None:
-        if path not in self._removals:
+    def delete(self, path: str) -> None:
+        """Send the delete, once more or for the first time."""
+        removal = self._removals.get(path)
+        if removal is None:
             return
         try:
-            deleted = self._submit(DeleteRequest(path, -1))
+            self._send(Call(DeleteRequest(path, -1), removal))
         except SessionError:
-            self._gone(path)
-        else:
-            deleted.add_done_callback(partial(self._deleted, path))
+            self.gone(path)
 
-    def _deleted(self, path: str, deleted: asyncio.Future[Any]) -> None:
-        error = deleted.exception()
-        if isinstance(error, ConnectionLostError):
-            self._delete(path)
-        elif isinstance(error, ThrottledError):
-            asyncio.get_running_loop().call_later(_THROTTLED_PAUSE, self._delete, path)
-        else:
-            if isinstance(error, ZooKeeperError) and not isinstance(error, NoNodeError | SessionError):
-                _log.warning("a node that should go stays: %s", error)
-            self._gone(path)
-
-    def _gone(self, path: str) -> None:
-        done = self._removals.pop(path, None)
-        if done is not None and not done.done():
-            done.set_result(None)
+    def gone(self, path: str) -> None:
+        """Take note that nothing more is to be done for `path`."""
+        removal = self._removals.pop(path, None)
+        if removal is not None:
+            for waiter in removal.awaited_by:
+                if not waiter.done():
+                    waiter.set_result(None)
 
     async def _search(self, creation: Creation, session_id: int, after_zxid: int) -> None:
         try:
@@ -150,3 +144,31 @@ class Janitor:
         return [
             paths.join(parent, name) for name in names if name.startswith(prefix) and paths.sequence(name) is not None
         ]
+
+
+class _Removal:
+    """Waits for the answers to a node's deletes, and draws the conclusion in the step in which they are decoded."""
+
+    def __init__(self, janitor: Janitor, path: str, awaited_by: asyncio.Future[None]) -> None:
+        self._janitor = janitor
+        self._path = path
+        self.awaited_by = [awaited_by]
+
+    def done(self) -> bool:
+        """It is never given up."""
+        return False
+
+    def set_result(self, result: object) -> None:
+        """It was deleted."""
+        self._janitor.gone(self._path)
+
+    def set_exception(self, error: BaseException) -> None:
+        """It may be there still."""
+        if isinstance(error, ConnectionLostError):
+            self._janitor.delete(self._path)
+        elif isinstance(error, ThrottledError):
+            asyncio.get_running_loop().call_later(_THROTTLED_PAUSE, self._janitor.delete, self._path)
+        else:
+            if not isinstance(error, NoNodeError | SessionError):
+                _log.warning("a node that should go stays: %s", error)
+            self._janitor.gone(self._path)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Annotated, Any, Final, TypeAlias, TypeVar, dataclass_transform, get_args, get_type_hints
 
 Decoder: TypeAlias = Callable[[bytes, int], tuple[Any, int]]
@@ -169,8 +169,9 @@ def record(cls: type[_T]) -> type[_T]:
     """
     made = dataclass(slots=True)(cls)
     hints = get_type_hints(made, include_extras=True)
-    codecs = [(name, _codec(f"{cls.__name__}.{name}", hints[name])) for name in made.__annotations__]
-    made.encode = _make_encoder(codecs)  # type: ignore[attr-defined]
+    names = [field.name for field in fields(made)]  # type: ignore[arg-type]
+    codecs = [(name, _codec(f"{cls.__name__}.{name}", hints[name])) for name in names]
+    made.encode = _make_encoder(cls.__name__, codecs)  # type: ignore[attr-defined]
     made.decode = staticmethod(_make_decoder(made, codecs))  # type: ignore[attr-defined]
     return made
 
@@ -219,13 +220,19 @@ def _groups(codecs: list[tuple[str, _Fixed | _Variable]]) -> list[tuple[list[str
     return groups
 
 
-def _make_encoder(codecs: list[tuple[str, _Fixed | _Variable]]) -> Callable[[Any], bytes]:
-    scope: dict[str, Any] = {}
+def _make_encoder(record_name: str, codecs: list[tuple[str, _Fixed | _Variable]]) -> Callable[[Any], bytes]:
+    scope: dict[str, Any] = {"error": struct.error}
     terms = []
     for number, (names, codec) in enumerate(_groups(codecs)):
         scope[f"pack{number}"] = codec.pack if isinstance(codec, struct.Struct) else codec.encode
         terms.append(f"pack{number}({', '.join('self.' + name for name in names)})")
-    return _generate("encode", ["self"], [f"return {' + '.join(terms) or repr(b'')}"], scope)
+    lines = [
+        "try:",
+        f"    return {' + '.join(terms) or repr(b'')}",
+        "except error as wrong:",  # a number that does not fit is the caller's mistake
+        f"    raise ValueError(f'{record_name}: {{wrong}}') from None",
+    ]
+    return _generate("encode", ["self"], lines, scope)
 
 
 def _make_decoder(cls: type[Any], codecs: list[tuple[str, _Fixed | _Variable]]) -> Decoder:

@@ -8,7 +8,7 @@ come back in the same shape and are decoded by the type that they name themselve
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from zkwire.jute import DecodeError, Int, Record, record
 from zkwire.records import MultiHeader
@@ -74,7 +74,7 @@ class MultiRequest(Request[MultiReply], opcode=14):
 
     __slots__ = ("operations",)
 
-    def __init__(self, operations: Sequence[Request[Record]]) -> None:
+    def __init__(self, operations: Sequence[Request[Any]]) -> None:
         self.operations = operations
 
     def encode(self) -> bytes:

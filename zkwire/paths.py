@@ -96,7 +96,8 @@ def sequence(name: str) -> int | None:
         return None
     if digits.isdigit():
         number = int(digits)
-        if number > 2**31 - 1 or (number >= 10 ** (_SEQUENCE_DIGITS - 1) and name[:-_SEQUENCE_DIGITS].endswith("--")):
+        before = name[:-_SEQUENCE_DIGITS]
+        if number >= 10 ** (_SEQUENCE_DIGITS - 1) and before.endswith("-" if number > 2**31 - 1 else "--"):
             number = -number
     elif digits[0] == "-" and digits[1:].isdigit():
         number = int(digits)

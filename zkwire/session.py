@@ -47,7 +47,7 @@ REQUEST_LIMIT: Final = 1_048_575  # what a server takes unless its jute.maxbuffe
 REPLY_LIMIT: Final = 64 * 1024 * 1024  # a list of a million children fits; two gigabytes of nonsense do not
 _NO_PASSWORD: Final = bytes(16)
 _NEVER: Final = float("-inf")
-_EVENT_TYPES: Final = frozenset(WatchEventType)
+_EVENT_TYPES: Final = {kind.value: kind for kind in WatchEventType}
 
 R = TypeVar("R", bound=Record)
 
@@ -100,7 +100,7 @@ class Session:
         self.last_zxid = 0
         self.certain_until = _NEVER
         self.watches: WatchTable[Watcher] = WatchTable()
-        self.janitor = Janitor(self.submit, self._flush, lambda: self.id)
+        self.janitor = Janitor(self.send, self._flush, self.submit, lambda: self.id)
         self._heard = self._loop.time()
         self._unsent: deque[Call] = deque()
         self._flush_due = False
@@ -125,19 +125,23 @@ class Session:
         removed.
         Order: as submitted; what is submitted in one turn of the loop leaves in one write.
         """
+        future: asyncio.Future[R] = self._loop.create_future()
+        self.send(Call(request, future, watcher, kind))
+        return future
+
+    def send(self, call: Call) -> None:
+        """Put `call` into the line; its waiter need not be a future.  Raises: as `submit`."""
         if self._over is not None:
             raise type(self._over)(*self._over.args)
-        future: asyncio.Future[R] = self._loop.create_future()
-        call = Call(request, future, watcher, kind)
+        request = call.request
         if len(call.body) + 8 > REQUEST_LIMIT:
             raise ValueError(
                 f"{request.operation} {request.subject or ''}: a request of {len(call.body) + 8} bytes, where a server"
                 f" takes {REQUEST_LIMIT} (its jute.maxbuffer): store less, or spread it over several nodes"
             )
-        if watcher is not None:
-            self.watches.asked(kind, request.subject or "")
+        if call.watcher is not None:
+            self.watches.asked(call.watch_kind, request.subject or "")
         self._enqueue(call)
-        return future
 
     def disown(self, future: asyncio.Future[Any]) -> None:
         """Take note that whoever awaited `future` was cancelled just when its answer had come: what it made goes."""
@@ -394,11 +398,12 @@ class Session:
             self._enqueue(Call(RemoveWatchesRequest(path, where)))
 
     def _notified(self, event: Notification) -> None:
-        if event.type not in _EVENT_TYPES:
+        kind = _EVENT_TYPES.get(event.type)
+        if kind is None:
             _log.warning("an event of the unknown type %d for %s", event.type, event.path)
             return
-        for watcher in self.watches.dispatch(WatchEventType(event.type), event.path):
-            watcher.fire(event)
+        for watcher in self.watches.dispatch(kind, event.path):
+            watcher.fire(kind, event.zxid)
 
     # -- ends -------------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self
 
-from zkwire.connection import Notification, Watcher
+from zkwire.connection import Watcher
 from zkwire.session import SessionState
 from zkwire.watches import WatchEventType
 
@@ -50,46 +50,58 @@ class Watch:
         self._registry = registry
         self._server_path = server_path
         self._group = group
-        self._future: asyncio.Future[WatchEvent] = asyncio.get_running_loop().create_future()
+        self._outcome: WatchEvent | Exception | None = None
+        self._waiter: asyncio.Future[None] | None = None
         if group is not None:
             group.add(self)
 
     def __await__(self) -> Generator[object, None, WatchEvent]:
-        try:
-            return (yield from self._future.__await__())
-        except asyncio.CancelledError:
-            self.cancel()
-            raise
+        if self._outcome is None:
+            if self._waiter is not None or self.given_up:
+                raise RuntimeError(f"the watch on {self.path} is awaited already, or was given up")
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                yield from self._waiter.__await__()
+            except asyncio.CancelledError:
+                self.cancel()
+                raise
+        if isinstance(self._outcome, WatchEvent):
+            return self._outcome
+        if self._outcome is None:
+            raise asyncio.CancelledError  # given up by somebody else meanwhile
+        raise self._outcome
 
     def done(self) -> bool:
         """Whether it has fired, was given up, or its session has ended."""
-        return self._future.done()
+        return self.given_up or self._outcome is not None
 
     def cancel(self) -> None:
         """Give the watch up, here and on the server; nothing waits for an answer."""
-        if not self.given_up:
-            self._future.cancel()
-            if self._group is not None:
-                self._group.remove(self)
-            self._registry.give_up(self._server_path, self)
-
-    def fire(self, event: Notification) -> None:
-        """Take the event; called by the session."""
-        if self._future.done():
+        if self.given_up:
             return
-        seen = WatchEvent(WatchEventType(event.type), self.path, event.zxid if event.zxid > 0 else None)
-        self._future.set_result(seen)
+        self.given_up = True
+        if self._group is not None:
+            self._group.remove(self)
+        self._registry.give_up(self._server_path, self)
+        self._wake()
+
+    def fire(self, event: WatchEventType, zxid: int) -> None:
+        """Take the event; called by the session."""
+        self._outcome = seen = WatchEvent(event, self.path, zxid if zxid > 0 else None)
         if self._group is not None:
             self._group.fired(self, seen)
+        self._wake()
 
     def fail(self, error: Exception) -> None:
         """Take the end of the session; called by the session."""
-        if self._future.done():
-            return
-        self._future.set_exception(type(error)(*error.args))
-        self._future.exception()  # one that is never awaited is no mistake
+        self._outcome = type(error)(*error.args)
         if self._group is not None:
             self._group.failed(error)
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
     def carried_over(self) -> None:
         """Take note that the watch now stands on another connection; called by the session."""
@@ -114,7 +126,7 @@ class WatchSet:
         self._watches: dict[Watch, None] = {}
         self._events: deque[WatchEvent] = deque()
         self._error: Exception | None = None
-        self._waiter: asyncio.Future[None] | None = None
+        self._arrival: asyncio.Future[None] | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -125,7 +137,7 @@ class WatchSet:
         self.cancel()
 
     async def next(self) -> WatchEvent:
-        """Return the next event of any watch of the set, in the order of the wire; one task at a time may wait.
+        """Return the next event of any watch of the set, in the order of the wire.
 
         Raises: SessionExpiredError, SessionClosedError when the session ends.
         Cancellation: loses no event and gives nothing up.
@@ -133,14 +145,20 @@ class WatchSet:
         while not self._events:
             if self._error is not None:
                 raise type(self._error)(*self._error.args)
-            if self._waiter is not None:
-                raise RuntimeError("another task waits for this WatchSet already")
-            self._waiter = asyncio.get_running_loop().create_future()
-            try:
-                await self._waiter
-            finally:
-                self._waiter = None
+            await self.arrival()
         return self._events.popleft()
+
+    def arrival(self) -> asyncio.Future[None]:
+        """Return a future that is done once there is something to take; one at a time may wait.
+
+        Cancellation: of the future, harmless.
+        """
+        if self._arrival is not None and not self._arrival.done():
+            raise RuntimeError("somebody waits for this WatchSet already")
+        self._arrival = asyncio.get_running_loop().create_future()
+        if self._events or self._error is not None:
+            self._wake()
+        return self._arrival
 
     def take(self) -> list[WatchEvent]:
         """Return the events that are there, without waiting.  Raises: as `next`."""
@@ -175,8 +193,8 @@ class WatchSet:
         self._wake()
 
     def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        if self._arrival is not None and not self._arrival.done():
+            self._arrival.set_result(None)
 
 
 class StateSource(Protocol):

@@ -44,6 +44,7 @@ class Transaction:
         self._chroot = chroot
         self._operations: list[Request[Any]] = []
         self._results: list[Result] | None = None
+        self._is_committed = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -51,7 +52,7 @@ class Transaction:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None and self._results is None:
+        if kind is None and not self._is_committed:
             await self.commit()
 
     @property
@@ -78,15 +79,15 @@ class Transaction:
 
     def set(self, path: str, data: bytes | None, version: int = -1) -> None:
         """Add a write of `data`, if the node's version is `version` (-1: any); its result is the Stat."""
-        self._add(SetDataRequest(self._server_path(path), data, version))
+        self._add(SetDataRequest(self._server_path(path), checked_data(data), checked_version(version)))
 
     def delete(self, path: str, version: int = -1) -> None:
         """Add a delete, if the node's version is `version` (-1: any); its result is None."""
-        self._add(DeleteRequest(self._server_path(path), version))
+        self._add(DeleteRequest(self._server_path(path), checked_version(version)))
 
     def check(self, path: str, version: int = -1) -> None:
         """Add the condition that the node exists, and has the version `version` (-1: any); its result is None."""
-        self._add(CheckVersionRequest(self._server_path(path), version))
+        self._add(CheckVersionRequest(self._server_path(path), checked_version(version)))
 
     async def commit(self) -> list[Result]:
         """Have it all carried out, and return one result per operation, in their order.
@@ -96,8 +97,9 @@ class Transaction:
         large.
         Cancellation: it may have been carried out all the same.
         """
-        if self._results is not None:
+        if self._is_committed:
             raise RuntimeError("the transaction is committed already: make a new one")
+        self._is_committed = True
         if not self._operations:
             self._results = []
             return []
@@ -110,9 +112,8 @@ class Transaction:
         return self._results
 
     def _add(self, operation: Request[Any]) -> None:
-        if self._results is not None:
+        if self._is_committed:
             raise RuntimeError("the transaction is committed already: make a new one")
-        operation.encode()  # an argument of a wrong type is told of where it is given
         self._operations.append(operation)
 
     def _error(self, result: Record, request: Request[Any]) -> ServerError | None:
@@ -125,3 +126,21 @@ class Transaction:
         if isinstance(result, CreateReply | Create2Reply):
             return strip_chroot(self._chroot, result.path)
         return result.stat if isinstance(result, StatReply) else None
+
+
+def checked_data(data: bytes | None) -> bytes | None:
+    """Return `data` as bytes that nobody can change any more.  Raises: TypeError."""
+    if data is None or isinstance(data, bytes):
+        return data
+    if isinstance(data, bytearray | memoryview):
+        return bytes(data)
+    raise TypeError(f"data is bytes, not {type(data).__name__}: encode it")
+
+
+def checked_version(version: int) -> int:
+    """Return `version` if the wire can carry it.  Raises: TypeError, ValueError."""
+    if not isinstance(version, int):
+        raise TypeError(f"a version is an int, not {version!r}")
+    if not -(2**31) <= version < 2**31:
+        raise ValueError(f"a version has 32 bits, {version} has more")
+    return version

@@ -16,7 +16,8 @@ from zkwire.requests import SetWatchesRequest, WatcherType
 
 _NO_NODE: Final = -101
 
-# One SetWatches is closed once its paths have so many bytes; the server refuses frames beyond 1 MiB (ZOOKEEPER-706).
+# One SetWatches holds paths of so many bytes, or a single longer one; the server refuses frames beyond 1 MiB
+# (ZOOKEEPER-706).
 _CHUNK: Final = 128 * 1024
 
 
@@ -28,6 +29,8 @@ class WatchEventType(enum.IntEnum):
     CHANGED = 3
     CHILDREN = 4
 
+    __hash__ = object.__hash__  # an enumeration's own is computed from the name, at every look into a dict
+
 
 class WatchKind(enum.Enum):
     """What a watch was set by."""
@@ -35,6 +38,8 @@ class WatchKind(enum.Enum):
     DATA = "data"
     EXIST = "exist"
     CHILD = "child"
+
+    __hash__ = object.__hash__
 
     @property
     def on_server(self) -> WatcherType:
@@ -76,9 +81,10 @@ class WatchTable(Generic[W]):
 
     def answered(self, kind: WatchKind, path: str) -> None:
         """Note that such a request is no longer under way."""
-        self._asked[kind.on_server, path] -= 1
-        if not self._asked[kind.on_server, path]:
-            del self._asked[kind.on_server, path]
+        key = kind.on_server, path
+        self._asked[key] -= 1
+        if self._asked[key] <= 0:  # below: the table was cleared while the request was under way
+            del self._asked[key]
 
     def add(self, kind: WatchKind, path: str, watcher: W) -> None:
         """Register `watcher`; to be called in the step in which the reply that set its watch is decoded."""
@@ -130,13 +136,14 @@ class WatchTable(Generic[W]):
         Arguments: `last_zxid`, the newest that replies have shown: what is newer fires at once.
         """
         requests: list[SetWatchesRequest] = []
-        size = _CHUNK
+        size = 0
         for kind, table in self._watchers.items():
             for path in table:
-                if size >= _CHUNK:
+                length = 4 + len(path.encode())
+                if not requests or size + length > _CHUNK:
                     requests.append(SetWatchesRequest(last_zxid, [], [], []))
                     size = 0
                 names: list[str] = getattr(requests[-1], kind.value)
                 names.append(path)
-                size += len(path.encode())
+                size += length
         return requests
