@@ -69,9 +69,10 @@ class Lease:
         self._over: asyncio.Future[None] | None = None
         self._bodies: list[Hold] = []
         self._watching: asyncio.Future[None] | None = None
+        self._timer: asyncio.Handle
         if standing.is_watched:
-            self._timer = self._loop.call_at(zk.certain_until, self._check_certainty)
-            self._await_events()
+            # Soon, and not now: the caller has waited long enough.
+            self._timer = self._loop.call_soon(self._begin_guard)
         else:
             self._timer = self._loop.call_later(min(_UNWATCHED, self.certain_for()), self._begin_guard)
 
@@ -167,9 +168,13 @@ class Lease:
         return max(0.0, self._zk.certain_until - self._loop.time())
 
     def _begin_guard(self) -> None:
-        """Watch our own node, which an uncontended lease has not done yet."""
-        self._watching = self._loop.create_task(self._watch_node())
         self._check_certainty()
+        if self._loss is not None:
+            return
+        if self.standing.is_watched:
+            self._await_events()
+        else:
+            self._watching = self._loop.create_task(self._watch_node())
 
     async def _watch_node(self) -> None:
         try:

@@ -163,7 +163,7 @@ class Standing:
 
 
 class _EvictedError(Exception):
-    """Somebody else has deleted our node."""
+    """Our node is gone: somebody else has deleted it, or its session is over."""
 
 
 class Line:
@@ -245,10 +245,10 @@ class Line:
                 continue
             if isinstance(created, zkwire.ConnectionLostError):
                 found = await self._find(unique)
-                if self._zk.session_id != session_id:
-                    return await self._enter()  # the session died meanwhile, and what it made with it
                 if found is not None:
                     return found
+                if self._zk.session_id != session_id:
+                    return await self._enter()  # the session died meanwhile, and what it made with it
                 continue
             if isinstance(created, zkwire.NodeExistsError):
                 created.hint = "the sequence numbers below this parent are used up: it must be deleted and made anew"
@@ -284,6 +284,24 @@ class Line:
     async def _find(self, unique: str) -> tuple[Place, list[str]] | None:
         """Look for the node whose create lost its answer; None if it was never made.
 
+        Cancellation: it is looked for all the same, and removed.
+        """
+        searching = asyncio.create_task(self._search(unique))
+        try:
+            return await asyncio.shield(searching)
+        except asyncio.CancelledError:
+            searching.add_done_callback(self._drop_found)
+            raise
+
+    def _drop_found(self, searching: asyncio.Task[tuple[Place, list[str]] | None]) -> None:
+        if not searching.cancelled() and searching.exception() is None:
+            found = searching.result()
+            if found is not None:
+                self._zk.discard(found[0].path)
+
+    async def _search(self, unique: str) -> tuple[Place, list[str]] | None:
+        """Look once.
+
         The server that answers now may be behind the one that carried it out: hence the sync, sent with the list.
         """
         _, names = await self._zk.pipeline([Sync(self.path), GetChildren(self.path)])
@@ -296,7 +314,7 @@ class Line:
                 try:
                     _, stat = await self._zk.get(self._child(name))
                 except zkwire.NoNodeError:
-                    return None
+                    continue
                 if stat.ephemeral_owner == self._zk.session_id:
                     return Place(self._child(name), name, stat.czxid, stat.ephemeral_owner), names
         return None
@@ -309,12 +327,12 @@ class Line:
         watches = WatchSet()
         try:
             while not (position.owns and self._is_certain(place)):
-                if position.is_gone:
+                if position.is_gone or place.session_id != self._zk.session_id:
                     raise _EvictedError
                 if position.owns:
                     # It was long since a server answered, so that the session may be over: ask before believing.
                     await self._zk.ping()
-                elif position.needs_list or position.to_watch:
+                elif position.needs_list or position.to_watch or not position.is_watched:
                     await self._look(position, watches)
                 else:
                     self._note(position, await watches.next())
