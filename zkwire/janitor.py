@@ -37,8 +37,8 @@ class Janitor:
     """The clean-up owner of one session.
 
     Arguments: `send`, which puts a call into the session's line; `flush`, which has the line written without waiting
-    for the end of the loop's turn; `submit`, which sends a request and gives the future of its reply; `session_id`, which
-    tells the id of the session that these speak for now.
+    for the end of the loop's turn; `submit`, which sends a request and gives the future of its reply; `session_id`,
+    which tells the id of the session that these speak for now.
     """
 
     def __init__(
