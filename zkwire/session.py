@@ -14,6 +14,7 @@ import random
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
+from weakref import WeakKeyDictionary
 
 from zkwire import timing
 from zkwire.connection import Call, Connection, Incoming, Notification, Watcher
@@ -101,6 +102,7 @@ class Session:
         self.certain_until = _NEVER
         self.watches: WatchTable[Watcher] = WatchTable()
         self.janitor = Janitor(self.send, self._flush, self.submit, lambda: self.id)
+        self._lost_creations: WeakKeyDictionary[asyncio.Future[Any], tuple[Creation, int, int]] = WeakKeyDictionary()
         self._heard = self._loop.time()
         self._unsent: deque[Call] = deque()
         self._flush_due = False
@@ -144,9 +146,13 @@ class Session:
         self._enqueue(call)
 
     def disown(self, future: asyncio.Future[Any]) -> None:
-        """Take note that whoever awaited `future` was cancelled just when its answer had come: what it made goes."""
-        if future.done() and not future.cancelled() and future.exception() is None:
+        """Take note that whoever awaited `future` was cancelled when its answer had come, or was lost: what it made goes."""
+        if not future.done() or future.cancelled() or self._over is not None:
+            return
+        if future.exception() is None:
             self._remove_made(future.result())
+        elif future in self._lost_creations:
+            self.janitor.search(*self._lost_creations[future])
 
     def give_up(self, path: str, watcher: Watcher) -> None:
         """Forget that `watcher` waits for `path`; the server's watch goes too when nobody else here wants it."""
@@ -236,6 +242,8 @@ class Session:
             elif call.request.repeatable:
                 again.append(call)
             else:
+                if isinstance(call.request, Creation) and isinstance(call.waiter, asyncio.Future):
+                    self._lost_creations[call.waiter] = (call.request, self.id, self.last_zxid)
                 call.waiter.set_exception(
                     ConnectionLostError(
                         f"{call.request.operation} {call.request.subject or ''}: the connection to {self.server} broke"
