@@ -178,7 +178,7 @@ class Lease:
 
     async def _watch_node(self) -> None:
         try:
-            await self._zk.get_and_watch(self.path, into=self.standing.watches)
+            await self._zk.get_children_and_watch(self.path, into=self.standing.watches)
         except NoNodeError:
             self._lose(_DELETED)
         except SessionError as error:

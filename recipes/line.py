@@ -96,6 +96,11 @@ class Position:
         return self._is_listed and len(self._before) == self._slots and self._watched.issuperset(self._before)
 
     @property
+    def nearest(self) -> list[str]:
+        """The blockers whose departure may make it own next."""
+        return self._before[-self._slots :]
+
+    @property
     def to_watch(self) -> list[str]:
         """The blockers that it should watch and does not yet, in their order."""
         return [name for name in self._before[-self._slots - 1 :] if name not in self._watched]
@@ -269,14 +274,14 @@ class Line:
             Create(at, container=at == self.path, acl=self._acl)
             for at in (zkwire.ancestors(self.path) if make_parents else ())
         ]
-        *made, created, names = await self._zk.pipeline(
+        *_, created, names = await self._zk.pipeline(
             [
                 *parents,
                 Create(self._child(unique), self._data, ephemeral=True, sequential=True, acl=self._acl),
                 GetChildren(self.path),
             ]
         )
-        if made and isinstance(created, zkwire.NoNodeError):
+        if make_parents and isinstance(created, zkwire.NoNodeError):
             # The parents cannot be made like this: the chroot is missing, or we may not.  This makes them or tells why.
             await self._zk.ensure_path(self.path, container=True, acl=self._acl)
         return created, names
@@ -353,11 +358,18 @@ class Line:
 
         The watch on our own node goes ahead of those on the blockers: requests are executed in order, so that if
         our node is gone we know it before any departure can make us own.
+
+        A server tells those who watch a node's data of its deletion before those who watch its children.  So the
+        nearest blockers are watched by their data and all else by its children, and the next owner hears first: before
+        whoever looks ahead, and before the owner that deletes its own node hears of that.
         """
         watched = [] if position.is_watched else [position.name]
         if not position.needs_list:
             watched += position.to_watch
-        operations: list[GetData | GetChildren] = [GetData(self._child(name), into=watches) for name in watched]
+        nearest = position.nearest
+        operations: list[GetData | GetChildren] = [
+            (GetData if name in nearest else GetChildren)(self._child(name), into=watches) for name in watched
+        ]
         if position.needs_list:
             operations.append(GetChildren(self.path))
         answers = await self._zk.pipeline(operations)

@@ -371,6 +371,8 @@ class Client:
                 acl=operation.acl,
             )
             return _with_stat(made), None, WatchKind.DATA
+        if not isinstance(operation, Sync | GetData | GetChildren):
+            raise TypeError(f"not an operation: {operation!r}")
         path = self._server_path(operation.path)
         if isinstance(operation, Sync):
             return SyncRequest(path), None, WatchKind.DATA
@@ -415,11 +417,13 @@ class Client:
         return await self._ask(request)
 
     async def _ensure(self, server_path: str, *, container: bool = False, acl: Sequence[ACL]) -> None:
+        requests = [
+            self._make_creation(at, b"", container=container and at == server_path, acl=acl)
+            for at in paths.ancestors(server_path)
+        ]
         futures: list[asyncio.Future[Any]] = []
         try:
-            for at in paths.ancestors(server_path):
-                request = self._make_creation(at, b"", container=container and at == server_path, acl=acl)
-                futures.append(self._session.submit(request))
+            futures.extend(map(self._session.submit, requests))
             if futures:
                 await asyncio.wait(futures)
         except BaseException:

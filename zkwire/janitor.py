@@ -21,6 +21,7 @@ from zkwire.requests import (
     CreateRequest,
     DeleteRequest,
     GetChildrenRequest,
+    GetDataReply,
     GetDataRequest,
     Request,
     SyncRequest,
@@ -55,9 +56,11 @@ class Janitor:
         self._removals: dict[str, _Removal] = {}
         self._searches: set[asyncio.Task[None]] = set()
 
-    def remove(self, path: str) -> asyncio.Future[None]:
+    def remove(self, path: str, newest_zxid: int | None = None) -> asyncio.Future[None]:
         """Delete the node at `path` until it is known to be gone.
 
+        Arguments: `newest_zxid`, the latest transaction that can have created it, None for whatever stands there: when
+        the answer to a delete is lost, somebody else's node may have taken its place.
         The first request is written, with all that waits before it, before this returns: somebody may be waiting for
         the node to go, and a turn of the loop is a good part of what he waits.
         Returns a future that need not be awaited; it never fails: a node that cannot be deleted is logged.
@@ -66,8 +69,10 @@ class Janitor:
         removal = self._removals.get(path)
         if removal is not None:
             removal.awaited_by.append(gone)
+            if newest_zxid is None:
+                removal.newest_zxid = None
             return gone
-        self._removals[path] = _Removal(self, path, gone)
+        self._removals[path] = _Removal(self, path, newest_zxid, gone)
         self.delete(path)
         self._flush()
         return gone
@@ -82,7 +87,18 @@ class Janitor:
         if not creation.flags & CreateFlags.EPHEMERAL:
             _log.warning("a cancelled create of %s lost its answer: the node may be there", creation.path)
             return
-        task = asyncio.get_running_loop().create_task(self._search(creation, session_id, after_zxid))
+        parent, _ = paths.split(creation.path)
+        is_sequential = creation.flags & CreateFlags.SEQUENTIAL
+        try:
+            # The server that we reach now may not have seen yet what the former one carried out: sync first.
+            self._submit(SyncRequest(parent)).add_done_callback(_retrieve)
+            first = self._submit(
+                GetChildrenRequest(parent, False) if is_sequential else GetDataRequest(creation.path, False)
+            )
+        except SessionError:
+            return
+        first.add_done_callback(_retrieve)
+        task = asyncio.get_running_loop().create_task(self._search(creation, first, session_id, after_zxid))
         self._searches.add(task)
         task.add_done_callback(self._searches.discard)
 
@@ -100,11 +116,18 @@ class Janitor:
 
     def delete(self, path: str) -> None:
         """Send the delete, once more or for the first time."""
+        self._ask(path, DeleteRequest(path, -1))
+
+    def look(self, path: str) -> None:
+        """Ask who stands there now."""
+        self._ask(path, GetDataRequest(path, False))
+
+    def _ask(self, path: str, request: Request[Any]) -> None:
         removal = self._removals.get(path)
         if removal is None:
             return
         try:
-            self._send(Call(DeleteRequest(path, -1), removal))
+            self._send(Call(request, removal))
         except SessionError:
             self.gone(path)
 
@@ -116,42 +139,54 @@ class Janitor:
                 if not waiter.done():
                     waiter.set_result(None)
 
-    async def _search(self, creation: Creation, session_id: int, after_zxid: int) -> None:
+    async def _search(
+        self, creation: Creation, first: asyncio.Future[Any], session_id: int, after_zxid: int
+    ) -> None:
         try:
-            for path in await self._candidates(creation):
+            for path, asked in await self._candidates(creation, first):
                 try:
-                    node = await self._submit(GetDataRequest(path, False))
+                    node = await asked
                 except NoNodeError:
                     continue
                 ours = node.stat.ephemeral_owner == session_id == self._session_id()
                 if ours and node.stat.czxid > after_zxid:
-                    self.remove(path)
+                    self.remove(path, node.stat.czxid)
         except SessionError:
             pass  # the node is gone with its session
         except ZooKeeperError as error:
             _log.warning("cannot look for what a cancelled create of %s left: %s", creation.path, error)
 
-    async def _candidates(self, creation: Creation) -> list[str]:
-        parent, prefix = paths.split(creation.path)
-        # The server that we reach now may not have seen yet what the former one carried out: sync first.
-        self._submit(SyncRequest(parent)).add_done_callback(asyncio.Future.exception)
+    async def _candidates(
+        self, creation: Creation, first: asyncio.Future[Any]
+    ) -> list[tuple[str, asyncio.Future[Any]]]:
+        """Return the paths that the node may have, each with the answer to a getData."""
         if not creation.flags & CreateFlags.SEQUENTIAL:
-            return [creation.path]
+            return [(creation.path, first)]
+        parent, prefix = paths.split(creation.path)
         try:
-            names = (await self._submit(GetChildrenRequest(parent, False))).children
+            names = (await first).children
         except NoNodeError:
             return []
-        return [
-            paths.join(parent, name) for name in names if name.startswith(prefix) and paths.sequence(name) is not None
-        ]
+        found = []
+        for name in names:
+            number = name.removeprefix(prefix)
+            if name.startswith(prefix) and number.lstrip("-").isdigit() and paths.sequence(name) is not None:
+                path = paths.join(parent, name)
+                asked = self._submit(GetDataRequest(path, False))
+                asked.add_done_callback(_retrieve)
+                found.append((path, asked))
+        return found
 
 
 class _Removal:
     """Waits for the answers to a node's deletes, and draws the conclusion in the step in which they are decoded."""
 
-    def __init__(self, janitor: Janitor, path: str, awaited_by: asyncio.Future[None]) -> None:
+    def __init__(
+        self, janitor: Janitor, path: str, newest_zxid: int | None, awaited_by: asyncio.Future[None]
+    ) -> None:
         self._janitor = janitor
         self._path = path
+        self.newest_zxid = newest_zxid
         self.awaited_by = [awaited_by]
 
     def done(self) -> bool:
@@ -159,16 +194,28 @@ class _Removal:
         return False
 
     def set_result(self, result: object) -> None:
-        """It was deleted."""
-        self._janitor.gone(self._path)
+        """It was deleted, or this stands there."""
+        if isinstance(result, GetDataReply) and (self.newest_zxid is None or result.stat.czxid <= self.newest_zxid):
+            self._janitor.delete(self._path)
+        else:
+            self._janitor.gone(self._path)
 
     def set_exception(self, error: BaseException) -> None:
         """It may be there still."""
         if isinstance(error, ConnectionLostError):
-            self._janitor.delete(self._path)
+            if self.newest_zxid is None:
+                self._janitor.delete(self._path)
+            else:
+                self._janitor.look(self._path)
         elif isinstance(error, ThrottledError):
             asyncio.get_running_loop().call_later(_THROTTLED_PAUSE, self._janitor.delete, self._path)
         else:
             if not isinstance(error, NoNodeError | SessionError):
                 _log.warning("a node that should go stays: %s", error)
             self._janitor.gone(self._path)
+
+
+def _retrieve(future: asyncio.Future[Any]) -> None:
+    """A future whose error nobody looks at would complain."""
+    if not future.cancelled():
+        future.exception()

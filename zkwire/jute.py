@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, Final, TypeAlias, TypeVar, dataclass_transform, get_args, get_type_hints
 
+_Codec: TypeAlias = "_Fixed | _Variable | _Nested"
 Decoder: TypeAlias = Callable[[bytes, int], tuple[Any, int]]
 Encoder: TypeAlias = Callable[[Any], bytes]
 
@@ -40,11 +41,22 @@ class _Fixed:
 
 
 class _Variable:
-    """A field that carries its own length."""
+    """A field that carries its own length; `plain` is its decoder as lines that follow the reading of that length."""
 
-    def __init__(self, encode: Encoder, decode: Decoder) -> None:
+    def __init__(self, encode: Encoder, decode: Decoder, plain: str | None = None) -> None:
         self.encode = encode
         self.decode = decode
+        self.plain = plain
+
+
+class _Nested:
+    """A field that is a record."""
+
+    def __init__(self, record: type[Any], codecs: list[tuple[str, _Codec]]) -> None:
+        self.record = record
+        self.codecs = codecs
+        self.encode: Encoder = record.encode
+        self.decode: Decoder = record.decode
 
 
 class _VectorOf:
@@ -137,11 +149,23 @@ def _decode_names(data: bytes, at: int) -> tuple[list[str], int]:
     return names, at
 
 
+_PLAIN_BUFFER: Final = """\
+end = at + size
+if size < 0 or end > len(data):
+    if size != -1:
+        raise bad(size, at, data)
+    {target} = None
+else:
+    {target} = data[at:end]
+    at = end"""
+
+_PLAIN_USTRING: Final = _PLAIN_BUFFER.replace("None", '""').replace("data[at:end]", "data[at:end].decode()")
+
 Boolean: TypeAlias = Annotated[bool, _Fixed("?")]
 Int: TypeAlias = Annotated[int, _Fixed("i")]
 Long: TypeAlias = Annotated[int, _Fixed("q")]
-UString: TypeAlias = Annotated[str, _Variable(encode_ustring, decode_ustring)]
-Buffer: TypeAlias = Annotated[bytes | None, _Variable(encode_buffer, decode_buffer)]
+UString: TypeAlias = Annotated[str, _Variable(encode_ustring, decode_ustring, _PLAIN_USTRING)]
+Buffer: TypeAlias = Annotated[bytes | None, _Variable(encode_buffer, decode_buffer, _PLAIN_BUFFER)]
 Vector: TypeAlias = Annotated[Sequence[_T], _VectorOf()]
 Names: TypeAlias = Annotated[list[str], _Variable(_vector(encode_ustring, decode_ustring).encode, _decode_names)]
 
@@ -171,21 +195,22 @@ def record(cls: type[_T]) -> type[_T]:
     hints = get_type_hints(made, include_extras=True)
     names = [field.name for field in fields(made)]  # type: ignore[arg-type]
     codecs = [(name, _codec(f"{cls.__name__}.{name}", hints[name])) for name in names]
+    made._codecs = codecs  # type: ignore[attr-defined]
     made.encode = _make_encoder(cls.__name__, codecs)  # type: ignore[attr-defined]
     made.decode = staticmethod(_make_decoder(made, codecs))  # type: ignore[attr-defined]
     return made
 
 
-def _codec(where: str, declared: Any) -> _Fixed | _Variable:
+def _codec(where: str, declared: Any) -> _Codec:
     if isinstance(declared, type) and issubclass(declared, Record):
-        return _Variable(declared.encode, declared.decode)
+        return _Nested(declared, declared.__dict__["_codecs"])
     for mark in getattr(declared, "__metadata__", ()):
         if isinstance(mark, _Fixed | _Variable):
             return mark
         if isinstance(mark, _VectorOf):
             (element,) = get_args(declared.__origin__)
             codec = _codec(where, element)
-            if isinstance(codec, _Variable):
+            if not isinstance(codec, _Fixed):
                 return _vector(codec.encode, codec.decode)
             return _vector_of_fixed(struct.Struct(">" + codec.code))
     raise TypeError(f"{where}: {declared!r} is no jute type")
@@ -201,9 +226,9 @@ def _vector_of_fixed(element: struct.Struct) -> _Variable:
     return _vector(element.pack, decode)
 
 
-def _groups(codecs: list[tuple[str, _Fixed | _Variable]]) -> list[tuple[list[str], struct.Struct | _Variable]]:
+def _groups(codecs: list[tuple[str, _Codec]]) -> list[tuple[list[str], struct.Struct | _Variable | _Nested]]:
     """Join neighbouring fixed fields, so that a Stat is one struct and not eleven."""
-    groups: list[tuple[list[str], struct.Struct | _Variable]] = []
+    groups: list[tuple[list[str], struct.Struct | _Variable | _Nested]] = []
     names: list[str] = []
     codes = ""
     for name, codec in codecs:
@@ -220,7 +245,7 @@ def _groups(codecs: list[tuple[str, _Fixed | _Variable]]) -> list[tuple[list[str
     return groups
 
 
-def _make_encoder(record_name: str, codecs: list[tuple[str, _Fixed | _Variable]]) -> Callable[[Any], bytes]:
+def _make_encoder(record_name: str, codecs: list[tuple[str, _Codec]]) -> Callable[[Any], bytes]:
     scope: dict[str, Any] = {"error": struct.error}
     terms = []
     for number, (names, codec) in enumerate(_groups(codecs)):
@@ -235,24 +260,73 @@ def _make_encoder(record_name: str, codecs: list[tuple[str, _Fixed | _Variable]]
     return _generate("encode", ["self"], lines, scope)
 
 
-def _make_decoder(cls: type[Any], codecs: list[tuple[str, _Fixed | _Variable]]) -> Decoder:
-    scope: dict[str, Any] = {"cls": cls, "new": object.__new__, "error": struct.error, "DecodeError": DecodeError}
-    lines = ["self = new(cls)"]
-    for number, (names, codec) in enumerate(_groups(codecs)):
-        targets = ", ".join("self." + name for name in names)
-        if isinstance(codec, struct.Struct):
-            scope[f"unpack{number}"] = codec.unpack_from
-            lines += [
-                "try:",
-                f"    {targets}, = unpack{number}(data, at)",
-                "except error:",
-                f"    raise DecodeError(f'{cls.__name__}: the frame ends in a field, behind byte {{at}}') from None",
-                f"at += {codec.size}",
-            ]
-        else:
-            scope[f"decode{number}"] = codec.decode
-            lines.append(f"{targets}, at = decode{number}(data, at)")
-    return _generate("decode", ["data", "at"], [*lines, "return self, at"], scope)
+def _make_decoder(cls: type[Any], codecs: list[tuple[str, _Codec]]) -> Decoder:
+    """Write the decoder out: one struct for neighbouring numbers and the length behind them, inner records in place."""
+    writer = _DecoderWriter(cls)
+    writer.fields("self", codecs)
+    writer.unpack()
+    body = ["    " + line for line in writer.lines]
+    lines = [
+        "self = new(cls)",
+        "try:",
+        *(body or ["    pass"]),
+        "except error:",
+        f"    raise DecodeError(f'{cls.__name__}: the frame ends in a field, behind byte {{at}}') from None",
+        "except UnicodeDecodeError:",
+        f"    raise DecodeError(f'{cls.__name__}: a string that is not UTF-8, at byte {{at}}') from None",
+        "return self, at",
+    ]
+    return _generate("decode", ["data", "at"], lines, writer.scope)
+
+
+class _DecoderWriter:
+    """Collects the lines of one decoder."""
+
+    def __init__(self, cls: type[Any]) -> None:
+        self.lines: list[str] = []
+        self.scope: dict[str, Any] = {
+            "cls": cls, "new": object.__new__, "error": struct.error, "DecodeError": DecodeError, "bad": _bad_length
+        }  # fmt: skip
+        self._targets: list[str] = []
+        self._codes = ""
+
+    def fields(self, owner: str, codecs: list[tuple[str, _Codec]]) -> None:
+        for name, codec in codecs:
+            target = f"{owner}.{name}"
+            if isinstance(codec, _Fixed):
+                self._targets.append(target)
+                self._codes += codec.code
+            elif isinstance(codec, _Nested):
+                inner = self._name(codec.record)
+                self.lines.append(f"{target} = v{inner} = new({inner})")
+                self.fields(f"v{inner}", codec.codecs)
+            elif codec.plain is not None:
+                self._targets.append("size")
+                self._codes += "i"
+                self.unpack()
+                self.lines += codec.plain.format(target=target).splitlines()
+            else:
+                self.unpack()
+                self.lines.append(f"{target}, at = {self._name(codec.decode)}(data, at)")
+
+    def unpack(self) -> None:
+        if not self._targets:
+            return
+        fixed = struct.Struct(">" + self._codes)
+        self.lines += [
+            f"{', '.join(self._targets)}, = {self._name(fixed.unpack_from)}(data, at)",
+            f"at += {fixed.size}",
+        ]
+        self._targets, self._codes = [], ""
+
+    def _name(self, value: Any) -> str:
+        name = f"x{len(self.scope)}"
+        self.scope[name] = value
+        return name
+
+
+def _bad_length(size: int, at: int, data: bytes) -> DecodeError:
+    return DecodeError(f"a length of {size} at byte {at - 4}, where {len(data) - at} bytes follow")
 
 
 def _generate(name: str, parameters: list[str], lines: list[str], scope: dict[str, Any]) -> Callable[..., Any]:

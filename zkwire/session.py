@@ -146,13 +146,13 @@ class Session:
         self._enqueue(call)
 
     def disown(self, future: asyncio.Future[Any]) -> None:
-        """Take note that whoever awaited `future` was cancelled when its answer had come, or was lost: what it made goes."""
+        """Take note that whoever awaited `future` was cancelled as its answer came, or was lost: what it made goes."""
         if not future.done() or future.cancelled() or self._over is not None:
             return
         if future.exception() is None:
             self._remove_made(future.result())
         elif future in self._lost_creations:
-            self.janitor.search(*self._lost_creations[future])
+            self._look_for([self._lost_creations[future]])
 
     def give_up(self, path: str, watcher: Watcher) -> None:
         """Forget that `watcher` waits for `path`; the server's watch goes too when nobody else here wants it."""
@@ -181,18 +181,21 @@ class Session:
         self._closing = self._loop.create_future()
         closed = SessionClosedError("the client is closed: make a new one with zkwire.connect")
         try:
+            if self._over is None and self._has_disowned_creations():
+                # Behind this the janitor has heard what they made, and has asked for its removal.
+                await self._answered_or_closed(self.submit(PingRequest()), self._link)
             if self._over is None and self._is_ready:
                 last: asyncio.Future[Any] = self.submit(PingRequest() if keep_session else CloseSessionRequest())
                 self._over = closed
-                await asyncio.wait([last, self._runner], return_when=asyncio.FIRST_COMPLETED)
-                if last.done():
-                    last.exception()  # a connection lost while closing: nothing more can be done
+                await self._answered_or_closed(last, self._link)
         finally:
-            self._end(closed, SessionState.CLOSED)
-            self._runner.cancel()
-            await asyncio.wait({self._runner})
-            await self.janitor.finish()
-            self._closing.set_result(None)
+            try:
+                self._end(closed, SessionState.CLOSED)
+                self._runner.cancel()
+                await asyncio.wait({self._runner})
+                await self.janitor.finish()
+            finally:
+                self._closing.set_result(None)
 
     def listen(self, listener: Callable[[SessionState], None]) -> None:
         """Have `listener` called at every change of state, in the step in which it changes."""
@@ -203,11 +206,24 @@ class Session:
         if listener in self._state_listeners:
             self._state_listeners.remove(listener)
 
+    def _has_disowned_creations(self) -> bool:
+        calls = () if self._link is None else self._link.connection.calls
+        return any(isinstance(call.request, Creation) and call.waiter and call.waiter.done() for call in calls)
+
+    async def _answered_or_closed(self, answer: asyncio.Future[Any], link: Link | None) -> None:
+        assert link is not None
+        try:
+            await asyncio.wait([answer, link.closed], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if not answer.cancel() and not answer.cancelled():
+                answer.exception()  # a connection lost while closing: nothing more can be done
+
     # -- what the link tells ----------------------------------------------------------------------------------------
 
     def link_delivered(self, link: Link, arrived: list[Incoming]) -> None:
         """Settle what arrived, in the order of the wire and without a pause between."""
         connection = link.connection
+        self.last_zxid = connection.last_zxid
         for item in arrived:
             if isinstance(item, Call):
                 self._answered(item)
@@ -215,9 +231,8 @@ class Session:
                 self._notified(item)
             else:
                 self._greeted(link, item)
-        self.last_zxid = connection.last_zxid
-        self._heard = connection.heard
-        if connection.timeout and self.id:
+        if connection.timeout and self.id:  # who does not take the session is no sign that it lives
+            self._heard = connection.heard
             self.certain_until = timing.certain_until(connection.answered, connection.timeout)
         if self._unsent:
             self._flush()
@@ -232,13 +247,14 @@ class Session:
             return
         self._link = None
         again: list[Call] = []
+        disowned: list[tuple[Creation, int, int]] = []
         for call in link.connection.calls:
             if call.waiter is None:
                 continue
             if call.waiter.done():
                 self._settle_watch(call, -1)
                 if isinstance(call.request, Creation):
-                    self.janitor.search(call.request, self.id, self.last_zxid)
+                    disowned.append((call.request, self.id, self.last_zxid))
             elif call.request.repeatable:
                 again.append(call)
             else:
@@ -252,9 +268,17 @@ class Session:
                     )
                 )
         self._unsent.extendleft(reversed(again))
+        self._look_for(disowned)
         if self._over is None and self.state is SessionState.CONNECTED:
             _log.warning("lost the connection to %s: %s", self.server, reason)
             self._enter(SessionState.SUSPENDED)
+
+    def _look_for(self, lost: list[tuple[Creation, int, int]]) -> None:
+        """Have the janitor look for what creates left, ahead of all that waits: it must not find what that makes."""
+        waiting, self._unsent = self._unsent, deque()
+        for creation, session_id, after_zxid in lost:
+            self.janitor.search(creation, session_id, after_zxid)
+        self._unsent.extend(waiting)
 
     # -- the loop ---------------------------------------------------------------------------------------------------
 
@@ -315,6 +339,8 @@ class Session:
             if not greeted.done():
                 raise link.closed.result()
             if not greeted.result():
+                if not self.id:
+                    raise ProtocolError("it refuses to make a session")
                 raise _RefusedError
         except BaseException:
             if link is not None:
@@ -386,7 +412,7 @@ class Session:
 
     def _remove_made(self, reply: Record | None) -> None:
         if isinstance(reply, CreateReply | Create2Reply) and self._over is None:
-            self.janitor.remove(reply.path)
+            self.janitor.remove(reply.path, self.last_zxid)
 
     def _settle_watch(self, call: Call, code: int) -> None:
         """Register the watch that an answer has set, in the step in which the answer is decoded."""

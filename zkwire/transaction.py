@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeAlias
 
-from zkwire.errors import RuntimeInconsistencyError, ServerError, TransactionError
+from zkwire.errors import ProtocolError, RuntimeInconsistencyError, ServerError, TransactionError
 from zkwire.jute import Record
 from zkwire.multi import ErrorResult, MultiReply, MultiRequest
 from zkwire.paths import strip_chroot
@@ -104,6 +104,8 @@ class Transaction:
             self._results = []
             return []
         reply = await self._commit(MultiRequest(self._operations))
+        if len(reply.results) != len(self._operations):
+            raise ProtocolError(f"{len(reply.results)} results for {len(self._operations)} operations")
         errors = [self._error(result, request) for result, request in zip(reply.results, self._operations, strict=True)]
         for index, error in enumerate(errors):
             if error is not None and not isinstance(error, RuntimeInconsistencyError):

@@ -58,10 +58,15 @@ class Link(asyncio.BufferedProtocol):
         self.is_blocked = True
         if self._transport is not None:
             self._transport.abort()
+        elif not self.closed.done():  # it was never connected, and need not be waited for
+            self.connection_lost(None)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self.flush()
+        if self.closed.done():  # too late
+            self._transport.abort()
+        else:
+            self.flush()
 
     def get_buffer(self, sizehint: int) -> bytearray:
         return self._buffer
@@ -78,6 +83,8 @@ class Link(asyncio.BufferedProtocol):
         self.connection.receive_eof()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if self.closed.done():
+            return
         if self._timer is not None:
             self._timer.cancel()
         reason = (

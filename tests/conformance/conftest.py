@@ -1,0 +1,12 @@
+"""The servers that the conformance suite runs against."""
+
+import pytest
+
+from tests.conformance.tools import Server
+
+
+@pytest.fixture(params=["zookeeper"])
+def server(request: pytest.FixtureRequest) -> Server:
+    """One of the servers; tests keep to its `hosts`, and below their own `path`."""
+    chosen: Server = request.getfixturevalue(request.param)
+    return chosen

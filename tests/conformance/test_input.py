@@ -1,0 +1,286 @@
+"""Bad input: a clear error with the value in it, and nothing is sent."""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+import zkwire
+from tests.conformance.tools import Server
+from tests.proxy import Proxy
+from zkwire import ACL, Client
+
+LIMIT = 1_048_575  # of a request, without its length
+HEADER, LENGTH, VERSION, FLAGS, OPEN_ACL = 8, 4, 4, 4, 27
+
+BAD_PATHS: list[Any] = [
+    "",
+    "a",
+    "a/b",
+    "/a/",
+    "//",
+    "/a//b",
+    "/a/../b",
+    "/a/./b",
+    "/..",
+    "/a\x00b",
+    "/a\x1f",
+    "/a\x7f",
+    "/\ud800",
+    "/a/\udfff/b",
+    "/\ue000",
+    "/\uffff",
+    "/\U0001f512",
+    None,
+    5,
+    b"/a",
+    ["/a"],
+]
+
+Verb = Callable[[Client, Any], Awaitable[object]]
+
+VERBS: dict[str, Verb] = {
+    "create": lambda zk, path: zk.create(path),
+    "create ephemeral": lambda zk, path: zk.create(path, ephemeral=True),
+    "create container": lambda zk, path: zk.create(path, container=True),
+    "create with parents": lambda zk, path: zk.create(path, make_parents=True),
+    "create_and_stat": lambda zk, path: zk.create_and_stat(path),
+    "ensure_path": lambda zk, path: zk.ensure_path(path),
+    "exists": lambda zk, path: zk.exists(path),
+    "exists_and_watch": lambda zk, path: zk.exists_and_watch(path),
+    "get": lambda zk, path: zk.get(path),
+    "get_and_watch": lambda zk, path: zk.get_and_watch(path),
+    "get_children": lambda zk, path: zk.get_children(path),
+    "get_children_and_stat": lambda zk, path: zk.get_children_and_stat(path),
+    "get_children_and_watch": lambda zk, path: zk.get_children_and_watch(path),
+    "set": lambda zk, path: zk.set(path, b""),
+    "delete": lambda zk, path: zk.delete(path),
+    "sync": lambda zk, path: zk.sync(path),
+}
+
+
+def plain(call: Callable[[], object]) -> Awaitable[None]:
+    """Make a verb that is not awaited look like the others."""
+
+    async def run() -> None:
+        call()
+
+    return run()
+
+
+VERBS |= {
+    "discard": lambda zk, path: plain(lambda: zk.discard(path)),
+    "transaction create": lambda zk, path: plain(lambda: zk.transaction().create(path)),
+    "transaction set": lambda zk, path: plain(lambda: zk.transaction().set(path, b"")),
+    "transaction delete": lambda zk, path: plain(lambda: zk.transaction().delete(path)),
+    "transaction check": lambda zk, path: plain(lambda: zk.transaction().check(path)),
+}
+
+TAKES_DATA: dict[str, Verb] = {
+    "create": lambda zk, data: zk.create("/a", data),
+    "create_and_stat": lambda zk, data: zk.create_and_stat("/a", data),
+    "set": lambda zk, data: zk.set("/a", data),
+    "transaction create": lambda zk, data: plain(lambda: zk.transaction().create("/a", data)),
+    "transaction set": lambda zk, data: plain(lambda: zk.transaction().set("/a", data)),
+}
+
+TAKES_VERSION: dict[str, Verb] = {
+    "set": lambda zk, version: zk.set("/a", b"", version),
+    "delete": lambda zk, version: zk.delete("/a", version),
+    "transaction set": lambda zk, version: plain(lambda: zk.transaction().set("/a", b"", version)),
+    "transaction delete": lambda zk, version: plain(lambda: zk.transaction().delete("/a", version)),
+    "transaction check": lambda zk, version: plain(lambda: zk.transaction().check("/a", version)),
+}
+
+TAKES_ACL: dict[str, Verb] = {
+    "create": lambda zk, acl: zk.create("/a", acl=acl),
+    "create_and_stat": lambda zk, acl: zk.create_and_stat("/a", acl=acl),
+    "ensure_path": lambda zk, acl: zk.ensure_path("/a", acl=acl),
+    "transaction create": lambda zk, acl: plain(lambda: zk.transaction().create("/a", acl=acl)),
+}
+
+
+async def refuses(proxy: Proxy, zk: Client, call: Awaitable[object], shown: str) -> None:
+    """`call` must raise ValueError or TypeError that shows `shown`, and send nothing."""
+    mark = proxy.mark()
+    with pytest.raises((ValueError, TypeError)) as refused:
+        await call
+    assert shown in str(refused.value)
+    await zk.ping()
+    assert proxy.requests(mark) == []
+
+
+@pytest.mark.parametrize("verb", VERBS)
+async def test_a_bad_path_is_refused_by_every_verb(server: Server, verb: str) -> None:
+    async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+        for path in BAD_PATHS:
+            await refuses(proxy, zk, VERBS[verb](zk, path), repr(path))
+
+
+@pytest.mark.parametrize("path", ["", "a", "/a//", "//", "/../", "/a\x00"])
+async def test_a_bad_sequential_path_is_refused(server: Server, path: str) -> None:
+    async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+        await refuses(proxy, zk, zk.create(path, sequential=True), repr(path))
+
+
+@pytest.mark.parametrize("verb", TAKES_DATA)
+async def test_data_that_is_not_bytes_is_refused(server: Server, verb: str) -> None:
+    data: Any
+    async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+        for data in ("text", 5, [1, 2], 1.5, {}):
+            await refuses(proxy, zk, TAKES_DATA[verb](zk, data), type(data).__name__)
+
+
+@pytest.mark.parametrize("verb", TAKES_VERSION)
+async def test_a_version_that_is_no_32_bit_integer_is_refused(server: Server, verb: str) -> None:
+    version: Any
+    async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+        for version in ("1", 1.5, None, b"1", 2**31, -(2**31) - 1, 2**70):
+            await refuses(proxy, zk, TAKES_VERSION[verb](zk, version), repr(version))
+
+
+@pytest.mark.parametrize("verb", TAKES_ACL)
+async def test_an_acl_that_cannot_be_sent_is_refused(server: Server, verb: str) -> None:
+    strange: Any = ACL  # its fields are not checked when it is made
+    bad: list[Any] = [
+        None,
+        5,
+        "world:anyone",
+        ["world:anyone"],
+        [(31, "world", "anyone")],
+        ACL(31, "world", "anyone"),
+        [strange("all", "world", "anyone")],
+        [strange(2**31, "world", "anyone")],
+        [strange(31, None, "anyone")],
+        [strange(31, "world", 5)],
+        [ACL(31, "world", "\ud800")],
+    ]
+    async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+        for acl in bad:
+            await refuses(proxy, zk, TAKES_ACL[verb](zk, acl), repr(acl))
+
+
+@pytest.mark.parametrize("kind", ["ephemeral", "sequential"])
+async def test_a_container_cannot_be_of_another_kind_too(server: Server, kind: str) -> None:
+    async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+        options: dict[str, Any] = {kind: True}
+        await refuses(proxy, zk, zk.create("/a", container=True, **options), "/a")
+        await refuses(proxy, zk, zk.create_and_stat("/a", container=True, **options), "/a")
+        await refuses(proxy, zk, plain(lambda: zk.transaction().create("/a", container=True, **options)), "/a")
+
+
+# Sizes
+
+
+async def test_data_up_to_the_limit_is_taken_and_one_byte_more_is_refused(server: Server, path: str) -> None:
+    async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+        most = LIMIT - HEADER - LENGTH - len(path) - LENGTH - OPEN_ACL - FLAGS
+        await refuses(proxy, zk, zk.create(path, bytes(most + 1)), "1048576 bytes")
+        await zk.create(path, b"x" * most)
+        assert (await zk.get(path)).data == b"x" * most
+        most = LIMIT - HEADER - LENGTH - len(path) - LENGTH - VERSION
+        await refuses(proxy, zk, zk.set(path, bytes(most + 1)), "1048576 bytes")
+        await zk.set(path, b"y" * most)
+        assert (await zk.get(path)).data == b"y" * most
+
+
+async def test_a_transaction_that_is_too_large_is_refused_as_a_whole(server: Server, path: str) -> None:
+    async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+        tx = zk.transaction()
+        tx.create(path, bytes(600_000))
+        tx.create(f"{path}-2", bytes(600_000))
+        await refuses(proxy, zk, tx.commit(), "1048575")
+
+
+@pytest.mark.parametrize("verb", [verb for verb in VERBS if not verb.startswith(("transaction", "discard"))])
+async def test_a_path_that_is_too_long_is_refused_as_a_whole(server: Server, verb: str) -> None:
+    async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+        await refuses(proxy, zk, VERBS[verb](zk, "/a/b/" + "c" * LIMIT), "1048575")
+
+
+async def test_a_refused_call_leaves_the_session_and_other_calls_alone(server: Server, path: str) -> None:
+    async with zkwire.connect(server.hosts) as zk:
+        outcomes = await asyncio.gather(
+            zk.create(path), zk.create(path, bytes(LIMIT)), zk.set(path, b"1"), return_exceptions=True
+        )
+        assert outcomes[0] == path
+        assert isinstance(outcomes[1], ValueError)
+        assert isinstance(outcomes[2], zkwire.Stat)
+
+
+# connect
+
+
+@pytest.mark.parametrize(
+    "hosts",
+    [
+        "",
+        " ",
+        ",",
+        "/",
+        "/chroot",
+        "host,",
+        "host:",
+        "host:0",
+        "host:65536",
+        "host:port",
+        "host:-1",
+        "host:²",
+        "a b:2181",
+        "[::1",
+        "[::1]2181",
+        "host/a//b",
+        "host/a/../b",
+        "host/a/",
+        "host/\x00",
+    ],
+)
+async def test_a_bad_connect_string_is_refused_at_once(hosts: str) -> None:
+    shown = hosts if hosts.count("/") == 0 or hosts.startswith("/") else hosts[hosts.index("/") :]
+    with pytest.raises(ValueError, match=re.escape(repr(shown))):
+        zkwire.connect(hosts)
+
+
+@pytest.mark.parametrize("hosts", [None, 5, b"host:2181", ["host:2181"]])
+async def test_a_connect_string_of_another_type_is_refused_at_once(hosts: Any) -> None:
+    with pytest.raises(TypeError) as refused:
+        zkwire.connect(hosts)
+    assert repr(hosts) in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "timeout",
+    [0, -1, -0.5, *map(float, ["nan", "inf", "-inf"]), 2**31, 2**31 / 1000, 2147483.6479, 10**400, "10", None, True],
+)
+async def test_a_bad_session_timeout_is_refused_at_once(timeout: Any) -> None:
+    with pytest.raises((ValueError, TypeError)) as refused:
+        zkwire.connect("127.0.0.1:1", session_timeout=timeout)
+    assert repr(timeout) in str(refused.value)
+
+
+@pytest.mark.parametrize("many", [0, -1, 1.5, "5", None])
+async def test_a_bad_max_in_flight_is_refused_at_once(many: Any) -> None:
+    with pytest.raises((ValueError, TypeError)) as refused:
+        zkwire.connect("127.0.0.1:1", max_in_flight=many)
+    assert repr(many) in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("session_id", "password"),
+    [
+        (5, b""),
+        (5, b"short"),
+        (5, bytes(17)),
+        (5, "sixteen letters."),
+        (0, bytes(16)),
+        ("5", bytes(16)),
+        (5.0, bytes(16)),
+        (2**63, bytes(16)),
+        (-(2**63) - 1, bytes(16)),
+    ],
+)
+async def test_a_bad_session_to_resume_is_refused_at_once(session_id: Any, password: Any) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        zkwire.connect("127.0.0.1:1", session_id=session_id, session_password=password)

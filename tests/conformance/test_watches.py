@@ -1,0 +1,256 @@
+"""One-shot watches: which change fires which watch (PROTOCOL 9.4), how often, and in which order."""
+
+import asyncio
+
+import pytest
+
+import zkwire
+from tests.conformance.tools import Server
+from zkwire import Client, Watch, WatchEventType, WatchSet
+
+CREATED, DELETED, CHANGED, CHILDREN = WatchEventType
+
+WATCHES = ["exist on a missing node", "exist", "data", "child"]
+CHANGES = ["create", "set", "delete", "create child", "delete child", "set child", "create deeper", "delete deeper"]
+FIRES = {
+    ("exist on a missing node", "create"): CREATED,
+    ("exist", "set"): CHANGED,
+    ("exist", "delete"): DELETED,
+    ("data", "set"): CHANGED,
+    ("data", "delete"): DELETED,
+    ("child", "delete"): DELETED,
+    ("child", "create child"): CHILDREN,
+    ("child", "delete child"): CHILDREN,
+}
+
+
+async def watch_by(zk: Client, kind: str, path: str) -> Watch:
+    if kind.startswith("exist"):
+        return (await zk.exists_and_watch(path))[1]
+    if kind == "data":
+        return (await zk.get_and_watch(path))[1]
+    return (await zk.get_children_and_watch(path))[1]
+
+
+async def change(zk: Client, what: str, path: str) -> None:
+    deed, _, where = what.partition(" ")
+    node = {"": path, "child": f"{path}/child", "deeper": f"{path}/child/deeper"}[where]
+    if deed == "set":
+        await zk.set(node, b"changed")
+    elif deed == "create":
+        await zk.create(node)
+    else:
+        await zk.delete(node)
+
+
+async def prepare(zk: Client, what: str, path: str) -> None:
+    """Make what `change` needs."""
+    if what in ("create", "delete"):
+        if what == "delete":
+            await zk.create(path)
+        return
+    await zk.create(path)
+    if what != "create child" and what != "set":
+        await zk.create(f"{path}/child")
+    if what == "delete deeper":
+        await zk.create(f"{path}/child/deeper")
+
+
+@pytest.mark.parametrize("who", ["own", "another's"])
+@pytest.mark.parametrize("kind", WATCHES)
+async def test_a_watch_fires_for_its_changes_and_no_others(server: Server, path: str, kind: str, who: str) -> None:
+    async with zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
+        for number, what in enumerate(CHANGES):
+            if (kind == "exist on a missing node") != (what == "create"):
+                continue
+            node = f"{path}-{number}"
+            await prepare(zk, what, node)
+            watch = await watch_by(zk, kind, node)
+            assert not watch.done()
+            changer = zk if who == "own" else other
+            await change(changer, what, node)
+            await zk.sync(node)
+            expected = FIRES.get((kind, what))
+            assert watch.done() == (expected is not None), what
+            if expected is not None:
+                event = await watch
+                assert (event.type, event.path) == (expected, node)
+            watch.cancel()
+
+
+@pytest.mark.parametrize("kind", WATCHES[1:])
+async def test_what_the_session_end_of_an_owner_deletes_fires_watches(server: Server, path: str, kind: str) -> None:
+    async with zkwire.connect(server.hosts) as zk:
+        async with zkwire.connect(server.hosts) as owner:
+            await owner.create(path, ephemeral=True)
+            watch = await watch_by(zk, kind, path)
+        assert (await watch).type is DELETED
+
+
+async def test_an_event_names_the_zxid_of_the_change_where_the_server_sends_it(server: Server, path: str) -> None:
+    async with zkwire.connect(server.hosts) as zk:
+        watch = await watch_by(zk, "exist", path)
+        _, stat = await zk.create_and_stat(path)
+        assert (await watch).zxid in (None, stat.czxid)
+
+
+async def test_the_event_of_an_own_change_is_there_before_the_reply(server: Server, path: str) -> None:
+    async with zkwire.connect(server.hosts) as zk:
+        await zk.create(path)
+        order = []
+
+        async def wait(watch: Watch) -> None:
+            await watch
+            order.append("event")
+
+        watch = await watch_by(zk, "data", path)
+        task = asyncio.create_task(wait(watch))
+        await zk.set(path, b"1")
+        assert watch.done()
+        order.append("reply")
+        await task
+        assert order == ["event", "reply"]
+
+
+async def test_the_event_is_there_before_any_reply_that_shows_the_change(server: Server, path: str) -> None:
+    async with zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
+        await zk.create(path, b"0")
+        for value in (b"1", b"2", b"3"):
+            watch = await watch_by(zk, "data", path)
+            setting = asyncio.create_task(other.set(path, value))
+            while (await zk.get(path)).data != value:
+                pass
+            assert watch.done()
+            await setting
+
+
+async def test_an_event_right_behind_the_reply_that_set_the_watch_is_not_lost_pitfall_34(
+    server: Server, path: str
+) -> None:
+    async with zkwire.connect(server.hosts) as zk:
+        await zk.create(path)
+        (_, watch), _ = await asyncio.gather(zk.get_and_watch(path), zk.set(path, b""))
+        assert (await watch).type is CHANGED
+        (_, watch), _ = await asyncio.gather(zk.get_children_and_watch(path), zk.create(f"{path}/a"))
+        assert (await watch).type is CHILDREN
+        (_, watch), _ = await asyncio.gather(zk.exists_and_watch(f"{path}/b"), zk.create(f"{path}/b"))
+        assert (await watch).type is CREATED
+
+
+async def test_a_watch_fires_once(server: Server, path: str) -> None:
+    async with zkwire.connect(server.hosts) as zk:
+        await zk.create(path)
+        watch = await watch_by(zk, "data", path)
+        await zk.set(path, b"1")
+        await zk.delete(path)
+        assert (await watch).type is CHANGED
+
+
+async def test_many_watches_of_one_client_on_one_node_all_fire(server: Server, path: str) -> None:
+    async with zkwire.connect(server.hosts) as zk:
+        await zk.create(path)
+        watches = [await watch_by(zk, kind, path) for kind in ("exist", "data", "child", "data", "child")]
+        await zk.delete(path)
+        assert [(await watch).type for watch in watches] == [DELETED] * 5
+
+
+async def test_a_change_of_data_wakes_exist_and_data_watches_and_leaves_child_watches(
+    server: Server, path: str
+) -> None:
+    async with zkwire.connect(server.hosts) as zk:
+        await zk.create(path)
+        exist, data, child = [await watch_by(zk, kind, path) for kind in ("exist", "data", "child")]
+        await zk.set(path, b"")
+        assert (await exist).type is (await data).type is CHANGED
+        await zk.sync(path)
+        assert not child.done()
+        await zk.create(f"{path}/a")
+        assert (await child).type is CHILDREN
+
+
+async def test_watches_of_a_refused_read_are_set_nowhere(server: Server, path: str) -> None:
+    async with zkwire.connect(server.hosts) as zk:
+        with WatchSet() as watches:
+            with pytest.raises(zkwire.NoNodeError):
+                await zk.get_and_watch(path, into=watches)
+            with pytest.raises(zkwire.NoNodeError):
+                await zk.get_children_and_watch(path, into=watches)
+            await zk.create(path)
+            await zk.set(path, b"")
+            await zk.create(f"{path}/a")
+            await zk.delete(f"{path}/a")
+            await zk.delete(path)
+            assert watches.take() == []
+
+
+async def test_a_cancelled_watch_leaves_others_of_the_same_node_alone(server: Server, path: str) -> None:
+    async with zkwire.connect(server.hosts) as zk:
+        await zk.create(path)
+        for kind in ("exist", "data", "child"):
+            first, second = await watch_by(zk, kind, path), await watch_by(zk, kind, path)
+            first.cancel()
+            first.cancel()
+            await zk.sync(path)
+            await (zk.create(f"{path}/a") if kind == "child" else zk.set(path, b""))
+            await second
+            assert first.done()
+
+
+async def test_cancelling_the_wait_gives_the_watch_up(server: Server, path: str) -> None:
+    async with zkwire.connect(server.hosts) as zk:
+        watch = await watch_by(zk, "exist", path)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0):
+                await watch
+        assert watch.done()
+        await zk.create(path)
+
+
+async def test_a_watch_that_ends_with_the_client_says_so(server: Server, path: str) -> None:
+    async with zkwire.connect(server.hosts) as zk:
+        watch = await watch_by(zk, "exist", path)
+        unawaited = await watch_by(zk, "exist", path)
+    with pytest.raises(zkwire.SessionClosedError):
+        await watch
+    assert unawaited.done()
+
+
+async def test_a_set_of_watches_gives_events_in_the_order_of_the_changes(server: Server, path: str) -> None:
+    async with zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
+        nodes = [f"{path}-{number}" for number in range(5)]
+        with WatchSet() as watches:
+            for node in nodes:
+                await zk.exists_and_watch(node, into=watches)
+            for node in reversed(nodes):
+                await other.create(node)
+            assert [(await watches.next()).path for _ in nodes] == nodes[::-1]
+            assert not watches.was_carried_over
+            await zk.get_and_watch(nodes[0], into=watches)
+            await zk.set(nodes[0], b"")
+            assert [event.type for event in watches.take()] == [CHANGED]
+            assert watches.take() == []
+
+
+async def test_a_set_of_watches_ends_with_the_client(server: Server, path: str) -> None:
+    async with zkwire.connect(server.hosts) as zk:
+        watches = WatchSet()
+        await zk.exists_and_watch(path, into=watches)
+        waiting = asyncio.create_task(watches.next())
+        await zk.ping()
+        with pytest.raises(RuntimeError, match="waits for this WatchSet already"):
+            await watches.next()
+    with pytest.raises(zkwire.SessionClosedError):
+        await waiting
+    with pytest.raises(zkwire.SessionClosedError):
+        watches.take()
+
+
+async def test_cancelling_the_wait_for_a_set_of_watches_loses_nothing(server: Server, path: str) -> None:
+    async with zkwire.connect(server.hosts) as zk:
+        with WatchSet() as watches:
+            await zk.exists_and_watch(path, into=watches)
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0):
+                    await watches.next()
+            await zk.create(path)
+            assert (await watches.next()).type is CREATED

@@ -1,0 +1,66 @@
+"""What the conformance and fault tests share: kinds of servers, bounded waits, an order of hosts without chance."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Protocol
+
+from zkwire import SessionState
+
+PATIENCE = 15.0  # the bound of every wait here; only a failing test reaches it
+
+
+class Server(Protocol):
+    """What a server must have to be tested for conformance."""
+
+    @property
+    def hosts(self) -> str: ...
+
+
+class WordServer(Protocol):
+    """A server that answers four-letter words."""
+
+    async def four_letter_word(self, word: str) -> str: ...
+
+
+class InOrder(random.Random):
+    """Randomness that leaves lists as they are, so that hosts are tried in the order of the connect string."""
+
+    def shuffle(self, x: Any) -> None:
+        pass
+
+
+async def eventually(condition: Callable[[], Awaitable[bool]]) -> None:
+    """Ask again and again until `condition` holds."""
+    async with asyncio.timeout(PATIENCE):
+        while not await condition():
+            await asyncio.sleep(0.005)
+
+
+async def states_until(states: AsyncIterator[SessionState], *wanted: SessionState) -> list[SessionState]:
+    """Return the next states, up to the first of `wanted`."""
+    seen: list[SessionState] = []
+    async with asyncio.timeout(PATIENCE):
+        async for state in states:
+            seen.append(state)
+            if state in wanted:
+                break
+    return seen
+
+
+async def turns(count: int = 5) -> None:
+    """Let everything run that can run without anything arriving."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def watched(server: WordServer, path: str) -> bool:
+    """Whether any connection has a watch on `path`."""
+    return path in (await server.four_letter_word("wchp")).splitlines()
+
+
+async def cancelled(task: "asyncio.Task[Any]") -> None:
+    """Cancel `task`, which must end as cancelled."""
+    assert task.cancel()
+    await asyncio.wait({task})
+    assert task.cancelled(), task

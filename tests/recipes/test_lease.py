@@ -1,0 +1,508 @@
+"""What a holder is told, and when: asking, losing, bodies that are interrupted, and a silent server."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+
+import zkwire
+from recipes import Lease, Lock, LockLostError
+from tests.recipes.tools import body_raises, expire, line, no_task_stays, outcome, this_task, until_line, until_watched
+from zkwire import Client, SessionExpiredError, TransactionError
+from zkwire.testing import RealServer
+
+pytestmark = pytest.mark.limit(30)
+
+DELETED = "somebody else has deleted it"
+
+
+@asynccontextmanager
+async def two(server: RealServer) -> AsyncIterator[tuple[Client, Client]]:
+    async with zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
+        yield zk, other
+
+
+# -- asking -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_lease_that_is_held(zookeeper: RealServer, path: str) -> None:
+    async with zkwire.connect(zookeeper.hosts, session_timeout=4.0) as zk:
+        lease = await Lock(zk, path).acquire()
+        lease.check()
+        assert lease.is_certain()
+        assert 2.0 < lease.certain_for() <= 3.0  # three quarters of the timeout
+        assert not lease.is_released
+        losing = asyncio.create_task(lease.lost())
+        await lease.release()
+        assert await losing is None
+        assert await lease.lost() is None
+        assert lease.is_released
+        assert not lease.is_certain()
+        assert lease.certain_for() == 0
+        with pytest.raises(RuntimeError, match=lease.path):
+            lease.check()
+        await lease.release()  # once more is no harm
+        assert await line(zk, path) == []
+
+
+async def test_releasing_again_does_not_free_the_next_holder(zookeeper: RealServer, path: str) -> None:
+    async with zkwire.connect(zookeeper.hosts) as zk:
+        lock = Lock(zk, path)
+        first = await lock.acquire()
+        await first.release()
+        second = await lock.acquire()
+        await first.release()
+        assert await lock.try_acquire() is None
+        second.check()
+        await second.release()
+
+
+async def test_a_transaction_that_commits_only_while_the_lock_is_held(zookeeper: RealServer, path: str) -> None:
+    async with two(zookeeper) as (zk, other):
+        lease = await Lock(zk, path).acquire()
+        async with lease.transaction() as transaction:
+            transaction.create(f"{path}-order", b"1")
+        assert await zk.exists(f"{path}-order") is not None
+        await other.delete(lease.path)
+        with pytest.raises(TransactionError) as error:
+            async with lease.transaction() as transaction:
+                transaction.set(f"{path}-order", b"2")
+        assert error.value.index == 0
+        assert (await zk.get(f"{path}-order")).data == b"1"
+        assert isinstance(await lease.lost(), LockLostError)
+        await lease.release()
+
+
+async def test_a_transaction_of_a_released_lease_is_refused(zookeeper: RealServer, path: str) -> None:
+    async with zkwire.connect(zookeeper.hosts) as zk:
+        lease = await Lock(zk, path).acquire()
+        await lease.release()
+        with pytest.raises(TransactionError):
+            async with lease.transaction() as transaction:
+                transaction.create(f"{path}-order")
+        assert await zk.exists(f"{path}-order") is None
+
+
+# -- losing -----------------------------------------------------------------------------------------------------------
+
+
+async def test_deletion_by_somebody_else_is_told(zookeeper: RealServer, path: str) -> None:
+    """Pitfall 14."""
+    async with two(zookeeper) as (zk, other):
+        lock = Lock(zk, path)
+        lease = await lock.acquire()
+        await other.delete(lease.path)
+        error = await lease.lost()
+        assert isinstance(error, LockLostError)
+        assert error.path == lease.path
+        assert error.why == DELETED
+        assert lease.path in str(error)
+        assert not lease.is_certain()
+        assert lease.certain_for() == 0
+        with pytest.raises(LockLostError, match=DELETED):
+            lease.check()
+        await lease.release()
+        assert await lease.lost() is error
+        async with lock:  # the lock is as good as before
+            pass
+
+
+async def test_deletion_is_told_after_a_change_of_data_as_well(zookeeper: RealServer, path: str) -> None:
+    async with two(zookeeper) as (zk, other):
+        lease = await Lock(zk, path).acquire()
+        for note in (b"1", b"2"):
+            await until_watched(zookeeper, path, 1)
+            await other.set(lease.path, note)
+        await until_watched(zookeeper, path, 1)
+        lease.check()
+        await other.delete(lease.path)
+        assert isinstance(await lease.lost(), LockLostError)
+        await lease.release()
+
+
+async def test_deletion_of_a_lease_that_came_by_a_hand_over_is_told(zookeeper: RealServer, path: str) -> None:
+    async with two(zookeeper) as (zk, other):
+        first = await Lock(other, path).acquire()
+        waiter = asyncio.create_task(Lock(zk, path).acquire())
+        await until_watched(zookeeper, path, 2)
+        await first.release()
+        lease = await waiter
+        await other.delete(lease.path)
+        assert isinstance(await lease.lost(), LockLostError)
+        await lease.release()
+
+
+async def test_expiry_is_told(zookeeper: RealServer, path: str) -> None:
+    """Pitfall 14."""
+    async with zkwire.connect(zookeeper.hosts) as zk:
+        lock = Lock(zk, path)
+        lease = await lock.acquire()
+        session = zk.session_id
+        await expire(zookeeper, zk)
+        assert isinstance(await lease.lost(), LockLostError)
+        with pytest.raises(LockLostError):
+            lease.check()
+        await lease.release()
+        async with lock.hold(within=10) as again:  # in a new session
+            assert again.token > lease.token
+        assert zk.session_id != session
+
+
+async def test_expiry_without_renewal_is_told(zookeeper: RealServer, path: str) -> None:
+    async with zkwire.connect(zookeeper.hosts, renew=False) as zk:
+        with body_raises(LockLostError):
+            async with Lock(zk, path):
+                await expire(zookeeper, zk)
+                await asyncio.Event().wait()
+
+
+async def test_closing_the_client_ends_the_lease(zookeeper: RealServer, path: str) -> None:
+    """Pitfall 6."""
+    zk = await zkwire.connect(zookeeper.hosts)
+    with body_raises(LockLostError):
+        async with Lock(zk, path):
+            await until_watched(zookeeper, path, 1)
+            closing = asyncio.create_task(zk.close())
+            await asyncio.Event().wait()
+    await closing
+
+
+async def test_a_local_waiter_goes_on_when_the_holder_has_lost_its_lease(zookeeper: RealServer, path: str) -> None:
+    """Pitfall 14: and not before the former holder's body has ended."""
+    async with two(zookeeper) as (zk, other):
+        lock = Lock(zk, path)
+        ended = False
+
+        async def first() -> None:
+            nonlocal ended
+            async with lock as lease:
+                holding.set_result(lease)
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    await asyncio.sleep(0.05)
+                    ended = True
+
+        async def second() -> None:
+            async with lock:
+                assert ended
+
+        holding: asyncio.Future[Lease] = asyncio.get_running_loop().create_future()
+        one, two_ = asyncio.create_task(first()), asyncio.create_task(second())
+        await other.delete((await holding).path)
+        assert isinstance(await outcome(one), LockLostError)
+        await two_
+        assert await line(zk, path) == []
+
+
+# -- bodies -----------------------------------------------------------------------------------------------------------
+
+
+async def test_the_body_is_cancelled_and_the_loss_raised(zookeeper: RealServer, path: str) -> None:
+    async with two(zookeeper) as (zk, other):
+        cancelled = False
+        with body_raises(LockLostError, match=DELETED):
+            async with Lock(zk, path) as lease:
+                await other.delete(lease.path)
+                try:
+                    await asyncio.Event().wait()
+                except asyncio.CancelledError:
+                    cancelled = True
+                    raise
+        assert cancelled
+        task = asyncio.current_task()
+        assert task is not None
+        assert task.cancelling() == 0  # and the task is as good as before
+        await asyncio.sleep(0)
+
+
+async def test_a_body_that_swallows_the_cancellation(zookeeper: RealServer, path: str) -> None:
+    async with two(zookeeper) as (zk, other):
+        with body_raises(LockLostError, match=DELETED):
+            async with Lock(zk, path) as lease:
+                await other.delete(lease.path)
+                with suppress(asyncio.CancelledError):
+                    await asyncio.Event().wait()
+                await asyncio.sleep(0)  # it goes on to its end
+        assert this_task().cancelling() == 0
+
+
+async def test_a_body_that_ends_without_having_noticed(zookeeper: RealServer, path: str) -> None:
+    async with two(zookeeper) as (zk, other):
+        with body_raises(LockLostError, match=DELETED):
+            async with Lock(zk, path) as lease:
+                await until_watched(zookeeper, path, 1)
+                helper = asyncio.create_task(other.delete(lease.path))
+                while lease.is_certain():
+                    try:
+                        await asyncio.sleep(0.005)
+                    except asyncio.CancelledError:
+                        continue
+        await helper
+        assert this_task().cancelling() == 0
+
+
+async def test_a_body_that_raises_an_error_of_its_own(zookeeper: RealServer, path: str) -> None:
+    async with two(zookeeper) as (zk, other):
+        for lost in (False, True):
+            with body_raises(KeyError, match="mine"):
+                async with Lock(zk, path) as lease:
+                    if lost:
+                        await other.delete(lease.path)
+                        assert await lost_in_body(lease)
+                    raise KeyError("mine")
+            assert await line(zk, path) == []
+            assert this_task().cancelling() == 0
+
+
+async def lost_in_body(lease: Lease) -> bool:
+    """Wait in a body, in spite of the cancellation, until the lease is lost."""
+    with suppress(asyncio.CancelledError):
+        await lease.lost()
+    return not lease.is_certain()
+
+
+async def test_an_error_of_the_session_becomes_the_loss(zookeeper: RealServer, path: str) -> None:
+    async with zkwire.connect(zookeeper.hosts) as zk:
+        with body_raises(LockLostError) as error:
+            async with Lock(zk, path) as lease:
+                await expire(zookeeper, zk)
+                await lost_in_body(lease)
+                raise SessionExpiredError("as a verb in the body would")
+        assert isinstance(error.value.__cause__, SessionExpiredError)
+
+
+@pytest.mark.parametrize("turns", range(-1, 5))
+async def test_a_cancellation_from_outside_at_the_same_time_as_the_loss(
+    zookeeper: RealServer, path: str, turns: int
+) -> None:
+    """The task that was cancelled from outside ends cancelled, whichever came first."""
+    async with two(zookeeper) as (zk, other), no_task_stays():
+        loop = asyncio.get_running_loop()
+        entered: asyncio.Future[Lease] = loop.create_future()
+
+        async def body() -> None:
+            async with Lock(zk, path) as lease:
+                entered.set_result(lease)
+                await asyncio.Event().wait()
+
+        task = asyncio.create_task(body())
+        lease = await entered
+        await until_watched(zookeeper, path, 1)
+        if turns < 0:
+            task.cancel()  # first
+        deleting = asyncio.create_task(outcome(other.delete(lease.path)))
+        if turns >= 0:
+            await lease.lost()
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            was_over = task.done()
+            task.cancel()
+        came = await outcome(task)
+        await deleting
+        if turns >= 0 and was_over:
+            assert isinstance(came, LockLostError)
+        elif turns <= 0:
+            assert isinstance(came, asyncio.CancelledError)
+        else:
+            assert isinstance(came, asyncio.CancelledError | LockLostError)
+        await until_line(other, path, 0)
+
+
+async def test_both_in_one_step_in_either_order(zookeeper: RealServer, path: str) -> None:
+    async with zkwire.connect(zookeeper.hosts) as zk:
+        for loss_first in (True, False):
+            entered: asyncio.Future[Lease] = asyncio.get_running_loop().create_future()
+
+            async def body(entered: asyncio.Future[Lease]) -> None:
+                async with Lock(zk, path) as lease:
+                    entered.set_result(lease)
+                    await asyncio.Event().wait()
+
+            task = asyncio.create_task(body(entered))
+            lease = await entered
+            if not loss_first:
+                task.cancel()
+            lease._lose("a test")
+            if loss_first:
+                task.cancel()
+            assert isinstance(await outcome(task), asyncio.CancelledError)
+            await until_line(zk, path, 0)
+
+
+async def test_a_timeout_around_a_hold(zookeeper: RealServer, path: str) -> None:
+    async with two(zookeeper) as (zk, other):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1), Lock(zk, path):
+                await asyncio.Event().wait()
+        assert await line(zk, path) == []
+        with body_raises(LockLostError):
+            async with asyncio.timeout(20), Lock(zk, path) as lease:
+                await other.delete(lease.path)
+                await asyncio.Event().wait()
+        with body_raises(LockLostError):  # and one within
+            async with Lock(zk, path) as lease, asyncio.timeout(20):
+                await other.delete(lease.path)
+                await asyncio.Event().wait()
+        with pytest.raises(TimeoutError):
+            async with Lock(zk, path) as lease, asyncio.timeout(0.1):
+                await asyncio.Event().wait()
+        assert await line(zk, path) == []
+
+
+async def test_both_timeout_and_loss(zookeeper: RealServer, path: str) -> None:
+    async with zkwire.connect(zookeeper.hosts) as zk:
+        for loss_first in (True, False):
+            with body_raises(TimeoutError):
+                async with asyncio.timeout(None) as bound, Lock(zk, path) as lease:
+                    loop = asyncio.get_running_loop()
+                    if loss_first:
+                        loop.call_soon(loop.call_soon, lease._lose, "a test")
+                    loop.call_soon(bound.reschedule, 0)  # which takes one turn of the loop more
+                    if not loss_first:
+                        loop.call_soon(loop.call_soon, lease._lose, "a test")
+                    await asyncio.Event().wait()
+            assert this_task().cancelling() == 0
+            await until_line(zk, path, 0)
+
+
+@pytest.mark.parametrize("which", ["outer", "inner", "both"])
+async def test_nested_holds(zookeeper: RealServer, path: str, which: str) -> None:
+    async with two(zookeeper) as (zk, other):
+        with body_raises(LockLostError) as error:
+            async with (
+                Lock(zk, f"{path}-outer") as outer,
+                Lock(zk, f"{path}-inner") as inner,
+            ):
+                async with other.transaction() as transaction:
+                    if which != "inner":
+                        transaction.delete(outer.path)
+                    if which != "outer":
+                        transaction.delete(inner.path)
+                await asyncio.Event().wait()
+        assert error.value.path == (inner.path if which == "inner" else outer.path)
+        assert this_task().cancelling() == 0
+        for at in ("outer", "inner"):
+            assert await line(zk, f"{path}-{at}") == []
+
+
+async def test_a_hold_in_a_task_group(zookeeper: RealServer, path: str) -> None:
+    async with two(zookeeper) as (zk, other):
+        async with asyncio.TaskGroup() as group:
+
+            async def body() -> None:
+                async with Lock(zk, path) as lease, asyncio.TaskGroup() as inner:
+                    inner.create_task(asyncio.Event().wait())
+                    await other.delete(lease.path)
+
+            task = group.create_task(outcome(body()))
+        assert isinstance(task.result(), LockLostError)
+
+
+async def test_a_body_that_finds_out_by_itself(zookeeper: RealServer, path: str) -> None:
+    """check() in the body raises in place; nothing is cancelled behind its back."""
+    async with zkwire.connect(zookeeper.hosts) as zk:
+        with body_raises(LockLostError):
+            async with Lock(zk, path) as lease:
+                zk._session.certain_until = float("-inf")
+                lease.check()
+        assert this_task().cancelling() == 0
+        await zk.ping()
+        await until_line(zk, path, 0)
+
+
+async def test_a_hold_is_entered_once(zookeeper: RealServer, path: str) -> None:
+    async with zkwire.connect(zookeeper.hosts) as zk:
+        hold = Lock(zk, path).hold()
+        async with hold:
+            with pytest.raises(RuntimeError, match="hold"):
+                async with hold:
+                    raise AssertionError("the body must not run")
+        with pytest.raises(RuntimeError):
+            await Lock(zk, path).__aexit__(None, None, None)
+
+
+# -- a release that is cancelled --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("turns", range(5))
+async def test_a_cancelled_release_lets_go_all_the_same(zookeeper: RealServer, path: str, turns: int) -> None:
+    """Pitfall 11: the clean-up is not interruptible."""
+    async with two(zookeeper) as (zk, other), no_task_stays():
+        lease = await Lock(zk, path).acquire()
+        waiter = asyncio.create_task(Lock(other, path).acquire())
+        await until_watched(zookeeper, path, 2)
+        releasing = asyncio.create_task(lease.release())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        if turns:
+            releasing.cancel()
+        await outcome(releasing)
+        await (await waiter).release()
+        await until_line(zk, path, 0)
+        await until_watched(zookeeper, path, 0)
+
+
+# -- a silent server --------------------------------------------------------------------------------------------------
+
+
+async def test_the_body_is_cancelled_before_the_session_can_expire(zookeeper_own: RealServer, path: str) -> None:
+    """Pitfalls 14, 37 and 63: the server is paused, nobody says anything; the loss is told within the timeout."""
+    timeout = 2.0
+    loop = asyncio.get_running_loop()
+    async with zkwire.connect(zookeeper_own.hosts, session_timeout=timeout) as zk:
+        lock = Lock(zk, path)
+        waiters: list[asyncio.Task[Lease]] = []
+        with body_raises(LockLostError, match="no server has answered"):
+            async with lock as lease:
+                waiters.append(asyncio.create_task(Lock(zk, path).acquire()))
+                await until_watched(zookeeper_own, path, 2)
+                zookeeper_own.pause()
+                paused = loop.time()
+                await asyncio.Event().wait()
+        told = loop.time()
+        # Certain means three quarters from the last request that was answered; none was sent after the pause.
+        assert told - paused <= timeout * 0.75 + 0.25
+        assert not lease.is_certain()
+        assert not waiters[0].done()
+        zookeeper_own.resume()
+        again = await waiters[0]
+        again.check()
+        assert again.token > lease.token
+        await again.release()
+        await until_line(zk, path, 0)
+
+
+async def test_a_short_silence_is_no_loss(zookeeper_own: RealServer, path: str) -> None:
+    async with zkwire.connect(zookeeper_own.hosts, session_timeout=6.0) as zk:
+        async with Lock(zk, path) as lease:
+            zookeeper_own.pause()
+            await asyncio.sleep(0.5)
+            zookeeper_own.resume()
+            await zk.ping()
+            lease.check()
+        assert await line(zk, path) == []
+
+
+async def test_nobody_believes_an_event_of_long_ago(zookeeper_own: RealServer, path: str) -> None:
+    """Pitfall 17: a waiter whose loop was blocked past its certainty asks before it believes that it owns."""
+    async with (
+        two(zookeeper_own) as (_, other),
+        zkwire.connect(zookeeper_own.hosts, session_timeout=2.0) as zk,
+    ):
+        first = await Lock(other, path).acquire()
+
+        async def wait() -> bool:
+            async with Lock(zk, path) as lease:
+                return lease.is_certain()
+
+        waiter = asyncio.create_task(wait())
+        await until_watched(zookeeper_own, path, 2)
+        await zk.ping()
+        asked = asyncio.create_task(first.release())
+        await asyncio.sleep(0)  # the delete is written; its event comes while the loop is blocked
+        asyncio.get_running_loop().call_soon(time.sleep, 1.6)
+        assert await waiter
+        await asked

@@ -1,0 +1,331 @@
+"""The rules of PROTOCOL 5.5 for paths, joining and splitting, the chroot in and out, and sequence numbers."""
+
+import re
+import string
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from zkwire import paths
+
+# Rule 8: the ranges that a server from 3.5 on refuses; what is above U+FFFF is spelled with surrogates in Java.
+FORBIDDEN = [(0x01, 0x1F), (0x7F, 0x9F), (0xD800, 0xF8FF), (0xFFF0, 0xFFFF), (0x10000, 0x10FFFF)]
+EDGES = [*(edge for pair in FORBIDDEN for edge in pair), 0x85, 0xE000, 0xFFFD, 0x1F512]
+ALLOWED_EDGES = [0x20, 0x7E, 0xA0, 0xD7FF, 0xF900, 0xFFEF, 0xE9, 0x4E2D]
+
+
+def _is_allowed(character: str) -> bool:
+    return character not in "/\0" and not any(low <= ord(character) <= high for low, high in FORBIDDEN)
+
+
+name_characters = st.characters(exclude_categories=["Cs", "Cc", "Co"], exclude_characters="/", max_codepoint=0xFFEF)
+names = st.text(name_characters, min_size=1, max_size=8).filter(lambda name: name not in (".", ".."))
+good_paths = st.lists(names, max_size=5).map(lambda parts: "/" + "/".join(parts))
+node_paths = good_paths.filter(lambda path: path != "/")
+chroots = st.one_of(st.just(""), node_paths)
+int32 = st.integers(-(2**31), 2**31 - 1)
+
+
+def _says(path: str, rule: str) -> str:
+    return rf"(?s)\Abad path {re.escape(repr(path))}: .*{rule}"
+
+
+def _java_validate(path: str) -> bool:
+    """Java's PathUtils.validatePath, character by character, as a second opinion."""
+    if not path or path[0] != "/":
+        return False
+    if path == "/":
+        return True
+    if path[-1] == "/":
+        return False
+    last = "/"
+    for at, c in enumerate(path[1:], 1):
+        if c == "\0" or (c == "/" and last == "/"):
+            return False
+        ends = at + 1 == len(path) or path[at + 1] == "/"
+        if c == "." and last == "." and path[at - 2] == "/" and ends:
+            return False
+        if c == "." and last == "/" and ends:
+            return False
+        if c != "/" and not _is_allowed(c):
+            return False
+        last = c
+    return True
+
+
+# -- validation -----------------------------------------------------------------------------------------------
+
+
+@given(good_paths)
+@example("/")
+@example("/.a")
+@example("/a.")
+@example("/...")
+@example("/a..b")
+@example("/a/.../b")
+@example("/with space")
+@example("/zookeeper")
+def test_a_good_path_comes_back_unchanged(path: str) -> None:
+    assert paths.validate(path) is path
+    assert paths.validate(path, sequential=True) is path
+
+
+@given(st.text(st.sampled_from("/.a0-_\0\x1f é\ud800\ufff0\U00010000"), max_size=10))
+def test_exactly_the_paths_that_java_takes_are_taken(path: str) -> None:
+    for sequential in (False, True):
+        if _java_validate(path + "1" if sequential else path):
+            assert paths.validate(path, sequential=sequential) == path
+        else:
+            with pytest.raises(ValueError, match=_says(path, "")):
+                paths.validate(path, sequential=sequential)
+
+
+@pytest.mark.parametrize("value", [None, b"/a", 1, ["/a"], object])
+@pytest.mark.parametrize("sequential", [False, True])
+def test_what_is_no_str_is_a_type_error_that_shows_it(value: object, sequential: bool) -> None:
+    with pytest.raises(TypeError, match=re.escape(repr(value))):
+        paths.validate(value, sequential=sequential)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("sequential", [False, True])
+def test_the_empty_path_is_refused(sequential: bool) -> None:
+    with pytest.raises(ValueError, match=_says("", "start with")):
+        paths.validate("", sequential=sequential)
+
+
+@given(node_paths)
+def test_a_relative_path_is_refused(path: str) -> None:
+    with pytest.raises(ValueError, match=_says(path[1:], "start with '/'")):
+        paths.validate(path[1:])
+
+
+@given(node_paths)
+def test_a_slash_at_the_end_is_refused_unless_a_number_follows(path: str) -> None:
+    with pytest.raises(ValueError, match=_says(path + "/", "end with '/'")):
+        paths.validate(path + "/")
+    assert paths.validate(path + "/", sequential=True) == path + "/"
+
+
+def test_the_root_may_be_the_prefix_of_a_sequence() -> None:
+    assert paths.validate("/", sequential=True) == "/"
+
+
+@given(node_paths, node_paths)
+def test_an_empty_name_is_refused(before: str, behind: str) -> None:
+    path = before + "/" + behind
+    for sequential in (False, True):
+        with pytest.raises(ValueError, match=_says(path, "empty name")):
+            paths.validate(path, sequential=sequential)
+
+
+@given(chroots, st.sampled_from([".", ".."]), chroots)
+def test_relative_names_are_refused(before: str, name: str, behind: str) -> None:
+    path = f"{before}/{name}{behind}"
+    with pytest.raises(ValueError, match=_says(path, re.escape(repr(name)))):
+        paths.validate(path)
+
+
+@pytest.mark.parametrize("name", [".", ".."])
+def test_dots_before_a_number_are_a_name(name: str) -> None:
+    assert paths.validate(f"/a/{name}", sequential=True) == f"/a/{name}"
+
+
+@given(node_paths, node_paths)
+def test_nul_is_refused(before: str, behind: str) -> None:
+    path = before + "\0" + behind
+    with pytest.raises(ValueError, match=_says(path, "NUL")):
+        paths.validate(path)
+
+
+@given(node_paths, st.one_of(*(st.integers(*pair) for pair in FORBIDDEN)), st.sampled_from(["", "b", "/b"]))
+def test_a_forbidden_character_is_refused_and_named(before: str, code: int, behind: str) -> None:
+    path = before + chr(code) + behind
+    for sequential in (False, True):
+        with pytest.raises(ValueError, match=_says(path, rf"U\+{code:04X}\Z")):
+            paths.validate(path, sequential=sequential)
+
+
+@pytest.mark.parametrize("code", EDGES)
+def test_the_edges_of_the_forbidden_ranges_are_forbidden(code: int) -> None:
+    with pytest.raises(ValueError, match=rf"U\+{code:04X}\Z"):
+        paths.validate(f"/a{chr(code)}b")
+
+
+@pytest.mark.parametrize("code", ALLOWED_EDGES)
+def test_what_lies_beside_the_forbidden_ranges_is_allowed(code: int) -> None:
+    assert paths.validate(f"/{chr(code)}") == f"/{chr(code)}"
+
+
+@given(st.text(st.sampled_from(string.ascii_letters + string.digits + "-_/\n"), max_size=12))
+def test_the_short_cut_for_plain_paths_takes_nothing_that_the_rules_refuse(path: str) -> None:
+    if _java_validate(path):
+        assert paths.validate(path) == path
+    else:
+        with pytest.raises(ValueError, match="bad path"):
+            paths.validate(path)
+
+
+# -- joining and splitting ------------------------------------------------------------------------------------
+
+
+@given(good_paths, names)
+def test_split_undoes_join(parent: str, name: str) -> None:
+    path = paths.join(parent, name)
+    assert paths.validate(path) == path
+    assert paths.split(path) == (parent, name)
+
+
+def test_the_root_is_its_own_parent() -> None:
+    assert paths.split("/") == ("/", "")
+
+
+@given(node_paths)
+def test_ancestors_lead_from_below_the_root_to_the_path_itself(path: str) -> None:
+    found = paths.ancestors(path)
+    assert found[-1] == path
+    assert len(found) == path.count("/")
+    assert [paths.split(each)[0] for each in found] == ["/", *found[:-1]]
+
+
+def test_the_root_has_no_ancestors() -> None:
+    assert paths.ancestors("/") == []
+
+
+# -- the chroot -----------------------------------------------------------------------------------------------
+
+
+@given(chroots, good_paths)
+def test_a_path_goes_through_the_chroot_and_back(chroot: str, path: str) -> None:
+    there = paths.add_chroot(chroot, path)
+    assert paths.validate(there) == there
+    assert there == chroot or there.startswith(chroot + "/")
+    assert paths.strip_chroot(chroot, there) == path
+
+
+@given(node_paths)
+def test_the_root_of_a_client_is_the_chroot_itself(chroot: str) -> None:
+    assert paths.add_chroot(chroot, "/") == chroot
+    assert paths.strip_chroot(chroot, chroot) == "/"
+
+
+@given(node_paths, names)
+def test_a_path_beside_the_chroot_stays_as_it_is(chroot: str, name: str) -> None:
+    assert paths.strip_chroot(chroot, chroot + name) == chroot + name
+    assert paths.strip_chroot(chroot + "/" + name, chroot) == chroot
+
+
+def test_a_chroot_that_comes_twice_is_stripped_once() -> None:
+    assert paths.strip_chroot("/app", "/app/app") == "/app"
+    assert paths.strip_chroot("/app", "/app/app/app") == "/app/app"
+
+
+# -- sequence numbers -----------------------------------------------------------------------------------------
+
+
+@given(st.text(name_characters, max_size=12).map(lambda text: text.rstrip("-") + "-"), int32)
+@example("lock-", 0)
+@example("lock-", 2**31 - 1)
+@example("lock-", -1)
+@example("lock-", -(10**9) + 1)
+@example("lock-", -(10**9))
+@example("lock-", -(2**31))
+@example("_c_4f2f-READ-", -(2**31) + 1)
+def test_the_number_is_read_across_the_whole_range(prefix: str, number: int) -> None:
+    """pitfall 5: numbers past 2**31 turn negative, and the minus sign is part of them."""
+    assert paths.sequence(f"{prefix}{number:010d}") == number
+
+
+@given(
+    st.text(name_characters, max_size=12).filter(lambda text: not text.endswith("-")), st.integers(1 - 10**9, 2**31 - 1)
+)
+def test_a_prefix_without_a_dash_does_for_all_but_the_deepest_negatives(prefix: str, number: int) -> None:
+    """pitfall 5, for Curator's __READ__ and kazoo's __lock__."""
+    assert paths.sequence(f"{prefix}{number:010d}") == number
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [
+        ("_c_b9f3e2-lock-0000000007", 7),
+        ("b9f3e2__lock__0000000007", 7),
+        ("0000000007", 7),
+        ("lock-2147483647", 2147483647),
+        ("lock--2147483648", -2147483648),
+        ("lock-2147483648", -2147483648),  # no counter prints this many without a minus sign
+        ("lock--2147483647", -2147483647),
+        ("lock--000000001", -1),
+        ("__lock__-000000001", -1),
+    ],
+)
+def test_names_as_servers_print_them(name: str, number: int) -> None:
+    """pitfall 5"""
+    assert paths.sequence(name) == number
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "lock",
+        "lock-",
+        "lock-123",
+        "000000007",
+        "lock-00000000x7",
+        "lock-0000000007x",
+        "lock-+000000007",
+        "lock- 000000007",
+        "lock-00000_0007",
+        "lock-" + "\u0660" * 10,  # Arabic digits are digits to str.isdigit
+        "lock-²²²²²²²²²²",
+        "lock-9999999999",
+        "lock--9999999999",
+        "x2147483648",  # one more than the counter can hold, and no minus sign before it
+        "lock2147483649",
+        "--------------",
+    ],
+)
+def test_a_name_without_a_number_has_none(name: str) -> None:
+    """pitfall 5"""
+    assert paths.sequence(name) is None
+
+
+@given(st.text(max_size=30))
+def test_any_name_gives_none_or_a_number_of_32_bits(name: str) -> None:
+    number = paths.sequence(name)
+    assert number is None or -(2**31) <= number < 2**31
+
+
+# -- serial-number arithmetic ---------------------------------------------------------------------------------
+
+
+def _wrapped(number: int) -> int:
+    return (number + 2**31) % 2**32 - 2**31
+
+
+@given(int32, st.integers(-(2**31), 2**31 - 1))
+@example(2**31 - 1, 1)
+@example(-(2**31), -1)
+def test_the_distance_of_what_was_counted_on_is_the_count(start: int, count: int) -> None:
+    """pitfall 5: also across the overflow."""
+    assert paths.sequence_distance(_wrapped(start + count), start) == count
+
+
+@given(int32, int32)
+def test_of_two_numbers_one_is_later(one: int, other: int) -> None:
+    distance = paths.sequence_distance(one, other)
+    assert -(2**31) <= distance < 2**31
+    assert (distance == 0) == (one == other)
+    if distance != -(2**31):  # exactly opposite: neither is later
+        assert paths.sequence_distance(other, one) == -distance
+
+
+@given(int32, st.lists(st.integers(0, 2**31 - 1), min_size=2, max_size=8))
+def test_a_line_shorter_than_half_the_circle_is_ordered_wherever_it_starts(start: int, offsets: list[int]) -> None:
+    """pitfall 5"""
+    line = [_wrapped(start + offset) for offset in offsets]
+    by_distance = sorted(line, key=lambda number: paths.sequence_distance(number, start))
+    assert by_distance == [_wrapped(start + offset) for offset in sorted(offsets)]
+    for one, first in zip(line, offsets, strict=True):
+        for other, second in zip(line, offsets, strict=True):
+            assert paths.sequence_distance(one, other) == first - second
