@@ -38,6 +38,11 @@ class FrameReader:
         Raises: FrameError; nothing behind a bad length can be trusted, the whole frames in front of it are in the
         error.
         """
+        size = len(data)
+        if not self._parts and size >= 4:
+            (length,) = LENGTH.unpack_from(data)
+            if length == size - 4 <= self.limit:
+                return [data[4:]]  # nearly always: one read, one frame
         if self._parts:
             self._parts.append(data)
             self._held += len(data)

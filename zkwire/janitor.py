@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from zkwire import paths
 from zkwire.connection import Call
@@ -34,23 +34,25 @@ _THROTTLED_PAUSE: Final = 0.1
 Creation = CreateRequest | Create2Request | CreateContainerRequest
 
 
+class _Send(Protocol):
+    def __call__(self, call: Call, *, at_once: bool) -> None: ...
+
+
 class Janitor:
     """The clean-up owner of one session.
 
-    Arguments: `send`, which puts a call into the session's line; `flush`, which has the line written without waiting
-    for the end of the loop's turn; `submit`, which sends a request and gives the future of its reply; `session_id`,
-    which tells the id of the session that these speak for now.
+    Arguments: `send`, which puts a call into the session's line and, with `at_once`, writes the line; `submit`, which
+    sends a request and gives the future of its reply; `session_id`, which tells the id of the session that these speak
+    for now.
     """
 
     def __init__(
         self,
-        send: Callable[[Call], None],
-        flush: Callable[[], None],
+        send: _Send,
         submit: Callable[[Request[Any]], asyncio.Future[Any]],
         session_id: Callable[[], int],
     ) -> None:
         self._send = send
-        self._flush = flush
         self._submit = submit
         self._session_id = session_id
         self._removals: dict[str, _Removal] = {}
@@ -74,7 +76,6 @@ class Janitor:
             return gone
         self._removals[path] = _Removal(self, path, newest_zxid, gone)
         self.delete(path)
-        self._flush()
         return gone
 
     def search(self, creation: Creation, session_id: int, after_zxid: int) -> None:
@@ -127,7 +128,7 @@ class Janitor:
         if removal is None:
             return
         try:
-            self._send(Call(request, removal))
+            self._send(Call(request, removal), at_once=True)
         except SessionError:
             self.gone(path)
 

@@ -101,7 +101,7 @@ class Session:
         self.last_zxid = 0
         self.certain_until = _NEVER
         self.watches: WatchTable[Watcher] = WatchTable()
-        self.janitor = Janitor(self.send, self._flush, self.submit, lambda: self.id)
+        self.janitor = Janitor(self.send, self.submit, lambda: self.id)
         self._lost_creations: WeakKeyDictionary[asyncio.Future[Any], tuple[Creation, int, int]] = WeakKeyDictionary()
         self._heard = self._loop.time()
         self._unsent: deque[Call] = deque()
@@ -131,8 +131,12 @@ class Session:
         self.send(Call(request, future, watcher, kind))
         return future
 
-    def send(self, call: Call) -> None:
-        """Put `call` into the line; its waiter need not be a future.  Raises: as `submit`."""
+    def send(self, call: Call, *, at_once: bool = False) -> None:
+        """Put `call` into the line; its waiter need not be a future.
+
+        Arguments: `at_once`, whether to write the line now, without waiting for the end of the loop's turn.
+        Raises: as `submit`.
+        """
         if self._over is not None:
             raise type(self._over)(*self._over.args)
         request = call.request
@@ -143,7 +147,11 @@ class Session:
             )
         if call.watcher is not None:
             self.watches.asked(call.watch_kind, request.subject or "")
-        self._enqueue(call)
+        if at_once:
+            self._unsent.append(call)
+            self._flush()
+        else:
+            self._enqueue(call)
 
     def disown(self, future: asyncio.Future[Any]) -> None:
         """Take note that whoever awaited `future` was cancelled as its answer came, or was lost: what it made goes."""

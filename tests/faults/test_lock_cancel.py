@@ -15,7 +15,7 @@ import pytest
 import zkwire
 from recipes import Lease, Lock, ReentrantLock
 from tests.proxy import Proxy
-from tests.recipes.tools import line, no_task_stays, outcome, until, until_line, until_watched, until_watches_of
+from tests.recipes.tools import all_watches, line, no_task_stays, outcome, until, until_line, until_watches
 from zkwire import Client
 from zkwire.testing import RealServer
 
@@ -36,7 +36,7 @@ class Scene:
     lock: Lock
     around: AsyncExitStack
     others: int = 0  # tickets that stand there all the time
-    holds: bool = False  # whether one of them is the client's own
+    watches: int = 0  # and the watches that stand with them
 
 
 Setting = Callable[[Scene], Awaitable[None]]
@@ -63,7 +63,7 @@ async def release_later(scene: Scene, lease: Lease) -> None:
 async def contended(scene: Scene) -> None:
     """Behind one that does not leave."""
     await release_later(scene, await Lock(scene.other, scene.path).acquire())
-    scene.others = 1
+    scene.others = scene.watches = 1
 
 
 async def contended_by_many(scene: Scene) -> None:
@@ -78,14 +78,13 @@ async def contended_by_many(scene: Scene) -> None:
             await outcome(task)
 
         scene.around.push_async_callback(leave)
-    scene.others = 4
+    scene.others, scene.watches = 4, all_watches(4)
 
 
 async def local(scene: Scene) -> None:
     """Behind a task of the same process that shares the lock."""
     await release_later(scene, await scene.lock.acquire())
-    scene.others = 1
-    scene.holds = True
+    scene.others = scene.watches = 1
 
 
 @asynccontextmanager
@@ -98,7 +97,7 @@ async def setting(server: RealServer, path: str, prepare: Setting) -> AsyncItera
     ):
         scene = Scene(server, path, proxy, zk, other, Lock(zk, path), around)
         await prepare(scene)
-        await until_watched(server, scene.path, scene.others)
+        await until_watches(server, scene.watches)
         yield scene
 
 
@@ -118,8 +117,7 @@ async def slow(proxy: Proxy, since: int) -> None:
 
 async def check_nothing_stays(scene: Scene) -> None:
     assert len(await until_line(scene.other, scene.path, scene.others)) == scene.others
-    await until_watches_of(scene.server, scene.zk, scene.path, 1 if scene.holds else 0)
-    await until_watched(scene.server, scene.path, scene.others)
+    await until_watches(scene.server, scene.watches)
 
 
 SETTINGS: list[Setting] = [uncontended, missing_parents, contended, contended_by_many, local]
@@ -173,8 +171,9 @@ def is_waiting(scene: Scene, mark: int, prepare: Setting) -> bool:
     """Whether the last acquire had got as far as waiting for those before it."""
     if prepare is local:
         return True
-    asked = [f.xid for f in scene.proxy.log[mark:] if f.direction == "request" and f.opcode == "getData"]
-    told = [f.xid for f in scene.proxy.log[mark:] if f.direction == "reply" and f.opcode == "getData"]
+    frames = [f for f in scene.proxy.log[mark:] if f.path.startswith(f"{scene.path}/") and f.opcode.startswith("get")]
+    asked = [f.xid for f in frames if f.direction == "request"]
+    told = [f.xid for f in frames if f.direction == "reply"]
     return len(asked) == len(told) == min(scene.others, 2) + 1
 
 
@@ -195,7 +194,7 @@ async def test_the_next_waiter_gets_its_turn(zookeeper: RealServer, path: str, c
         await until_line(scene.other, path, 2)
         last = asyncio.create_task(Lock(scene.other, path).acquire())
         await until_line(scene.other, path, 3)
-        await until_watched(zookeeper, path, 3)
+        await until_watches(zookeeper, 6)
         releasing = asyncio.create_task(held.release())
         await turns(count)
         middle.cancel()
@@ -208,7 +207,7 @@ async def test_the_next_waiter_gets_its_turn(zookeeper: RealServer, path: str, c
             assert isinstance(came, asyncio.CancelledError)
         await (await last).release()
         await until_line(scene.other, path, 0)
-        await until_watched(zookeeper, path, 0)
+        await until_watches(zookeeper, 0)
 
 
 @pytest.mark.parametrize("reentrant", [False, True])
@@ -317,7 +316,7 @@ async def test_cancelled_while_there_is_no_connection(zookeeper: RealServer, pat
     async with setting(zookeeper, path, contended) as scene, no_task_stays():
         waiter = asyncio.create_task(scene.lock.acquire())
         await until_line(scene.other, path, 2)
-        await until_watched(zookeeper, path, 2)
+        await until_watches(zookeeper, 3)
         scene.proxy.refuse()
         scene.proxy.cut(reset=reset)
         await until(lambda: scene.zk.state is zkwire.SessionState.SUSPENDED)

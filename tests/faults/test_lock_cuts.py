@@ -22,8 +22,7 @@ from tests.recipes.tools import (
     until,
     until_line,
     until_state,
-    until_watched,
-    until_watches_of,
+    until_watches,
 )
 from zkwire import Client, SessionState
 from zkwire.testing import RealServer
@@ -96,10 +95,10 @@ async def waiting(scene: Scene) -> None:
     ):
         tasks.append(asyncio.create_task(contender(zk, name)))
         await until_line(scene.safe, scene.path, number + 2)
-    await until_watched(scene.server, scene.path, 5)
+    await until_watches(scene.server, 12)
     tasks[1].cancel()
     await until_line(scene.safe, scene.path, 4)
-    await until_watched(scene.server, scene.path, 4)
+    await until_watches(scene.server, 9)
     await held.release()
     await asyncio.wait(tasks)
     assert [await outcome(task) for task in (tasks[0], *tasks[2:])] == [None] * 3
@@ -115,12 +114,12 @@ async def looking_ahead(scene: Scene) -> None:
     for zk in (scene.safe, scene.safe, scene.cut):
         tasks.append(asyncio.create_task(Lock(zk, scene.path).acquire()))
         await until_line(scene.safe, scene.path, len(tasks) + 1)
-    await until_watched(scene.server, scene.path, 4)
+    await until_watches(scene.server, 9)
     await leases[0].release()
     await (await tasks[0]).release()
     third = await tasks[1]
     # It is armed by now, or becomes so over a new connection; only one owns meanwhile.
-    await until_watched(scene.server, scene.path, 2)
+    await until_watches(scene.server, 3)
     assert not tasks[2].done()
     await third.release()
     await (await tasks[2]).release()
@@ -130,9 +129,9 @@ async def looking_ahead(scene: Scene) -> None:
 async def guarded(scene: Scene) -> None:
     """Hold for so long that the holder's own node is watched; its data is changed, so that it is watched again."""
     async with Lock(scene.cut, scene.path) as lease:
-        await until_watched(scene.server, scene.path, 1)
+        await until_watches(scene.server, 1)
         await scene.safe.set(lease.path, b"note")
-        await until_watched(scene.server, scene.path, 1)
+        await until_watches(scene.server, 1)
         lease.check()
     assert await line(scene.safe, scene.path) == []
 
@@ -167,7 +166,7 @@ async def play(server: RealServer, path: str, story: Callable[[Scene], Awaitable
             # Whatever may still be under way: then no node is left, and no watch.
             await zk.sync("/")
             await until_line(safe, path if story is not missing_parents else f"{path}/a/b", 0)
-            await until_watched(server, path, 0)
+            await until_watches(server, 0)
             assert proxy.connections <= 2
         return proxy.connections == 2
 
@@ -284,13 +283,13 @@ async def test_a_create_whose_answer_is_lost_in_a_new_session(zookeeper: RealSer
         held = await Lock(safe, path).acquire()
         waiter = asyncio.create_task(Lock(zk, path).acquire(within=30))
         await until_line(safe, path, 2)
-        await until_watched(zookeeper, path, 2)
+        await until_watches(zookeeper, 3)
         session = zk.session_id
         cut = proxy.cut_after("create2")
         await expire(zookeeper, zk)
         await cut
         await until(lambda: zk.state is SessionState.CONNECTED and zk.session_id != session)
-        await until_watched(zookeeper, path, 2)
+        await until_watches(zookeeper, 3)
         assert len(await line(safe, path)) == 2
         await held.release()
         await (await waiter).release()
@@ -344,7 +343,7 @@ async def test_reconnects_without_end_while_waiting(zookeeper: RealServer, path:
             await proxy.connected(connections + 2)
             await asyncio.gather(zk.ping(), zk2.ping())
         assert await line(safe, path) == nodes
-        await until_watched(zookeeper, path, 5)
+        await until_watches(zookeeper, 12)
         await held.release()
         for waiter, node in zip(waiters, nodes[1:], strict=True):
             lease = await waiter
@@ -365,7 +364,7 @@ async def test_own_node_and_the_blocker_go_while_the_connection_is_lost(zookeepe
             held = await Lock(safe, at).acquire()
             waiter = asyncio.create_task(Lock(zk, at).acquire())
             node = (await until_line(safe, at, 2))[1]
-            await until_watched(zookeeper, at, 2)
+            await until_watches(zookeeper, 3)
             proxy.refuse()
             proxy.cut()
             await until_state(zk, SessionState.SUSPENDED)
@@ -374,7 +373,7 @@ async def test_own_node_and_the_blocker_go_while_the_connection_is_lost(zookeepe
             other = await Lock(safe, at).acquire()
             proxy.accept()
             await until_line(safe, at, 2)
-            await until_watched(zookeeper, at, 2)
+            await until_watches(zookeeper, 3)
             assert not waiter.done()
             await other.release()
             lease = await waiter
@@ -392,11 +391,11 @@ async def test_after_a_reconnect_the_line_is_listed_before_anybody_owns(zookeepe
     ):
         held = await Lock(safe, path).acquire()
         waiter = asyncio.create_task(Lock(zk, path).acquire())
-        await until_watches_of(zookeeper, zk, path, 2)
+        await until_watches(zookeeper, 3)
         mark = proxy.mark()
         proxy.cut()
         await proxy.connected(2)
-        await until_watches_of(zookeeper, zk, path, 2)
+        await until_watches(zookeeper, 3)
         await held.release()
         lease = await waiter
         asked = proxy.requests(mark)
@@ -447,7 +446,7 @@ async def test_a_holder_over_a_cut_keeps_its_lease(zookeeper: RealServer, path: 
         no_task_stays(),
     ):
         lease = await Lock(zk, path).acquire()
-        await until_watched(zookeeper, path, 1)
+        await until_watches(zookeeper, 1)
         for number in range(3):
             proxy.cut(reset=number == 1)
             await proxy.connected(number + 2)

@@ -11,7 +11,7 @@ import pytest
 
 import zkwire
 from recipes import Lease, Lock, LockLostError
-from tests.recipes.tools import expire, line, until, until_line, until_watched
+from tests.recipes.tools import expire, line, until, until_line, until_watches
 from tests.recipes.worker import Orders, Worker, start
 from zkwire import SessionState, sequence
 from zkwire.testing import RealServer
@@ -166,7 +166,7 @@ async def test_a_waiter_that_slept_past_its_session_enters_anew(zookeeper: RealS
     async with gate(zookeeper, path) as (zk, lease):
         async with start(Orders(zookeeper.hosts, path, witness, timeout=1.0)) as worker:
             old = (await until_line(zk, path, 2))[1]
-            await until_watched(zookeeper, path, 2)
+            await until_watches(zookeeper, 3)
             worker.signal(signal.SIGSTOP)
             await until_line(zk, path, 1)  # its session is over
             await lease.release()
@@ -192,7 +192,7 @@ async def test_who_sleeps_for_less_than_its_session_has_lost_nothing(
             workers.append(await stack.enter_async_context(start(orders)))
             await until_line(zk, path, number + 2)
         tickets = await line(zk, path)
-        await until_watched(zookeeper, path, 4)
+        await until_watches(zookeeper, 9)
         for worker in workers:
             worker.signal(signal.SIGSTOP)
         await lease.release()
@@ -234,7 +234,7 @@ async def test_a_restart_of_the_server_keeps_the_lease_and_the_order(zookeeper_o
             tasks.append(asyncio.create_task(Lock(client, path).acquire()))
             await until_line(zk, path, number + 2)
         tickets = await line(zk, path)
-        await until_watched(zookeeper_own, path, 5)
+        await until_watches(zookeeper_own, 12)
         losing = asyncio.create_task(lease.lost())
         zookeeper_own.kill()
         await until(lambda: all(client.state is SessionState.SUSPENDED for client in clients))
@@ -245,7 +245,7 @@ async def test_a_restart_of_the_server_keeps_the_lease_and_the_order(zookeeper_o
         assert not losing.done()
         assert await line(zk, path) == tickets
         assert not any(task.done() for task in tasks)
-        await until_watched(zookeeper_own, path, 5)
+        await until_watches(zookeeper_own, 12)
         await lease.release()
         assert await losing is None
         for task, ticket in zip(tasks, tickets[1:], strict=True):
@@ -264,7 +264,7 @@ async def test_a_release_while_the_server_is_down(zookeeper_own: RealServer, pat
     ):
         lease = await Lock(zk, path).acquire()
         waiter = asyncio.create_task(Lock(other, path).acquire())
-        await until_watched(zookeeper_own, path, 2)
+        await until_watches(zookeeper_own, 3)
         zookeeper_own.kill()
         releasing = asyncio.create_task(lease.release())
         await until(lambda: other.state is SessionState.SUSPENDED)
@@ -292,7 +292,7 @@ async def test_expiry_while_waiting_and_while_holding(zookeeper: RealServer, pat
 
         using = asyncio.create_task(use())
         old = (await until_line(zk, path, 2))[1]
-        await until_watched(zookeeper, path, 2)
+        await until_watches(zookeeper, 3)
         await expire(zookeeper, short)
         new = (await until_line(zk, path, 2))[1]
         await until(lambda: short.state is SessionState.CONNECTED)

@@ -249,7 +249,7 @@ async def test_a_cancelled_pipeline_leaves_no_node_and_no_watch(zookeeper: RealS
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         await zk.create(f"{path}/child", make_parents=True)
         watches = zkwire.WatchSet()
-        operations = [
+        operations: list[zkwire.GetData | zkwire.GetChildren | zkwire.Create | zkwire.Sync] = [
             zkwire.GetData(f"{path}/none", into=watches),
             zkwire.Create(f"{path}/n-", ephemeral=True, sequential=True),
             zkwire.Create(f"{path}/child"),

@@ -9,7 +9,7 @@ import pytest
 
 import zkwire
 from recipes import Lease, Lock, LockLostError
-from tests.recipes.tools import body_raises, expire, line, no_task_stays, outcome, this_task, until_line, until_watched
+from tests.recipes.tools import body_raises, expire, line, no_task_stays, outcome, this_task, until_line, until_watches
 from zkwire import Client, SessionExpiredError, TransactionError
 from zkwire.testing import RealServer
 
@@ -113,9 +113,9 @@ async def test_deletion_is_told_after_a_change_of_data_as_well(zookeeper: RealSe
     async with two(zookeeper) as (zk, other):
         lease = await Lock(zk, path).acquire()
         for note in (b"1", b"2"):
-            await until_watched(zookeeper, path, 1)
+            await until_watches(zookeeper, 1)
             await other.set(lease.path, note)
-        await until_watched(zookeeper, path, 1)
+        await until_watches(zookeeper, 1)
         lease.check()
         await other.delete(lease.path)
         assert isinstance(await lease.lost(), LockLostError)
@@ -126,7 +126,7 @@ async def test_deletion_of_a_lease_that_came_by_a_hand_over_is_told(zookeeper: R
     async with two(zookeeper) as (zk, other):
         first = await Lock(other, path).acquire()
         waiter = asyncio.create_task(Lock(zk, path).acquire())
-        await until_watched(zookeeper, path, 2)
+        await until_watches(zookeeper, 3)
         await first.release()
         lease = await waiter
         await other.delete(lease.path)
@@ -163,7 +163,7 @@ async def test_closing_the_client_ends_the_lease(zookeeper: RealServer, path: st
     zk = await zkwire.connect(zookeeper.hosts)
     with body_raises(LockLostError):
         async with Lock(zk, path):
-            await until_watched(zookeeper, path, 1)
+            await until_watches(zookeeper, 1)
             closing = asyncio.create_task(zk.close())
             await asyncio.Event().wait()
     await closing
@@ -233,7 +233,7 @@ async def test_a_body_that_ends_without_having_noticed(zookeeper: RealServer, pa
     async with two(zookeeper) as (zk, other):
         with body_raises(LockLostError, match=DELETED):
             async with Lock(zk, path) as lease:
-                await until_watched(zookeeper, path, 1)
+                await until_watches(zookeeper, 1)
                 helper = asyncio.create_task(other.delete(lease.path))
                 while lease.is_certain():
                     try:
@@ -290,7 +290,7 @@ async def test_a_cancellation_from_outside_at_the_same_time_as_the_loss(
 
         task = asyncio.create_task(body())
         lease = await entered
-        await until_watched(zookeeper, path, 1)
+        await until_watches(zookeeper, 1)
         if turns < 0:
             task.cancel()  # first
         deleting = asyncio.create_task(outcome(other.delete(lease.path)))
@@ -433,7 +433,7 @@ async def test_a_cancelled_release_lets_go_all_the_same(zookeeper: RealServer, p
     async with two(zookeeper) as (zk, other), no_task_stays():
         lease = await Lock(zk, path).acquire()
         waiter = asyncio.create_task(Lock(other, path).acquire())
-        await until_watched(zookeeper, path, 2)
+        await until_watches(zookeeper, 3)
         releasing = asyncio.create_task(lease.release())
         for _ in range(turns):
             await asyncio.sleep(0)
@@ -442,7 +442,7 @@ async def test_a_cancelled_release_lets_go_all_the_same(zookeeper: RealServer, p
         await outcome(releasing)
         await (await waiter).release()
         await until_line(zk, path, 0)
-        await until_watched(zookeeper, path, 0)
+        await until_watches(zookeeper, 0)
 
 
 # -- a silent server --------------------------------------------------------------------------------------------------
@@ -458,7 +458,7 @@ async def test_the_body_is_cancelled_before_the_session_can_expire(zookeeper_own
         with body_raises(LockLostError, match="no server has answered"):
             async with lock as lease:
                 waiters.append(asyncio.create_task(Lock(zk, path).acquire()))
-                await until_watched(zookeeper_own, path, 2)
+                await until_watches(zookeeper_own, 3)
                 zookeeper_own.pause()
                 paused = loop.time()
                 await asyncio.Event().wait()
@@ -499,7 +499,7 @@ async def test_nobody_believes_an_event_of_long_ago(zookeeper_own: RealServer, p
                 return lease.is_certain()
 
         waiter = asyncio.create_task(wait())
-        await until_watched(zookeeper_own, path, 2)
+        await until_watches(zookeeper_own, 3)
         await zk.ping()
         asked = asyncio.create_task(first.release())
         await asyncio.sleep(0)  # the delete is written; its event comes while the loop is blocked

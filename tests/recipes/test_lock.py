@@ -9,16 +9,23 @@ import pytest
 import zkwire
 from recipes import Lease, Lock, LockLostError, ReentrantLock
 from recipes.line import Line, Place
-from tests.proxy import Frame, Proxy
-from tests.recipes.tools import expire, line, no_task_stays, outcome, until, until_line, until_watched, watched
+from tests.proxy import Proxy
+from tests.recipes.tools import all_watches, expire, line, no_task_stays, outcome, until, until_line, until_watches
 from zkwire import SessionClosedError, SessionExpiredError, SessionState
 from zkwire.testing import RealServer
 
 pytestmark = pytest.mark.limit(20)
 
 
-def names(frames: list[Frame]) -> list[str]:
-    return [frame.opcode for frame in frames]
+def asked(proxy: Proxy, path: str, since: int, direction: str = "request") -> list[str]:
+    """What was asked from `since` on: to "list" the line, to "watch" one of its nodes, or else by its name."""
+    kinds = []
+    for frame in proxy.log[since:]:
+        if frame.direction == direction and frame.opcode in ("getData", "getChildren"):
+            kinds.append("list" if frame.path == path else "watch")
+        elif frame.direction == direction and frame.opcode != "ping":
+            kinds.append(frame.opcode)
+    return kinds
 
 
 # -- every form of use ------------------------------------------------------------------------------------------------
@@ -93,7 +100,7 @@ async def test_any_sequential_child_is_a_contender_and_nothing_else_is(
         node = await other.create(f"{path}/{foreign}", ephemeral=True, sequential=True)
         assert await Lock(zk, path).try_acquire() is None
         waiter = asyncio.create_task(Lock(zk, path).acquire())
-        await until_watched(zookeeper, path, 2)
+        await until_watches(zookeeper, 2)
         await other.delete(node)
         await (await waiter).release()
         assert await zk.get_children(path) == ["config"]
@@ -192,9 +199,9 @@ async def test_a_missing_parent_costs_one_round_trip_more(zookeeper: RealServer,
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         mark = proxy.mark()
         async with Lock(zk, f"{path}/lock"):
-            asked = [frame.path for frame in proxy.log[mark:] if frame.direction == "request"]
-            ticket = asked[0]
-            assert asked == [ticket, f"{path}/lock", path, f"{path}/lock", ticket, f"{path}/lock"]
+            paths = [frame.path for frame in proxy.log[mark:] if frame.direction == "request"]
+            ticket = paths[0]
+            assert paths == [ticket, f"{path}/lock", path, f"{path}/lock", ticket, f"{path}/lock"]
             assert proxy.segments(mark) == 2
 
 
@@ -211,10 +218,10 @@ async def test_a_waiter_watches_itself_first_and_all_in_one_write(zookeeper: Rea
         third = asyncio.create_task(Lock(zk2, path).acquire())
         nodes = await until_line(zk, path, 3)
         await proxy.until(lambda: len(proxy.requests(mark)) >= 5)
-        asked = [frame for frame in proxy.log[mark:] if frame.direction == "request"]
-        assert names(asked) == ["create2", "getChildren", "getData", "getData", "getData"]
-        assert [frame.path.rpartition("/")[2] for frame in asked[2:]] == [nodes[2], nodes[0], nodes[1]]
-        assert len({frame.write for frame in asked[2:]}) == 1
+        assert asked(proxy, path, mark) == ["create2", "list", "watch", "watch", "watch"]
+        frames = [frame for frame in proxy.log[mark:] if frame.direction == "request"]
+        assert [frame.path.rpartition("/")[2] for frame in frames[2:]] == [nodes[2], nodes[0], nodes[1]]
+        assert len({frame.write for frame in frames[2:]}) == 1
         assert proxy.segments(mark) == 2
         await first.release()
         await (await second).release()
@@ -222,7 +229,7 @@ async def test_a_waiter_watches_itself_first_and_all_in_one_write(zookeeper: Rea
 
 
 async def test_the_hand_over_to_an_armed_waiter_sends_nothing(zookeeper: RealServer, path: str) -> None:
-    """Pitfall 19: the watch is set with getData, never with exists."""
+    """Pitfall 19: the watches are not set with exists."""
     async with (
         Proxy(zookeeper.hosts) as proxy,
         zkwire.connect(zookeeper.hosts) as zk,
@@ -231,7 +238,7 @@ async def test_the_hand_over_to_an_armed_waiter_sends_nothing(zookeeper: RealSer
         first = await Lock(zk, path).acquire()
         mark = proxy.mark()
         waiter = asyncio.create_task(Lock(zk2, path).acquire())
-        await proxy.until(lambda: len([f for f in proxy.log[mark:] if f.opcode == "getData"]) == 4)  # and the replies
+        await proxy.until(lambda: asked(proxy, path, mark, "reply").count("watch") == 2)
         mark = proxy.mark()
         await first.release()
         lease = await waiter
@@ -253,7 +260,7 @@ async def test_a_departure_is_heard_by_at_most_two_waiters(zookeeper: RealServer
             await until_line(watching, path, number + 1)
         # One in the middle goes, and one that was next; then the line moves to its end.
         for number in (3, 1):
-            await until_watched(zookeeper, path, len(waiting))
+            await until_watches(zookeeper, all_watches(len(waiting)))
             gone = (await line(watching, path))[number]
             marks = [proxy.mark() for proxy in proxies]
             waiting.pop(number).cancel()
@@ -299,11 +306,11 @@ async def test_waiters_look_ahead_at_their_leisure(zookeeper: RealServer, path: 
         tasks.append(asyncio.create_task(Lock(zk, path).acquire()))
         await until_line(zk, path, 3)
         waiter = asyncio.create_task(Lock(zk2, path).acquire())
-        await until_watched(zookeeper, path, 4)
+        await until_watches(zookeeper, 9)
         mark = proxy.mark()
         tasks[0].cancel()  # second of four: the fourth learns of it and looks
-        await proxy.until(lambda: len([f for f in proxy.log[mark:] if f.opcode == "getData"]) == 2)
-        assert proxy.requests(mark) == ["getChildren", "getData"]
+        await proxy.until(lambda: "watch" in asked(proxy, path, mark, "reply"))
+        assert asked(proxy, path, mark) == ["list", "watch"]
         mark = proxy.mark()
         await leases[0].release()
         third = await tasks[1]
@@ -338,7 +345,7 @@ async def test_within_names_path_and_bound_and_leaves_nothing(zookeeper: RealSer
     async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as zk2:
         async with Lock(zk, path) as lease:
             own = lease.path.rpartition("/")[2]
-            await until_watched(zookeeper, path, 1)  # the holder's guard is up
+            await until_watches(zookeeper, 1)  # the holder's guard is up
             for within in (0.15, 0.0, 0):
                 async with no_task_stays():
                     with pytest.raises(TimeoutError, match=f"{path} was not free within {within} s"):
@@ -348,7 +355,7 @@ async def test_within_names_path_and_bound_and_leaves_nothing(zookeeper: RealSer
                     async with Lock(zk2, path).hold(within=within):
                         raise AssertionError("the body must not run")
             await until_line(zk, path, 1)
-        await until_watched(zookeeper, path, 0)
+        await until_watches(zookeeper, 0)
 
 
 async def test_the_whole_wait_is_counted_once(zookeeper: RealServer, path: str) -> None:
@@ -409,7 +416,6 @@ async def test_trying_leaves_no_node_and_does_not_wait(zookeeper: RealServer, pa
         assert await Lock(zk2, path).try_acquire() is None
         assert proxy.requests(mark) == ["create2", "getChildren", "delete"]
         assert await line(zk, path) == [lease.path.rpartition("/")[2]]
-        assert await watched(zookeeper, path) == []
         await lease.release()
 
 
@@ -428,7 +434,7 @@ async def test_trying_while_a_task_of_ours_holds_or_waits_sends_nothing(zookeepe
         other = await Lock(zk, path).acquire()
         waiter = asyncio.create_task(shared.acquire())
         await until_line(zk, path, 2)
-        await until_watched(zookeeper, path, 2)
+        await until_watches(zookeeper, 3)
         mark = proxy.mark()
         assert await shared.try_acquire() is None
         assert proxy.requests(mark) == []
@@ -536,7 +542,7 @@ async def test_a_lease_that_was_passed_on_is_guarded(zookeeper: RealServer, path
                 await asyncio.Event().wait()
 
         task = asyncio.create_task(worker())
-        await until_watched(zookeeper, path, 1)  # the first lease is guarded by now
+        await until_watches(zookeeper, 1)  # the first lease is guarded by now
         await lease.release()
         with pytest.raises(LockLostError, match="somebody else has deleted it"):
             await task
@@ -623,7 +629,7 @@ async def test_closing_the_client_ends_every_wait(zookeeper: RealServer, path: s
         shared = Lock(zk2, path)
         waiters = [asyncio.create_task(shared.acquire()) for _ in range(3)]
         await until_line(zk, path, 2)
-        await until_watched(zookeeper, path, 2)
+        await until_watches(zookeeper, 3)
         await zk2.close()
         for waiter in waiters:
             with pytest.raises(SessionClosedError):
@@ -637,7 +643,7 @@ async def test_a_session_that_expires_while_waiting_enters_anew(zookeeper: RealS
         holder = await Lock(zk, path).acquire()
         waiter = asyncio.create_task(Lock(zk2, path).acquire(within=30))
         old = (await until_line(zk, path, 2))[1]
-        await until_watched(zookeeper, path, 2)
+        await until_watches(zookeeper, 3)
         session = zk2.session_id
         await expire(zookeeper, zk2)
         await until(lambda: zk2.session_id not in (0, session))
@@ -678,7 +684,7 @@ async def test_without_renewal_an_expired_session_ends_the_wait(zookeeper: RealS
         shared = Lock(zk2, path)
         waiters = [asyncio.create_task(shared.acquire()) for _ in range(2)]
         await until_line(zk, path, 2)
-        await until_watched(zookeeper, path, 2)
+        await until_watches(zookeeper, 3)
         await expire(zookeeper, zk2)
         for waiter in waiters:
             with pytest.raises(SessionExpiredError):
@@ -727,9 +733,9 @@ async def test_a_change_of_data_does_not_blind_a_waiter_to_its_own_loss(zookeepe
         holder = await Lock(zk, path).acquire()
         waiter = asyncio.create_task(Lock(zk2, path).acquire(within=30))
         old = (await until_line(zk, path, 2))[1]
-        await until_watched(zookeeper, path, 2)
+        await until_watches(zookeeper, 3)
         await zk.set(f"{path}/{old}", b"a note")
-        await until_watched(zookeeper, path, 2)
+        await until_watches(zookeeper, 3)
         await zk.delete(f"{path}/{old}")
         await until_line(zk, path, 2)
         await holder.release()
@@ -744,7 +750,7 @@ async def test_a_change_of_data_of_a_blocker_does_not_blind_a_waiter(zookeeper: 
         waiter = asyncio.create_task(Lock(zk2, path).acquire(within=30))
         await until_line(zk, path, 2)
         for note in (b"a", b"b", b"c"):
-            await until_watched(zookeeper, path, 2)
+            await until_watches(zookeeper, 3)
             await zk.set(holder.path, note)
         await holder.release()
         await (await waiter).release()

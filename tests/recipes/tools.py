@@ -57,48 +57,26 @@ async def until_line(zk: Client, path: str, length: int, *, limit: float = LIMIT
     return names
 
 
-async def watched(server: RealServer, path: str) -> list[str]:
-    """The nodes at or below `path` that any session watches."""
-    lines = (await server.four_letter_word("wchp")).splitlines()
-    return sorted(entry for entry in lines if entry == path or entry.startswith(f"{path}/"))
+def all_watches(length: int) -> int:
+    """How many watches stand in a line of so many: the holder's on itself, from a tenth of a second on; those of each
+    waiter on itself and on two, or on the only one, before it."""
+    return sum(min(place, 2) + 1 for place in range(length))
 
 
-async def until_watched(server: RealServer, path: str, count: int) -> list[str]:
-    """Wait until `count` nodes below `path` are watched; return them."""
-    found: list[str] = []
+async def until_watches(server: RealServer, count: int) -> None:
+    """Wait until the server keeps `count` watches, of all sessions."""
+    found = -1
 
     async def so_many() -> bool:
         nonlocal found
-        found = await watched(server, path)
-        return len(found) == count
+        answer = await server.four_letter_word("mntr")  # wchs, wchp and wchc leave out watches on children
+        found = int(answer.partition("zk_watch_count\t")[2].split()[0])
+        return found == count
 
     try:
         await until(so_many)
     except AssertionError:
-        raise AssertionError(f"watched: {found}, not {count}") from None
-    return found
-
-
-async def until_watches_of(server: RealServer, zk: Client, path: str, count: int) -> None:
-    """Wait until the session of `zk` has `count` watches at or below `path`."""
-    found: list[str] = []
-
-    async def so_many() -> bool:
-        nonlocal found
-        found = []
-        session = ""
-        for entry in (await server.four_letter_word("wchc")).splitlines():
-            if entry.startswith("0x"):
-                session = entry.strip()
-            elif session == hex(zk.session_id):
-                found.append(entry.strip())
-        found = [entry for entry in found if entry == path or entry.startswith(f"{path}/")]
-        return len(found) == count
-
-    try:
-        await until(so_many)
-    except AssertionError:
-        raise AssertionError(f"the session watches {found}, not {count}") from None
+        raise AssertionError(f"{found} watches stay, not {count}") from None
 
 
 async def until_state(zk: Client, *states: SessionState) -> None:
