@@ -6,7 +6,8 @@
 Distributed locks and their relatives are in the package `recipes`.
 """
 
-from zkwire.client import Client, Connecting, Node, connect
+from zkwire.client import Client, Node
+from zkwire.connecting import Connecting, connect
 from zkwire.errors import (
     AuthFailedError,
     BadArgumentsError,

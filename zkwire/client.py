@@ -1,4 +1,4 @@
-"""The client: ZooKeeper's verbs on a session, and `connect`, which opens one.
+"""The client: ZooKeeper's verbs on a session.
 
 Knows the caller's side of things: paths below the chroot, arguments and their checks, the shape of what is returned.
 How a request travels and what a reconnect means is the session's affair.
@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Final, NamedTuple, TypeVar
 
-from zkwire import hosts, paths
+from zkwire import paths
+from zkwire.arguments import checked_data, checked_version, creation, server_path, with_stat
 from zkwire.errors import (
     ConnectionLostError,
     NoAuthError,
@@ -27,10 +28,7 @@ from zkwire.multi import MultiReply, MultiRequest
 from zkwire.operations import Create, GetChildren, GetData, Operation, Sync
 from zkwire.records import ACL, OPEN_ACL, Stat
 from zkwire.requests import (
-    Create2Reply,
-    Create2Request,
     CreateContainerRequest,
-    CreateFlags,
     CreateRequest,
     DeleteRequest,
     ExistsRequest,
@@ -44,13 +42,10 @@ from zkwire.requests import (
 )
 from zkwire.session import Session, SessionState
 from zkwire.streams import StateStream, Watch, WatchSet
-from zkwire.transaction import Transaction, checked_data, checked_version
-from zkwire.transport import OpenLink, open_link
+from zkwire.transaction import Transaction
 from zkwire.watches import WatchKind
 
 _ANY_VERSION: Final = -1
-_PASSWORD_BYTES: Final = 16
-_LONGEST_TIMEOUT: Final = (2**31 - 1) / 1000  # the wire counts milliseconds in 32 bits
 
 R = TypeVar("R", bound=Record)
 
@@ -63,7 +58,7 @@ class Node(NamedTuple):
 
 
 class Client:
-    """A ZooKeeper client; made by `connect`, not directly.
+    """A ZooKeeper client; made by `zkwire.connect`, not directly.
 
     Every verb is one request, sent in the order of the calls and answered in that order; verbs may be pipelined with
     asyncio.gather or tasks, and those started in one turn of the loop leave in one write.
@@ -259,9 +254,7 @@ class Client:
         `make_parents`, missing parents are made, persistent, with the same ACL (requests: create, createContainer).
         Raises: NodeExistsError, NoNodeError without a parent, NoChildrenForEphemeralsError, InvalidACLError.
         """
-        request: Request[Any] = self._creation(
-            path, data, ephemeral=ephemeral, sequential=sequential, container=container, acl=acl
-        )
+        request: Request[Any] = self._creation(path, data, ephemeral, sequential, container, acl)
         return paths.strip_chroot(self._chroot, (await self._create(request, make_parents, acl)).path)
 
     async def create_and_stat(
@@ -279,8 +272,8 @@ class Client:
 
         Requests: create2, createContainer.
         """
-        plain = self._creation(path, data, ephemeral=ephemeral, sequential=sequential, container=container, acl=acl)
-        reply = await self._create(_with_stat(plain), make_parents, acl)
+        request = with_stat(self._creation(path, data, ephemeral, sequential, container, acl))
+        reply = await self._create(request, make_parents, acl)
         return paths.strip_chroot(self._chroot, reply.path), reply.stat
 
     async def ensure_path(self, path: str, *, container: bool = False, acl: Sequence[ACL] = OPEN_ACL) -> None:
@@ -316,7 +309,7 @@ class Client:
 
     def transaction(self) -> Transaction:
         """Return a new transaction; `async with zk.transaction() as tx` commits at the end (request: multi)."""
-        return Transaction(self._ask_multi, self._creation, self._server_path, self._chroot)
+        return Transaction(self._ask_multi, self._chroot)
 
     async def pipeline(self, operations: Sequence[Operation]) -> list[Any]:
         """Send the operations in one write and return what each gave, in their order, once all are answered.
@@ -362,17 +355,9 @@ class Client:
     def _asked(self, operation: Operation) -> tuple[Request[Any], Watch | None, WatchKind]:
         """Return the request of an operation, and the watch that it is to set."""
         if isinstance(operation, Create):
-            made = self._creation(
-                operation.path,
-                operation.data,
-                ephemeral=operation.ephemeral,
-                sequential=operation.sequential,
-                container=operation.container,
-                acl=operation.acl,
-            )
-            return _with_stat(made), None, WatchKind.DATA
-        if not isinstance(operation, Sync | GetData | GetChildren):
-            raise TypeError(f"not an operation: {operation!r}")
+            o = operation
+            made = self._creation(o.path, o.data, o.ephemeral, o.sequential, o.container, o.acl)
+            return with_stat(made), None, WatchKind.DATA
         path = self._server_path(operation.path)
         if isinstance(operation, Sync):
             return SyncRequest(path), None, WatchKind.DATA
@@ -416,10 +401,9 @@ class Client:
         await self._ensure(parent, acl=acl)
         return await self._ask(request)
 
-    async def _ensure(self, server_path: str, *, container: bool = False, acl: Sequence[ACL]) -> None:
+    async def _ensure(self, where: str, *, container: bool = False, acl: Sequence[ACL]) -> None:
         requests = [
-            self._make_creation(at, b"", container=container and at == server_path, acl=acl)
-            for at in paths.ancestors(server_path)
+            creation("", at, b"", container=container and at == where, acl=acl) for at in paths.ancestors(where)
         ]
         futures: list[asyncio.Future[Any]] = []
         try:
@@ -437,7 +421,7 @@ class Client:
         if isinstance(errors[-1], NoAuthError):
             # Where we may not create, the server says so before it says that the node is there.
             try:
-                await self._ask(ExistsRequest(server_path, False))
+                await self._ask(ExistsRequest(where, False))
             except NoNodeError:
                 pass
             else:
@@ -451,140 +435,15 @@ class Client:
         if isinstance(error, ServerError) and error.path is not None:
             error.path = paths.strip_chroot(self._chroot, error.path)
 
-    def _creation(self, path: str, data: bytes | None, **how: Any) -> CreateRequest | CreateContainerRequest:
-        paths.validate(path, sequential=how["sequential"])
-        if path == "/" and how["sequential"]:  # a name that is only a number, below the chroot and not beside it
-            return self._make_creation(f"{self._chroot}/", data, **how)
-        return self._make_creation(paths.add_chroot(self._chroot, path), data, **how)
-
-    def _make_creation(
-        self,
-        server_path: str,
-        data: bytes | None,
-        *,
-        ephemeral: bool = False,
-        sequential: bool = False,
-        container: bool = False,
-        acl: Sequence[ACL] = OPEN_ACL,
+    def _creation(
+        self, path: str, data: bytes | None, ephemeral: bool, sequential: bool, container: bool, acl: Sequence[ACL]
     ) -> CreateRequest | CreateContainerRequest:
-        entries = _checked_acl(acl)
-        data = checked_data(data)
-        if container:
-            if ephemeral or sequential:
-                raise ValueError(f"{server_path}: a container is neither ephemeral nor sequential")
-            return CreateContainerRequest(server_path, data, entries, CreateFlags.CONTAINER)
-        flags = CreateFlags.EPHEMERAL * ephemeral | CreateFlags.SEQUENTIAL * sequential
-        return CreateRequest(server_path, data, entries, flags)
+        return creation(
+            self._chroot, path, data, ephemeral=ephemeral, sequential=sequential, container=container, acl=acl
+        )
 
     def _server_path(self, path: str) -> str:
-        return paths.add_chroot(self._chroot, paths.validate(path))
+        return server_path(self._chroot, path)
 
     def _watch(self, path: str, into: WatchSet | None) -> Watch:
         return Watch(self._session, self._server_path(path), path, into)
-
-
-class Connecting:
-    """What `connect` returns: await it, or enter it with `async with`, for the Client."""
-
-    def __init__(self, options: dict[str, Any], chroot: str) -> None:
-        self._options = options
-        self._chroot = chroot
-        self._client: Client | None = None
-
-    def __await__(self) -> Generator[Any, None, Client]:
-        return self._connect().__await__()
-
-    async def __aenter__(self) -> Client:
-        self._client = await self._connect()
-        return self._client
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._client is not None:
-            await self._client.close()
-
-    async def _connect(self) -> Client:
-        session = Session(**self._options)
-        try:
-            await session.wait_started()
-        except BaseException:
-            await session.close()
-            raise
-        return Client(session, self._chroot, self._options["rng"])
-
-
-def connect(
-    connect_string: str,
-    session_timeout: float = 10.0,
-    *,
-    session_id: int = 0,
-    session_password: bytes = b"",
-    renew: bool = True,
-    max_in_flight: int = 1000,
-    rng: random.Random | None = None,
-    open_link: OpenLink = open_link,
-) -> Connecting:
-    """Connect to an ensemble: `async with zkwire.connect("zk1:2181,zk2:2181/app") as zk`, or `zk = await
-    zkwire.connect(...)`.
-
-    Arguments: `connect_string`, servers and an optional chroot: "host[:port],...[/path]", port 2181 unless named;
-    `session_timeout`, in seconds, how long the ensemble keeps the session, and its ephemeral nodes, without a sign of
-    life: the server may grant another one, see `session_timeout` of the client; `session_id` and `session_password`,
-    a session to resume;
-    `renew`, whether an expired session is followed by a new one; `max_in_flight`, how many requests may be unanswered
-    at a time, the rest waiting in line; `rng` and `open_link`, the sources of randomness and of connections, to be
-    replaced in simulations.
-    Raises: ValueError and TypeError at once for bad arguments; SessionExpiredError when the session to resume is gone.
-    Otherwise it tries until a server answers, and logs each failure: bound it with asyncio.timeout.
-    Cancellation: leaves nothing behind.
-    """
-    addresses, chroot = hosts.parse(connect_string)
-    if isinstance(session_timeout, bool) or not isinstance(session_timeout, int | float):
-        raise TypeError(f"session_timeout is a number of seconds, not {session_timeout!r}")
-    if not 0 < session_timeout <= _LONGEST_TIMEOUT:  # not a number is not, either
-        raise ValueError(
-            f"session_timeout must be positive and at most {_LONGEST_TIMEOUT}, in seconds, not {session_timeout!r}"
-        )
-    if not isinstance(max_in_flight, int) or max_in_flight < 1:
-        raise ValueError(f"max_in_flight must be at least 1, not {max_in_flight!r}")
-    if not isinstance(session_id, int) or not isinstance(session_password, bytes):
-        raise TypeError(f"session_id is an int and session_password bytes, not {session_id!r}, {session_password!r}")
-    if not -(2**63) <= session_id < 2**63:
-        raise ValueError(f"a session_id has 64 bits, {session_id} has more")
-    if session_id and len(session_password) != _PASSWORD_BYTES:
-        raise ValueError(f"to resume session {session_id:#x}, give its session_password of {_PASSWORD_BYTES} bytes")
-    if session_password and not session_id:
-        raise ValueError("a session_password goes with a session_id")
-    options = {
-        "addresses": addresses,
-        "timeout": float(session_timeout),
-        "session_id": session_id,
-        "password": session_password,
-        "renew": renew,
-        "max_in_flight": max_in_flight,
-        "rng": rng or random.Random(),
-        "open_link": open_link,
-    }
-    return Connecting(options, chroot)
-
-
-def _with_stat(creation: CreateRequest | CreateContainerRequest) -> Request[Create2Reply]:
-    """Return the request that does the same and is answered with the Stat as well."""
-    if isinstance(creation, CreateContainerRequest):
-        return creation
-    return Create2Request(creation.path, creation.data, creation.acl, creation.flags)
-
-
-def _checked_acl(acl: Sequence[ACL]) -> list[ACL]:
-    try:
-        entries = list(acl)
-        for entry in entries:
-            if not isinstance(entry, ACL):
-                raise TypeError
-            entry.encode()
-    except (TypeError, AttributeError):
-        raise TypeError(f"acl is a sequence of zkwire.ACL, each of an int and two str, not {acl!r}") from None
-    except ValueError as error:
-        raise ValueError(f"acl cannot be sent: {acl!r} ({error})") from None
-    return entries

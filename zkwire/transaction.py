@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeAlias
 
+from zkwire.arguments import checked_data, checked_version, creation, server_path
 from zkwire.errors import ProtocolError, RuntimeInconsistencyError, ServerError, TransactionError
 from zkwire.jute import Record
 from zkwire.multi import ErrorResult, MultiReply, MultiRequest
@@ -34,13 +35,9 @@ class Transaction:
     def __init__(
         self,
         commit: Callable[[MultiRequest], Awaitable[MultiReply]],
-        make_create: Callable[..., Request[Any]],
-        server_path: Callable[[str], str],
         chroot: str,
     ) -> None:
         self._commit = commit
-        self._make_create = make_create
-        self._server_path = server_path
         self._chroot = chroot
         self._operations: list[Request[Any]] = []
         self._results: list[Result] | None = None
@@ -74,20 +71,20 @@ class Transaction:
     ) -> None:
         """Add a create; its result is the path, with the number of a sequential one."""
         self._add(
-            self._make_create(path, data, ephemeral=ephemeral, sequential=sequential, container=container, acl=acl)
+            creation(self._chroot, path, data, ephemeral=ephemeral, sequential=sequential, container=container, acl=acl)
         )
 
     def set(self, path: str, data: bytes | None, version: int = -1) -> None:
         """Add a write of `data`, if the node's version is `version` (-1: any); its result is the Stat."""
-        self._add(SetDataRequest(self._server_path(path), checked_data(data), checked_version(version)))
+        self._add(SetDataRequest(server_path(self._chroot, path), checked_data(data), checked_version(version)))
 
     def delete(self, path: str, version: int = -1) -> None:
         """Add a delete, if the node's version is `version` (-1: any); its result is None."""
-        self._add(DeleteRequest(self._server_path(path), checked_version(version)))
+        self._add(DeleteRequest(server_path(self._chroot, path), checked_version(version)))
 
     def check(self, path: str, version: int = -1) -> None:
         """Add the condition that the node exists, and has the version `version` (-1: any); its result is None."""
-        self._add(CheckVersionRequest(self._server_path(path), checked_version(version)))
+        self._add(CheckVersionRequest(server_path(self._chroot, path), checked_version(version)))
 
     async def commit(self) -> list[Result]:
         """Have it all carried out, and return one result per operation, in their order.
@@ -128,21 +125,3 @@ class Transaction:
         if isinstance(result, CreateReply | Create2Reply):
             return strip_chroot(self._chroot, result.path)
         return result.stat if isinstance(result, StatReply) else None
-
-
-def checked_data(data: bytes | None) -> bytes | None:
-    """Return `data` as bytes that nobody can change any more.  Raises: TypeError."""
-    if data is None or isinstance(data, bytes):
-        return data
-    if isinstance(data, bytearray | memoryview):
-        return bytes(data)
-    raise TypeError(f"data is bytes, not {type(data).__name__}: encode it")
-
-
-def checked_version(version: int) -> int:
-    """Return `version` if the wire can carry it.  Raises: TypeError, ValueError."""
-    if not isinstance(version, int):
-        raise TypeError(f"a version is an int, not {version!r}")
-    if not -(2**31) <= version < 2**31:
-        raise ValueError(f"a version has 32 bits, {version} has more")
-    return version

@@ -15,7 +15,17 @@ import pytest
 import zkwire
 from recipes import Lease, Lock, ReentrantLock
 from tests.proxy import Proxy
-from tests.recipes.tools import all_watches, line, no_task_stays, outcome, until, until_line, until_watches
+from tests.recipes.tools import (
+    all_watches,
+    line,
+    no_task_stays,
+    outcome,
+    until,
+    until_armed,
+    until_line,
+    until_watches,
+    watches,
+)
 from zkwire import Client
 from zkwire.testing import RealServer
 
@@ -63,7 +73,7 @@ async def release_later(scene: Scene, lease: Lease) -> None:
 async def contended(scene: Scene) -> None:
     """Behind one that does not leave."""
     await release_later(scene, await Lock(scene.other, scene.path).acquire())
-    scene.others = scene.watches = 1
+    scene.others = 1
 
 
 async def contended_by_many(scene: Scene) -> None:
@@ -78,13 +88,13 @@ async def contended_by_many(scene: Scene) -> None:
             await outcome(task)
 
         scene.around.push_async_callback(leave)
-    scene.others, scene.watches = 4, all_watches(4)
+    scene.others = 4
 
 
 async def local(scene: Scene) -> None:
     """Behind a task of the same process that shares the lock."""
     await release_later(scene, await scene.lock.acquire())
-    scene.others = scene.watches = 1
+    scene.others = 1
 
 
 @asynccontextmanager
@@ -97,7 +107,8 @@ async def setting(server: RealServer, path: str, prepare: Setting) -> AsyncItera
     ):
         scene = Scene(server, path, proxy, zk, other, Lock(zk, path), around)
         await prepare(scene)
-        await until_watches(server, scene.watches)
+        await until_armed(all_watches(scene.others), zk, other)
+        scene.watches = await watches(server)
         yield scene
 
 
@@ -194,7 +205,7 @@ async def test_the_next_waiter_gets_its_turn(zookeeper: RealServer, path: str, c
         await until_line(scene.other, path, 2)
         last = asyncio.create_task(Lock(scene.other, path).acquire())
         await until_line(scene.other, path, 3)
-        await until_watches(zookeeper, 6)
+        await until_armed(all_watches(3), scene.zk, scene.other)
         releasing = asyncio.create_task(held.release())
         await turns(count)
         middle.cancel()

@@ -15,11 +15,13 @@ import zkwire
 from recipes import Lease, Lock, LockLostError
 from tests.proxy import Frame, Proxy
 from tests.recipes.tools import (
+    all_watches,
     expire,
     line,
     no_task_stays,
     outcome,
     until,
+    until_armed,
     until_line,
     until_state,
     until_watches,
@@ -95,10 +97,10 @@ async def waiting(scene: Scene) -> None:
     ):
         tasks.append(asyncio.create_task(contender(zk, name)))
         await until_line(scene.safe, scene.path, number + 2)
-    await until_watches(scene.server, 12)
+    await until_armed(all_watches(5), scene.safe, scene.cut)
     tasks[1].cancel()
     await until_line(scene.safe, scene.path, 4)
-    await until_watches(scene.server, 9)
+    await until_armed(all_watches(4), scene.safe, scene.cut)
     await held.release()
     await asyncio.wait(tasks)
     assert [await outcome(task) for task in (tasks[0], *tasks[2:])] == [None] * 3
@@ -114,12 +116,12 @@ async def looking_ahead(scene: Scene) -> None:
     for zk in (scene.safe, scene.safe, scene.cut):
         tasks.append(asyncio.create_task(Lock(zk, scene.path).acquire()))
         await until_line(scene.safe, scene.path, len(tasks) + 1)
-    await until_watches(scene.server, 9)
+    await until_armed(all_watches(4), scene.safe, scene.cut)
     await leases[0].release()
     await (await tasks[0]).release()
     third = await tasks[1]
     # It is armed by now, or becomes so over a new connection; only one owns meanwhile.
-    await until_watches(scene.server, 3)
+    await until_armed(all_watches(2), scene.safe, scene.cut)
     assert not tasks[2].done()
     await third.release()
     await (await tasks[2]).release()
@@ -343,7 +345,7 @@ async def test_reconnects_without_end_while_waiting(zookeeper: RealServer, path:
             await proxy.connected(connections + 2)
             await asyncio.gather(zk.ping(), zk2.ping())
         assert await line(safe, path) == nodes
-        await until_watches(zookeeper, 12)
+        await until_armed(all_watches(5), safe, zk, zk2)
         await held.release()
         for waiter, node in zip(waiters, nodes[1:], strict=True):
             lease = await waiter

@@ -9,7 +9,18 @@ import pytest
 
 import zkwire
 from recipes import Lease, Lock, LockLostError
-from tests.recipes.tools import body_raises, expire, line, no_task_stays, outcome, this_task, until_line, until_watches
+from tests.recipes.tools import (
+    all_watches,
+    body_raises,
+    expire,
+    line,
+    no_task_stays,
+    outcome,
+    this_task,
+    until_armed,
+    until_line,
+    until_watches,
+)
 from zkwire import Client, SessionExpiredError, TransactionError
 from zkwire.testing import RealServer
 
@@ -458,7 +469,7 @@ async def test_the_body_is_cancelled_before_the_session_can_expire(zookeeper_own
         with body_raises(LockLostError, match="no server has answered"):
             async with lock as lease:
                 waiters.append(asyncio.create_task(Lock(zk, path).acquire()))
-                await until_watches(zookeeper_own, 3)
+                await until_armed(all_watches(2), zk)
                 zookeeper_own.pause()
                 paused = loop.time()
                 await asyncio.Event().wait()

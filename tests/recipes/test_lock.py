@@ -10,7 +10,17 @@ import zkwire
 from recipes import Lease, Lock, LockLostError, ReentrantLock
 from recipes.line import Line, Place
 from tests.proxy import Proxy
-from tests.recipes.tools import all_watches, expire, line, no_task_stays, outcome, until, until_line, until_watches
+from tests.recipes.tools import (
+    all_watches,
+    expire,
+    line,
+    no_task_stays,
+    outcome,
+    until,
+    until_armed,
+    until_line,
+    until_watches,
+)
 from zkwire import SessionClosedError, SessionExpiredError, SessionState
 from zkwire.testing import RealServer
 
@@ -306,7 +316,7 @@ async def test_waiters_look_ahead_at_their_leisure(zookeeper: RealServer, path: 
         tasks.append(asyncio.create_task(Lock(zk, path).acquire()))
         await until_line(zk, path, 3)
         waiter = asyncio.create_task(Lock(zk2, path).acquire())
-        await until_watches(zookeeper, 9)
+        await until_armed(all_watches(4), zk, zk2)
         mark = proxy.mark()
         tasks[0].cancel()  # second of four: the fourth learns of it and looks
         await proxy.until(lambda: "watch" in asked(proxy, path, mark, "reply"))

@@ -63,20 +63,37 @@ def all_watches(length: int) -> int:
     return sum(min(place, 2) + 1 for place in range(length))
 
 
+async def until_armed(count: int, *clients: Client) -> None:
+    """Wait until the clients together wait for `count` watches, which the server has taken."""
+
+    def found() -> int:
+        return sum(len(zk._session.watches) for zk in clients)
+
+    try:
+        await until(lambda: found() == count)
+    except AssertionError:
+        raise AssertionError(f"{found()} watches, not {count}") from None
+
+
+async def watches(server: RealServer) -> int:
+    """How many watches the server keeps; several of one session for one node count once."""
+    answer = await server.four_letter_word("mntr")  # wchs, wchp and wchc leave out watches on children
+    return int(answer.partition("zk_watch_count\t")[2].split()[0])
+
+
 async def until_watches(server: RealServer, count: int) -> None:
-    """Wait until the server keeps `count` watches, of all sessions."""
+    """Wait until the server keeps `count` watches."""
     found = -1
 
     async def so_many() -> bool:
         nonlocal found
-        answer = await server.four_letter_word("mntr")  # wchs, wchp and wchc leave out watches on children
-        found = int(answer.partition("zk_watch_count\t")[2].split()[0])
+        found = await watches(server)
         return found == count
 
     try:
         await until(so_many)
     except AssertionError:
-        raise AssertionError(f"{found} watches stay, not {count}") from None
+        raise AssertionError(f"the server has {found} watches, not {count}") from None
 
 
 async def until_state(zk: Client, *states: SessionState) -> None:
