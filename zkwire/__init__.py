@@ -47,7 +47,7 @@ from zkwire.operations import Create, GetChildren, GetData, Sync
 from zkwire.paths import ancestors, sequence, sequence_distance
 from zkwire.paths import validate as validate_path
 from zkwire.records import ACL, CREATOR_ALL_ACL, OPEN_ACL, READ_ONLY_ACL, Perms, Stat
-from zkwire.session import SessionState
+from zkwire.states import SessionState
 from zkwire.streams import StateStream, Watch, WatchEvent, WatchSet
 from zkwire.transaction import Transaction
 from zkwire.watches import WatchEventType

@@ -40,7 +40,8 @@ from zkwire.requests import (
     SetDataRequest,
     SyncRequest,
 )
-from zkwire.session import Session, SessionState
+from zkwire.session import Session
+from zkwire.states import SessionState
 from zkwire.streams import StateStream, Watch, WatchSet
 from zkwire.transaction import Transaction
 from zkwire.watches import WatchKind
@@ -105,7 +106,7 @@ class Client:
     @property
     def state(self) -> SessionState:
         """Where the session stands now."""
-        return self._session.state
+        return self._session.states.now
 
     @property
     def server(self) -> str:
@@ -132,7 +133,7 @@ class Client:
 
     def states(self) -> StateStream:
         """Return the state now and every later one, to be iterated: `async for state in zk.states()`."""
-        return StateStream(self._session)
+        return StateStream(self._session.states)
 
     def unique_id(self) -> str:
         """Return a fresh UUID, from this client's own source of randomness."""

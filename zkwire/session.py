@@ -8,11 +8,9 @@ handed in.
 from __future__ import annotations
 
 import asyncio
-import enum
 import logging
 import random
 from collections import deque
-from collections.abc import Callable
 from typing import Any, Final, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -39,6 +37,7 @@ from zkwire.requests import (
     Request,
     WatcherType,
 )
+from zkwire.states import SessionState, States
 from zkwire.transport import Link, OpenLink, open_link
 from zkwire.watches import WatchEventType, WatchKind, WatchTable, kind_set_by
 
@@ -51,18 +50,6 @@ _NEVER: Final = float("-inf")
 _EVENT_TYPES: Final = {kind.value: kind for kind in WatchEventType}
 
 R = TypeVar("R", bound=Record)
-
-
-class SessionState(enum.Enum):
-    """Where a session stands."""
-
-    CONNECTING = "no session yet, looking for a server"
-    CONNECTED = "connected"
-    READ_ONLY = "connected to a server that has no quorum"
-    SUSPENDED = "the connection is lost, the session may still live"
-    EXPIRED = "the session is gone, and its ephemeral nodes with it"
-    AUTH_FAILED = "the server refused the credentials"
-    CLOSED = "closed by its owner"
 
 
 class Session:
@@ -96,7 +83,7 @@ class Session:
         self._renew = renew
         self._max_in_flight = max_in_flight
         self._open_link = open_link
-        self.state = SessionState.CONNECTING
+        self.states = States()
         self.server = ""
         self.last_zxid = 0
         self.certain_until = _NEVER
@@ -110,9 +97,9 @@ class Session:
         self._over: SessionError | None = None
         self._closing: asyncio.Future[None] | None = None
         self._greeting: asyncio.Future[bool] = self._loop.create_future()
-        self._state_listeners: list[Callable[[SessionState], None]] = []
         self._started: asyncio.Future[None] = self._loop.create_future()
         self._runner = self._loop.create_task(self._run(), name="zkwire session")
+        self._runner.add_done_callback(self._ran)
 
     # -- asking -----------------------------------------------------------------------------------------------------
 
@@ -205,15 +192,6 @@ class Session:
             finally:
                 self._closing.set_result(None)
 
-    def listen(self, listener: Callable[[SessionState], None]) -> None:
-        """Have `listener` called at every change of state, in the step in which it changes."""
-        self._state_listeners.append(listener)
-
-    def unlisten(self, listener: Callable[[SessionState], None]) -> None:
-        """Undo `listen`."""
-        if listener in self._state_listeners:
-            self._state_listeners.remove(listener)
-
     def _has_disowned_creations(self) -> bool:
         calls = () if self._link is None else self._link.connection.calls
         return any(isinstance(call.request, Creation) and call.waiter and call.waiter.done() for call in calls)
@@ -277,9 +255,9 @@ class Session:
                 )
         self._unsent.extendleft(reversed(again))
         self._look_for(disowned)
-        if self._over is None and self.state is SessionState.CONNECTED:
+        if self._over is None and self.states.now is SessionState.CONNECTED:
             _log.warning("lost the connection to %s: %s", self.server, reason)
-            self._enter(SessionState.SUSPENDED)
+            self.states.enter(SessionState.SUSPENDED)
 
     def _look_for(self, lost: list[tuple[Creation, int, int]]) -> None:
         """Have the janitor look for what creates left, ahead of all that waits: it must not find what that makes."""
@@ -296,8 +274,10 @@ class Session:
             try:
                 link = await self._connect(address)
             except _RefusedError:
-                self._expire(f"{address} says that session {self.id:#x} has expired, or that its password is wrong")
-                continue
+                if self.id:
+                    self._expire(f"{address} says that session {self.id:#x} has expired, or that its password is wrong")
+                    continue
+                _log.warning("%s refuses to make a session", address)
             except (OSError, ProtocolError) as error:
                 _log.warning("no session with %s: %s: %s", address, type(error).__name__, error or "no answer in time")
             else:
@@ -308,6 +288,13 @@ class Session:
                     f" {self.timeout:.3g} s must be gone"
                 )
             await asyncio.sleep(min(self._hosts.pause(), max(self._patience(), 0)))
+
+    def _ran(self, runner: asyncio.Task[None]) -> None:
+        """If the loop has failed, which it never should, let nobody wait for it."""
+        error = None if runner.cancelled() else runner.exception()
+        if error is not None:
+            self._end(SessionClosedError(f"the client has failed inside: {error!r}"), SessionState.CLOSED)
+            self._loop.call_exception_handler({"message": "a zkwire session has failed", "exception": error})
 
     async def _serve(self, link: Link, address: Address) -> None:
         """Return when the link is lost."""
@@ -372,7 +359,7 @@ class Session:
         self._greeting.set_result(True)
         if not self._started.done():
             self._started.set_result(None)
-        self._enter(SessionState.CONNECTED)
+        self.states.enter(SessionState.CONNECTED)
         self._flush()
 
     @property
@@ -454,11 +441,11 @@ class Session:
         error = SessionExpiredError(f"session {self.id:#x} has expired: {why}")
         _log.error("%s", error)
         if self._renew and self._started.done():  # who asked to resume a session must not find another one in its place
-            self._enter(SessionState.EXPIRED)
+            self.states.enter(SessionState.EXPIRED)
             self._settle_all(error)
             # A new session is made by a transaction, so that the server that grants it has seen everything before.
             self.id, self.password, self.last_zxid, self.timeout = 0, _NO_PASSWORD, 0, self._wanted_timeout
-            self._enter(SessionState.CONNECTING)
+            self.states.enter(SessionState.CONNECTING)
             return
         self._end(error, SessionState.EXPIRED)
 
@@ -467,7 +454,7 @@ class Session:
         if not self._started.done():
             self._started.set_exception(error)
             self._started.exception()  # nobody need wait for it
-        self._enter(state)
+        self.states.enter(state)
         self._settle_all(error)
 
     def _settle_all(self, error: SessionError) -> None:
@@ -485,11 +472,6 @@ class Session:
         for call in calls:
             if call.waiter is not None and not call.waiter.done():
                 call.waiter.set_exception(type(error)(*error.args))
-
-    def _enter(self, state: SessionState) -> None:
-        self.state = state
-        for listener in list(self._state_listeners):
-            listener(state)
 
 
 async def _finish(link: Link) -> None:

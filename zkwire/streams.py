@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self
 
 from zkwire.connection import Watcher
-from zkwire.session import SessionState
+from zkwire.states import SessionState, States
 from zkwire.watches import WatchEventType
 
 
@@ -197,25 +197,15 @@ class WatchSet:
             self._arrival.set_result(None)
 
 
-class StateSource(Protocol):
-    """The part of a session that tells its states."""
-
-    state: SessionState
-
-    def listen(self, listener: Callable[[SessionState], None]) -> None: ...
-
-    def unlisten(self, listener: Callable[[SessionState], None]) -> None: ...
-
-
 class StateStream:
     """The session's state now and every later one, none left out; ends behind CLOSED.
 
     Iterate it in one task: `async for state in zk.states()`.  A slow reader misses nothing.
     """
 
-    def __init__(self, source: StateSource) -> None:
+    def __init__(self, source: States) -> None:
         self._source = source
-        self._states = deque([source.state])
+        self._states = deque([source.now])
         self._waiter: asyncio.Future[None] | None = None
         self._ended = False
         source.listen(self._changed)

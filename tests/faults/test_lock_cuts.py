@@ -263,12 +263,12 @@ async def test_a_lost_create_and_a_cancellation_at_the_same_moment(
             if state is SessionState.SUSPENDED:
                 cancel_in(turns)
 
-        zk._session.listen(listener)
+        zk._session.states.listen(listener)
         acquiring = asyncio.create_task(Lock(zk, path).acquire())
         await cut
         with pytest.raises(asyncio.CancelledError):
             await acquiring
-        zk._session.unlisten(listener)
+        zk._session.states.unlisten(listener)
         await zk.ping()
         await until_line(safe, path, 0)
 

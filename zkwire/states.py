@@ -1,0 +1,41 @@
+"""Where a session stands, and who is told when that changes."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+
+
+class SessionState(enum.Enum):
+    """Where a session stands."""
+
+    CONNECTING = "no session yet, looking for a server"
+    CONNECTED = "connected"
+    READ_ONLY = "connected to a server that has no quorum"
+    SUSPENDED = "the connection is lost, the session may still live"
+    EXPIRED = "the session is gone, and its ephemeral nodes with it"
+    AUTH_FAILED = "the server refused the credentials"
+    CLOSED = "closed by its owner"
+
+
+class States:
+    """A session's present state and those who listen to it."""
+
+    def __init__(self) -> None:
+        self.now = SessionState.CONNECTING
+        self._listeners: list[Callable[[SessionState], None]] = []
+
+    def enter(self, state: SessionState) -> None:
+        """Change to `state` and tell everybody."""
+        self.now = state
+        for listener in list(self._listeners):
+            listener(state)
+
+    def listen(self, listener: Callable[[SessionState], None]) -> None:
+        """Have `listener` called at every change of state, in the step in which it changes."""
+        self._listeners.append(listener)
+
+    def unlisten(self, listener: Callable[[SessionState], None]) -> None:
+        """Undo `listen`."""
+        if listener in self._listeners:
+            self._listeners.remove(listener)
