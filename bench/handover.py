@@ -45,6 +45,7 @@ from zkwire.testing import RealServer, ServerFailedError, ZooKeeperMissingError,
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 OURS: Final = "zkwire"
+WARM_UP_RACES: Final = 10  # before anything is measured on a fresh server: its JVM compiles while it is young
 WARM_UP_TURNS: Final = 2  # of each worker, at the start of each race
 LONGEST_HOLD: Final = SESSION_TIMEOUT / 3  # a raw worker sends nothing while it holds
 HISTOGRAM_ROWS: Final = 14
@@ -106,7 +107,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(_heading(options, course), flush=True)
             if fresh:
                 _say("warming the server up")
-                _race(crew, course, options.contestants[0], max(options.workers), hold=0.0)
+                for _ in range(WARM_UP_RACES):
+                    _race(crew, course, options.contestants[0], max(options.workers), hold=0.0)
             results = {}
             for workers in options.workers:
                 results[workers] = _measure(crew, course, options, workers)

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Final, Protocol
 
-from recipes.line import Standing
+from recipes.line import Standing, let_others_run
 from zkwire import Client, NoNodeError, SessionError, Transaction, WatchEventType, ZooKeeperError
 
 # A lease that is over within this time never costs a watch of its own node, so that an uncontended lock is two round
@@ -141,6 +141,7 @@ class Lease:
         self._stop_guard()
         self._successors.take_turn()
         await gone
+        let_others_run()
         # The watch on our own node has fired by then; what else was watched is of no use any more.
         self.standing.watches.cancel()
 
@@ -178,7 +179,7 @@ class Lease:
 
     async def _watch_node(self) -> None:
         try:
-            await self._zk.get_children_and_watch(self.path, into=self.standing.watches)
+            await self._zk.get_and_watch(self.path, into=self.standing.watches)
         except NoNodeError:
             self._lose(_DELETED)
         except SessionError as error:

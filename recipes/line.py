@@ -13,6 +13,7 @@ argument.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -32,6 +33,16 @@ from zkwire import (
 )
 
 LOCK_PREFIX: Final = "lock-"  # Curator's; go-zk and kezhuw's Rust client stand in the same line
+
+
+def let_others_run() -> None:
+    """Let whoever waits for this processor have it first.
+
+    The departure that lets us look ahead, or go on after a release, has made somebody own at the same moment.  He may
+    be on this machine, and is in more of a hurry than we are.
+    """
+    if hasattr(os, "sched_yield"):
+        os.sched_yield()
 
 
 def everyone(name: str) -> bool:
@@ -94,11 +105,6 @@ class Position:
     def is_armed(self) -> bool:
         """Whether the next departure makes it own, and cannot go unseen."""
         return self._is_listed and len(self._before) == self._slots and self._watched.issuperset(self._before)
-
-    @property
-    def nearest(self) -> list[str]:
-        """The blockers whose departure may make it own next."""
-        return self._before[-self._slots :]
 
     @property
     def to_watch(self) -> list[str]:
@@ -340,7 +346,7 @@ class Line:
                 elif position.needs_list or position.to_watch or not position.is_watched:
                     await self._look(position, watches)
                 else:
-                    self._note(position, await watches.next())
+                    await watches.arrival()
                 for event in watches.take():
                     self._note(position, event)
                 if watches.was_carried_over:
@@ -358,19 +364,13 @@ class Line:
 
         The watch on our own node goes ahead of those on the blockers: requests are executed in order, so that if
         our node is gone we know it before any departure can make us own.
-
-        A server tells those who watch a node's data of its deletion before those who watch its children.  So the
-        nearest blockers are watched by their data and all else by its children, and the next owner hears first: before
-        whoever looks ahead, and before the owner that deletes its own node hears of that.
         """
         watched = [] if position.is_watched else [position.name]
         if not position.needs_list:
             watched += position.to_watch
-        nearest = position.nearest
-        operations: list[GetData | GetChildren] = [
-            (GetData if name in nearest else GetChildren)(self._child(name), into=watches) for name in watched
-        ]
+        operations: list[GetData | GetChildren] = [GetData(self._child(name), into=watches) for name in watched]
         if position.needs_list:
+            let_others_run()
             operations.append(GetChildren(self.path))
         answers = await self._zk.pipeline(operations)
         for name, answer in zip(watched, answers, strict=False):

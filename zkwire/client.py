@@ -359,6 +359,8 @@ class Client:
             o = operation
             made = self._creation(o.path, o.data, o.ephemeral, o.sequential, o.container, o.acl)
             return with_stat(made), None, WatchKind.DATA
+        if not isinstance(operation, Sync | GetData | GetChildren):
+            raise TypeError(f"not an operation: {operation!r}")
         path = self._server_path(operation.path)
         if isinstance(operation, Sync):
             return SyncRequest(path), None, WatchKind.DATA

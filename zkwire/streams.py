@@ -90,7 +90,8 @@ class Watch:
         self._outcome = seen = WatchEvent(event, self.path, zxid if zxid > 0 else None)
         if self._group is not None:
             self._group.fired(self, seen)
-        self._wake()
+        if self._waiter is not None:
+            self._wake()
 
     def fail(self, error: Exception) -> None:
         """Take the end of the session; called by the session."""
@@ -183,9 +184,10 @@ class WatchSet:
 
     def fired(self, watch: Watch, event: WatchEvent) -> None:
         """Take an event; called by the watch."""
-        self.remove(watch)
+        self._watches.pop(watch, None)
         self._events.append(event)
-        self._wake()
+        if self._arrival is not None and not self._arrival.done():
+            self._arrival.set_result(None)
 
     def failed(self, error: Exception) -> None:
         """Take the end of the session; called by a watch."""

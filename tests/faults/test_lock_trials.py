@@ -208,7 +208,7 @@ async def test_crashes_without_end(zookeeper: RealServer, path: str, witness: st
     """Pitfalls 10, 17 and 20: holders and waiters are killed at any moment; the rest are served, one at a time."""
     async with AsyncExitStack() as stack:
         zk = await stack.enter_async_context(zkwire.connect(zookeeper.hosts))
-        orders = Orders(zookeeper.hosts, path, witness, hold=(0.0, 0.01), rounds=60, timeout=1.0)
+        orders = Orders(zookeeper.hosts, path, witness, hold=(0.0, 0.01), rounds=40, timeout=1.0)
         lasting = [await stack.enter_async_context(start(orders)) for _ in range(2)]
         doomed = [await stack.enter_async_context(start(orders)) for _ in range(3)]
         for number, worker in enumerate(doomed):
@@ -216,7 +216,7 @@ async def test_crashes_without_end(zookeeper: RealServer, path: str, witness: st
             worker.signal(signal.SIGKILL)
         for worker in lasting:
             await worker.end()
-            assert len(worker.all("acquired")) == 60
+            assert len(worker.all("acquired")) == 40
         assert not [entry for worker in (*lasting, *doomed) for entry in worker.all("overlap")]
         await until_line(zk, path, 0)
 
@@ -225,7 +225,7 @@ async def test_a_restart_of_the_server_keeps_the_lease_and_the_order(zookeeper_o
     """Pitfalls 1 and 2."""
     async with AsyncExitStack() as stack:
         clients = [
-            await stack.enter_async_context(zkwire.connect(zookeeper_own.hosts, session_timeout=20.0)) for _ in range(5)
+            await stack.enter_async_context(zkwire.connect(zookeeper_own.hosts, session_timeout=12.0)) for _ in range(5)
         ]
         zk = clients[0]
         lease = await Lock(zk, path).acquire()
@@ -236,6 +236,7 @@ async def test_a_restart_of_the_server_keeps_the_lease_and_the_order(zookeeper_o
         tickets = await line(zk, path)
         await until_watches(zookeeper_own, 12)
         losing = asyncio.create_task(lease.lost())
+        await asyncio.gather(*(client.ping() for client in clients))
         zookeeper_own.kill()
         await until(lambda: all(client.state is SessionState.SUSPENDED for client in clients))
         lease.check()
