@@ -42,8 +42,11 @@ class LockLostError(ZooKeeperError):
 class Successors(Protocol):
     """Who goes on in this process when a lease ends."""
 
-    def take_over(self, standing: Standing) -> bool:
-        """Take the place in the line, if it may be taken and somebody wants it; return whether that is so."""
+    def want_place(self) -> bool:
+        """Whether the place in the line may be taken over, and somebody wants it."""
+
+    def take_over(self, standing: Standing) -> None:
+        """Take the place in the line."""
 
     def take_turn(self) -> None:
         """Go on without it."""
@@ -56,6 +59,11 @@ class Lease:
     so that a store that refuses smaller ones than it has seen is safe even from a holder that does not notice its loss.
     `path` is the lock's node.
     """
+
+    __slots__ = (
+        "_bodies", "_depth", "_loop", "_loss", "_over", "_successors", "_timer", "_watching", "_zk", "path", "standing",
+        "token",
+    )  # fmt: skip
 
     def __init__(self, zk: Client, standing: Standing, successors: Successors) -> None:
         self._zk = zk
@@ -134,8 +142,9 @@ class Lease:
         if self._loss is not None:
             self._successors.take_turn()
             return
-        if self._seconds_left() > 0 and self._successors.take_over(self.standing):
+        if self._successors.want_place() and self._seconds_left() > 0:
             self._stop_guard()
+            self._successors.take_over(self.standing)
             return
         gone = self._zk.discard(self.path)  # before anything else: somebody waits for it
         self._stop_guard()

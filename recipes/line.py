@@ -84,6 +84,11 @@ class Position:
     and one more to look ahead, so that it learns early that nobody else is left before those.
     """
 
+    __slots__ = (
+        "_before", "_blocks", "_departed", "_is_listed", "_slots", "_watched", "is_gone", "is_watched", "name",
+        "needs_list",
+    )  # fmt: skip
+
     def __init__(self, name: str, *, blocks: Callable[[str], bool] = everyone, slots: int = 1) -> None:
         self.name = name
         self.is_gone = False

@@ -59,13 +59,14 @@ class Turns:
         self._passes_left = self._passes
         self._pass_on(None)
 
-    def take_over(self, standing: Standing) -> bool:
-        """Pass the turn on with `standing`, if somebody waits and the other processes have not waited for too long."""
-        if not self._passes_left or all(waiter.done() for waiter in self._waiting):
-            return False
+    def want_place(self) -> bool:
+        """Whether somebody waits, and the other processes have not waited for too long."""
+        return self._passes_left > 0 and not all(waiter.done() for waiter in self._waiting)
+
+    def take_over(self, standing: Standing) -> None:
+        """Pass the turn on with `standing`."""
         self._passes_left -= 1
         self._pass_on(standing)
-        return True
 
     def _pass_on(self, standing: Standing | None) -> None:
         while self._waiting:

@@ -141,7 +141,7 @@ class Connection:
         else:
             bad_length = None
         try:
-            arrived.extend(self._reply(frame) if self.timeout else self._handshake(frame) for frame in frames)
+            arrived.extend(map(self._take, frames))  # what comes before a bad frame is taken all the same
         except (DecodeError, struct.error) as error:
             self.error = ProtocolError(f"a frame that cannot be decoded: {error}")
         except ProtocolError as error:
@@ -166,6 +166,9 @@ class Connection:
         if now >= self._last_sent + timing.ping_after(self.timeout):
             self.send(Call(PingRequest()), now)
         return True
+
+    def _take(self, frame: bytes) -> Incoming:
+        return self._reply(frame) if self.timeout else self._handshake(frame)
 
     def _handshake(self, frame: bytes) -> ConnectResponse:
         if len(frame) == _REPLY_HEADER.size:  # what a read-only server answers to those that it cannot take

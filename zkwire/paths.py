@@ -13,6 +13,10 @@ _FORBIDDEN = re.compile("[\x01-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff\U00010000
 _PLAIN = re.compile(r"(?:/[A-Za-z0-9_\-]+)+").fullmatch
 _SEQUENCE_DIGITS = 10
 
+# Paths that were found good a moment ago: most are used again and again.
+_KNOWN: set[str] = set()
+_MOST_KNOWN = 1000
+
 
 def validate(path: str, *, sequential: bool = False) -> str:
     """Return `path` unchanged if the server would take it as the name of a node.
@@ -23,7 +27,12 @@ def validate(path: str, *, sequential: bool = False) -> str:
     """
     if not isinstance(path, str):
         raise TypeError(f"a path is a str, not {type(path).__name__}: {path!r}")
+    if path in _KNOWN:
+        return path
     if _PLAIN(path):  # nearly all of them: no need to look at each rule
+        if len(_KNOWN) >= _MOST_KNOWN:
+            _KNOWN.clear()
+        _KNOWN.add(path)
         return path
     checked = path + "0" if sequential else path
     if not checked.startswith("/"):

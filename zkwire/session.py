@@ -211,10 +211,10 @@ class Session:
         connection = link.connection
         self.last_zxid = connection.last_zxid
         for item in arrived:
-            if isinstance(item, Call):
-                self._answered(item)
-            elif isinstance(item, Notification):
+            if isinstance(item, Notification):
                 self._notified(item)
+            elif isinstance(item, Call):
+                self._answered(item)
             else:
                 self._greeted(link, item)
         if connection.timeout and self.id:  # who does not take the session is no sign that it lives

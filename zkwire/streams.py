@@ -44,6 +44,8 @@ class Watch:
     Order: the event is there before any reply that shows the change.
     """
 
+    __slots__ = ("_group", "_outcome", "_registry", "_server_path", "_waiter", "given_up", "path")
+
     def __init__(self, registry: _Registry, server_path: str, path: str, group: WatchSet | None = None) -> None:
         self.path = path
         self.given_up = False
@@ -121,6 +123,8 @@ class WatchSet:
     `was_carried_over` tells whether a watch of the set has survived a reconnect.  Events that a reconnect brings at
     once come in no order that means anything; before it, events come in the order of the changes.
     """
+
+    __slots__ = ("_arrival", "_error", "_events", "_watches", "was_carried_over")
 
     def __init__(self) -> None:
         self.was_carried_over = False

@@ -6,7 +6,7 @@ good as before.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
@@ -31,7 +31,13 @@ from zkwire.testing import RealServer
 
 pytestmark = pytest.mark.limit(60)
 
-MOST_TURNS = 400
+
+def moments() -> Iterator[int]:
+    """Every number of turns of the loop, and further apart once there are many: a slow server takes thousands."""
+    count = 0
+    while count < 20_000:
+        yield count
+        count += 1 + count // 50
 
 
 @dataclass
@@ -142,7 +148,7 @@ async def test_acquire_is_cancelled_at_every_moment(
     """Pitfalls 9, 10, 11 and 24."""
     async with setting(zookeeper, path, prepare) as scene:
         idle = 0
-        for count in range(MOST_TURNS):
+        for count in moments():
             async with no_task_stays():
                 mark = scene.proxy.mark()
                 slowing = asyncio.create_task(slow(scene.proxy, mark))
@@ -226,7 +232,7 @@ async def test_a_hold_is_cancelled_at_every_moment(zookeeper: RealServer, path: 
     """Pitfall 11: acquire, body and release alike; the next in line owns afterwards."""
     async with setting(zookeeper, path, uncontended) as scene:
         lock = ReentrantLock(scene.zk, path) if reentrant else scene.lock
-        for count in range(MOST_TURNS):
+        for count in moments():
             async with no_task_stays():
                 entered = left = False
 
@@ -263,7 +269,7 @@ async def test_trying_is_cancelled_at_every_moment(zookeeper: RealServer, path: 
     """Pitfalls 3 and 11."""
     for prepare in (uncontended, contended):
         async with setting(zookeeper, f"{path}-{prepare.__name__}", prepare) as scene:
-            for count in range(MOST_TURNS):
+            for count in moments():
                 async with no_task_stays():
                     slowing = asyncio.create_task(slow(scene.proxy, 0))
                     trying = asyncio.create_task(scene.lock.try_acquire())

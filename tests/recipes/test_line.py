@@ -433,7 +433,9 @@ class World:
         return repr((self.log, self.heard, self.reconnects, self.evictions, line))
 
     def check_herd(self) -> None:
-        assert all(len(names) <= self.slots + 1 for names in self.heard.values()), self.heard
+        """Of those who still wait no more than two, or slots + 1, have heard of any one departure."""
+        live = set(self.live())
+        assert all(len(names & live) <= self.slots + 1 for names in self.heard.values()), self.heard
 
 
 def play(world: World, tape: list[int]) -> None:
