@@ -429,7 +429,7 @@ class World:
 
     def key(self) -> str:
         """All that matters for what may follow."""
-        line = [{**vars(contender), "position": vars(contender.position)} for contender in self.line]
+        line = [{**vars(contender), "position": contender.position.__getstate__()} for contender in self.line]
         return repr((self.log, self.heard, self.reconnects, self.evictions, line))
 
     def check_herd(self) -> None:

@@ -782,8 +782,11 @@ async def test_the_whole_line_is_deleted(zookeeper: RealServer, path: str) -> No
         pending = set(waiters)
         while pending:
             done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
-            assert len(done) == 1
-            await done.pop().result().release()
+            leases = [waiter.result() for waiter in done]
+            # Who hears of the holder's end before its own, of the same transaction, owns for that moment and no longer.
+            assert sum(lease.is_certain() for lease in leases) <= 1
+            for lease in leases:
+                await lease.release()
         await until_line(zk, path, 0)
 
 

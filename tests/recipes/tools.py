@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import pytest
 
 import zkwire
-from zkwire import Client, NoNodeError, SessionState
+from zkwire import Client, NoNodeError, SessionExpiredError, SessionState
 from zkwire.testing import RealServer
 
 LIMIT = 15.0
@@ -108,11 +108,17 @@ async def until_state(zk: Client, *states: SessionState) -> None:
 
 
 async def expire(server: RealServer, zk: Client) -> None:
-    """Have the session of `zk` end at the server while `zk` believes in it: another client takes it over and closes."""
-    async with zkwire.connect(
-        server.hosts, zk.session_timeout, session_id=zk.session_id, session_password=zk.session_password
-    ):
-        pass
+    """Have the session of `zk` end at the server while `zk` believes in it: other clients take it over and close it,
+    until it cannot be taken over any more."""
+    session_id, password = zk.session_id, zk.session_password
+    while True:
+        try:
+            async with zkwire.connect(
+                server.hosts, zk.session_timeout, session_id=session_id, session_password=password
+            ):
+                pass
+        except SessionExpiredError:
+            return
 
 
 @asynccontextmanager
