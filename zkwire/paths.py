@@ -98,7 +98,7 @@ def sequence(name: str) -> int | None:
 
     The server prints "%010d" of a signed 32-bit counter.  Before 3.6 it ran past 2**31 - 1 into the negative, and
     then the minus sign stands inside the ten places (-000000001) or before them (--2147483648, the first dash being
-    the prefix's own).  A single dash before ten digits is a separator: every known client's prefix ends in one.
+    the prefix's own).  A single dash before ten digits is taken for a separator.
     """
     digits = name[-_SEQUENCE_DIGITS:]
     if len(digits) < _SEQUENCE_DIGITS or not digits.isascii():

@@ -27,7 +27,7 @@ def ping_after(timeout: float) -> float:
 def dead_after(timeout: float) -> float:
     """How long a link may stay silent before it is dropped for another one.
 
-    Half: two pings went out in that time and neither was answered.
+    Half: on an idle link a ping went out at a quarter, and had another quarter to be answered in.
     """
     return timeout * _DEAD
 
