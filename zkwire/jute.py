@@ -102,7 +102,16 @@ def decode_ustring(data: bytes, at: int) -> tuple[str, int]:
 
 def encode_nullable_ustring(value: str | None) -> bytes:
     """Return the string, or the length -1 for None."""
-    return b"\xff\xff\xff\xff" if value is None else encode_ustring(value)
+    if value is None:
+        return b"\xff\xff\xff\xff"
+    encoded = value.encode()
+    return INT.pack(len(encoded)) + encoded
+
+
+def decode_nullable_ustring(data: bytes, at: int) -> tuple[str | None, int]:
+    """Return the string at `at`, None for a null one; what is not UTF-8 becomes U+FFFD, as Java's server reads it."""
+    raw, at = decode_buffer(data, at)
+    return (None if raw is None else raw.decode("utf-8", "replace")), at
 
 
 def _vector(encode: Encoder, decode: Decoder) -> _Variable:
@@ -160,11 +169,16 @@ else:
     at = end"""
 
 _PLAIN_USTRING: Final = _PLAIN_BUFFER.replace("None", '""').replace("data[at:end]", "data[at:end].decode()")
+_PLAIN_NULLABLE: Final = _PLAIN_BUFFER.replace("data[at:end]", 'data[at:end].decode("utf-8", "replace")')
 
 Boolean: TypeAlias = Annotated[bool, _Fixed("?")]
 Int: TypeAlias = Annotated[int, _Fixed("i")]
 Long: TypeAlias = Annotated[int, _Fixed("q")]
 UString: TypeAlias = Annotated[str, _Variable(encode_ustring, decode_ustring, _PLAIN_USTRING)]
+_NULLABLE: Final = _Variable(encode_nullable_ustring, decode_nullable_ustring, _PLAIN_NULLABLE)
+NullableUString: TypeAlias = Annotated[str | None, _NULLABLE]
+# The path of a request. Nobody makes one with a null path, hence `str`; a server can be sent one and then reads None.
+Path: TypeAlias = Annotated[str, _NULLABLE]
 Buffer: TypeAlias = Annotated[bytes | None, _Variable(encode_buffer, decode_buffer, _PLAIN_BUFFER)]
 Vector: TypeAlias = Annotated[Sequence[_T], _VectorOf()]
 Names: TypeAlias = Annotated[list[str], _Variable(_vector(encode_ustring, decode_ustring).encode, _decode_names)]

@@ -13,7 +13,7 @@ out when its answer is lost, and is never sent twice.
 from __future__ import annotations
 
 import enum
-from typing import ClassVar, Generic, TypeVar, get_args
+from typing import ClassVar, Final, Generic, TypeVar, get_args
 
 from zkwire.jute import (
     Boolean,
@@ -21,6 +21,8 @@ from zkwire.jute import (
     Int,
     Long,
     Names,
+    NullableUString,
+    Path,
     Record,
     UString,
     Vector,
@@ -29,6 +31,8 @@ from zkwire.jute import (
 from zkwire.records import ACL, PING_XID, Stat
 
 R = TypeVar("R", bound=Record)
+
+AUTH_XID: Final = -4
 
 
 class Request(Record, Generic[R]):
@@ -73,12 +77,36 @@ class CreateFlags(enum.IntFlag):
     CONTAINER = 4
 
 
+class TTLFlags(enum.IntEnum):
+    """The create mode of a node with a time to live."""
+
+    PERSISTENT = 5
+    SEQUENTIAL = 6
+
+
 class WatcherType(enum.IntEnum):
-    """What removeWatches takes away."""
+    """What removeWatches takes away; servers before 3.9 know the first three only."""
 
     CHILDREN = 1
     DATA = 2
     ANY = 3
+    PERSISTENT = 4
+    PERSISTENT_RECURSIVE = 5
+
+
+class AddWatchMode(enum.IntEnum):
+    """What addWatch sets: a watch on the node alone, or on everything below it as well."""
+
+    PERSISTENT = 0
+    PERSISTENT_RECURSIVE = 1
+
+
+@record
+class ClientInfo(Record):
+    """One identity of a connection, as whoAmI names it: for digest, `user` is the name without the hash."""
+
+    scheme: UString
+    user: UString
 
 
 @record
@@ -125,8 +153,39 @@ class SyncReply(Record):
 
 
 @record
+class GetACLReply(Record):
+    acl: Vector[ACL]
+    stat: Stat
+
+
+@record
+class AddWatchReply(Record):
+    err: Int
+
+
+@record
+class SaslReply(Record):
+    token: Buffer
+
+
+@record
+class GetEphemeralsReply(Record):
+    ephemerals: Names
+
+
+@record
+class GetAllChildrenNumberReply(Record):
+    number: Int
+
+
+@record
+class WhoAmIReply(Record):
+    identities: Vector[ClientInfo]
+
+
+@record
 class CreateRequest(Request[CreateReply], opcode=1):
-    path: UString
+    path: Path
     data: Buffer
     acl: Vector[ACL]
     flags: Int
@@ -134,7 +193,7 @@ class CreateRequest(Request[CreateReply], opcode=1):
 
 @record
 class Create2Request(Request[Create2Reply], opcode=15):
-    path: UString
+    path: Path
     data: Buffer
     acl: Vector[ACL]
     flags: Int
@@ -142,59 +201,99 @@ class Create2Request(Request[Create2Reply], opcode=15):
 
 @record
 class CreateContainerRequest(Request[Create2Reply], opcode=19):
-    path: UString
+    path: Path
     data: Buffer
     acl: Vector[ACL]
     flags: Int
 
 
 @record
+class CreateTTLRequest(Request[Create2Reply], opcode=21):
+    """`flags` is one of TTLFlags; `ttl` is in milliseconds, 1 to 2**40 - 1."""
+
+    path: Path
+    data: Buffer
+    acl: Vector[ACL]
+    flags: Int
+    ttl: Long
+
+
+@record
 class DeleteRequest(Request[Nothing], opcode=2):
-    path: UString
+    path: Path
     version: Int
 
 
 @record
 class ExistsRequest(Request[StatReply], opcode=3, repeatable=True):
-    path: UString
+    path: Path
     watch: Boolean
 
 
 @record
 class GetDataRequest(Request[GetDataReply], opcode=4, repeatable=True):
-    path: UString
+    path: Path
     watch: Boolean
 
 
 @record
 class SetDataRequest(Request[StatReply], opcode=5):
-    path: UString
+    path: Path
     data: Buffer
     version: Int
 
 
 @record
+class GetACLRequest(Request[GetACLReply], opcode=6, repeatable=True):
+    path: Path
+
+
+@record
+class SetACLRequest(Request[StatReply], opcode=7):
+    path: Path
+    acl: Vector[ACL]
+    version: Int
+
+
+@record
 class GetChildrenRequest(Request[GetChildrenReply], opcode=8, repeatable=True):
-    path: UString
+    path: Path
     watch: Boolean
 
 
 @record
 class GetChildren2Request(Request[GetChildren2Reply], opcode=12, repeatable=True):
-    path: UString
+    path: Path
     watch: Boolean
 
 
 @record
+class GetAllChildrenNumberRequest(Request[GetAllChildrenNumberReply], opcode=104, repeatable=True):
+    path: Path
+
+
+@record
+class GetEphemeralsRequest(Request[GetEphemeralsReply], opcode=103, repeatable=True):
+    """The paths of the session's ephemeral nodes that start with `prefix`, as text; empty, "/" and null are all."""
+
+    prefix: NullableUString
+
+
+@record
+class WhoAmIRequest(Request[WhoAmIReply], opcode=107, repeatable=True):
+    """Which identities the connection has."""
+
+
+@record
 class SyncRequest(Request[SyncReply], opcode=9, repeatable=True):
-    path: UString
+    path: Path
 
 
 @record
 class CheckVersionRequest(Request[Nothing], opcode=13):
     """Only inside a transaction: on its own, servers before 3.9.3 do not even answer it."""
 
-    path: UString
+    path: Path
     version: Int
 
 
@@ -209,8 +308,16 @@ class CloseSessionRequest(Request[Nothing], opcode=-11):
 
 
 @record
+class CheckWatchesRequest(Request[Nothing], opcode=17, repeatable=True):
+    """Whether the server has a watch of this connection; refused with NoWatcher if not."""
+
+    path: Path
+    type: Int
+
+
+@record
 class RemoveWatchesRequest(Request[Nothing], opcode=18):
-    path: UString
+    path: Path
     type: Int
 
 
@@ -222,3 +329,49 @@ class SetWatchesRequest(Request[Nothing], opcode=101):
     data: Names
     exist: Names
     child: Names
+
+
+@record
+class SetWatches2Request(Request[Nothing], opcode=105):
+    """SetWatchesRequest with the watches that stay; those never fire at once."""
+
+    relative_zxid: Long
+    data: Names
+    exist: Names
+    child: Names
+    persistent: Names
+    persistent_recursive: Names
+
+
+@record
+class AddWatchRequest(Request[AddWatchReply], opcode=106):
+    """`mode` is one of AddWatchMode."""
+
+    path: Path
+    mode: Int
+
+
+@record
+class ReconfigRequest(Request[GetDataReply], opcode=16):
+    """Members to add and to remove, or the whole list, and the configuration's version to start from or -1."""
+
+    joining: NullableUString
+    leaving: NullableUString
+    members: NullableUString
+    config_id: Long
+
+
+@record
+class AuthRequest(Request[Nothing], opcode=100, xid=AUTH_XID):
+    """Adds an identity to the connection; `type` is 0."""
+
+    type: Int
+    scheme: NullableUString
+    data: Buffer
+
+
+@record
+class SaslRequest(Request[SaslReply], opcode=102):
+    """One step of a SASL exchange."""
+
+    token: Buffer

@@ -10,8 +10,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zkwire import jute, multi, records, requests
-from zkwire.jute import Boolean, Buffer, DecodeError, Int, Long, Names, Record, UString, Vector, record
+from zkwire.jute import (
+    Boolean,
+    Buffer,
+    DecodeError,
+    Int,
+    Long,
+    Names,
+    NullableUString,
+    Path,
+    Record,
+    UString,
+    Vector,
+    record,
+)
 from zkwire.records import ACL, Stat
+from zkwire.requests import ClientInfo
 
 RECORDS: list[type[Record]] = sorted(
     {
@@ -30,6 +44,8 @@ PRIMITIVES: list[tuple[Any, st.SearchStrategy[Any]]] = [
     (Int, st.integers(-(2**31), 2**31 - 1)),
     (Long, st.integers(-(2**63), 2**63 - 1)),
     (UString, st.text(max_size=20)),
+    (Path, st.text(max_size=20)),
+    (NullableUString, st.none() | st.text(max_size=20)),
     (Buffer, st.none() | st.binary(max_size=20)),
     (Names, st.lists(st.text(max_size=8), max_size=5)),
 ]
@@ -44,7 +60,7 @@ def values_of(declared: Any) -> st.SearchStrategy[Any]:
             return strategy
         if declared == AnyVector[primitive]:
             return st.lists(strategy, max_size=5)
-    for element in (ACL, Stat):
+    for element in (ACL, ClientInfo, Stat):
         if declared == AnyVector[element]:
             return st.lists(instances(element), max_size=3)
     raise AssertionError(f"no strategy for {declared!r}")
@@ -213,6 +229,29 @@ def test_a_nullable_string_can_be_null() -> None:
     assert jute.encode_nullable_ustring(None) == b"\xff\xff\xff\xff"
     assert jute.encode_nullable_ustring("") == b"\0\0\0\0"
     assert jute.encode_nullable_ustring("é") == b"\0\0\0\2\xc3\xa9"
+
+
+@record
+class Mentioned(Record):
+    path: Path
+    note: NullableUString
+
+
+@pytest.mark.parametrize(
+    ("hexadecimal", "path", "note"),
+    [
+        ("00000000 ffffffff", "", None),
+        ("ffffffff 00000000", None, ""),
+        ("00000002 2fff 00000003 c3a9fe", "/\ufffd", "é\ufffd"),
+    ],
+)
+def test_what_a_server_reads_can_be_null_or_no_utf8(hexadecimal: str, path: str | None, note: str | None) -> None:
+    """PROTOCOL 1.1: an empty path and a null one get different errors."""
+    data = bytes.fromhex(hexadecimal)
+    read, end = Mentioned.decode(data, 0)
+    assert (read.path, read.note, end) == (path, note, len(data))
+    first, at = jute.decode_nullable_ustring(data, 0)
+    assert (first, jute.decode_nullable_ustring(data, at)) == (path, (note, len(data)))
 
 
 @pytest.mark.parametrize("raw", [b"\xff", b"\xc3", b"\xed\xa0\x80", b"a\x80"])

@@ -145,7 +145,9 @@ def test_the_subject_of_a_request_is_its_path() -> None:
 def test_the_numbers_on_the_wire_are_those_of_the_protocol() -> None:
     assert {flag.name: flag.value for flag in CreateFlags} == {"EPHEMERAL": 1, "SEQUENTIAL": 2, "CONTAINER": 4}
     assert int(CreateFlags.EPHEMERAL | CreateFlags.SEQUENTIAL) == 3
-    assert {kind.name: kind.value for kind in WatcherType} == {"CHILDREN": 1, "DATA": 2, "ANY": 3}
+    assert {kind.name: kind.value for kind in WatcherType} == {
+        "CHILDREN": 1, "DATA": 2, "ANY": 3, "PERSISTENT": 4, "PERSISTENT_RECURSIVE": 5
+    }  # fmt: skip
 
 
 # -- declarations -------------------------------------------------------------------------------------

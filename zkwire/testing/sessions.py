@@ -1,0 +1,116 @@
+"""The server's sessions: ids, passwords, timeouts, and the ticks at which they end.
+
+Knows a session's connection only as something to be kept for others.  Times are seconds of the server's clock.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Generic, TypeVar
+
+_PASSWORD_SEED: Final = 0xB3415C00
+_SERVER_ID: Final = 1
+
+C = TypeVar("C")
+
+
+def password_of(session_id: int) -> bytes:
+    """Return the 16 bytes that every server derives from a session's id: four outputs of Java's Random."""
+    state = (session_id ^ _PASSWORD_SEED ^ 0x5DEECE66D) % 2**48
+    password = b""
+    for _ in range(4):
+        state = (state * 0x5DEECE66D + 0xB) % 2**48
+        password += (state >> 16).to_bytes(4, "little")
+    return password
+
+
+class Session(Generic[C]):
+    """One session; `timeout` in seconds, `tick` the number of the tick at which it ends unless it is touched."""
+
+    __slots__ = ("connection", "id", "password", "tick", "timeout", "timeout_ms")
+
+    def __init__(self, session_id: int) -> None:
+        self.id = session_id
+        self.password = password_of(session_id)
+        self.timeout_ms = 0
+        self.timeout = 0.0
+        self.tick = 0
+        self.connection: C | None = None
+
+
+class Sessions(Generic[C]):
+    """All living sessions by id.
+
+    Arguments: `tick_time`, seconds: sessions end only at its multiples; `now`, from which the ids are numbered.
+    """
+
+    def __init__(self, tick_time: float, now: float) -> None:
+        self.by_id: dict[int, Session[C]] = {}
+        self._tick = max(round(tick_time * 1000), 1)
+        self._buckets: dict[int, dict[int, None]] = {}
+        self._next_id = _first_id(now)
+
+    def __len__(self) -> int:
+        return len(self.by_id)
+
+    def create(self, timeout_ms: int, now: float) -> Session[C]:
+        """Begin a session whose id no other had."""
+        session: Session[C] = Session(self._next_id)
+        self._next_id += 1
+        self.by_id[session.id] = session
+        self.renew(session, timeout_ms, now)
+        return session
+
+    def renew(self, session: Session[C], timeout_ms: int, now: float) -> None:
+        """Give a session the timeout that its connection has negotiated."""
+        session.timeout_ms = timeout_ms
+        session.timeout = timeout_ms / 1000
+        self.touch(session, now)
+
+    def touch(self, session: Session[C], now: float) -> None:
+        """Put a session's end off, to the first tick behind `now` and its timeout."""
+        tick = (round(now * 1000) + session.timeout_ms) // self._tick + 1
+        if tick != session.tick:
+            self._leave(session)
+            session.tick = tick
+            self._buckets.setdefault(tick, {})[session.id] = None
+
+    def end(self, session: Session[C]) -> None:
+        """Take a session off the list."""
+        self._leave(session)
+        del self.by_id[session.id]
+
+    def due(self, now: float) -> list[Session[C]]:
+        """Return the sessions whose time is over, the earliest first."""
+        ticks = sorted(tick for tick in self._buckets if tick * self._tick <= round(now * 1000))
+        return [self.by_id[session_id] for tick in ticks for session_id in self._buckets[tick]]
+
+    def next_deadline(self) -> float | None:
+        """Return when the next session ends if nothing is heard of it, None without sessions."""
+        return min(self._buckets) * self._tick / 1000 if self._buckets else None
+
+    def restart(self, now: float, *, lose_data: bool) -> None:
+        """Give every session its full timeout again, as a server that comes back does, or forget them all."""
+        if lose_data:
+            self.by_id.clear()
+            self._buckets.clear()
+        for session in self.by_id.values():
+            session.connection = None
+            self.touch(session, now)
+        # Without a step of the clock since the last start the ids go on, so that none comes twice.
+        self._next_id = max(self._next_id, _first_id(now))
+
+    def deadline(self, session: Session[C]) -> float:
+        """Return when `session` ends if nothing is heard of it."""
+        return session.tick * self._tick / 1000
+
+    def _leave(self, session: Session[C]) -> None:
+        bucket = self._buckets.get(session.tick)
+        if bucket is not None:
+            bucket.pop(session.id, None)
+            if not bucket:
+                del self._buckets[session.tick]
+
+
+def _first_id(now: float) -> int:
+    """The server's number above the low 40 bits of the clock in milliseconds, above 16 bits to count with."""
+    return _SERVER_ID << 56 | (round(now * 1000) & (1 << 40) - 1) << 16
