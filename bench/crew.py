@@ -12,11 +12,12 @@ from multiprocessing.connection import Connection, wait
 from types import TracebackType
 from typing import Final, Self
 
-from bench import ourline, rawline
+from bench import bareline, ourline, rawline
 from bench.turns import Order, Turn
 
 CONTESTANTS: Final[dict[str, Callable[[Order, Connection], list[Turn]]]] = {
     "zkwire": ourline.race,
+    "asyncio": bareline.race,
     "floor": rawline.race,
     "textbook": rawline.race,
 }

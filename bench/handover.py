@@ -6,9 +6,9 @@ Run from the project's root::
     python bench/handover.py --workers 8 --hosts zk1:2181,zk2:2181
 
 Worker processes, each with its own session, contend for one lock: acquire, hold, release, again. Beside zkwire's Lock
-the same line is run on raw sockets, as a ``floor`` (delete to event, no more) and as the ``textbook`` recipe (event,
-then list again). The contestants take turns in short rounds, so that a drift of the machine meets all of them; the
-ratios are what counts.
+the same line is run on a bare ``asyncio`` protocol, and on raw sockets as a ``floor`` (delete to event, no more) and as
+the ``textbook`` recipe (event, then list again). The contestants take turns in short rounds, so that a drift of the
+machine meets all of them; the ratios are what counts.
 
 A hand-over counts when the next owner was already waiting. The exit status is 1 if two owners ever overlapped or a
 token did not grow, 2 if something could not be measured.
@@ -39,6 +39,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from bench import rawline
 from bench.crew import CONTESTANTS, Crew, WorkerFailedError
 from bench.figures import Figures, histogram, median
+from bench.frames import RefusedError
 from bench.turns import SESSION_TIMEOUT, Order, Turn, hand_overs, misordered, overlaps
 from zkwire.hosts import Address, parse
 from zkwire.testing import RealServer, ServerFailedError, ZooKeeperMissingError, find_zookeeper
@@ -116,7 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if options.json:
                 report = _json(options, course, results)
                 options.json.write_text(json.dumps(report, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    except (WorkerFailedError, ServerFailedError, ZooKeeperMissingError, rawline.RefusedError, OSError) as error:
+    except (WorkerFailedError, ServerFailedError, ZooKeeperMissingError, RefusedError, OSError) as error:
         _say(f"{Path(__file__).name}: {error}")
         return 2
     except subprocess.CalledProcessError:

@@ -18,7 +18,7 @@ async def _race(order: Order, starter: Connection) -> list[Turn]:
     turns = []
     async with zkwire.connect(f"{order.host}:{order.port}", session_timeout=SESSION_TIMEOUT) as zk:
         starter.send("ready")
-        await _readable(starter.fileno())
+        await readable(starter.fileno())
         starter.recv()
         lock = Lock(zk, order.lock)
         for _ in range(order.turns):
@@ -33,7 +33,8 @@ async def _race(order: Order, starter: Connection) -> list[Turn]:
     return turns
 
 
-async def _readable(descriptor: int) -> None:
+async def readable(descriptor: int) -> None:
+    """Return once there is something to read."""
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()
     loop.add_reader(descriptor, ready.set)

@@ -14,27 +14,14 @@ from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import Self
 
+from bench import frames
+from bench.frames import RefusedError
 from bench.turns import SESSION_TIMEOUT, Order, Turn
 
-_CREATE, _DELETE, _GET_DATA, _GET_CHILDREN, _PING, _CLOSE = 1, 2, 4, 8, 11, -11
-_PERSISTENT, _EPHEMERAL_SEQUENTIAL = 0, 3
-_OK, _NO_NODE, _NODE_EXISTS = 0, -101, -110
-_EVENT_XID, _PING_XID = -1, -2
-_NODE_DELETED = 2
-
-_INT = struct.Struct(">i")
-_REQUEST = struct.Struct(">iii")  # length, xid, opcode
-_REPLY = struct.Struct(">iiqi")  # length, xid, zxid, err
-_CONNECT = struct.Struct(">iiqiqi16s?")  # length, version, last zxid, timeout, session, password with length, read only
-_CONNECT_REPLY = struct.Struct(">iii")  # length, version, timeout; the rest is of no use here
 _TIMEVAL = struct.Struct("@ll")
 
 _BUFFER_SIZE = 1 << 20
 _CONNECT_TIME_LIMIT = 5.0
-
-
-class RefusedError(RuntimeError):
-    """The server answered with an error code that the line has no use for, or with something that nobody asked for."""
 
 
 class RawSession:
@@ -54,9 +41,8 @@ class RawSession:
         self._socket.settimeout(None)
         seconds, part = divmod(SESSION_TIMEOUT / 3, 1)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _TIMEVAL.pack(int(seconds), int(part * 1e6)))
-        hello = _CONNECT.pack(_CONNECT.size - 4, 0, 0, int(SESSION_TIMEOUT * 1000), 0, 16, bytes(16), False)
-        self._socket.sendall(hello)
-        if _CONNECT_REPLY.unpack_from(self._view, self._next_frame())[2] <= 0:
+        self._socket.sendall(frames.HELLO)
+        if frames.CONNECT_REPLY.unpack_from(self._view, self._next_frame())[2] <= 0:
             raise RefusedError(f"{host}:{port} gave no session")
 
     def __enter__(self) -> Self:
@@ -67,7 +53,7 @@ class RawSession:
     ) -> None:
         with self._socket:
             if error is None:
-                self.call(_frame(_CLOSE))
+                self.call(frames.CLOSE)
 
     def call(self, request: bytes, *tolerated: int) -> tuple[int, int, memoryview]:
         """Send a frame and return its reply's zxid, error code and body, which is good until the next call.
@@ -77,9 +63,9 @@ class RawSession:
         self._socket.sendall(request)
         while True:
             xid, zxid, code, body = self._receive()
-            if xid == _PING_XID:
+            if xid == frames.PING_XID:
                 continue
-            if xid == _EVENT_XID or code not in (_OK, *tolerated):
+            if xid == frames.EVENT_XID or code not in (frames.OK, *tolerated):
                 raise RefusedError(f"request {request.hex(' ', 4)} was answered by xid {xid}, error {code}")
             return zxid, code, body
 
@@ -87,16 +73,16 @@ class RawSession:
         """Wait for the event that says that the node, which is watched, was deleted."""
         while True:
             xid, _, _, event = self._receive()
-            if xid == _PING_XID:
+            if xid == frames.PING_XID:
                 continue
-            if xid != _EVENT_XID or _INT.unpack_from(event)[0] != _NODE_DELETED or event[12:] != path:
+            if xid != frames.EVENT_XID or frames.departed(event) != path:
                 raise RefusedError(f"waiting for {path!r} to go, got xid {xid}: {bytes(event)!r}")
             return
 
     def _receive(self) -> tuple[int, int, int, memoryview]:
         start = self._next_frame()
-        _, xid, zxid, code = _REPLY.unpack_from(self._view, start)
-        return xid, zxid, code, self._view[start + _REPLY.size : self._start]
+        _, xid, zxid, code = frames.REPLY.unpack_from(self._view, start)
+        return xid, zxid, code, self._view[start + frames.REPLY.size : self._start]
 
     def _next_frame(self) -> int:
         """Receive until a whole frame is there, step over it, and return where it starts."""
@@ -105,7 +91,7 @@ class RawSession:
             if have == 0:
                 self._start = self._end = 0
             elif have >= 4:
-                size = _INT.unpack_from(self._view, self._start)[0] + 4
+                size = frames.INT.unpack_from(self._view, self._start)[0] + 4
                 if have >= size:
                     start = self._start
                     self._start += size
@@ -116,7 +102,7 @@ class RawSession:
                 count = self._socket.recv_into(self._view[self._end :])
             except BlockingIOError:
                 # Idle for a third of the session timeout: tell the server that we live.
-                self._socket.sendall(_PING_FRAME)
+                self._socket.sendall(frames.PING)
                 continue
             self.arrived = time.monotonic_ns()
             if count == 0:
@@ -149,8 +135,8 @@ class _Place:
     def __init__(self, session: RawSession, lock: str) -> None:
         self._session = session
         self._parent = lock.encode() + b"/"
-        self._create = _create_frame(lock + "/n-", _EPHEMERAL_SEQUENTIAL)
-        self._list = _list_frame(lock)
+        self._create = frames.create(lock + "/n-", frames.EPHEMERAL_SEQUENTIAL)
+        self._list = frames.children(lock)
         self._delete = b""
         self.token = 0
 
@@ -159,15 +145,15 @@ class _Place:
         session = self._session
         self.token, _, body = session.call(self._create)
         path = bytes(body[4:])
-        self._delete = _delete_frame(path)
+        self._delete = frames.delete(path)
         mine = path.removeprefix(self._parent)
         while True:
             # Sequence numbers have a fixed width and one prefix, so text order is line order.
-            before = max((name for name in _names(session.call(self._list)[2]) if name < mine), default=None)
+            before = max((name for name in frames.names(session.call(self._list)[2]) if name < mine), default=None)
             if before is None:
                 return time.monotonic_ns()
             watched = self._parent + before
-            if session.call(_frame(_GET_DATA, _text(watched) + b"\1"), _NO_NODE)[1] == _OK:
+            if session.call(frames.watch(watched), frames.NO_NODE)[1] == frames.OK:
                 session.wait_until_gone(watched)
                 if not confirm:
                     return session.arrived
@@ -181,16 +167,16 @@ def make_path(session: RawSession, path: str) -> None:
     """Create a persistent node and those above it, where they are missing."""
     names = path.strip("/").split("/")
     for depth in range(len(names)):
-        session.call(_create_frame("/" + "/".join(names[: depth + 1]), _PERSISTENT), _NODE_EXISTS)
+        session.call(frames.create("/" + "/".join(names[: depth + 1]), frames.PERSISTENT), frames.NODE_EXISTS)
 
 
 def remove_tree(session: RawSession, path: str) -> None:
     """Delete a node and all below it; the server may remove containers meanwhile."""
-    code, body = session.call(_list_frame(path), _NO_NODE)[1:]
-    if code == _OK:
-        for name in _names(body):
+    code, body = session.call(frames.children(path), frames.NO_NODE)[1:]
+    if code == frames.OK:
+        for name in frames.names(body):
             remove_tree(session, f"{path}/{name.decode()}")
-        session.call(_delete_frame(path.encode()), _NO_NODE)
+        session.call(frames.delete(path.encode()), frames.NO_NODE)
 
 
 def server_version(host: str, port: int) -> str | None:
@@ -202,39 +188,3 @@ def server_version(host: str, port: int) -> str | None:
             answer += chunk
     title, _, rest = answer.decode(errors="replace").partition(": ")
     return rest.partition("-")[0] if title == "Zookeeper version" else None
-
-
-def _frame(opcode: int, body: bytes = b"", xid: int = 1) -> bytes:
-    # The server only echoes xids: a session that asks one thing at a time can use one for all and keep frames ready.
-    return _REQUEST.pack(8 + len(body), xid, opcode) + body
-
-
-def _text(text: bytes) -> bytes:
-    return _INT.pack(len(text)) + text
-
-
-def _create_frame(path: str, flags: int) -> bytes:
-    acl = _INT.pack(1) + _INT.pack(31) + _text(b"world") + _text(b"anyone")
-    return _frame(_CREATE, _text(path.encode()) + _text(b"") + acl + _INT.pack(flags))
-
-
-def _delete_frame(path: bytes) -> bytes:
-    return _frame(_DELETE, _text(path) + _INT.pack(-1))
-
-
-def _list_frame(path: str) -> bytes:
-    return _frame(_GET_CHILDREN, _text(path.encode()) + b"\0")
-
-
-def _names(body: memoryview) -> list[bytes]:
-    """The names in a getChildren reply."""
-    names = []
-    at = 4
-    for _ in range(_INT.unpack_from(body)[0]):
-        end = at + 4 + _INT.unpack_from(body, at)[0]
-        names.append(bytes(body[at + 4 : end]))
-        at = end
-    return names
-
-
-_PING_FRAME = _frame(_PING, xid=_PING_XID)

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Final, Protocol
 
 from recipes.line import Standing, let_others_run
-from zkwire import Client, NoNodeError, SessionError, Transaction, WatchEventType, ZooKeeperError
+from zkwire import Client, NoNodeError, Removal, SessionError, Transaction, WatchEventType, ZooKeeperError
 
 # A lease that is over within this time never costs a watch of its own node, so that an uncontended lock is two round
 # trips.  The only loss that is told so much later is a deletion by somebody else.
@@ -61,8 +61,8 @@ class Lease:
     """
 
     __slots__ = (
-        "_bodies", "_depth", "_loop", "_loss", "_over", "_successors", "_timer", "_watching", "_zk", "path", "standing",
-        "token",
+        "_bodies", "_depth", "_loop", "_loss", "_over", "_removal", "_successors", "_timer", "_watching", "_zk", "path",
+        "standing", "token",
     )  # fmt: skip
 
     def __init__(self, zk: Client, standing: Standing, successors: Successors) -> None:
@@ -75,6 +75,7 @@ class Lease:
         self._depth = 1
         self._loss: LockLostError | None = None
         self._over: asyncio.Future[None] | None = None
+        self._removal: Removal | None = None
         self._bodies: list[Hold] = []
         self._watching: asyncio.Future[None] | None = None
         self._timer: asyncio.Handle
@@ -101,7 +102,9 @@ class Lease:
 
         A clock that runs unevenly aside, nobody else can own it before that.
         """
-        return 0.0 if self._loss is not None or self.is_released else self._seconds_left()
+        if self._loss is not None or self.is_released:
+            return 0.0
+        return self._zk.certain_for(self.standing.place.session_id)
 
     def check(self) -> None:
         """Return if the lock is held for certain.  Raises: LockLostError; RuntimeError when it was released."""
@@ -142,11 +145,11 @@ class Lease:
         if self._loss is not None:
             self._successors.take_turn()
             return
-        if self._successors.want_place() and self._seconds_left() > 0:
+        if self._successors.want_place() and self._zk.certain_for(self.standing.place.session_id):
             self._stop_guard()
             self._successors.take_over(self.standing)
             return
-        gone = self._zk.discard(self.path)  # before anything else: somebody waits for it
+        gone = (self._removal or self._zk.removal(self.path)).start()  # before anything else: somebody waits for it
         self._stop_guard()
         self._successors.take_turn()
         await gone
@@ -172,15 +175,11 @@ class Lease:
             self._lose(_UNCERTAIN)
         return self._loss
 
-    def _seconds_left(self) -> float:
-        if self.standing.place.session_id != self._zk.session_id:
-            return 0.0
-        return max(0.0, self._zk.certain_until - self._loop.time())
-
     def _begin_guard(self) -> None:
         self._check_certainty()
         if self._loss is not None:
             return
+        self._removal = self._zk.removal(self.path)
         if self.standing.is_watched:
             self._await_events()
         else:

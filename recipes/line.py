@@ -234,7 +234,7 @@ class Line:
         """
         place, names = await self._enter()
         position = self._position(place, names)
-        if position.owns and self._is_certain(place):
+        if position.owns and self._zk.certain_for(place.session_id):
             return Standing(place, WatchSet(), False)
         await self._zk.discard(place.path)
         return None
@@ -342,7 +342,7 @@ class Line:
         position = self._position(place, names)
         watches = WatchSet()
         try:
-            while not (position.owns and self._is_certain(place)):
+            while not (position.owns and self._zk.certain_for(place.session_id)):
                 if position.is_gone or place.session_id != self._zk.session_id:
                     raise _EvictedError
                 if position.owns:
@@ -406,9 +406,6 @@ class Line:
         position = Position(place.name, blocks=self._blocks, slots=self._slots)
         position.listed(names)
         return position
-
-    def _is_certain(self, place: Place) -> bool:
-        return place.session_id == self._zk.session_id and asyncio.get_running_loop().time() < self._zk.certain_until
 
     def _child(self, name: str) -> str:
         return f"/{name}" if self.path == "/" else f"{self.path}/{name}"

@@ -43,6 +43,7 @@ from zkwire.errors import (
     UnimplementedError,
     ZooKeeperError,
 )
+from zkwire.janitor import Removal
 from zkwire.operations import Create, GetChildren, GetData, Sync
 from zkwire.paths import ancestors, sequence, sequence_distance
 from zkwire.paths import validate as validate_path
@@ -87,6 +88,7 @@ __all__ = [
     "QuotaExceededError",
     "ReconfigDisabledError",
     "ReconfigInProgressError",
+    "Removal",
     "RequestTimeoutError",
     "RuntimeInconsistencyError",
     "ServerError",

@@ -23,6 +23,7 @@ from zkwire.errors import (
     ServerError,
     SessionError,
 )
+from zkwire.janitor import Removal
 from zkwire.jute import Record
 from zkwire.multi import MultiReply, MultiRequest
 from zkwire.operations import Create, GetChildren, GetData, Operation, Sync
@@ -130,6 +131,10 @@ class Client:
         Three quarters of the timeout behind the sending of the last request that was answered; see zkwire.timing.
         """
         return self._session.certain_until
+
+    def certain_for(self, session_id: int) -> float:
+        """Return for how many seconds from now `session_id` is this client's session and lives for certain, or 0."""
+        return self._session.certain_for(session_id)
 
     def states(self) -> StateStream:
         """Return the state now and every later one, to be iterated: `async for state in zk.states()`."""
@@ -306,7 +311,11 @@ class Client:
         The first request is sent in the order of the calls, and at once.  The future that is returned need not be
         awaited, and never fails: a node that cannot be deleted is logged.
         """
-        return self._session.janitor.remove(self._server_path(path))
+        return self.removal(path).start()
+
+    def removal(self, path: str) -> Removal:
+        """Prepare a `discard`, so that its `start()` is no more than a write."""
+        return self._session.janitor.removal(self._server_path(path))
 
     def transaction(self) -> Transaction:
         """Return a new transaction; `async with zk.transaction() as tx` commits at the end (request: multi)."""

@@ -141,7 +141,8 @@ class Connection:
         else:
             bad_length = None
         try:
-            arrived.extend(map(self._take, frames))  # what comes before a bad frame is taken all the same
+            # What comes before a bad frame is taken all the same.
+            arrived.extend(map(self._reply if self.timeout else self._take, frames))
         except (DecodeError, struct.error) as error:
             self.error = ProtocolError(f"a frame that cannot be decoded: {error}")
         except ProtocolError as error:

@@ -55,28 +55,16 @@ class Janitor:
         self._send = send
         self._submit = submit
         self._session_id = session_id
-        self._removals: dict[str, _Removal] = {}
+        self._removals: dict[str, Removal] = {}
         self._searches: set[asyncio.Task[None]] = set()
 
-    def remove(self, path: str, newest_zxid: int | None = None) -> asyncio.Future[None]:
-        """Delete the node at `path` until it is known to be gone.
+    def removal(self, path: str, newest_zxid: int | None = None) -> Removal:
+        """Return a Removal of the node at `path`, ready to be started.
 
         Arguments: `newest_zxid`, the latest transaction that can have created it, None for whatever stands there: when
         the answer to a delete is lost, somebody else's node may have taken its place.
-        The first request is written, with all that waits before it, before this returns: somebody may be waiting for
-        the node to go, and a turn of the loop is a good part of what he waits.
-        Returns a future that need not be awaited; it never fails: a node that cannot be deleted is logged.
         """
-        gone = asyncio.get_running_loop().create_future()
-        removal = self._removals.get(path)
-        if removal is not None:
-            removal.awaited_by.append(gone)
-            if newest_zxid is None:
-                removal.newest_zxid = None
-            return gone
-        self._removals[path] = _Removal(self, path, newest_zxid, gone)
-        self.delete(path)
-        return gone
+        return Removal(self, path, newest_zxid)
 
     def search(self, creation: Creation, session_id: int, after_zxid: int) -> None:
         """Find and delete what `creation` has left behind, if anything.
@@ -115,20 +103,30 @@ class Janitor:
         while self._searches:
             await asyncio.wait(self._searches)
 
+    def going(self, path: str) -> Removal | None:
+        """The removal of `path` that was started and has not come to its end."""
+        return self._removals.get(path)
+
+    def begin(self, path: str, removal: Removal, delete: Call) -> None:
+        """Send the first delete of `removal`."""
+        self._removals[path] = removal
+        self._ask(path, delete)
+
     def delete(self, path: str) -> None:
-        """Send the delete, once more or for the first time."""
-        self._ask(path, DeleteRequest(path, -1))
+        """Send the delete once more."""
+        removal = self._removals.get(path)
+        if removal is not None:
+            self._ask(path, Call(DeleteRequest(path, -1), removal))
 
     def look(self, path: str) -> None:
         """Ask who stands there now."""
-        self._ask(path, GetDataRequest(path, False))
-
-    def _ask(self, path: str, request: Request[Any]) -> None:
         removal = self._removals.get(path)
-        if removal is None:
-            return
+        if removal is not None:
+            self._ask(path, Call(GetDataRequest(path, False), removal))
+
+    def _ask(self, path: str, call: Call) -> None:
         try:
-            self._send(Call(request, removal), at_once=True)
+            self._send(call, at_once=True)
         except SessionError:
             self.gone(path)
 
@@ -151,7 +149,7 @@ class Janitor:
                     continue
                 ours = node.stat.ephemeral_owner == session_id == self._session_id()
                 if ours and node.stat.czxid > after_zxid:
-                    self.remove(path, node.stat.czxid)
+                    self.removal(path, node.stat.czxid).start()
         except SessionError:
             pass  # the node is gone with its session
         except ZooKeeperError as error:
@@ -179,16 +177,40 @@ class Janitor:
         return found
 
 
-class _Removal:
-    """Waits for the answers to a node's deletes, and draws the conclusion in the step in which they are decoded."""
+class Removal:
+    """The removal of one node: deletes it again and again until it is known to be gone, or the session is.
 
-    def __init__(
-        self, janitor: Janitor, path: str, newest_zxid: int | None, awaited_by: asyncio.Future[None]
-    ) -> None:
+    Made by `Client.removal`.  It waits for the answers to its deletes, and draws the conclusion in the step in which
+    they are decoded.
+    """
+
+    __slots__ = ("_first", "_gone", "_janitor", "_path", "awaited_by", "newest_zxid")
+
+    def __init__(self, janitor: Janitor, path: str, newest_zxid: int | None) -> None:
         self._janitor = janitor
         self._path = path
         self.newest_zxid = newest_zxid
-        self.awaited_by = [awaited_by]
+        self.awaited_by: list[asyncio.Future[None]] = []
+        # Whoever starts it is in a hurry, and whoever makes it need not be.
+        self._first = Call(DeleteRequest(path, -1), self)
+        self._gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def start(self) -> asyncio.Future[None]:
+        """Begin, once, and return a future that is done when the node is known to be gone.
+
+        The first request is written, with all that waits before it, before this returns: somebody may be waiting for
+        the node to go, and a turn of the loop is a good part of what he waits.
+        The future need not be awaited, and never fails: a node that cannot be deleted is logged.
+        """
+        going = self._janitor.going(self._path)
+        if going is None:
+            self.awaited_by.append(self._gone)
+            self._janitor.begin(self._path, self, self._first)
+        else:
+            going.awaited_by.append(self._gone)
+            if self.newest_zxid is None:
+                going.newest_zxid = None
+        return self._gone
 
     def done(self) -> bool:
         """It is never given up."""

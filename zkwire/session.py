@@ -156,6 +156,10 @@ class Session:
         if where is not None:
             self._remove_watch(where, path)
 
+    def certain_for(self, session_id: int) -> float:
+        """Return for how many seconds from now `session_id` is the session and lives for certain, or 0."""
+        return max(0.0, self.certain_until - self._loop.time()) if session_id == self.id else 0.0
+
     async def wait_started(self) -> None:
         """Return once a server has taken the session.
 
@@ -210,16 +214,20 @@ class Session:
         """Settle what arrived, in the order of the wire and without a pause between."""
         connection = link.connection
         self.last_zxid = connection.last_zxid
+        is_answer = False
         for item in arrived:
             if isinstance(item, Notification):
                 self._notified(item)
-            elif isinstance(item, Call):
-                self._answered(item)
             else:
-                self._greeted(link, item)
+                is_answer = True
+                if isinstance(item, Call):
+                    self._answered(item)
+                else:
+                    self._greeted(link, item)
         if connection.timeout and self.id:  # who does not take the session is no sign that it lives
             self._heard = connection.heard
-            self.certain_until = timing.certain_until(connection.answered, connection.timeout)
+            if is_answer:
+                self.certain_until = timing.certain_until(connection.answered, connection.timeout)
         if self._unsent:
             self._flush()
 
@@ -407,7 +415,7 @@ class Session:
 
     def _remove_made(self, reply: Record | None) -> None:
         if isinstance(reply, CreateReply | Create2Reply) and self._over is None:
-            self.janitor.remove(reply.path, self.last_zxid)
+            self.janitor.removal(reply.path, self.last_zxid).start()
 
     def _settle_watch(self, call: Call, code: int) -> None:
         """Register the watch that an answer has set, in the step in which the answer is decoded."""

@@ -1,0 +1,77 @@
+"""Hand-packed frames: as much of the wire as the bench's own contestants need, and nothing of zkwire."""
+
+import struct
+from typing import Final
+
+from bench.turns import SESSION_TIMEOUT
+
+OK, NO_NODE, NODE_EXISTS = 0, -101, -110
+EVENT_XID, PING_XID = -1, -2
+PERSISTENT, EPHEMERAL_SEQUENTIAL = 0, 3
+NODE_DELETED: Final = 2
+
+INT: Final = struct.Struct(">i")
+REPLY: Final = struct.Struct(">iiqi")  # length, xid, zxid, err
+CONNECT_REPLY: Final = struct.Struct(">iii")  # length, version, timeout; the rest is of no use here
+
+_CREATE, _DELETE, _GET_DATA, _GET_CHILDREN, _PING, _CLOSE = 1, 2, 4, 8, 11, -11
+_REQUEST = struct.Struct(">iii")  # length, xid, opcode
+_CONNECT = struct.Struct(">iiqiqi16s?")  # length, version, last zxid, timeout, session, password with length, read only
+_EVENT_HEAD = 12  # bytes of an event's body before its path: type, state, the path's length
+
+
+class RefusedError(RuntimeError):
+    """The server answered with an error code that the line has no use for, or with something that nobody asked for."""
+
+
+def create(path: str, flags: int) -> bytes:
+    """Return the frame that creates a node without data."""
+    acl = INT.pack(1) + INT.pack(31) + _text(b"world") + _text(b"anyone")
+    return _frame(_CREATE, _text(path.encode()) + _text(b"") + acl + INT.pack(flags))
+
+
+def delete(path: bytes) -> bytes:
+    """Return the frame that deletes a node of any version."""
+    return _frame(_DELETE, _text(path) + INT.pack(-1))
+
+
+def watch(path: bytes) -> bytes:
+    """Return the frame that reads a node and watches it."""
+    return _frame(_GET_DATA, _text(path) + b"\1")
+
+
+def children(path: str) -> bytes:
+    """Return the frame that lists a node's children."""
+    return _frame(_GET_CHILDREN, _text(path.encode()) + b"\0")
+
+
+def names(body: bytes | memoryview) -> list[bytes]:
+    """Return the names in the body of a reply to `children`."""
+    found = []
+    at = 4
+    for _ in range(INT.unpack_from(body)[0]):
+        end = at + 4 + INT.unpack_from(body, at)[0]
+        found.append(bytes(body[at + 4 : end]))
+        at = end
+    return found
+
+
+def departed(event: bytes | memoryview) -> bytes:
+    """Return the path of the node whose deletion the body of an event tells.  Raises: RefusedError."""
+    if INT.unpack_from(event)[0] != NODE_DELETED:
+        raise RefusedError(f"an event that is no deletion: {bytes(event)!r}")
+    return bytes(event[_EVENT_HEAD:])
+
+
+def _frame(opcode: int, body: bytes = b"", xid: int = 1) -> bytes:
+    # The server only echoes xids: a session that knows what it waits for can use one for all, and keep frames ready.
+    return _REQUEST.pack(8 + len(body), xid, opcode) + body
+
+
+def _text(text: bytes) -> bytes:
+    return INT.pack(len(text)) + text
+
+
+HELLO: Final = _CONNECT.pack(_CONNECT.size - 4, 0, 0, int(SESSION_TIMEOUT * 1000), 0, 16, bytes(16), False)
+PING: Final = _frame(_PING, xid=PING_XID)
+CLOSE: Final = _frame(_CLOSE)
