@@ -1,0 +1,285 @@
+"""Plays the fixed script of requests to a target, and holds each answer against the meaning that the script states.
+
+A target is a real server behind sockets, the in-memory server's pure machine, or a recording of an earlier play. The
+script (themes*.py) is the same for all; what was sent and received is kept as a list of exchanges.
+"""
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from tests.captures import build
+from tests.captures.meaning import EVENT_TYPES, Masker, decode_connect_response, decode_event, decode_reply
+from zkwire.jute import Record
+from zkwire.records import EVENT_XID, ConnectResponse
+
+# These take a zxid also when they are refused; a write that cannot be decoded, of these, takes one in a multi only.
+WRITES = {1, 2, 5, 7, 14, 15, 16, 19, 21, -11}
+MULTI, SET_WATCHES, SET_WATCHES2, CLOSE_SESSION, PING = 14, 101, 105, -11, 11
+MARSHALLING_ERROR = -5
+
+# The body of a reply, or what makes it from the reply's zxid.
+Meant = Record | Callable[[int], Record] | None
+
+
+@dataclass(slots=True)
+class Exchange:
+    """One step of the script: what was done on one connection, and all that came of it on every connection."""
+
+    name: str
+    means: str
+    action: str  # "open", "send" or "drop"
+    connection: str
+    sent: bytes = b""  # as it went over the wire, lengths included
+    received: list[tuple[str, bytes]] = field(default_factory=list)  # connection, frame without its length
+    closed: list[str] = field(default_factory=list)  # the connections that the server closed, sorted
+
+
+@dataclass(slots=True)
+class Recording:
+    """All exchanges of one theme; `base` is the server's last zxid before it."""
+
+    theme: str
+    base: int
+    exchanges: list[Exchange]
+
+
+class Target(Protocol):
+    """What a script is played to."""
+
+    def open(self, connection: str) -> None: ...
+
+    def send(self, connection: str, data: bytes) -> None: ...
+
+    def drop(self, connection: str) -> None: ...
+
+    def gather(self, connection: str | None, closing: Collection[str]) -> tuple[list[tuple[str, bytes]], list[str]]:
+        """Everything that the last step brought: a reply on `connection` (None: there is none), and events.
+
+        `closing` are the connections whose end is to be waited for. Returns the frames and the connections closed.
+        """
+        ...
+
+
+class Unexpected(AssertionError):
+    """The server did not answer what the script says it means."""
+
+
+@dataclass(slots=True)
+class Client:
+    """One connection with a session, as the script uses it."""
+
+    player: "Player"
+    name: str
+    session_id: int
+    password: bytes
+    xid: int = 0
+
+    def ask(
+        self,
+        name: str,
+        means: str,
+        request: bytes,
+        reply: Meant = None,
+        *,
+        err: int = 0,
+        events: Iterable[str] = (),
+        closes: Collection[str] = (),
+        zxid: int | None = None,
+        takes: int | None = None,
+        xid: int | None = None,
+        reply_xid: int | None = None,
+        in_any_order: bool = False,
+    ) -> int:
+        """Send one request; return the zxid of its reply.
+
+        `events` are lines such as "b created /x", in their order on each connection; `takes` says how many zxids the
+        request takes, and `zxid` which one its reply shows, where the rule of WRITES does not hold.
+        """
+        if xid is None:
+            self.xid += 1
+            xid = self.xid
+        raw = build.frame(build.i32(xid) + request)
+        exchange = self.player.step(name, means, "send", self.name, raw, self.name, closes)
+        opcode = int.from_bytes(request[:4], "big", signed=True)
+        return self.player.check_reply(
+            exchange,
+            opcode,
+            reply_xid if reply_xid is not None else xid,
+            zxid,
+            takes,
+            err,
+            reply,
+            list(events),
+            in_any_order,
+        )
+
+    def tell(
+        self, name: str, means: str, data: bytes, *, events: Iterable[str] = (), closes: Collection[str] = ()
+    ) -> None:
+        """Send bytes, with their length, that are not answered."""
+        exchange = self.player.step(name, means, "send", self.name, data, None, closes)
+        self.player.check_events(exchange, list(events), self.player.last, False)
+
+    def drop(self, name: str, means: str) -> None:
+        """Close the TCP connection and leave the session alone."""
+        self.player.step(name, means, "drop", self.name, b"", None, ())
+
+
+class Player:
+    """Plays one theme to a target."""
+
+    def __init__(self, target: Target, theme: str) -> None:
+        self.target = target
+        self.theme = theme
+        self.exchanges: list[Exchange] = []
+        self.masker = Masker()
+        self.last: int = -1  # the server's last zxid, known from the first reply on
+        self.base: int = -1
+
+    def start(self, root: bytes | None = None) -> Client:
+        """Open connection "a" and make the theme's own node, whose reply tells the zxids that the theme starts from."""
+        client = self.session("a", "start", "a new session for this theme")
+        path = f"/{self.theme}"
+        exchange = self.step(
+            "root",
+            "the node that holds all others of this theme",
+            "send",
+            "a",
+            build.frame(build.i32(client.xid) + (root or build.create(path))),
+            "a",
+            (),
+        )
+        header, _ = decode_reply(1, exchange.received[-1][1])
+        self.last = header.zxid
+        self.base = header.zxid - 2  # the session and the node
+        return client
+
+    def session(self, connection: str, name: str, means: str) -> Client:
+        """A new session on a new connection, with nothing special about it."""
+        client = self.handshake(connection, name, means, build.connect(), timeout=300_000)
+        assert client is not None
+        return client
+
+    def handshake(
+        self,
+        connection: str,
+        name: str,
+        means: str,
+        request: bytes,
+        *,
+        timeout: int | None,
+        flag: bool = True,
+        resumes: Client | None = None,
+        closes: Collection[str] = (),
+    ) -> Client | None:
+        """Open a connection and send its first frame.
+
+        `timeout` is the one granted, in milliseconds; 0 for a refused session, None for a close without an answer.
+        `flag` says whether the answer carries the readOnly byte.
+        """
+        ends = connection in closes or not timeout
+        exchange = self.step(
+            name,
+            means,
+            "open",
+            connection,
+            build.frame(request),
+            None if timeout is None else connection,
+            {*closes, connection} if ends else closes,
+        )
+        if timeout is None:
+            self.expect(exchange, exchange.received, [])
+            return None
+        self.expect(exchange, len(exchange.received), 1)
+        response, answered_flag = decode_connect_response(exchange.received[0][1])
+        self.expect(exchange, answered_flag, False if flag else None)
+        if timeout == 0:
+            self.expect(exchange, response, ConnectResponse(0, 0, 0, bytes(16)))
+            return None
+        self.expect(exchange, (response.protocol_version, response.timeout), (0, timeout))
+        self.expect(exchange, len(response.password or b""), 16)
+        session = (response.session_id, response.password)
+        if resumes is None:
+            self.expect(exchange, response.session_id != 0, True)
+            self.last += self.last >= 0
+        else:
+            self.expect(exchange, session, (resumes.session_id, resumes.password))
+        return Client(self, connection, response.session_id, response.password or b"")
+
+    def step(
+        self,
+        name: str,
+        means: str,
+        action: str,
+        connection: str,
+        data: bytes,
+        answers: str | None,
+        closes: Collection[str],
+    ) -> Exchange:
+        """Do one thing, wait for all that it brings, and keep it."""
+        if any(earlier.name == name for earlier in self.exchanges):
+            raise ValueError(f"two steps of {self.theme} are called {name!r}")
+        exchange = Exchange(name, " ".join(means.split()), action, connection, data)
+        if action == "open":
+            self.target.open(connection)
+        if action == "drop":
+            self.target.drop(connection)
+        else:
+            self.target.send(connection, data)
+        exchange.received, exchange.closed = self.target.gather(answers, closes)
+        self.exchanges.append(exchange)
+        self.expect(exchange, exchange.closed, sorted(closes))
+        return exchange
+
+    def check_reply(
+        self,
+        exchange: Exchange,
+        opcode: int,
+        xid: int,
+        zxid: int | None,
+        takes: int | None,
+        err: int,
+        reply: Meant,
+        events: list[str],
+        in_any_order: bool,
+    ) -> int:
+        """Hold the reply, which is the last frame on its connection, and the events before it against what is meant."""
+        own = [frame for connection, frame in exchange.received if connection == exchange.connection]
+        if not own:
+            raise Unexpected(f"{self.theme}, {exchange.name}: no reply")
+        header, body = decode_reply(opcode, own[-1])
+        if zxid is None:
+            if takes is None:
+                takes = opcode in WRITES and not (err == MARSHALLING_ERROR and opcode != MULTI)
+            self.last += takes
+            zxid = self.last
+        self.expect(exchange, (header.xid, header.zxid, header.err), (xid, zxid, err))
+        meant = reply(header.zxid) if callable(reply) else reply
+        self.expect(exchange, self.masker.without_times(body), self.masker.without_times(meant))
+        event_zxid = -1 if opcode in (SET_WATCHES, SET_WATCHES2) else zxid
+        self.check_events(exchange, events, event_zxid, in_any_order, reply=own[-1])
+        return header.zxid
+
+    def check_events(
+        self, exchange: Exchange, events: list[str], zxid: int, in_any_order: bool, reply: bytes | None = None
+    ) -> None:
+        """Hold the events of one step, connection by connection, against lines such as "b created /x"."""
+        came: dict[str, list[str]] = {}
+        for connection, frame in exchange.received:
+            if frame is reply:
+                continue
+            header, event = decode_event(frame)
+            self.expect(exchange, (header.xid, header.zxid, header.err, event.state), (EVENT_XID, zxid, 0, 3))
+            came.setdefault(connection, []).append(f"{connection} {EVENT_TYPES[event.type]} {event.path}")
+        meant: dict[str, list[str]] = {}
+        for line in events:
+            meant.setdefault(line.split()[0], []).append(line)
+        if in_any_order:
+            came, meant = ({name: sorted(lines) for name, lines in both.items()} for both in (came, meant))
+        self.expect(exchange, came, meant)
+
+    def expect(self, exchange: Exchange, came: object, meant: object) -> None:
+        """Raise Unexpected, with the step's name, unless the two are equal."""
+        if came != meant:
+            raise Unexpected(f"{self.theme}, {exchange.name} ({exchange.means}):\n  came  {came}\n  meant {meant}")

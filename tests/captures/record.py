@@ -1,0 +1,48 @@
+"""Records the captures: `python -m tests.captures.record` plays the script to a fresh real server.
+
+What it writes is one text file for each theme in recorded/. An exchange begins with `== name` and says in a comment
+what it means. `open a` is a new connection called a, `send a` a request on it, `drop a` its end by the client; `>` are
+the bytes that went to the server, with their length, `<` the frames that came back, on the connection named and
+without their length, in order on each connection; `closed a` says that the server closed it. `zxid before` is the last
+transaction before the theme.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.captures.recording import save
+from tests.captures.script.tools import SUPER_OPTION
+from tests.captures.targets import SocketTarget
+from tests.captures.themes import THEMES, play
+from zkwire.testing import RealServer
+
+
+@contextmanager
+def real_server() -> Iterator[RealServer]:
+    """A fresh server with the settings that the script counts on."""
+    server = RealServer(
+        version="3.9",
+        tick_time=0.5,
+        properties={"maxSessionTimeout": "600000"},
+        jvm=[SUPER_OPTION],
+        fsync=False,
+    )
+    asyncio.run(server.start())
+    try:
+        yield server
+    finally:
+        asyncio.run(server.close())
+
+
+def main() -> None:
+    with real_server() as server:
+        for theme in THEMES:
+            with SocketTarget(server.port) as target:
+                recording = play(theme, target)
+            save(recording, server.version)
+            print(f"{theme}: {len(recording.exchanges)} exchanges")
+
+
+if __name__ == "__main__":
+    main()

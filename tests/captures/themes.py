@@ -1,0 +1,39 @@
+"""The whole script: its themes by name, in the order in which they are recorded ("fresh" must be the first)."""
+
+from collections.abc import Callable
+
+from tests.captures.play import Player, Recording, Target
+from tests.captures.script import access, nodes, sessions, transactions, watches
+
+THEMES: dict[str, Callable[[Player], None]] = {
+    theme.__name__: theme
+    for theme in (
+        sessions.fresh,
+        sessions.handshake,
+        sessions.closing,
+        sessions.framing,
+        nodes.creates,
+        nodes.refused_creates,
+        nodes.writes,
+        nodes.reads,
+        access.acls,
+        access.permissions,
+        access.identities,
+        access.administration,
+        watches.one_shot,
+        watches.lasting,
+        watches.removal,
+        watches.rearming,
+        watches.unreadable,
+        transactions.multi,
+        transactions.refused_multi,
+        transactions.multi_read,
+    )
+}
+
+
+def play(theme: str, target: Target) -> Recording:
+    """Play one theme and return what was sent and received. Raises: Unexpected when an answer is not what it means."""
+    player = Player(target, theme)
+    THEMES[theme](player)
+    return Recording(theme, player.base, player.exchanges)
