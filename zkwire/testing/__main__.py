@@ -1,0 +1,46 @@
+"""python -m zkwire.testing: a ZooKeeper in memory on the side, until it is interrupted."""
+
+import argparse
+import asyncio
+import signal
+import sys
+
+from zkwire.testing.server import Server
+
+
+def main() -> int:
+    """Serve until SIGINT or SIGTERM; return 0, or 1 when the port cannot be had."""
+    parser = argparse.ArgumentParser(prog="python -m zkwire.testing", description=__doc__)
+    parser.add_argument("--port", type=int, default=2181, help="the port, 0 for a free one (default: 2181)")
+    parser.add_argument("--host", default="127.0.0.1", help="the address (default: 127.0.0.1)")
+    parser.add_argument("--tick-time", type=float, default=2.0, help="the server's tick in seconds (default: 2)")
+    arguments = parser.parse_args()
+    if not 0 <= arguments.port < 65536:
+        parser.error(f"--port: {arguments.port} is no port")
+    try:
+        server = Server(host=arguments.host, port=arguments.port, tick_time=arguments.tick_time)
+    except ValueError as error:
+        parser.error(f"--tick-time: {error}")
+    return asyncio.run(_serve(server, f"{arguments.host}:{arguments.port}"))
+
+
+async def _serve(server: Server, address: str) -> int:
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, ended.set)
+    try:
+        await server.start()
+    except OSError as error:
+        print(f"cannot listen on {address}: {error.strerror or error}", file=sys.stderr)
+        return 1
+    try:
+        print(f"ZooKeeper in memory for tests on {server.hosts}; nothing is kept when it ends", flush=True)
+        await ended.wait()
+    finally:
+        await server.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
