@@ -158,6 +158,20 @@ def _decode_names(data: bytes, at: int) -> tuple[list[str], int]:
     return names, at
 
 
+def _decode_text(data: bytes, at: int) -> tuple[str, int]:
+    text, end = decode_nullable_ustring(data, at)
+    if text is None:
+        raise DecodeError(f"a null string in a vector, at byte {at}")
+    return text, end
+
+
+def _decode_texts(data: bytes, at: int) -> tuple[list[str], int]:
+    """The vector of strings as a server reads it: neither it nor one of them may be null."""
+    if data[at : at + 4] == b"\xff\xff\xff\xff":
+        raise DecodeError(f"a null vector, at byte {at}")
+    return _vector(encode_ustring, _decode_text).decode(data, at)
+
+
 _PLAIN_BUFFER: Final = """\
 end = at + size
 if size < 0 or end > len(data):
@@ -177,10 +191,11 @@ Long: TypeAlias = Annotated[int, _Fixed("q")]
 UString: TypeAlias = Annotated[str, _Variable(encode_ustring, decode_ustring, _PLAIN_USTRING)]
 _NULLABLE: Final = _Variable(encode_nullable_ustring, decode_nullable_ustring, _PLAIN_NULLABLE)
 NullableUString: TypeAlias = Annotated[str | None, _NULLABLE]
-# The path of a request. Nobody makes one with a null path, hence `str`; a server can be sent one and then reads None.
-Path: TypeAlias = Annotated[str, _NULLABLE]
+# A string of a request. Nobody makes one that is null, hence `str`; a server can be sent one and then reads None.
+Text: TypeAlias = Annotated[str, _NULLABLE]
 Buffer: TypeAlias = Annotated[bytes | None, _Variable(encode_buffer, decode_buffer, _PLAIN_BUFFER)]
 Vector: TypeAlias = Annotated[Sequence[_T], _VectorOf()]
+Texts: TypeAlias = Annotated[list[str], _Variable(_vector(encode_ustring, decode_ustring).encode, _decode_texts)]
 Names: TypeAlias = Annotated[list[str], _Variable(_vector(encode_ustring, decode_ustring).encode, _decode_names)]
 
 

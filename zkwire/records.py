@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 from typing import Final
 
-from zkwire.jute import Boolean, Buffer, Int, Long, Record, UString, record
+from zkwire.jute import Boolean, Buffer, Int, Long, Record, Text, UString, record
 
 
 @record
@@ -51,8 +51,8 @@ class ACL(Record):
     """One entry of an access control list: `perms` (see Perms) for whoever has the identity `scheme`:`id`."""
 
     perms: Int
-    scheme: UString
-    id: UString
+    scheme: Text
+    id: Text
 
 
 OPEN_ACL: Final = (ACL(Perms.ALL, "world", "anyone"),)

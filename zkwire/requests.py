@@ -22,8 +22,9 @@ from zkwire.jute import (
     Long,
     Names,
     NullableUString,
-    Path,
     Record,
+    Text,
+    Texts,
     UString,
     Vector,
     record,
@@ -185,7 +186,7 @@ class WhoAmIReply(Record):
 
 @record
 class CreateRequest(Request[CreateReply], opcode=1):
-    path: Path
+    path: Text
     data: Buffer
     acl: Vector[ACL]
     flags: Int
@@ -193,7 +194,7 @@ class CreateRequest(Request[CreateReply], opcode=1):
 
 @record
 class Create2Request(Request[Create2Reply], opcode=15):
-    path: Path
+    path: Text
     data: Buffer
     acl: Vector[ACL]
     flags: Int
@@ -201,7 +202,7 @@ class Create2Request(Request[Create2Reply], opcode=15):
 
 @record
 class CreateContainerRequest(Request[Create2Reply], opcode=19):
-    path: Path
+    path: Text
     data: Buffer
     acl: Vector[ACL]
     flags: Int
@@ -211,7 +212,7 @@ class CreateContainerRequest(Request[Create2Reply], opcode=19):
 class CreateTTLRequest(Request[Create2Reply], opcode=21):
     """`flags` is one of TTLFlags; `ttl` is in milliseconds, 1 to 2**40 - 1."""
 
-    path: Path
+    path: Text
     data: Buffer
     acl: Vector[ACL]
     flags: Int
@@ -220,56 +221,56 @@ class CreateTTLRequest(Request[Create2Reply], opcode=21):
 
 @record
 class DeleteRequest(Request[Nothing], opcode=2):
-    path: Path
+    path: Text
     version: Int
 
 
 @record
 class ExistsRequest(Request[StatReply], opcode=3, repeatable=True):
-    path: Path
+    path: Text
     watch: Boolean
 
 
 @record
 class GetDataRequest(Request[GetDataReply], opcode=4, repeatable=True):
-    path: Path
+    path: Text
     watch: Boolean
 
 
 @record
 class SetDataRequest(Request[StatReply], opcode=5):
-    path: Path
+    path: Text
     data: Buffer
     version: Int
 
 
 @record
 class GetACLRequest(Request[GetACLReply], opcode=6, repeatable=True):
-    path: Path
+    path: Text
 
 
 @record
 class SetACLRequest(Request[StatReply], opcode=7):
-    path: Path
+    path: Text
     acl: Vector[ACL]
     version: Int
 
 
 @record
 class GetChildrenRequest(Request[GetChildrenReply], opcode=8, repeatable=True):
-    path: Path
+    path: Text
     watch: Boolean
 
 
 @record
 class GetChildren2Request(Request[GetChildren2Reply], opcode=12, repeatable=True):
-    path: Path
+    path: Text
     watch: Boolean
 
 
 @record
 class GetAllChildrenNumberRequest(Request[GetAllChildrenNumberReply], opcode=104, repeatable=True):
-    path: Path
+    path: Text
 
 
 @record
@@ -286,14 +287,14 @@ class WhoAmIRequest(Request[WhoAmIReply], opcode=107, repeatable=True):
 
 @record
 class SyncRequest(Request[SyncReply], opcode=9, repeatable=True):
-    path: Path
+    path: Text
 
 
 @record
 class CheckVersionRequest(Request[Nothing], opcode=13):
     """Only inside a transaction: on its own, servers before 3.9.3 do not even answer it."""
 
-    path: Path
+    path: Text
     version: Int
 
 
@@ -311,13 +312,13 @@ class CloseSessionRequest(Request[Nothing], opcode=-11):
 class CheckWatchesRequest(Request[Nothing], opcode=17, repeatable=True):
     """Whether the server has a watch of this connection; refused with NoWatcher if not."""
 
-    path: Path
+    path: Text
     type: Int
 
 
 @record
 class RemoveWatchesRequest(Request[Nothing], opcode=18):
-    path: Path
+    path: Text
     type: Int
 
 
@@ -326,9 +327,9 @@ class SetWatchesRequest(Request[Nothing], opcode=101):
     """Brings a connection's one-shot watches to the next one; what changed since `relative_zxid` fires at once."""
 
     relative_zxid: Long
-    data: Names
-    exist: Names
-    child: Names
+    data: Texts
+    exist: Texts
+    child: Texts
 
 
 @record
@@ -336,18 +337,18 @@ class SetWatches2Request(Request[Nothing], opcode=105):
     """SetWatchesRequest with the watches that stay; those never fire at once."""
 
     relative_zxid: Long
-    data: Names
-    exist: Names
-    child: Names
-    persistent: Names
-    persistent_recursive: Names
+    data: Texts
+    exist: Texts
+    child: Texts
+    persistent: Texts
+    persistent_recursive: Texts
 
 
 @record
 class AddWatchRequest(Request[AddWatchReply], opcode=106):
     """`mode` is one of AddWatchMode."""
 
-    path: Path
+    path: Text
     mode: Int
 
 

@@ -18,8 +18,9 @@ from zkwire.jute import (
     Long,
     Names,
     NullableUString,
-    Path,
     Record,
+    Text,
+    Texts,
     UString,
     Vector,
     record,
@@ -44,10 +45,11 @@ PRIMITIVES: list[tuple[Any, st.SearchStrategy[Any]]] = [
     (Int, st.integers(-(2**31), 2**31 - 1)),
     (Long, st.integers(-(2**63), 2**63 - 1)),
     (UString, st.text(max_size=20)),
-    (Path, st.text(max_size=20)),
+    (Text, st.text(max_size=20)),
     (NullableUString, st.none() | st.text(max_size=20)),
     (Buffer, st.none() | st.binary(max_size=20)),
     (Names, st.lists(st.text(max_size=8), max_size=5)),
+    (Texts, st.lists(st.text(max_size=8), max_size=5)),
 ]
 
 
@@ -232,8 +234,27 @@ def test_a_nullable_string_can_be_null() -> None:
 
 
 @record
+class Several(Record):
+    paths: Texts
+
+
+@pytest.mark.parametrize("hexadecimal", ["ffffffff", "00000001 ffffffff", "00000002 00000000 ffffffff", "00000001"])
+def test_no_null_in_a_vector_of_texts(hexadecimal: str) -> None:
+    with pytest.raises(DecodeError):
+        Several.decode(bytes.fromhex(hexadecimal), 0)
+
+
+@pytest.mark.parametrize(
+    ("hexadecimal", "paths"), [("00000000", []), ("fffffffe", []), ("00000002 00000000 00000002 2fff", ["", "/\ufffd"])]
+)
+def test_a_vector_of_texts_is_read_as_the_server_reads_it(hexadecimal: str, paths: list[str]) -> None:
+    data = bytes.fromhex(hexadecimal)
+    assert Several.decode(data, 0) == (Several(paths), len(data))
+
+
+@record
 class Mentioned(Record):
-    path: Path
+    path: Text
     note: NullableUString
 
 

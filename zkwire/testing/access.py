@@ -13,8 +13,8 @@ from zkwire.errors import InvalidACLError, MarshallingError
 from zkwire.records import ACL
 from zkwire.testing.refusal import Refused
 
-_DECIMAL: Final = re.compile(r"[+-]?[0-9]+", re.ASCII).fullmatch
-_HEXADECIMAL: Final = re.compile(r"[0-9a-fA-F]{1,4}", re.ASCII).fullmatch
+_DECIMAL: Final = re.compile(r"[+-]?0*[0-9]{1,10}").fullmatch
+_HEXADECIMAL: Final = re.compile(r"[0-9a-fA-F]{1,4}").fullmatch
 
 
 class Identity(NamedTuple):
@@ -35,12 +35,15 @@ SUPER: Final = Identity("super", "")
 
 
 def ip_identity(peer: str) -> Identity:
-    """Return the identity that a client has by its address; Java spells IPv6 out."""
+    """Return the identity that a client has by its address; Java spells IPv6 out, and IPv4 in it as IPv4."""
     address, _, zone = peer.partition("%")
-    if ":" in address:
-        groups = IPv6Address(address).exploded.split(":")
-        address = ":".join(f"{int(group, 16):x}" for group in groups) + (f"%{zone}" if zone else "")
-    return Identity("ip", address)
+    if ":" not in address:
+        return Identity("ip", address)
+    parsed = IPv6Address(address)
+    if parsed.ipv4_mapped is not None:
+        return Identity("ip", str(parsed.ipv4_mapped))
+    groups = ":".join(f"{int(group, 16):x}" for group in parsed.exploded.split(":"))
+    return Identity("ip", f"{groups}%{zone}" if zone else groups)
 
 
 def digest_id(credentials: str) -> str:
@@ -82,9 +85,7 @@ def stored(acl: Sequence[ACL], identities: Sequence[Identity]) -> tuple[ACL, ...
     Raises: Refused.
     """
     kept: list[ACL] = []
-    for number, entry in enumerate(acl):
-        if entry in acl[:number]:
-            continue
+    for entry in {(entry.perms, entry.scheme, entry.id): entry for entry in acl}.values():
         if entry.scheme == "auth":
             who = [identity for identity in identities if identity.scheme == "digest"]
             if not who:

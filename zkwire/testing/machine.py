@@ -157,11 +157,9 @@ class Machine(State):
             interval = self.settings.container_interval
             self._cleanup_at += interval * ((now - self._cleanup_at) // interval + 1)
 
-    def next_deadline(self) -> float | None:
-        """Return when `advance` will have something to do, None as long as nothing happens."""
+    def next_deadline(self) -> float:
+        """Return when `advance` may have something to do next."""
         ends = self.sessions.next_deadline()
-        if not self.tree.containers and not self.tree.ttls:
-            return ends
         return self._cleanup_at if ends is None else min(ends, self._cleanup_at)
 
     def expire(self, session_id: int, now: float) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from zkwire.errors import BadArgumentsError, MarshallingError, NoAuthError, NoNodeError, NoWatcherError
-from zkwire.jute import INT, Record, encode_buffer, encode_nullable_ustring
+from zkwire.jute import INT, Record, encode_buffer
 from zkwire.multi import ErrorResult, MultiReadRequest, MultiReply
 from zkwire.records import Perms, Stat
 from zkwire.requests import (
@@ -48,6 +48,7 @@ from zkwire.testing.state import (
     NODE_DELETED,
     Connection,
     State,
+    encode_text,
 )
 from zkwire.testing.tree import Node
 from zkwire.testing.watching import ONE_SHOT
@@ -129,7 +130,7 @@ def get_ephemerals(state: State, connection: Connection, request: GetEphemeralsR
 
 def sync(state: State, connection: Connection, request: SyncRequest) -> bytes:
     """The path as it came: a server without followers has nothing to wait for."""
-    return encode_nullable_ustring(request.path)
+    return encode_text(request.path)
 
 
 def who_am_i(state: State, connection: Connection, request: WhoAmIRequest) -> bytes:
@@ -227,8 +228,8 @@ def multi_read(state: State, connection: Connection, request: MultiReadRequest) 
         try:
             body = answer(state, connection, read)
         except Refused as refused:
-            if refused.code == MarshallingError.code:  # a null path: the real server gives up on the whole
-                raise
+            if refused.code == MarshallingError.code:  # a null path: the real server stops, and sends what it has
+                raise Refused(MarshallingError, MultiReply(results, types).encode()) from None
             results.append(ErrorResult(refused.code))
             types.append(_ERROR_TYPE)
             continue

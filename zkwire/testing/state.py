@@ -5,12 +5,14 @@ Knows the rooms below (tree, watches, sessions) and the layout of a reply; decid
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from zkwire.records import ACL, EVENT_XID, Perms, WatcherEvent
+from zkwire.jute import encode_buffer, encode_nullable_ustring
+from zkwire.records import ACL, EVENT_XID, Perms
 from zkwire.testing import access
 from zkwire.testing.access import Identity
 from zkwire.testing.sessions import Session, Sessions
@@ -25,7 +27,21 @@ NODE_CHILDREN_CHANGED: Final = 4
 NO_ZXID: Final = -1
 
 _REPLY: Final = struct.Struct(">iiqi")  # the frame's length and the reply's header
+_EVENT: Final = struct.Struct(">ii")
+_BEYOND_16_BITS: Final = re.compile("[\U00010000-\U0010ffff]")
 _HEADER_SIZE: Final = _REPLY.size - 4
+
+
+def encode_text(text: str | None) -> bytes:
+    """Return a string as Java writes it: a character beyond U+FFFF as two surrogates of three bytes each."""
+    if text is None or text.isascii():
+        return encode_nullable_ustring(text)
+    return encode_buffer(_BEYOND_16_BITS.sub(_as_surrogates, text).encode("utf-8", "surrogatepass"))
+
+
+def _as_surrogates(found: re.Match[str]) -> str:
+    beyond = ord(found[0]) - 0x10000
+    return chr(0xD800 + (beyond >> 10)) + chr(0xDC00 + (beyond & 0x3FF))
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +145,7 @@ class State:
 
     def notify(self, connection: Connection, event: int, path: str, zxid: int) -> None:
         """Send an event."""
-        body = WatcherEvent(event, _SYNC_CONNECTED, path).encode()
+        body = _EVENT.pack(event, _SYNC_CONNECTED) + encode_text(path)
         self.send(connection, _REPLY.pack(_HEADER_SIZE + len(body), EVENT_XID, zxid, 0) + body)
 
     def close(self, connection: Connection) -> None:

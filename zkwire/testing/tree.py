@@ -132,9 +132,7 @@ class Tree:
             parent.creates += 1
             parent.pzxid = zxid
         node = self.nodes[path] = Node(data, acl, owner, zxid, time)
-        if parent.children is None:
-            parent.children = {}
-        parent.children[name] = None
+        self._add_child(parent, name)
         self._account(path, node)
         return node
 
@@ -217,11 +215,10 @@ class Tree:
 
     def _undelete(self, path: str, node: Node, parent: Node) -> Callable[[], None]:
         pzxid = parent.pzxid
-        siblings = parent.children and dict(parent.children)  # put back whole, so that the order is as before
 
         def undo() -> None:
             self.nodes[path] = node
-            parent.children = siblings
+            self._add_child(parent, path.rpartition("/")[2])
             parent.pzxid = pzxid
             self._account(path, node)
 
@@ -262,6 +259,11 @@ class Tree:
             self.containers.discard(path)
         else:
             self.ttls.discard(path)
+
+    def _add_child(self, parent: Node, name: str) -> None:
+        if parent.children is None:
+            parent.children = {}
+        parent.children[name] = None
 
     def _drop_child(self, parent: Node, name: str) -> None:
         assert parent.children is not None
