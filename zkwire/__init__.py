@@ -6,7 +6,7 @@
 Distributed locks and their relatives are in the package `recipes`.
 """
 
-from zkwire.client import Client, Node
+from zkwire.client import Client
 from zkwire.connecting import Connecting, connect
 from zkwire.errors import (
     AuthFailedError,
@@ -44,7 +44,7 @@ from zkwire.errors import (
     ZooKeeperError,
 )
 from zkwire.janitor import Removal
-from zkwire.operations import Create, GetChildren, GetData, Sync
+from zkwire.operations import Create, GetChildren, GetData, Node, Sync
 from zkwire.paths import ancestors, sequence, sequence_distance
 from zkwire.paths import validate as validate_path
 from zkwire.records import ACL, CREATOR_ALL_ACL, OPEN_ACL, READ_ONLY_ACL, Perms, Stat

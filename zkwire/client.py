@@ -7,30 +7,22 @@ How a request travels and what a reconnect means is the session's affair.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import random
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 from zkwire import paths
-from zkwire.arguments import checked_data, checked_version, creation, server_path, with_stat
+from zkwire.arguments import checked_data, checked_version, creation, with_stat
 from zkwire.errors import (
-    ConnectionLostError,
-    NoAuthError,
-    NodeExistsError,
     NoNodeError,
-    ServerError,
-    SessionError,
 )
 from zkwire.janitor import Removal
 from zkwire.jute import Record
-from zkwire.multi import MultiReply, MultiRequest
-from zkwire.operations import Create, GetChildren, GetData, Operation, Sync
+from zkwire.operations import Node, Operation
 from zkwire.records import ACL, OPEN_ACL, Stat
+from zkwire.requester import Requester
 from zkwire.requests import (
-    CreateContainerRequest,
-    CreateRequest,
     DeleteRequest,
     ExistsRequest,
     GetChildren2Request,
@@ -52,13 +44,6 @@ _ANY_VERSION: Final = -1
 R = TypeVar("R", bound=Record)
 
 
-class Node(NamedTuple):
-    """A node's data (null data, which Java clients can store, reads as empty) and its Stat."""
-
-    data: bytes
-    stat: Stat
-
-
 class Client:
     """A ZooKeeper client; made by `zkwire.connect`, not directly.
 
@@ -76,7 +61,9 @@ class Client:
 
     def __init__(self, session: Session, chroot: str, rng: random.Random) -> None:
         self._session = session
-        self._chroot = chroot
+        self._requester = Requester(session, chroot)
+        self._ask = self._requester.ask
+        self._server_path = self._requester.server_path
         self._random = rng
 
     async def __aenter__(self) -> Client:
@@ -122,7 +109,7 @@ class Client:
     @property
     def chroot(self) -> str:
         """The path below which this client lives, "" for none."""
-        return self._chroot
+        return self._requester.chroot
 
     @property
     def certain_until(self) -> float:
@@ -179,7 +166,7 @@ class Client:
 
         Arguments: `into`, a WatchSet that the watch is to belong to.
         """
-        watch = self._watch(path, into)
+        watch = self._requester.watch(path, into)
         try:
             reply = await self._ask(ExistsRequest(self._server_path(path), True), watch, WatchKind.EXIST)
         except NoNodeError:
@@ -200,7 +187,7 @@ class Client:
         Arguments: `into`, a WatchSet that the watch is to belong to.
         Raises: NoNodeError, and then no watch is left anywhere.
         """
-        watch = self._watch(path, into)
+        watch = self._requester.watch(path, into)
         try:
             reply = await self._ask(GetDataRequest(self._server_path(path), True), watch, WatchKind.DATA)
         except BaseException:
@@ -224,7 +211,7 @@ class Client:
         Arguments: `into`, a WatchSet that the watch is to belong to.
         Raises: NoNodeError, and then no watch is left anywhere.
         """
-        watch = self._watch(path, into)
+        watch = self._requester.watch(path, into)
         try:
             reply = await self._ask(GetChildrenRequest(self._server_path(path), True), watch, WatchKind.CHILD)
         except BaseException:
@@ -260,8 +247,10 @@ class Client:
         `make_parents`, missing parents are made, persistent, with the same ACL (requests: create, createContainer).
         Raises: NodeExistsError, NoNodeError without a parent, NoChildrenForEphemeralsError, InvalidACLError.
         """
-        request: Request[Any] = self._creation(path, data, ephemeral, sequential, container, acl)
-        return paths.strip_chroot(self._chroot, (await self._create(request, make_parents, acl)).path)
+        request: Request[Any] = creation(
+            self.chroot, path, data, ephemeral=ephemeral, sequential=sequential, container=container, acl=acl
+        )
+        return paths.strip_chroot(self.chroot, (await self._requester.create(request, make_parents, acl)).path)
 
     async def create_and_stat(
         self,
@@ -278,9 +267,11 @@ class Client:
 
         Requests: create2, createContainer.
         """
-        request = with_stat(self._creation(path, data, ephemeral, sequential, container, acl))
-        reply = await self._create(request, make_parents, acl)
-        return paths.strip_chroot(self._chroot, reply.path), reply.stat
+        request = with_stat(
+            creation(self.chroot, path, data, ephemeral=ephemeral, sequential=sequential, container=container, acl=acl)
+        )
+        reply = await self._requester.create(request, make_parents, acl)
+        return paths.strip_chroot(self.chroot, reply.path), reply.stat
 
     async def ensure_path(self, path: str, *, container: bool = False, acl: Sequence[ACL] = OPEN_ACL) -> None:
         """Make the node and every missing one above it, the chroot included; those that are there stay as they are.
@@ -288,7 +279,7 @@ class Client:
         Arguments: `container`, whether the node itself, if missing, is to be a container; those above are persistent.
         Order: all creates leave together, so that what is sent behind them finds the path.
         """
-        await self._ensure(self._server_path(path), container=container, acl=acl)
+        await self._requester.ensure(self._server_path(path), container=container, acl=acl)
 
     async def set(self, path: str, data: bytes, version: int = _ANY_VERSION) -> Stat:
         """Replace the node's data if its version is `version` (-1: any) and return the new Stat (request: setData).
@@ -319,7 +310,7 @@ class Client:
 
     def transaction(self) -> Transaction:
         """Return a new transaction; `async with zk.transaction() as tx` commits at the end (request: multi)."""
-        return Transaction(self._ask_multi, self._chroot)
+        return Transaction(self._ask, self.chroot)
 
     async def pipeline(self, operations: Sequence[Operation]) -> list[Any]:
         """Send the operations in one write and return what each gave, in their order, once all are answered.
@@ -330,132 +321,4 @@ class Client:
         Raises: SessionError; ValueError and TypeError before anything is sent.
         Cancellation: of each as of its verb.
         """
-        asked = [self._asked(operation) for operation in operations]
-        futures: list[asyncio.Future[Any]] = []
-        try:
-            for request, watch, kind in asked:
-                futures.append(self._session.submit(request, watch, kind))
-            for future in reversed(futures):  # answers come in order: behind the last one there is nothing to wait for
-                if not future.done():
-                    with contextlib.suppress(ServerError, ConnectionLostError):
-                        await future
-            return [self._given(*each) for each in zip(operations, asked, futures, strict=True)]
-        except BaseException:
-            for future in futures:
-                if not future.cancel():
-                    self._session.disown(future)
-            for _, watch, _ in asked:
-                if watch is not None:
-                    watch.cancel()
-            raise
-
-    # -- within -----------------------------------------------------------------------------------------------------
-
-    async def _ask(self, request: Request[R], watch: Watch | None = None, kind: WatchKind = WatchKind.DATA) -> R:
-        future = self._session.submit(request, watch, kind)
-        try:
-            return await future
-        except asyncio.CancelledError:
-            self._session.disown(future)
-            raise
-        except ServerError as error:
-            self._strip(error)
-            raise
-
-    def _asked(self, operation: Operation) -> tuple[Request[Any], Watch | None, WatchKind]:
-        """Return the request of an operation, and the watch that it is to set."""
-        if isinstance(operation, Create):
-            o = operation
-            made = self._creation(o.path, o.data, o.ephemeral, o.sequential, o.container, o.acl)
-            return with_stat(made), None, WatchKind.DATA
-        if not isinstance(operation, Sync | GetData | GetChildren):
-            raise TypeError(f"not an operation: {operation!r}")
-        path = self._server_path(operation.path)
-        if isinstance(operation, Sync):
-            return SyncRequest(path), None, WatchKind.DATA
-        watch = None if operation.into is None else self._watch(operation.path, operation.into)
-        if isinstance(operation, GetData):
-            return GetDataRequest(path, watch is not None), watch, WatchKind.DATA
-        return GetChildrenRequest(path, watch is not None), watch, WatchKind.CHILD
-
-    def _given(
-        self,
-        operation: Operation,
-        asked: tuple[Request[Any], Watch | None, WatchKind],
-        future: asyncio.Future[Any],
-    ) -> Any:
-        """Return what the verb of an operation would, given its answer."""
-        error = future.exception()
-        if error is not None:
-            if isinstance(error, SessionError):
-                raise error
-            if asked[1] is not None:
-                asked[1].cancel()
-            self._strip(error)
-            return error
-        reply = future.result()
-        if isinstance(operation, GetData):
-            return Node(reply.data or b"", reply.stat)
-        if isinstance(operation, GetChildren):
-            return reply.children
-        return None if isinstance(operation, Sync) else (paths.strip_chroot(self._chroot, reply.path), reply.stat)
-
-    async def _ask_multi(self, request: MultiRequest) -> MultiReply:
-        return await self._ask(request)
-
-    async def _create(self, request: Request[R], make_parents: bool, acl: Sequence[ACL]) -> R:
-        try:
-            return await self._ask(request)
-        except NoNodeError:
-            if not make_parents:
-                raise
-        parent, _ = paths.split(request.subject or "")
-        await self._ensure(parent, acl=acl)
-        return await self._ask(request)
-
-    async def _ensure(self, where: str, *, container: bool = False, acl: Sequence[ACL]) -> None:
-        requests = [
-            creation("", at, b"", container=container and at == where, acl=acl) for at in paths.ancestors(where)
-        ]
-        futures: list[asyncio.Future[Any]] = []
-        try:
-            futures.extend(map(self._session.submit, requests))
-            if futures:
-                await asyncio.wait(futures)
-        except BaseException:
-            for future in reversed(futures):
-                if not future.cancel():
-                    self._session.disown(future)
-            raise
-        errors = [error for error in (future.exception() for future in futures) if error is not None]
-        if not errors or errors[-1] is not futures[-1].exception() or isinstance(errors[-1], NodeExistsError):
-            return
-        if isinstance(errors[-1], NoAuthError):
-            # Where we may not create, the server says so before it says that the node is there.
-            try:
-                await self._ask(ExistsRequest(where, False))
-            except NoNodeError:
-                pass
-            else:
-                return
-        error = next(error for error in errors if not isinstance(error, NodeExistsError))
-        self._strip(error)
-        raise error
-
-    def _strip(self, error: BaseException) -> None:
-        """Make the error name the path as the caller wrote it."""
-        if isinstance(error, ServerError) and error.path is not None:
-            error.path = paths.strip_chroot(self._chroot, error.path)
-
-    def _creation(
-        self, path: str, data: bytes | None, ephemeral: bool, sequential: bool, container: bool, acl: Sequence[ACL]
-    ) -> CreateRequest | CreateContainerRequest:
-        return creation(
-            self._chroot, path, data, ephemeral=ephemeral, sequential=sequential, container=container, acl=acl
-        )
-
-    def _server_path(self, path: str) -> str:
-        return server_path(self._chroot, path)
-
-    def _watch(self, path: str, into: WatchSet | None) -> Watch:
-        return Watch(self._session, self._server_path(path), path, into)
+        return await self._requester.pipeline(operations)

@@ -7,10 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
-from zkwire.records import ACL, OPEN_ACL
+from zkwire.records import ACL, OPEN_ACL, Stat
 from zkwire.streams import WatchSet
+
+
+class Node(NamedTuple):
+    """A node's data (null data, which Java clients can store, reads as empty) and its Stat."""
+
+    data: bytes
+    stat: Stat
 
 
 @dataclass(slots=True)

@@ -1,0 +1,182 @@
+"""What stands between a verb and the session: chroot in and out, cancellation, several requests waited for as one.
+
+Requests come from here with the server's paths, and errors leave with the caller's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from zkwire import paths
+from zkwire.arguments import creation, server_path, with_stat
+from zkwire.errors import (
+    ConnectionLostError,
+    NoAuthError,
+    NodeExistsError,
+    NoNodeError,
+    ServerError,
+    SessionError,
+)
+from zkwire.jute import Record
+from zkwire.operations import Create, GetChildren, GetData, Node, Operation, Sync
+from zkwire.records import ACL
+from zkwire.requests import ExistsRequest, GetChildrenRequest, GetDataRequest, Request, SyncRequest
+from zkwire.session import Session
+from zkwire.streams import Watch, WatchSet
+from zkwire.watches import WatchKind
+
+R = TypeVar("R", bound=Record)
+
+
+class Requester:
+    """Sends the requests of one client.
+
+    Arguments: `session`, whose they are; `chroot`, below which the caller lives.
+    """
+
+    def __init__(self, session: Session, chroot: str) -> None:
+        self._session = session
+        self.chroot = chroot
+
+    async def ask(self, request: Request[R], watch: Watch | None = None, kind: WatchKind = WatchKind.DATA) -> R:
+        """Send `request` and return its reply.
+
+        Arguments: `watch`, what the request is to set, and its `kind`.
+        Raises: ServerError with the path as the caller wrote it, and whatever ends a session's request.
+        Cancellation: what was not yet written is not sent; what a create made is removed.
+        """
+        future = self._session.submit(request, watch, kind)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            self._session.disown(future)
+            raise
+        except ServerError as error:
+            self._strip(error)
+            raise
+
+    async def pipeline(self, operations: Sequence[Operation]) -> list[Any]:
+        """Send all in one write and return what each gave; see Client.pipeline."""
+        asked = [self._asked(operation) for operation in operations]
+        futures: list[asyncio.Future[Any]] = []
+        try:
+            for request, watch, kind in asked:
+                futures.append(self._session.submit(request, watch, kind))
+            for future in reversed(futures):  # answers come in order: behind the last one there is nothing to wait for
+                if not future.done():
+                    with contextlib.suppress(ServerError, ConnectionLostError):
+                        await future
+            return [self._given(*each) for each in zip(operations, asked, futures, strict=True)]
+        except BaseException:
+            for future in futures:
+                if not future.cancel():
+                    self._session.disown(future)
+            for _, watch, _ in asked:
+                if watch is not None:
+                    watch.cancel()
+            raise
+
+    async def create(self, request: Request[R], make_parents: bool, acl: Sequence[ACL]) -> R:
+        """Send a create; with `make_parents`, make those that are missing and send it again."""
+        try:
+            return await self.ask(request)
+        except NoNodeError:
+            if not make_parents:
+                raise
+        parent, _ = paths.split(request.subject or "")
+        await self.ensure(parent, acl=acl)
+        return await self.ask(request)
+
+    async def ensure(self, where: str, *, container: bool = False, acl: Sequence[ACL]) -> None:
+        """Make the node at the server's path `where`, and every missing one above it, in one write."""
+        requests = [
+            creation("", at, b"", container=container and at == where, acl=acl) for at in paths.ancestors(where)
+        ]
+        futures: list[asyncio.Future[Any]] = []
+        try:
+            futures.extend(map(self._session.submit, requests))
+            if futures:
+                await asyncio.wait(futures)
+        except BaseException:
+            for future in reversed(futures):
+                if not future.cancel():
+                    self._session.disown(future)
+            raise
+        errors = [error for error in (future.exception() for future in futures) if error is not None]
+        if not errors or errors[-1] is not futures[-1].exception() or isinstance(errors[-1], NodeExistsError):
+            return
+        if isinstance(errors[-1], NoAuthError):
+            # Where we may not create, the server says so before it says that the node is there.
+            try:
+                await self.ask(ExistsRequest(where, False))
+            except NoNodeError:
+                pass
+            else:
+                return
+        error = next(error for error in errors if not isinstance(error, NodeExistsError))
+        self._strip(error)
+        raise error
+
+    def server_path(self, path: str) -> str:
+        """Return the server's name of the caller's `path`.  Raises: TypeError, ValueError."""
+        return server_path(self.chroot, path)
+
+    def watch(self, path: str, into: WatchSet | None) -> Watch:
+        """Return a watch for the caller's `path` that the next request is to set."""
+        return Watch(self._session, self.server_path(path), path, into)
+
+    # -- within -----------------------------------------------------------------------------------------------------
+
+    def _asked(self, operation: Operation) -> tuple[Request[Any], Watch | None, WatchKind]:
+        """Return the request of an operation, and the watch that it is to set."""
+        if isinstance(operation, Create):
+            o = operation
+            made = creation(
+                self.chroot,
+                o.path,
+                o.data,
+                ephemeral=o.ephemeral,
+                sequential=o.sequential,
+                container=o.container,
+                acl=o.acl,
+            )
+            return with_stat(made), None, WatchKind.DATA
+        if not isinstance(operation, Sync | GetData | GetChildren):
+            raise TypeError(f"not an operation: {operation!r}")
+        path = self.server_path(operation.path)
+        if isinstance(operation, Sync):
+            return SyncRequest(path), None, WatchKind.DATA
+        watch = None if operation.into is None else self.watch(operation.path, operation.into)
+        if isinstance(operation, GetData):
+            return GetDataRequest(path, watch is not None), watch, WatchKind.DATA
+        return GetChildrenRequest(path, watch is not None), watch, WatchKind.CHILD
+
+    def _given(
+        self,
+        operation: Operation,
+        asked: tuple[Request[Any], Watch | None, WatchKind],
+        future: asyncio.Future[Any],
+    ) -> Any:
+        """Return what the verb of an operation would, given its answer."""
+        error = future.exception()
+        if error is not None:
+            if isinstance(error, SessionError):
+                raise error
+            if asked[1] is not None:
+                asked[1].cancel()
+            self._strip(error)
+            return error
+        reply = future.result()
+        if isinstance(operation, GetData):
+            return Node(reply.data or b"", reply.stat)
+        if isinstance(operation, GetChildren):
+            return reply.children
+        return None if isinstance(operation, Sync) else (paths.strip_chroot(self.chroot, reply.path), reply.stat)
+
+    def _strip(self, error: BaseException) -> None:
+        """Make the error name the path as the caller wrote it."""
+        if isinstance(error, ServerError) and error.path is not None:
+            error.path = paths.strip_chroot(self.chroot, error.path)
