@@ -219,6 +219,13 @@ class Server(Faults):
         finally:
             self.resume()
 
+    def end_faults(self) -> None:
+        """End every fault that is at work, and a pause."""
+        for fault in list(self._faults):
+            fault.end()
+        if self.is_paused:
+            self.resume()
+
     def expire(self, session_id: int) -> None:
         """End a session now, as if nothing had been heard of it for too long.
 

@@ -1,0 +1,174 @@
+"""pytest fixtures for async tests against a ZooKeeper in memory; no plugin for async tests is needed.
+
+    from zkwire.testing.fixtures import zk, zk_server        # in conftest.py or in a test module
+
+    async def test_service(zk): ...                          # zk: a connected Client
+    async def test_restart(zk, zk_server): ...               # zk_server: the running Server behind it
+
+An `async def` test that asks for either runs in an event loop of its own, in which the server and the client live too:
+no thread, no other process. It fails when it takes too long, leaves a task behind, or has something reported to the
+loop's exception handler. Other tests are not touched. A fixture `zk_options` that returns Options changes the settings.
+
+This module alone of the package stands on top of the client, and it alone needs pytest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import gc
+import inspect
+import traceback
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+import zkwire
+from zkwire.testing.server import Server
+
+__all__ = ["Options", "zk", "zk_server"]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a fixture `zk_options` may return.
+
+    Arguments: `server` and `client`, keyword arguments for Server and for zkwire.connect; `time_limit`, seconds that a
+    test may take.
+    """
+
+    server: Mapping[str, Any] = field(default_factory=dict)
+    client: Mapping[str, Any] = field(default_factory=dict)
+    time_limit: float = 60.0
+
+
+@pytest.fixture
+def zk_server(request: pytest.FixtureRequest) -> Server:
+    """A running Server for this test alone, in the loop of the test."""
+    return _stage_of(request).server
+
+
+@pytest.fixture
+def zk(request: pytest.FixtureRequest) -> zkwire.Client:
+    """A Client connected to the Server of this test, in the loop of the test, and closed behind it."""
+    return _stage_of(request).connect()
+
+
+class _Stage:
+    """One test's event loop, with the server and the client that live in it."""
+
+    def __init__(self, options: Options) -> None:
+        self.server = Server(**options.server)
+        self._options = options
+        self._client: zkwire.Client | None = None
+        self._complaints: list[str] = []
+        self._is_open = True
+        self._runner = asyncio.Runner()
+        self._runner.get_loop().set_exception_handler(self._complain)
+        try:
+            self._runner.run(self.server.start())
+        except BaseException:
+            self._runner.close()
+            raise
+
+    def connect(self) -> zkwire.Client:
+        if self._client is None:
+            self._client = self._runner.run(self._connect())
+        return self._client
+
+    def run(self, test: Coroutine[Any, Any, object]) -> None:
+        """Run the test, close everything, and fail if the test left something behind."""
+        __tracebackhide__ = True
+        try:
+            self._runner.run(self._limited(test))
+        except BaseException as error:
+            self.close()
+            for complaint in self._complaints:
+                error.add_note(complaint)
+            raise
+        self.close()
+        if self._complaints:
+            pytest.fail("\n".join(self._complaints), pytrace=False)
+
+    def close(self) -> None:
+        if self._is_open:
+            self._is_open = False
+            with self._runner:
+                self._runner.run(self._close())
+                gc.collect()  # a future whose exception nobody retrieved complains when it is collected
+
+    async def _connect(self) -> zkwire.Client:
+        async with asyncio.timeout(self._options.time_limit):
+            return await zkwire.connect(self.server.hosts, **self._options.client)
+
+    async def _limited(self, test: Coroutine[Any, Any, object]) -> None:
+        __tracebackhide__ = True
+        timer = asyncio.timeout(self._options.time_limit)
+        try:
+            async with timer:
+                await test
+        except TimeoutError as error:
+            if not timer.expired():
+                raise
+            raise pytest.fail.Exception(f"the test did not end within {self._options.time_limit:g} s") from error
+
+    async def _close(self) -> None:
+        if self._client is not None:
+            self.server.end_faults()  # a session is closed by asking for it
+            await self._client.close()
+        await self.server.close()
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        self._complaints += [f"a task was left behind: {task!r}" for task in left]
+
+    def _complain(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        trace = "".join(traceback.format_exception(error)) if error else str(context)
+        self._complaints.append(f"{context['message']}\n{trace}")
+
+
+_STAGE = pytest.StashKey[_Stage]()
+
+
+def _stage_of(request: pytest.FixtureRequest) -> _Stage:
+    """Return the stage of the test that `request` is for; the first to ask sets it up and the test upon it."""
+    item: pytest.Item = request.node
+    if _STAGE in item.stash:
+        return item.stash[_STAGE]
+    if not isinstance(item, pytest.Function) or not inspect.iscoroutinefunction(item.obj):
+        pytest.fail(
+            f"{item.nodeid} asks for {request.fixturename}, which lives in the event loop of an async test: make the "
+            "test `async def`, or run it against `python -m zkwire.testing`",
+            pytrace=False,
+        )
+    try:
+        options = request.getfixturevalue("zk_options")
+    except pytest.FixtureLookupError as error:
+        if error.argname != "zk_options":  # it is there, and asks for something that is not
+            raise
+        options = Options()
+    stage = _Stage(options)
+    item.stash[_STAGE] = stage
+    item.addfinalizer(stage.close)  # runs last, for a test whose setup failed before it could run
+    item.obj = _on_stage(stage, item.obj, answers_coroutine=type(item) is not pytest.Function)
+    return stage
+
+
+def _on_stage(stage: _Stage, test: Callable[..., Coroutine[Any, Any, object]], *, answers_coroutine: bool) -> Any:
+    """Return a plain function that runs `test` in the loop of `stage`.
+
+    Where a plugin for async tests has taken the test for its own, it is given a coroutine to run, which does nothing.
+    """
+
+    @functools.wraps(test)
+    def run(*args: object, **kwargs: object) -> Coroutine[Any, Any, None] | None:
+        __tracebackhide__ = True
+        stage.run(test(*args, **kwargs))
+        return _nothing() if answers_coroutine else None
+
+    return run
+
+
+async def _nothing() -> None:
+    pass
