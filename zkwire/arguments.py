@@ -61,7 +61,7 @@ def checked_acl(acl: Sequence[ACL]) -> Sequence[ACL]:
     try:
         entries = list(acl)
         for entry in entries:
-            if not isinstance(entry, ACL):
+            if not (isinstance(entry, ACL) and isinstance(entry.scheme, str) and isinstance(entry.id, str)):
                 raise TypeError
             entry.encode()
     except (TypeError, AttributeError):
