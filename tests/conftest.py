@@ -1,4 +1,4 @@
-"""How async tests run, and the real ZooKeepers that they run against.
+"""How async tests run, and the servers that they run against.
 
 An ``async def`` test gets an event loop of its own and a time limit, and fails if it leaves a task behind or if
 anything was reported to the loop's exception handler. There are no async fixtures: helpers are async context
@@ -11,6 +11,8 @@ import gc
 import inspect
 import itertools
 import re
+import subprocess
+import sys
 import traceback
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
@@ -105,6 +107,36 @@ def _serve() -> Iterator[RealServer]:
     asyncio.run(server.start())
     yield server
     asyncio.run(server.close())
+
+
+class MemoryServer:
+    """The server in memory, in a process of its own, so that one may outlive an event loop and serve many."""
+
+    def __init__(self) -> None:
+        # As RealServer is configured.
+        options = ["--port", "0", "--tick-time", "0.5", "--max-session-timeout", "60"]
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "zkwire.testing", *options], stdout=subprocess.PIPE, text=True
+        )
+        assert self._process.stdout is not None
+        greeting = self._process.stdout.readline()
+        found = re.search(r"127\.0\.0\.1:\d+", greeting)
+        assert found, f"the server in memory did not start: {greeting!r}"
+        self.hosts = found[0]
+
+    def close(self) -> None:
+        self._process.terminate()
+        assert self._process.wait(10) == 0
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+
+@pytest.fixture(scope="session")
+def memory() -> Iterator[MemoryServer]:
+    """One server in memory for the whole run: keep to ``path``."""
+    server = MemoryServer()
+    yield server
+    server.close()
 
 
 @pytest.fixture

@@ -14,11 +14,18 @@ def main() -> int:
     parser.add_argument("--port", type=int, default=2181, help="the port, 0 for a free one (default: 2181)")
     parser.add_argument("--host", default="127.0.0.1", help="the address (default: 127.0.0.1)")
     parser.add_argument("--tick-time", type=float, default=2.0, help="the server's tick in seconds (default: 2)")
+    longest = "the longest session timeout that is granted, in seconds (default: 20 ticks)"
+    parser.add_argument("--max-session-timeout", type=float, default=None, help=longest)
     arguments = parser.parse_args()
     if not 0 <= arguments.port < 65536:
         parser.error(f"--port: {arguments.port} is no port")
     try:
-        server = Server(host=arguments.host, port=arguments.port, tick_time=arguments.tick_time)
+        server = Server(
+            host=arguments.host,
+            port=arguments.port,
+            tick_time=arguments.tick_time,
+            max_session_timeout=arguments.max_session_timeout,
+        )
     except ValueError as error:
         parser.error(f"--tick-time: {error}")
     return asyncio.run(_serve(server, f"{arguments.host}:{arguments.port}"))
