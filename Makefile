@@ -13,7 +13,7 @@ PIP_INSTALL := -m pip --disable-pip-version-check --quiet install
 
 help:
 	@echo 'make test       run the whole test suite; ARGS="-k watch" goes to pytest'
-	@echo 'make bench      measure lock hand-over latency; ARGS goes to bench/handover.py'
+	@echo 'make bench      measure lock hand-over latency; ARGS=--real on a real ZooKeeper'
 	@echo 'make lint       run mypy --strict and ruff over everything'
 	@echo 'make zookeeper  fetch a real ZooKeeper into .zookeeper/; ARGS=3.8 names another line, ARGS=3.8.4 a version'
 	@echo 'make clean      remove everything that these targets made'
@@ -25,7 +25,6 @@ test: .venv/.ready
 	$(PY) -m pytest $(ARGS)
 
 bench: .venv/.ready
-	@$(PY) -m zkwire.testing.fetch --if-missing
 	$(PY) bench/handover.py $(ARGS)
 
 # mypy reads the types of pytest and hypothesis from .venv.

@@ -2,7 +2,8 @@
 
 Run from the project's root::
 
-    python bench/handover.py                  # 2, 8 and 32 processes; starts a ZooKeeper, and fetches one if need be
+    python bench/handover.py                  # 2, 8 and 32 processes; on a server in memory
+    python bench/handover.py --real           # on a ZooKeeper that it starts, and fetches if need be
     python bench/handover.py --workers 8 --hosts zk1:2181,zk2:2181
 
 Worker processes, each with its own session, contend for one lock: acquire, hold, release, again. Beside zkwire's Lock
@@ -42,7 +43,7 @@ from bench.figures import Figures, histogram, median
 from bench.frames import RefusedError
 from bench.turns import SESSION_TIMEOUT, Order, Turn, hand_overs, misordered, overlaps
 from zkwire.hosts import Address, parse
-from zkwire.testing import RealServer, ServerFailedError, ZooKeeperMissingError, find_zookeeper
+from zkwire.testing import RealServer, ServerFailedError, ServerProcess, ZooKeeperMissingError, find_zookeeper
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 OURS: Final = "zkwire"
@@ -142,7 +143,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     which = f"which to run (default: {','.join(names)})"
     add("--contestants", type=_contestants, default=names, metavar="NAME,...", help=which)
     where = parser.add_mutually_exclusive_group()
-    where.add_argument("--hosts", type=_hosts, metavar="HOST:PORT,...", help="servers to use (default: start one)")
+    hosts = "servers to use (default: one in memory)"
+    where.add_argument("--hosts", type=_hosts, metavar="HOST:PORT,...", help=hosts)
+    where.add_argument("--real", action="store_true", help="start a real ZooKeeper")
     where.add_argument("--no-fsync", action="store_true", help="start one that does not force its log to disk")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to a file as well")
     return parser.parse_args(arguments)
@@ -191,6 +194,10 @@ def _server(options: argparse.Namespace) -> Iterator[str]:
     """The connect string of the servers to measure on: those named, or one that lives as long as the ``with`` block."""
     if options.hosts is not None:
         yield options.hosts
+        return
+    if not (options.real or options.no_fsync):
+        with ServerProcess() as memory:
+            yield memory.hosts
         return
     try:
         find_zookeeper()
@@ -254,8 +261,9 @@ def _say(text: str) -> None:
 def _heading(options: argparse.Namespace, course: Course) -> str:
     version = rawline.server_version(*course.servers[0]) or "of unknown version"
     servers = ", ".join(map(str, course.servers))
+    kind = "" if options.hosts or options.real else ", without fsync" if options.no_fsync else ", a double in memory"
     return (
-        f"lock hand-over on ZooKeeper {version} at {servers}{', without fsync' if options.no_fsync else ''}\n"
+        f"lock hand-over on ZooKeeper {version} at {servers}{kind}\n"
         f"Python {platform.python_version()}, {os.cpu_count()} cores; "
         f"hold {options.hold * 1000:g} ms, {options.rounds} rounds of {options.handovers} hand-overs"
     )
@@ -286,7 +294,8 @@ def _json(options: argparse.Namespace, course: Course, results: dict[int, dict[s
     """The figures as plain data; times in microseconds, null where there is none."""
     return {
         "zookeeper": rawline.server_version(*course.servers[0]),
-        "fsync": None if options.hosts else not options.no_fsync,
+        "server": "given" if options.hosts else "real" if options.real or options.no_fsync else "memory",
+        "fsync": options.real or None,
         "python": platform.python_version(),
         "machine": platform.machine(),
         "cores": os.cpu_count(),

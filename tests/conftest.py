@@ -11,15 +11,13 @@ import gc
 import inspect
 import itertools
 import re
-import subprocess
-import sys
 import traceback
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
 
-from zkwire.testing import RealServer, ZooKeeperMissingError
+from zkwire.testing import RealServer, ServerProcess, ZooKeeperMissingError
 
 AsyncTest = Callable[..., Coroutine[Any, Any, None]]
 
@@ -109,34 +107,11 @@ def _serve() -> Iterator[RealServer]:
     asyncio.run(server.close())
 
 
-class MemoryServer:
-    """The server in memory, in a process of its own, so that one may outlive an event loop and serve many."""
-
-    def __init__(self) -> None:
-        # As RealServer is configured.
-        options = ["--port", "0", "--tick-time", "0.5", "--max-session-timeout", "60"]
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "zkwire.testing", *options], stdout=subprocess.PIPE, text=True
-        )
-        assert self._process.stdout is not None
-        greeting = self._process.stdout.readline()
-        found = re.search(r"127\.0\.0\.1:\d+", greeting)
-        assert found, f"the server in memory did not start: {greeting!r}"
-        self.hosts = found[0]
-
-    def close(self) -> None:
-        self._process.terminate()
-        assert self._process.wait(10) == 0
-        assert self._process.stdout is not None
-        self._process.stdout.close()
-
-
 @pytest.fixture(scope="session")
-def memory() -> Iterator[MemoryServer]:
-    """One server in memory for the whole run: keep to ``path``."""
-    server = MemoryServer()
-    yield server
-    server.close()
+def memory() -> Iterator[ServerProcess]:
+    """One server in memory for the whole run, configured as the real one: keep to ``path``."""
+    with ServerProcess(tick_time=0.5, max_session_timeout=60.0) as server:
+        yield server
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ which stands on top of the client, may, and is imported by nothing here.
 
 from zkwire.testing.clock import VirtualClock
 from zkwire.testing.faults import Fault, Hold
+from zkwire.testing.process import ServerProcess
 from zkwire.testing.real import (
     Installation,
     RealServer,
@@ -22,6 +23,7 @@ __all__ = [
     "RealServer",
     "Server",
     "ServerFailedError",
+    "ServerProcess",
     "VirtualClock",
     "ZooKeeperMissingError",
     "find_zookeeper",

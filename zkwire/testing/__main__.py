@@ -2,10 +2,13 @@
 
 import argparse
 import asyncio
+import os
 import signal
 import sys
 
 from zkwire.testing.server import Server
+
+_READ_SIZE = 4096
 
 
 def main() -> int:
@@ -16,6 +19,7 @@ def main() -> int:
     parser.add_argument("--tick-time", type=float, default=2.0, help="the server's tick in seconds (default: 2)")
     longest = "the longest session timeout that is granted, in seconds (default: 20 ticks)"
     parser.add_argument("--max-session-timeout", type=float, default=None, help=longest)
+    parser.add_argument("--with-stdin", action="store_true", help="end when the standard input does")
     arguments = parser.parse_args()
     if not 0 <= arguments.port < 65536:
         parser.error(f"--port: {arguments.port} is no port")
@@ -28,14 +32,21 @@ def main() -> int:
         )
     except ValueError as error:
         parser.error(f"--tick-time: {error}")
-    return asyncio.run(_serve(server, f"{arguments.host}:{arguments.port}"))
+    return asyncio.run(_serve(server, f"{arguments.host}:{arguments.port}", with_stdin=arguments.with_stdin))
 
 
-async def _serve(server: Server, address: str) -> int:
+async def _serve(server: Server, address: str, *, with_stdin: bool) -> int:
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ended.set)
+    if with_stdin:
+
+        def read_input() -> None:
+            if not os.read(sys.stdin.fileno(), _READ_SIZE):
+                ended.set()
+
+        loop.add_reader(sys.stdin.fileno(), read_input)
     try:
         await server.start()
     except OSError as error:

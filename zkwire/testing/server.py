@@ -69,6 +69,7 @@ class Server(Faults):
         self._machine: Machine | None = None
         self._socket: socket.socket | None = None  # has the port, also while the server is down
         self._listener: asyncio.Server | None = None
+        self._is_up = False
         self._links: set[Link] = set()
         self._by_connection: dict[Connection, Link] = {}
         self._timer: Timer | None = None
@@ -99,7 +100,7 @@ class Server(Faults):
     @property
     def is_running(self) -> bool:
         """Whether the server listens; a paused one does."""
-        return self._listener is not None
+        return self._is_up
 
     @property
     def sessions(self) -> list[int]:
@@ -115,8 +116,7 @@ class Server(Faults):
 
     async def stop(self) -> None:
         """Go down: connections are dropped and new ones refused. The data, the sessions and the port are kept."""
-        self._go_down(keep_port=True)
-        await self._wait_closed()
+        await self._go_down(keep_port=True)
 
     async def restart(self, *, lose_data: bool = False) -> None:
         """Stop and start again on the same port, with the data and the sessions, or as an empty server."""
@@ -137,9 +137,10 @@ class Server(Faults):
 
         Nothing happens when it is closed already. It may be started again, as a new server.
         """
-        self._go_down(keep_port=False)
-        self._machine = None
-        await self._wait_closed()
+        try:
+            await self._go_down(keep_port=False)
+        finally:
+            self._machine = None
 
     async def _start(self, *, lose_data: bool) -> None:
         if self._listener is not None:
@@ -156,21 +157,37 @@ class Server(Faults):
         self._listener = await loop.create_server(
             self._make_link, sock=self._socket, backlog=_BACKLOG, start_serving=False
         )
+        self._is_up = True
         try:
             await self._listener.start_serving()
         except BaseException:
-            self._go_down(keep_port=False)
+            self._is_up = False
+            self._stop_listening(keep_port=False)
             raise
         self.flush()
 
-    def _go_down(self, *, keep_port: bool) -> None:
-        """Drop every connection and stop listening, in one step."""
+    async def _go_down(self, *, keep_port: bool) -> None:
+        """Drop every connection and take no more in this step, then stop listening and wait for the sockets' end."""
+        self._is_up = False
+        self.is_paused = False
         for link in list(self._links):
             link.drop()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self.is_paused = False
+        if self._listener is not None and self._socket is not None:
+            with contextlib.suppress(NotImplementedError):  # a loop that accepts in other ways
+                asyncio.get_running_loop().remove_reader(self._socket.fileno())
+        try:
+            await asyncio.sleep(0)  # who was accepted just now gets a Link, which asyncio cannot do once it is closed
+        finally:
+            self._stop_listening(keep_port)
+        for link in list(self._links):
+            link.drop()
+        if self._links:
+            await asyncio.wait([link.closed for link in self._links])
+
+    def _stop_listening(self, keep_port: bool) -> None:
         if self._socket is None:
             return
         port = self.port
@@ -180,13 +197,6 @@ class Server(Faults):
         self._socket.close()
         # A port that is bound but not listened on refuses connections, and nobody else is given it meanwhile.
         self._socket = _bind(self._host, port) if keep_port else None
-
-    async def _wait_closed(self) -> None:
-        await asyncio.sleep(0)  # a connection that was accepted just now gets its Link in the next turn of the loop
-        for link in list(self._links):
-            link.drop()
-        if self._links:
-            await asyncio.wait([link.closed for link in self._links])
 
     def _make_link(self) -> Link:
         link = Link(self, self._settings.max_buffer)
@@ -264,7 +274,7 @@ class Server(Faults):
 
     def link_opened(self, link: Link, peer: str, port: int) -> None:
         """Take a new connection in."""
-        if self._listener is None or self._refuses():
+        if not self._is_up or self._refuses():
             link.drop()
             return
         link.connection = self._running().open(peer, port, self.clock.time())
@@ -337,7 +347,7 @@ class Server(Faults):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._machine is not None and self._listener is not None and not self.is_paused:
+        if self._machine is not None and self._is_up and not self.is_paused:
             self._machine.advance(self.clock.time())
             self.flush()
 
@@ -360,7 +370,8 @@ class Server(Faults):
 
 def _bind(host: str, port: int) -> socket.socket:
     family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-    bound = socket.socket(family, socket.SOCK_STREAM)
+    # Named as TCP, or asyncio does not know that it may switch Nagle's delays off.
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         if os.name == "posix":  # elsewhere it would let two servers have one port
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
