@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zkwire.jute import DecodeError, Record
-from zkwire.multi import ErrorResult, MultiReply, MultiRequest
+from zkwire.multi import ErrorResult, MultiReadRequest, MultiReply, MultiRequest
 from zkwire.records import OPEN_ACL, MultiHeader, ReplyHeader, RequestHeader, Stat
 from zkwire.requests import (
     CheckVersionRequest,
@@ -16,9 +16,15 @@ from zkwire.requests import (
     CreateContainerRequest,
     CreateReply,
     CreateRequest,
+    CreateTTLRequest,
     DeleteRequest,
+    GetChildrenReply,
+    GetChildrenRequest,
+    GetDataReply,
+    GetDataRequest,
     Nothing,
     Request,
+    SetACLRequest,
     SetDataRequest,
     StatReply,
 )
@@ -180,3 +186,64 @@ def test_noise_gives_results_or_a_decode_error(noise: bytes) -> None:
         return
     assert 9 <= end <= len(noise)
     assert 9 * len(reply.results) < end
+
+
+# -- the server's side --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("request_", "sent"), [(GOOD, GOOD_SENT), (BAD, BAD_SENT)], ids=["good", "bad"])
+def test_the_worked_requests_are_decoded(request_: MultiRequest, sent: bytes) -> None:
+    decoded, end = MultiRequest.decode(sent, 12)
+    assert list(decoded.operations) == list(request_.operations)
+    assert end == len(sent)
+    assert decoded.encode() == sent[12:]
+
+
+@pytest.mark.parametrize("received", [GOOD_RECEIVED, BAD_RECEIVED], ids=["good", "bad"])
+def test_the_worked_replies_are_encoded_again(received: bytes) -> None:
+    reply, _ = MultiReply.decode(received, 20)
+    assert reply.encode() == received[20:]
+
+
+def test_a_reply_without_a_type_for_each_result_cannot_be_encoded() -> None:
+    with pytest.raises(ValueError, match="zip"):
+        MultiReply([Nothing()]).encode()
+
+
+def test_reads_come_back_as_they_went() -> None:
+    """PROTOCOL 10.5"""
+    request = MultiReadRequest([GetDataRequest("/a", False), GetChildrenRequest("/b", True)])
+    decoded, end = MultiReadRequest.decode(b"??" + request.encode(), 2)
+    assert (list(decoded.operations), end) == (list(request.operations), 2 + len(request.encode()))
+    sent = MultiReply([GetDataReply(None, STAT), GetChildrenReply(["x"]), ErrorResult(-101)], [4, 8, -1])
+    received, _ = MultiReply.decode(sent.encode(), 0)
+    assert (received.results, received.types) == (sent.results, sent.types)
+    assert _result(-1, ErrorResult(-101).encode())[:5] == b"\xff\xff\xff\xff\0"
+
+
+def test_ttl_nodes_can_stand_in_a_transaction() -> None:
+    request = MultiRequest([CreateTTLRequest("/t", b"", OPEN, 5, 9)])
+    assert list(MultiRequest.decode(request.encode(), 0)[0].operations) == list(request.operations)
+
+
+@pytest.mark.parametrize(
+    "operations",
+    [
+        [SetACLRequest("/a", OPEN, -1)],
+        [GetDataRequest("/a", False), DeleteRequest("/a", -1)],
+        [DeleteRequest("/a", -1), GetChildrenRequest("/a", False)],
+    ],
+)
+def test_what_cannot_stand_in_a_transaction_is_a_decode_error(operations: list[Request[Any]]) -> None:
+    """PROTOCOL 10.1"""
+    for kind in (MultiRequest, MultiReadRequest):
+        with pytest.raises(DecodeError, match="cannot stand here"):
+            kind.decode(MultiRequest(operations).encode(), 0)
+
+
+@pytest.mark.parametrize("request_", [GOOD, BAD], ids=["good", "bad"])
+def test_a_request_cut_at_any_byte_is_a_decode_error(request_: MultiRequest) -> None:
+    encoded = request_.encode()
+    for size in range(len(encoded)):
+        with pytest.raises(DecodeError):
+            MultiRequest.decode(encoded[:size], 0)

@@ -8,7 +8,13 @@ from zkwire import multi, requests
 from zkwire.jute import Record, UString, record
 from zkwire.records import ACL, OPEN_ACL, PING_XID, ReplyHeader, RequestHeader, Stat
 from zkwire.requests import (
+    AddWatchMode,
+    AddWatchReply,
+    AddWatchRequest,
+    AuthRequest,
     CheckVersionRequest,
+    CheckWatchesRequest,
+    ClientInfo,
     CloseSessionRequest,
     Create2Reply,
     Create2Request,
@@ -16,24 +22,39 @@ from zkwire.requests import (
     CreateFlags,
     CreateReply,
     CreateRequest,
+    CreateTTLRequest,
     DeleteRequest,
     ExistsRequest,
+    GetACLReply,
+    GetACLRequest,
+    GetAllChildrenNumberReply,
+    GetAllChildrenNumberRequest,
     GetChildren2Reply,
     GetChildren2Request,
     GetChildrenReply,
     GetChildrenRequest,
     GetDataReply,
     GetDataRequest,
+    GetEphemeralsReply,
+    GetEphemeralsRequest,
     Nothing,
     PingRequest,
+    ReconfigRequest,
     RemoveWatchesRequest,
     Request,
+    SaslReply,
+    SaslRequest,
+    SetACLRequest,
     SetDataRequest,
+    SetWatches2Request,
     SetWatchesRequest,
     StatReply,
     SyncReply,
     SyncRequest,
+    TTLFlags,
     WatcherType,
+    WhoAmIReply,
+    WhoAmIRequest,
 )
 
 T = TypeVar("T")
@@ -87,7 +108,20 @@ REPLIES: dict[type[Request[Any]], type[Record]] = {
     CloseSessionRequest: Nothing,
     RemoveWatchesRequest: Nothing,
     SetWatchesRequest: Nothing,
+    SetWatches2Request: Nothing,
+    CreateTTLRequest: Create2Reply,
+    GetACLRequest: GetACLReply,
+    SetACLRequest: StatReply,
+    GetAllChildrenNumberRequest: GetAllChildrenNumberReply,
+    GetEphemeralsRequest: GetEphemeralsReply,
+    WhoAmIRequest: WhoAmIReply,
+    CheckWatchesRequest: Nothing,
+    AddWatchRequest: AddWatchReply,
+    ReconfigRequest: GetDataReply,
+    AuthRequest: Nothing,
+    SaslRequest: SaslReply,
     multi.MultiRequest: multi.MultiReply,
+    multi.MultiReadRequest: multi.MultiReply,
 }
 
 REQUESTS: list[type[Request[Any]]] = sorted(
@@ -110,7 +144,8 @@ def test_each_request_has_the_opcode_of_the_table(cls: type[Request[Any]]) -> No
 def test_no_two_requests_share_an_opcode() -> None:
     opcodes = [cls.opcode for cls in REQUESTS]
     assert len(opcodes) == len(set(opcodes))
-    assert set(REPLIES) <= set(REQUESTS)
+    assert set(REPLIES) == set(REQUESTS)
+    assert {cls.opcode for cls in REQUESTS} == {opcode for opcode, _ in OPCODES.values()}
 
 
 @pytest.mark.parametrize("cls", REQUESTS, ids=lambda cls: cls.__name__)
@@ -291,6 +326,55 @@ WORKED: list[tuple[str, int, Request[Any], str, ReplyHeader, Record | None, str]
         "0000000000000000 00000000 00000000 0000000000000006",
     ),
     (
+        "15.11 auth",
+        -4,
+        AuthRequest(0, "digest", b"bob:pw"),
+        "00000020 fffffffc 00000064 00000000 00000006 646967657374 00000006 626f623a7077",
+        ReplyHeader(-4, 0, 0),
+        Nothing(),
+        "00000010 fffffffc 0000000000000000 00000000",
+    ),
+    (
+        "15.13 addWatch",
+        9,
+        AddWatchRequest("/c", AddWatchMode.PERSISTENT_RECURSIVE),
+        "00000012 00000009 0000006a 00000002 2f63 00000001",
+        ReplyHeader(9, 6, 0),
+        AddWatchReply(0),
+        "00000014 00000009 0000000000000006 00000000 00000000",
+    ),
+    (
+        "15.14 getEphemerals",
+        10,
+        GetEphemeralsRequest("/"),
+        "0000000d 0000000a 00000067 00000001 2f",
+        ReplyHeader(10, 6, 0),
+        GetEphemeralsReply([]),
+        "00000014 0000000a 0000000000000006 00000000 00000000",
+    ),
+    (
+        "15.14 whoAmI",
+        11,
+        WhoAmIRequest(),
+        "00000008 0000000b 0000006b",
+        ReplyHeader(11, 6, 0),
+        WhoAmIReply([ClientInfo("digest", "bob"), ClientInfo("ip", "127.0.0.1")]),
+        "00000038 0000000b 0000000000000006 00000000 00000002"
+        "00000006 646967657374 00000003 626f62 00000002 6970 00000009 3132372e302e302e31",
+    ),
+    (
+        "15.14 getACL",
+        12,
+        GetACLRequest("/c"),
+        "0000000e 0000000c 00000006 00000002 2f63",
+        ReplyHeader(12, 6, 0),
+        GetACLReply(OPEN, C_STAT),
+        "0000006f 0000000c 0000000000000006 00000000"
+        "00000001 0000001f 00000005 776f726c64 00000006 616e796f6e65"
+        "0000000000000006 0000000000000006 000001a1fa8988b4 000001a1fa8988b4 00000000 00000000 00000000"
+        "0000000000000000 00000000 00000000 0000000000000006",
+    ),
+    (
         "15.14 sync",
         13,
         SyncRequest("/c"),
@@ -334,6 +418,23 @@ def test_a_worked_reply_is_decoded_byte_for_byte(
         (GetDataRequest("/m", True), "00000002 2f6d 01"),
         (GetChildren2Request("/m", True), "00000002 2f6d 01"),
         (RemoveWatchesRequest("/m", WatcherType.CHILDREN), "00000002 2f6d 00000001"),
+        (CheckWatchesRequest("/m", WatcherType.PERSISTENT), "00000002 2f6d 00000004"),
+        (GetAllChildrenNumberRequest("/m"), "00000002 2f6d"),
+        (GetEphemeralsRequest(None), "ffffffff"),
+        (SaslRequest(None), "ffffffff"),
+        (ReconfigRequest(None, "2,3", None, -1), "ffffffff 00000003 322c33 ffffffff ffffffffffffffff"),
+        (
+            SetACLRequest("/m", OPEN, 3),
+            "00000002 2f6d 00000001 0000001f 00000005 776f726c64 00000006 616e796f6e65 00000003",
+        ),
+        (
+            CreateTTLRequest("/m", b"", [], TTLFlags.SEQUENTIAL, 1),
+            "00000002 2f6d 00000000 00000000 00000006 0000000000000001",
+        ),
+        (
+            SetWatches2Request(1, ["/a"], [], [], ["/b"], ["/c"]),
+            "0000000000000001 00000001 00000002 2f61 00000000 00000000 00000001 00000002 2f62 00000001 00000002 2f63",
+        ),
         (
             Create2Request("/m", None, [ACL(1, "ip", "::1"), *OPEN], 0),
             "00000002 2f6d ffffffff 00000002 00000001 00000002 6970 00000003 3a3a31"
