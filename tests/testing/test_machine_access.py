@@ -177,3 +177,11 @@ def test_an_acl_of_many_entries_takes_no_quadratic_time(client: Client) -> None:
     assert len(stored(client, "/a")) == len(entries)
     assert client.create("/b", acl=OPEN * 20_000).err == 0
     assert stored(client, "/b") == OPEN
+
+
+def test_characters_beyond_16_bits_are_written_as_java_writes_them(client: Client) -> None:
+    """PROTOCOL 1.1: two surrogates of three bytes each"""
+    client.create("/a", acl=[ACL(31, "digest", "😀:x"), *OPEN])
+    assert b"\x00\x00\x00\x08\xed\xa0\xbd\xed\xb8\x80:x" in client.send(
+        bytes.fromhex("00000001 00000006 00000002 2f61")
+    )[0]

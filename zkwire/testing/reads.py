@@ -12,15 +12,13 @@ from typing import Any, Final
 from zkwire.errors import BadArgumentsError, MarshallingError, NoAuthError, NoNodeError, NoWatcherError
 from zkwire.jute import INT, Record, encode_buffer
 from zkwire.multi import ErrorResult, MultiReadRequest, MultiReply
-from zkwire.records import Perms, Stat
+from zkwire.records import Perms
 from zkwire.requests import (
     AddWatchMode,
     AddWatchReply,
     AddWatchRequest,
     CheckWatchesRequest,
-    ClientInfo,
     ExistsRequest,
-    GetACLReply,
     GetACLRequest,
     GetAllChildrenNumberRequest,
     GetChildren2Request,
@@ -35,7 +33,6 @@ from zkwire.requests import (
     SetWatchesRequest,
     SyncRequest,
     WatcherType,
-    WhoAmIReply,
     WhoAmIRequest,
 )
 from zkwire.testing import access
@@ -54,6 +51,7 @@ from zkwire.testing.tree import Node
 from zkwire.testing.watching import ONE_SHOT
 
 _ERROR_TYPE: Final = -1
+_BLANK: Final = "".join(map(chr, range(0x21)))  # what Java trims
 
 
 def _readable(state: State, connection: Connection, path: str, perms: int = Perms.READ) -> Node:
@@ -108,8 +106,9 @@ def get_acl(state: State, connection: Connection, request: GetACLRequest) -> byt
     """The ACL and the Stat; the hashes of passwords only for who may administer the node."""
     node = _readable(state, connection, request.path, Perms.READ | Perms.ADMIN)
     is_admin = access.is_allowed(node.acl, Perms.ADMIN, connection.identities)
-    stat, _ = Stat.decode(node.stat(), 0)
-    return GetACLReply(node.acl if is_admin else access.masked(node.acl), stat).encode()
+    shown = node.acl if is_admin else access.masked(node.acl)
+    entries = [INT.pack(entry.perms) + encode_text(entry.scheme) + encode_text(entry.id) for entry in shown]
+    return INT.pack(len(entries)) + b"".join(entries) + node.stat()
 
 
 def get_all_children_number(state: State, connection: Connection, request: GetAllChildrenNumberRequest) -> bytes:
@@ -123,7 +122,7 @@ def get_ephemerals(state: State, connection: Connection, request: GetEphemeralsR
     assert connection.session is not None
     owned = list(state.tree.ephemerals.get(connection.session.id, ()))
     prefix = request.prefix
-    if prefix is not None and prefix.strip() not in ("", "/"):
+    if prefix is not None and prefix.strip(_BLANK) not in ("", "/"):
         owned = [path for path in owned if path.startswith(prefix)]
     return GetEphemeralsReply(owned).encode()
 
@@ -135,7 +134,8 @@ def sync(state: State, connection: Connection, request: SyncRequest) -> bytes:
 
 def who_am_i(state: State, connection: Connection, request: WhoAmIRequest) -> bytes:
     """The identities of the connection."""
-    return WhoAmIReply([ClientInfo(identity.scheme, identity.user) for identity in connection.identities]).encode()
+    who = [encode_text(identity.scheme) + encode_text(identity.user) for identity in connection.identities]
+    return INT.pack(len(who)) + b"".join(who)
 
 
 def nothing(state: State, connection: Connection, request: Record) -> bytes:
