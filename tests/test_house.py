@@ -51,16 +51,16 @@ OTHER_CLOCKS_AND_DICE = {"time", "datetime", "secrets", "uuid"}
 IMPURE = OTHER_CLOCKS_AND_DICE | {"asyncio", "socket", "random", "ssl", "select", "selectors", "threading"}
 
 ZKWIRE_NAMES = [
-    "ACL", "CREATOR_ALL_ACL", "OPEN_ACL", "READ_ONLY_ACL", "Perms", "Stat", "Node", "Client", "Connecting", "connect",
-    "SessionState", "StateStream", "Transaction", "Watch", "WatchEvent", "WatchEventType", "WatchSet", "Create",
-    "Removal", "GetData", "GetChildren", "Sync", "ancestors", "sequence", "sequence_distance", "validate_path",
-    "ZooKeeperError", "ServerError", "TransactionError", "ConnectionLostError", "ProtocolError", "SessionError",
-    "SessionExpiredError", "SessionClosedError", "AuthFailedError", "BadArgumentsError", "BadVersionError",
-    "DataInconsistencyError", "EphemeralOnLocalSessionError", "InvalidACLError", "MarshallingError", "NewConfigNoQuorumError", "NoAuthError",
-    "NoChildrenForEphemeralsError", "NoNodeError", "NoWatcherError", "NodeExistsError", "NotEmptyError",
-    "NotReadOnlyError", "OperationTimeoutError", "QuotaExceededError", "ReconfigDisabledError",
-    "ReconfigInProgressError", "RequestTimeoutError", "RuntimeInconsistencyError", "SessionMovedError",
-    "SystemServerError", "ThrottledError", "UnimplementedError",
+    "ACL", "CREATOR_ALL_ACL", "OPEN_ACL", "READ_ONLY_ACL", "Perms", "Stat", "Node", "Client", "Connecting",
+    "connect", "SessionState", "StateStream", "Transaction", "Watch", "WatchEvent", "WatchEventType", "WatchSet",
+    "Create", "Removal", "GetData", "GetChildren", "Sync", "ancestors", "sequence", "sequence_distance",
+    "validate_path", "ZooKeeperError", "ServerError", "TransactionError", "ConnectionLostError", "ProtocolError",
+    "SessionError", "SessionExpiredError", "SessionClosedError", "AuthFailedError", "BadArgumentsError",
+    "BadVersionError", "DataInconsistencyError", "EphemeralOnLocalSessionError", "InvalidACLError",
+    "MarshallingError", "NewConfigNoQuorumError", "NoAuthError", "NoChildrenForEphemeralsError", "NoNodeError",
+    "NoWatcherError", "NodeExistsError", "NotEmptyError", "NotReadOnlyError", "OperationTimeoutError",
+    "QuotaExceededError", "ReconfigDisabledError", "ReconfigInProgressError", "RequestTimeoutError",
+    "RuntimeInconsistencyError", "SessionMovedError", "SystemServerError", "ThrottledError", "UnimplementedError",
 ]
 RECIPES_NAMES = ["Hold", "Lease", "Lock", "LockLostError", "ReentrantLock"]
 
