@@ -19,7 +19,7 @@ import pytest
 
 import zkwire
 from zkwire.records import ConnectRequest, ConnectResponse, ReplyHeader, RequestHeader
-from zkwire.requests import GetDataRequest, PingRequest, Request
+from zkwire.requests import AddWatchRequest, GetDataRequest, PingRequest, Request
 from zkwire.testing import Server, VirtualClock
 
 HANDSHAKE = ConnectRequest(0, 0, 10_000, 0, bytes(16), False).encode()
@@ -306,6 +306,35 @@ async def test_a_client_that_does_not_read_is_not_read_either() -> None:
                 assert ReplyHeader.decode(await client.read_frame(), 0)[0].xid == xid
 
 
+async def test_a_client_that_is_not_answered_is_not_read_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zkwire.testing.link._KEPT_LIMIT", 100_000)
+    async with Server() as server, zkwire.connect(server.hosts) as zk:
+        await zk.create("/big", bytes(10_000))
+        before = await received_by(server)
+        async with raw(server) as client:
+            session = await client.begin()
+            with server.hold_replies(session=session.session_id) as held:
+                client.send(b"".join(request(xid, GetDataRequest("/big", False)) for xid in range(1, 101)))
+                await held.until_hit()
+                assert await received_by(server) - before < 50
+            for xid in range(1, 101):
+                assert ReplyHeader.decode(await client.read_frame(), 0)[0].xid == xid
+
+
+async def test_a_client_that_reads_no_events_is_dropped_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zkwire.testing.link._BACKLOG_LIMIT", 200_000)
+    async with Server() as server, zkwire.connect(server.hosts) as zk:
+        path = await zk.create("/" + "long" * 2000)
+        async with raw(server) as client:
+            await client.begin()
+            client.send(request(1, AddWatchRequest(path, 1)))
+            await client.read_frame()
+            assert "Connections: 3" in await ask(server, "srvr")
+            while "Connections: 3" in await ask(server, "srvr"):
+                await asyncio.gather(*(zk.set(path, b"") for _ in range(100)))
+        assert await zk.exists(path) is not None
+
+
 # -- time ---------------------------------------------------------------------------------------------
 
 
@@ -333,6 +362,21 @@ async def test_sessions_also_end_by_the_time_of_the_loop() -> None:
         async with zkwire.connect(server.hosts) as zk, asyncio.timeout(30):
             while server.sessions != [zk.session_id]:
                 await zk.ping()
+
+
+async def test_who_begins_no_session_is_dropped_after_10_to_20_seconds() -> None:
+    clock = VirtualClock()
+    async with Server(clock=clock) as server, raw(server) as silent, raw(server) as torn, raw(server) as begun:
+        torn.send(frame(HANDSHAKE)[:20])
+        await begun.begin()
+        clock.advance(5)
+        assert "Connections: 4" in await ask(server, "srvr")
+        with server.paused():
+            clock.advance(30)
+        assert "Connections: 3" in await ask(server, "srvr")  # the session is over, the other two are not yet
+        clock.advance(20)
+        assert await silent.is_closed()
+        assert await torn.is_closed()
 
 
 async def test_servers_share_a_clock() -> None:
