@@ -1,5 +1,6 @@
 """The two servers that are compared, each as connections that requests are written to and frames are read from."""
 
+import itertools
 import socket
 from typing import Protocol
 
@@ -102,6 +103,11 @@ class RealSide:
 
     def __init__(self, port: int) -> None:
         self._port = port
+        self._roots = itertools.count(1)
+
+    def next_root(self) -> str:
+        """A node for one script to work below; no other script of this server has it."""
+        return f"/d{next(self._roots)}"
 
     def open(self) -> RealLink:
         return RealLink(self._port)

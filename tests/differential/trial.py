@@ -1,7 +1,6 @@
 """Lets hypothesis look for a script that the two servers answer differently."""
 
 import asyncio
-import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -35,20 +34,19 @@ class Trial:
 
     def __init__(self, real: RealSide) -> None:
         self._real = real
-        self._roots = itertools.count(1)
         self.operations = 0
         self.scripts = 0
 
     def play(self, steps: Sequence[Step]) -> None:
         """Play one script. Raises: Different."""
-        play = Play(self._real, f"/d{next(self._roots)}")
+        play = Play(self._real, self._real.next_root())
         try:
             play.run(steps)
         finally:
             self.operations += play.operations
             self.scripts += 1
 
-    def search(self, count: int, number: int) -> None:
+    def search(self, count: int, number: int, *, shrink: bool = True) -> None:
         """Play so many random scripts, from a seed. Raises: Different, with the smallest script found to show it."""
 
         @seed(number)
@@ -57,7 +55,7 @@ class Trial:
             deadline=None,
             database=None,
             verbosity=Verbosity.quiet,  # the script is in the exception, in a form that can be read
-            phases=[Phase.generate, Phase.shrink],
+            phases=[Phase.generate, Phase.shrink] if shrink else [Phase.generate],
             suppress_health_check=list(HealthCheck),
         )
         @given(scripts())
