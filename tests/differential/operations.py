@@ -165,7 +165,7 @@ KINDS = (
 )
 PART_KINDS = (*WRITES, *WRITES, "check", "check", "check", "set_acl")
 READ_KINDS = (*["get", "children"] * 5, "exists")
-SLOT_CHOICES = (*[None] * 9, *range(SLOTS))
+SLOT_CHOICES = (*[None] * 12, *range(SLOTS))
 NUMBERS = 24
 
 # hypothesis prefers small numbers. They are spread over what they choose from by a factor that is prime to how many

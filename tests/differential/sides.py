@@ -1,5 +1,6 @@
 """The two servers that are compared, each as connections that requests are written to and frames are read from."""
 
+import contextlib
 import itertools
 import socket
 from typing import Protocol
@@ -95,6 +96,11 @@ class RealLink:
         return self._pending.pop(0)
 
     def drop(self) -> None:
+        """Close the connection, and wait until the server has closed its end: README.md says why."""
+        with contextlib.suppress(OSError):  # it is closed already
+            self._socket.shutdown(socket.SHUT_WR)
+        while self._next() is not None:
+            pass
         self._socket.close()
 
 

@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
+from hypothesis.errors import FlakyFailure
 
 from tests.differential.operations import Step, scripts
-from tests.differential.play import Play
+from tests.differential.play import Different, Play
 from tests.differential.sides import MAX_TIMEOUT, RealSide
 from zkwire.testing import RealServer
 
@@ -63,4 +64,7 @@ class Trial:
             self.play(steps)
 
         run: Callable[[], None] = trial
-        run()
+        try:
+            run()
+        except FlakyFailure as failures:
+            raise Different(f"only once, not when it was played again:\n{failures.exceptions[0]}") from None
