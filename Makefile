@@ -24,7 +24,7 @@ help:
 
 test: .venv/.ready
 	@$(PY) -m zkwire.testing.fetch --if-missing
-	$(PY) -m pytest $(ARGS)
+	$(PY) -m tests $(ARGS)
 
 bench: .venv/.ready
 	$(PY) bench/handover.py $(ARGS)
