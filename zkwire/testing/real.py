@@ -14,6 +14,7 @@ import re
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -31,6 +32,7 @@ START_TIME_LIMIT = 45.0
 STOP_TIME_LIMIT = 10.0
 POLL_INTERVAL = 0.01
 PROBE_TIME_LIMIT = 0.25
+TLS_PROBE_TIME_LIMIT = 5.0
 LOG_TAIL_LINES = 30
 
 # Where a port is looked for: below the range that Linux gives to outgoing connections. Inside it, a client that keeps
@@ -409,9 +411,25 @@ class RealServer:
         """
         try:
             async with asyncio.timeout(PROBE_TIME_LIMIT):
-                return str(self.folder) in await self.four_letter_word("conf")
+                if str(self.folder) not in await self.four_letter_word("conf"):
+                    return False
+            # The port for TLS is opened last, and takes its time over its first handshake.
+            async with asyncio.timeout(TLS_PROBE_TIME_LIMIT):
+                return self._tls is None or await self._serves_tls(self._tls)
         except OSError:  # refused, reset, or (TimeoutError is one) not answered
             return False
+
+    async def _serves_tls(self, tls: Certificates) -> bool:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        context.load_cert_chain(tls.client.chain)
+        reader, writer = await asyncio.open_connection("127.0.0.1", self._secure_port, ssl=context)
+        try:
+            writer.write(b"conf")
+            return str(self.folder).encode() in await reader.read()
+        finally:
+            writer.transport.abort()
 
 
 def free_ports(count: int) -> list[int]:
