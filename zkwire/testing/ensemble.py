@@ -40,7 +40,7 @@ class EnsembleServer(RealServer):
         super().__init__(**options)
         self.number = number
         self._ports = ports
-        self._others: Sequence[EnsembleServer] = ()
+        self._others: tuple[str, ...] = ()
 
     @property
     def spec(self) -> str:
@@ -48,9 +48,9 @@ class EnsembleServer(RealServer):
         ports = self._ports
         return f"server.{self.number}=127.0.0.1:{ports.quorum}:{ports.election}:participant;127.0.0.1:{ports.client}"
 
-    def join(self, others: Sequence[EnsembleServer]) -> None:
-        """Say which servers, this one aside, it finds its ensemble by when it is started for the first time."""
-        self._others = others
+    def join(self, others: Iterable[str]) -> None:
+        """Say by which servers' `spec`, its own aside, it finds its ensemble when it is started for the first time."""
+        self._others = tuple(others)
 
     def _take_ports(self) -> None:
         self._port = self._ports.client
@@ -64,7 +64,7 @@ class EnsembleServer(RealServer):
             "initLimit": "40",
             "syncLimit": "8",
             "standaloneEnabled": "false",
-            **dict(server.spec.split("=", 1) for server in (self, *self._others)),
+            **dict(spec.split("=", 1) for spec in (self.spec, *self._others)),
         }
 
     def _configure(self) -> None:
@@ -168,7 +168,7 @@ class RealEnsemble:
                     self.servers = self._made(server.number for server in self.servers)
                 else:
                     break
-            await self._settle()
+            await self.settled()
             ready = True
         finally:
             if not ready:
@@ -178,6 +178,19 @@ class RealEnsemble:
         """End every server and remove its data; there is no await in this, so nothing that could be cancelled."""
         for server in self.servers:
             await server.close()
+
+    async def settled(self) -> None:
+        """Wait until every server leads or follows; one that started early may serve reads on its own before.
+
+        Raises: ServerFailedError after 45 s, with the ends of the logs.
+        """
+        try:
+            async with asyncio.timeout(READY_TIME_LIMIT):
+                while {await server.mode() for server in self.servers} - {"leader", "follower"}:
+                    await asyncio.sleep(POLL_INTERVAL)
+        except TimeoutError as error:
+            logs = "\n".join(server.log_tail() for server in self.servers)
+            raise ServerFailedError(f"no quorum within {READY_TIME_LIMIT:g} s\n{logs}") from error
 
     async def leader(self) -> EnsembleServer:
         """Wait until a server leads, and return it; bound it with asyncio.timeout."""
@@ -197,7 +210,7 @@ class RealEnsemble:
         Raises: as `start`, and the new server leaves nothing.
         """
         (server,) = self._made([max(server.number for server in self.servers) + 1])
-        server.join(self.servers)
+        server.join(other.spec for other in self.servers)
         await server.start()
         self.servers.append(server)
         return server
@@ -210,18 +223,8 @@ class RealEnsemble:
             for number in numbers
         ]
         for server in servers:
-            server.join([other for other in servers if other is not server])
+            server.join(other.spec for other in servers if other is not server)
         return servers
-
-    async def _settle(self) -> None:
-        """Wait until no server is on its own any more, as one that started early may be where reads are allowed."""
-        try:
-            async with asyncio.timeout(READY_TIME_LIMIT):
-                while {await server.mode() for server in self.servers} - {"leader", "follower"}:
-                    await asyncio.sleep(POLL_INTERVAL)
-        except TimeoutError as error:
-            logs = "\n".join(server.log_tail() for server in self.servers)
-            raise ServerFailedError(f"no quorum within {READY_TIME_LIMIT:g} s\n{logs}") from error
 
 
 async def _start(servers: Sequence[EnsembleServer]) -> None:

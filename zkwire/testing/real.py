@@ -434,10 +434,11 @@ class RealServer:
 
 def free_ports(count: int) -> list[int]:
     """Return `count` different ports that nobody listens on now."""
-    ports: set[int] = set()
+    ports: list[int] = []
     while len(ports) < count:
-        ports.add(_free_port())
-    return list(ports)
+        if (port := _free_port()) not in ports:
+            ports.append(port)
+    return ports
 
 
 def _free_port() -> int:
