@@ -2,6 +2,8 @@
 
 PYTHON ?= python3
 ARGS ?=
+# One of each line that is supported.
+VERSIONS ?= 3.5.10 3.6.4 3.7.2 3.8.4 3.9.4
 
 PY := .venv/bin/python
 # Pinned, so that a release of either does not turn a clean tree dirty. Tools, not dependencies of the project.
@@ -9,13 +11,14 @@ LINTERS := mypy==2.4.1 ruff==0.17.5
 PIP_INSTALL := -m pip --disable-pip-version-check --quiet install
 
 .DEFAULT_GOAL := help
-.PHONY: help test bench lint zookeeper clean
+.PHONY: help test bench lint zookeeper conformance clean
 
 help:
 	@echo 'make test       run the whole test suite; ARGS="-k watch" goes to pytest'
 	@echo 'make bench      measure lock hand-over latency; ARGS=--real on a real ZooKeeper'
 	@echo 'make lint       run mypy --strict and ruff over everything'
 	@echo 'make zookeeper  fetch a real ZooKeeper into .zookeeper/; ARGS=3.8 names another line, ARGS=3.8.4 a version'
+	@echo 'make conformance  run what is true of any server against VERSIONS="3.5.10 3.9", fetched one after the other'
 	@echo 'make clean      remove everything that these targets made'
 	@echo
 	@echo 'PYTHON=python3.12 uses another Python (3.11 or newer). What is missing, .venv and ZooKeeper, is made on the way.'
@@ -34,6 +37,9 @@ lint: .venv/.ready .venv-lint/.ready
 
 zookeeper:
 	$(PYTHON) -m zkwire.testing.fetch $(ARGS)
+
+conformance: .venv/.ready
+	$(PY) -m tests.conformance.matrix $(VERSIONS) $(ARGS)
 
 clean:
 	rm -rf .venv .venv-lint .zookeeper .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist *.egg-info
