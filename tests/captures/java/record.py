@@ -7,6 +7,7 @@ client sent meanwhile, without their lengths. Pings, which come when they come, 
 import asyncio
 import os
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -118,8 +119,6 @@ def _java(folder: Path) -> list[str]:
     quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
     if shutil.which("javac") is None:
         return ["java", quiet, "-cp", jars, str(HERE / "Calls.java")]
-    import subprocess
-
     subprocess.run(["javac", "-cp", jars, "-d", str(folder), str(HERE / "Calls.java")], check=True)
     return ["java", quiet, "-cp", f"{folder}{os.pathsep}{jars}", "Calls"]
 
