@@ -11,15 +11,17 @@ LINTERS := mypy==2.4.1 ruff==0.17.5
 PIP_INSTALL := -m pip --disable-pip-version-check --quiet install
 
 .DEFAULT_GOAL := help
-.PHONY: help test bench lint zookeeper conformance clean
+.PHONY: help test bench lint differential interop conformance zookeeper clean
 
 help:
-	@echo 'make test       run the whole test suite; ARGS="-k watch" goes to pytest'
-	@echo 'make bench      measure lock hand-over latency; ARGS=--real on a real ZooKeeper'
-	@echo 'make lint       run mypy --strict and ruff over everything'
-	@echo 'make zookeeper  fetch a real ZooKeeper into .zookeeper/; ARGS=3.8 names another line, ARGS=3.8.4 a version'
-	@echo 'make conformance  run what is true of any server against VERSIONS="3.5.10 3.9", fetched one after the other'
-	@echo 'make clean      remove everything that these targets made'
+	@echo 'make test          run the whole test suite; ARGS="-k watch" goes to pytest'
+	@echo 'make bench         measure lock hand-over latency; ARGS=--real on a real ZooKeeper'
+	@echo 'make lint          run mypy --strict and ruff over everything'
+	@echo 'make differential  compare the server in memory with a real one, at random; ARGS="--minutes 10"'
+	@echo 'make interop       try other clients on the server in memory: kazoo and zkCli, fetched for the occasion'
+	@echo 'make conformance   what holds on any server, on each of VERSIONS="3.5.10 3.9", fetched one after the other'
+	@echo 'make zookeeper     fetch a real ZooKeeper into .zookeeper/; ARGS=3.8 names another line, ARGS=3.8.4 a version'
+	@echo 'make clean         remove everything that these targets made'
 	@echo
 	@echo 'PYTHON=python3.12 uses another Python (3.11 or newer). What is missing, .venv and ZooKeeper, is made on the way.'
 
@@ -29,6 +31,14 @@ test: .venv/.ready
 
 bench: .venv/.ready
 	$(PY) bench/handover.py $(ARGS)
+
+differential: .venv/.ready
+	@$(PY) -m zkwire.testing.fetch --if-missing
+	$(PY) -m tests.differential $(ARGS)
+
+interop: .venv/.ready
+	@$(PY) -m zkwire.testing.fetch --if-missing
+	$(PY) -m tests.interop $(ARGS)
 
 # mypy reads the types of pytest and hypothesis from .venv.
 lint: .venv/.ready .venv-lint/.ready

@@ -7,13 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.usefixtures("zookeeper")  # for its complaint when there is no ZooKeeper to start
 def test_the_first_example_runs_as_printed(tmp_path: Path) -> None:
     found = re.search(r"```python\n(.*?)```", README, re.DOTALL)
     assert found is not None

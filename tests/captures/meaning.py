@@ -96,7 +96,7 @@ class Masker:
     """Renames in records what differs from one server to the next; keeps what it renamed, to rename it alike."""
 
     def __init__(self, base: int = 0) -> None:
-        self._base = base
+        self.base = base
         self._sessions = {0: 0}
         self._times = {0: 0}
         self._passwords: dict[bytes | None, bytes] = {}
@@ -107,7 +107,7 @@ class Masker:
 
     def zxid(self, zxid: int) -> int:
         """A zxid counted from the play's start, negative if before; 0 and -1, which say "none", stay."""
-        return zxid if zxid in (0, -1) else zxid - self._base
+        return zxid if zxid in (0, -1) else zxid - self.base
 
     def _stat(self, stat: Stat) -> Stat:
         for zxid, time in ((stat.czxid, stat.ctime), (stat.mzxid, stat.mtime)):

@@ -1,5 +1,6 @@
 """What a script is played to: a server behind sockets, or a recording of an earlier play."""
 
+import contextlib
 import socket
 from collections.abc import Collection
 
@@ -41,6 +42,14 @@ class SocketTarget:
         self._sockets[connection].sendall(data)
 
     def drop(self, connection: str) -> None:
+        """Close the connection, and wait until the server has closed its end.
+
+        A real server that learns of the end after the session was resumed forgets the new connection's session.
+        """
+        with contextlib.suppress(OSError):  # it is closed already
+            self._sockets[connection].shutdown(socket.SHUT_WR)
+        while self._read(connection) is not None:
+            pass
         self._sockets.pop(connection).close()
         self._greeted.discard(connection)
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from tests.captures.play import Player, Recording, Target
-from tests.captures.script import access, nodes, sessions, transactions, watches
+from tests.captures.script import access, nodes, quotas, sessions, transactions, watches
 
 THEMES: dict[str, Callable[[Player], None]] = {
     theme.__name__: theme
@@ -28,6 +28,7 @@ THEMES: dict[str, Callable[[Player], None]] = {
         transactions.multi,
         transactions.refused_multi,
         transactions.multi_read,
+        quotas.quotas,
     )
 }
 

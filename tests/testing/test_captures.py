@@ -1,5 +1,6 @@
 """What a real server answered, byte for byte: what it means, and whether the in-memory server agrees."""
 
+import asyncio
 import copy
 
 import pytest
@@ -15,6 +16,7 @@ from tests.captures.targets import RecordedTarget, SocketTarget
 from tests.captures.themes import THEMES, play
 from zkwire.jute import DecodeError
 from zkwire.records import EVENT_XID
+from zkwire.testing import Server
 from zkwire.testing.machine import Machine, Settings
 
 RECORDINGS = {theme: load(theme) for theme in THEMES}
@@ -95,11 +97,21 @@ def test_the_in_memory_server_gives_the_same_bytes(theme: str) -> None:
     assert not list(differences(RECORDINGS[theme], play(theme, in_memory(theme))))
 
 
+async def test_the_in_memory_server_gives_the_same_bytes_over_tcp() -> None:
+    async with Server(tick_time=0.5, max_session_timeout=600.0, super_digest=SUPER) as server:
+        for theme in THEMES:
+            assert not await asyncio.to_thread(over_tcp, theme, server.port)
+
+
+def over_tcp(theme: str, port: int) -> list[str]:
+    with SocketTarget(port) as target:
+        return list(differences(RECORDINGS[theme], play(theme, target)))
+
+
 def test_another_real_server_gives_the_same_bytes() -> None:
     with real_server() as server:
         for theme in THEMES:
-            with SocketTarget(server.port) as target:
-                assert not list(differences(RECORDINGS[theme], play(theme, target)))
+            assert not over_tcp(theme, server.port)
 
 
 def test_no_byte_of_a_reply_can_be_another_without_a_difference() -> None:

@@ -1,5 +1,6 @@
 """The tree by itself: undoing, what is due to go, and what it keeps count of."""
 
+import tracemalloc
 from typing import Any
 
 from hypothesis import given
@@ -109,3 +110,19 @@ def test_a_node_without_children_keeps_no_empty_container_for_them() -> None:
     assert tree.nodes["/a"].children is None
     tree.delete("/a", 2)
     assert tree.ephemerals == {}
+
+
+def test_a_node_takes_less_than_a_kilobyte() -> None:
+    """100,000 nodes are to fit into 200 MB with 1,000 sessions; half of these nodes are ephemeral."""
+    count = 10_000
+    tree = Tree()
+    tracemalloc.start()
+    try:
+        for number in range(count):
+            data = b"data of node %d" % number
+            tree.create(f"/node-{number:010d}", data, OPEN_ACL, number % 2 and SESSION + number, number, 1000 + number)
+        size, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert tree.count == count + 5
+    assert size / count < 1000

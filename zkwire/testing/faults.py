@@ -66,7 +66,7 @@ class Asked:
     def __init__(self, payload: bytes) -> None:
         header, at = RequestHeader.decode(payload, 0)
         self.xid = header.xid
-        self.opcode = header.type
+        self.opcode = header.opcode
         self._payload = payload
         self._at = at
 

@@ -20,6 +20,7 @@ _WRITE_SIZE: Final = 64 * 1024  # answers to one read are written each time that
 _KEPT_LIMIT: Final = 4 * 1024 * 1024  # a client whose answers are held back further is not read
 _BACKLOG_LIMIT: Final = 64 * 1024 * 1024  # a client that reads no events for so long is dropped
 _WORD_SIZE: Final = 4
+_IDLE_TIME: Final = 10.0  # seconds, also the tick of this limit: who begins no session is dropped after 10 to 20 s
 
 
 class LinkOwner(Protocol):
@@ -72,6 +73,7 @@ class Link(asyncio.BufferedProtocol):
         self._kept: deque[_Kept] = deque()
         self._kept_size = 0
         self._timer: Timer | None = None
+        self._idle_timer: Timer | None = None
 
     # -- what comes in ------------------------------------------------------------------------------------
 
@@ -85,6 +87,7 @@ class Link(asyncio.BufferedProtocol):
             self.drop()
             return
         self._owner.link_opened(self, peer[0], peer[1])
+        self._await_session()
         self.go_on()
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -199,10 +202,21 @@ class Link(asyncio.BufferedProtocol):
         self._pending.clear()
         self._kept.clear()
         self._kept_size = 0
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        for timer in (self._timer, self._idle_timer):
+            if timer is not None:
+                timer.cancel()
         self._owner.link_lost(self)
+
+    def _await_session(self) -> None:
+        if not self._is_over:
+            ticks = self._owner.clock.time() // _IDLE_TIME + 2
+            self._idle_timer = self._owner.clock.call_at(ticks * _IDLE_TIME, self._drop_without_session)
+
+    def _drop_without_session(self) -> None:
+        if self._owner.is_paused:
+            self._await_session()
+        elif self.connection is not None and self.connection.session is None:
+            self.drop()
 
     def _is_blocked(self) -> bool:
         return self._owner.is_paused or self._is_write_blocked or self._kept_size > _KEPT_LIMIT

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection
 from typing import Final
 
 from zkwire.records import ACL, OPEN_ACL, READ_ONLY_ACL
+from zkwire.testing.quotas import QUOTA_NODE, Quotas, counted_in, limited_by, moved, statistics
 
 # The owner of a node that is not ephemeral, as the real server stores it: 0 for a plain one, these for the others.
 # Session ids of a standalone server are positive.
@@ -19,7 +20,7 @@ _TTL: Final = -(1 << 56)
 LONGEST_TTL: Final = (1 << 40) - 1
 
 CONFIG_NODE: Final = "/zookeeper/config"
-PROTECTED: Final = frozenset(("/", "/zookeeper", "/zookeeper/quota", CONFIG_NODE))
+PROTECTED: Final = frozenset(("/", "/zookeeper", QUOTA_NODE, CONFIG_NODE))
 
 _MAX_INT: Final = 2**31 - 1
 _STAT: Final = struct.Struct(">qqqqiiiqiiq")
@@ -33,6 +34,10 @@ def as_int(number: int) -> int:
 def ttl_owner(ttl: int) -> int:
     """Return the owner that stands for a time to live of `ttl` ms."""
     return _TTL | ttl
+
+
+def _size(data: bytes | None) -> int:
+    return len(data) if data else 0
 
 
 class Node:
@@ -108,8 +113,9 @@ class Tree:
         self.containers: set[str] = set()
         self.ttls: set[str] = set()
         self.data_size = 0
+        self._quotas = Quotas()
         self._undo: list[Callable[[], None]] | None = None
-        for path in ("/zookeeper", "/zookeeper/quota", CONFIG_NODE):
+        for path in ("/zookeeper", QUOTA_NODE, CONFIG_NODE):
             self.create(path, b"", OPEN_ACL, 0, 0, 0)
         for path in ("", "/zookeeper"):  # the server does not count its own nodes: hence cversions below 0
             self.nodes[path].creates = 0
@@ -134,6 +140,10 @@ class Tree:
         node = self.nodes[path] = Node(data, acl, owner, zxid, time)
         self._add_child(parent, name)
         self._account(path, node)
+        if parent_path.startswith(QUOTA_NODE):
+            self._start_counting(path)
+        if self._quotas:
+            self._count(path, 1, _size(data))
         return node
 
     def delete(self, path: str, zxid: int) -> Node:
@@ -146,6 +156,9 @@ class Tree:
         parent.pzxid = max(zxid, parent.pzxid)
         self._drop_child(parent, name)
         self._disown(path, node)
+        if self._quotas:
+            self._stop_counting(path)
+            self._count(path, -1, -_size(node.data))
         return node
 
     def set_data(self, path: str, data: bytes | None, zxid: int, time: int) -> Node:
@@ -153,11 +166,14 @@ class Tree:
         node = self.nodes[path]
         if self._undo is not None:
             self._undo.append(self._unset(node))
-        self.data_size += (len(data) if data else 0) - (len(node.data) if node.data else 0)
+        growth = _size(data) - _size(node.data)
+        self.data_size += growth
         node.data = data
         node.version = as_int(node.version + 1)
         node.mzxid = zxid
         node.mtime = time
+        if self._quotas:
+            self._count(path, 0, growth)
         return node
 
     def set_acl(self, path: str, acl: tuple[ACL, ...]) -> Node:
@@ -228,15 +244,53 @@ class Tree:
         before = node.data, node.version, node.mzxid, node.mtime
 
         def undo() -> None:
-            self.data_size += (len(before[0]) if before[0] else 0) - (len(node.data) if node.data else 0)
+            self.data_size += _size(before[0]) - _size(node.data)
             node.data, node.version, node.mzxid, node.mtime = before
 
         return undo
 
+    # -- quotas -------------------------------------------------------------------------------------------
+
+    def _start_counting(self, path: str) -> None:
+        limited, counted = limited_by(path), counted_in(path)
+        if limited is not None:
+            self._quotas.add(limited)
+            if self._undo is not None:
+                self._undo.append(lambda: self._quotas.discard(limited))
+        if counted is not None:
+            prefix = counted + "/"
+            inside = [node for other, node in self.nodes.items() if other == counted or other.startswith(prefix)]
+            self._recount(path, statistics(len(inside), sum(_size(node.data) for node in inside)))
+
+    def _stop_counting(self, path: str) -> None:
+        limited = limited_by(path)
+        if limited is not None:
+            self._quotas.discard(limited)
+            if self._undo is not None:
+                self._undo.append(lambda: self._quotas.add(limited))
+
+    def _count(self, path: str, nodes: int, size: int) -> None:
+        where = self._quotas.statistics_for(path)
+        if where is not None and where in self.nodes:
+            self._recount(where, moved(self.nodes[where].data, nodes, size))
+
+    def _recount(self, path: str, data: bytes) -> None:
+        """Replace the data of a node of statistics: no change that its Stat or a watch would show."""
+        node, before = self.nodes[path], self.nodes[path].data
+        self.data_size += _size(data) - _size(before)
+        node.data = data
+        if self._undo is not None:
+
+            def undo() -> None:
+                self.data_size += _size(before) - _size(node.data)
+                node.data = before
+
+            self._undo.append(undo)
+
     # -- bookkeeping --------------------------------------------------------------------------------------
 
     def _account(self, path: str, node: Node) -> None:
-        self.data_size += len(path) + (len(node.data) if node.data else 0)
+        self.data_size += len(path) + _size(node.data)
         if not node.owner:
             return
         if node.is_ephemeral:
@@ -247,7 +301,7 @@ class Tree:
             self.ttls.add(path)
 
     def _disown(self, path: str, node: Node) -> None:
-        self.data_size -= len(path) + (len(node.data) if node.data else 0)
+        self.data_size -= len(path) + _size(node.data)
         if not node.owner:
             return
         if node.is_ephemeral:

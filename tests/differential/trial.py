@@ -1,0 +1,70 @@
+"""Lets hypothesis look for a script that the two servers answer differently."""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
+from hypothesis.errors import FlakyFailure
+
+from tests.differential.operations import Step, scripts
+from tests.differential.play import Different, Play
+from tests.differential.sides import MAX_TIMEOUT, RealSide
+from zkwire.testing import RealServer
+
+
+@contextmanager
+def real_side() -> Iterator[RealSide]:
+    """A fresh real server, whose periodic clean-up is out of the way."""
+    server = RealServer(
+        version="3.9",
+        tick_time=2.0,
+        properties={"maxSessionTimeout": str(round(MAX_TIMEOUT * 1000))},
+        jvm=["-Dznode.container.checkIntervalMs=1000000000"],
+        fsync=False,
+    )
+    asyncio.run(server.start())
+    try:
+        yield RealSide(server.port)
+    finally:
+        asyncio.run(server.close())
+
+
+class Trial:
+    """A search of a number of scripts against one real server."""
+
+    def __init__(self, real: RealSide) -> None:
+        self._real = real
+        self.operations = 0
+        self.scripts = 0
+
+    def play(self, steps: Sequence[Step]) -> None:
+        """Play one script. Raises: Different."""
+        play = Play(self._real, self._real.next_root())
+        try:
+            play.run(steps)
+        finally:
+            self.operations += play.operations
+            self.scripts += 1
+
+    def search(self, count: int, number: int, *, shrink: bool = True) -> None:
+        """Play so many random scripts, from a seed. Raises: Different, with the smallest script found to show it."""
+
+        @seed(number)
+        @settings(
+            max_examples=count,
+            deadline=None,
+            database=None,
+            verbosity=Verbosity.quiet,  # the script is in the exception, in a form that can be read
+            phases=[Phase.generate, Phase.shrink] if shrink else [Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        )
+        @given(scripts())
+        def trial(steps: list[Step]) -> None:
+            self.play(steps)
+
+        run: Callable[[], None] = trial
+        try:
+            run()
+        except FlakyFailure as failures:
+            raise Different(f"only once, not when it was played again:\n{failures.exceptions[0]}") from None

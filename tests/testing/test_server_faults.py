@@ -1,0 +1,248 @@
+"""The faults of the server in memory, as a client meets them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+
+import pytest
+
+import zkwire
+from zkwire.testing import Server, VirtualClock
+
+
+async def test_a_connection_dropped_before_a_create_leaves_no_node() -> None:
+    async with Server() as server, zkwire.connect(server.hosts) as zk:
+        with server.drop_before("create", path="/a") as fault:
+            with pytest.raises(zkwire.ConnectionLostError) as lost:
+                await zk.create("/a")
+            assert lost.value.maybe_applied
+            assert fault.hits == 1
+            assert await zk.exists("/a") is None
+            await zk.create("/a")  # it hits once
+
+
+async def test_a_connection_dropped_after_a_create_leaves_the_node() -> None:
+    async with Server() as server, zkwire.connect(server.hosts) as zk:
+        session = zk.session_id
+        async with server.drop_after("create", path="/a") as fault:
+            with pytest.raises(zkwire.ConnectionLostError):
+                await zk.create("/a")
+            assert fault.hits == 1
+        assert await zk.exists("/a") is not None
+        assert zk.session_id == session
+
+
+async def test_what_was_asked_before_a_dropped_request_is_answered() -> None:
+    async with Server() as server, zkwire.connect(server.hosts) as zk:
+        with server.drop_before("create", path="/c"):
+            creating = [zk.create(path) for path in ("/a", "/b", "/c", "/d")]
+            results = await asyncio.gather(*creating, return_exceptions=True)
+        assert results[:2] == ["/a", "/b"]
+        assert all(isinstance(result, zkwire.ConnectionLostError) for result in results[2:])
+        assert sorted(await zk.get_children("/")) == ["a", "b", "zookeeper"]
+
+
+async def test_a_transaction_is_met_by_the_path_of_any_of_its_operations() -> None:
+    async with Server() as server, zkwire.connect(server.hosts) as zk:
+        transaction = zk.transaction()
+        transaction.create("/a")
+        transaction.create("/b")
+        with server.drop_after(path="/b") as fault:
+            with pytest.raises(zkwire.ConnectionLostError):
+                await transaction.commit()
+            assert fault.hits == 1
+        assert await zk.exists("/a") is not None
+
+
+async def test_the_nth_fitting_request_is_hit() -> None:
+    async with Server() as server, zkwire.connect(server.hosts) as zk:
+        with server.answering("create", zkwire.QuotaExceededError, path=re.compile("/n.*"), nth=2, times=1) as fault:
+            await zk.create("/n1")
+            await zk.create("/other")
+            with pytest.raises(zkwire.QuotaExceededError):
+                await zk.create("/n2")
+            await zk.create("/n3")
+            assert fault.hits == 1
+        assert await zk.exists("/n2") is None
+
+
+async def test_a_chosen_error_answers_while_the_block_lasts() -> None:
+    async with Server() as server, zkwire.connect(server.hosts) as zk:
+        await zk.create("/a")
+        with server.answering("getData", zkwire.NoNodeError, path="/a"):
+            for _ in range(2):
+                with pytest.raises(zkwire.NoNodeError):
+                    await zk.get("/a")
+            assert await zk.exists("/a") is not None
+        await zk.get("/a")
+
+
+async def test_other_sessions_are_not_hit() -> None:
+    async with Server() as server, zkwire.connect(server.hosts) as one, zkwire.connect(server.hosts) as two:
+        with server.answering("exists", -1, session=two.session_id % 2**64):
+            assert await one.exists("/") is not None
+            with pytest.raises(zkwire.SystemServerError):
+                await two.exists("/")
+
+
+async def test_held_replies_come_with_their_events_in_order() -> None:
+    async with Server() as server, zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
+        order: list[str] = []
+        _, watch = await zk.exists_and_watch("/a")
+
+        async def note(name: str, awaited: object) -> None:
+            assert isinstance(awaited, asyncio.Future | asyncio.Task)
+            await awaited
+            order.append(name)
+
+        async with server.hold_replies(session=zk.session_id) as held:
+            reply = asyncio.create_task(zk.create("/a"))
+            event = asyncio.create_task(watch_once(watch))
+            notes = [asyncio.create_task(note("event", event)), asyncio.create_task(note("reply", reply))]
+            await held.until_hit()
+            assert await other.exists("/a") is not None  # carried out
+            later = asyncio.create_task(zk.exists("/a"))
+            await held.until_hit(2)
+            assert not reply.done()
+            assert not event.done()
+            assert not later.done()
+        await asyncio.gather(*notes)
+        assert order == ["event", "reply"]
+        assert await later is not None
+
+
+async def watch_once(watch: zkwire.Watch) -> zkwire.WatchEvent:
+    return await watch
+
+
+async def test_a_hold_of_one_reply_lets_earlier_ones_out_and_keeps_later_ones() -> None:
+    async with Server() as server, zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
+        held = server.hold_replies("create", path="/b")
+        before, it, behind = (asyncio.create_task(zk.create(path)) for path in ("/a", "/b", "/c"))
+        await held.until_hit()
+        assert await before == "/a"
+        while await other.exists("/c") is None:
+            pass
+        assert not it.done()
+        assert not behind.done()
+        held.release()
+        assert (await it, await behind) == ("/b", "/c")
+        await zk.create("/d")
+
+
+async def test_delayed_replies_wait_for_the_servers_clock() -> None:
+    clock = VirtualClock()
+    async with Server(clock=clock) as server, zkwire.connect(server.hosts) as zk:
+        with server.delay_replies(5, "create") as fault:
+            delayed = asyncio.create_task(zk.create("/a"))
+            behind = asyncio.create_task(zk.exists("/a"))
+            await fault.until_hit()
+            clock.advance(4.9)
+        async with zkwire.connect(server.hosts) as other:
+            assert await other.exists("/a") is not None
+        assert not delayed.done()
+        assert not behind.done()
+        clock.advance(0.2)
+        assert await delayed == "/a"
+        assert await behind is not None
+
+
+async def test_a_paused_server_answers_nobody_until_it_goes_on() -> None:
+    async with Server() as server, zkwire.connect(server.hosts) as zk:
+        with server.paused():
+            reading = asyncio.create_task(zk.exists("/"))
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)  # as the kernel takes it in
+            writer.write(b"ruok")
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert not reading.done()
+        assert await reading is not None
+        assert await reader.read() == b"imok"
+        writer.close()
+
+
+async def test_sessions_whose_time_passed_in_a_pause_end_when_it_does() -> None:
+    clock = VirtualClock()
+    async with Server(clock=clock) as server, zkwire.connect(server.hosts, session_timeout=10) as zk:
+        session = zk.session_id
+        with server.paused():
+            clock.advance(60)
+            assert server.sessions == [session]
+        assert server.sessions == []
+
+
+async def test_an_expired_session_is_told_and_its_nodes_go() -> None:
+    async with Server() as server, zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
+        await zk.create("/mine", ephemeral=True)
+        _, watch = await zk.exists_and_watch("/never")
+        server.expire(zk.session_id)
+        with pytest.raises(zkwire.SessionExpiredError):
+            await watch
+        assert await other.exists("/mine") is None
+        with pytest.raises(LookupError, match="no session 0x1234"):
+            server.expire(0x1234)
+
+
+async def test_a_dropped_session_resumes() -> None:
+    async with Server() as server, zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
+        session = zk.session_id
+        assert server.drop(session) == 1
+        assert await zk.exists("/") is not None
+        assert zk.session_id == session
+        await other.exists("/")
+        assert server.drop() == 2
+
+
+async def test_garbage_ends_a_connection_and_not_a_session() -> None:
+    async with Server() as server, zkwire.connect(server.hosts) as zk:
+        session = zk.session_id
+        states = zk.states()
+        server.send_garbage(session)
+        async for state in states:
+            if state is zkwire.SessionState.SUSPENDED:
+                break
+        assert await zk.exists("/") is not None
+        assert zk.session_id == session
+        with pytest.raises(LookupError, match="has no connection"):
+            server.send_garbage(77)
+
+
+async def test_refused_connections_are_closed_and_counted() -> None:
+    async with Server() as server, zkwire.connect(server.hosts) as zk:
+        with server.refuse_connections() as fault:
+            assert await zk.exists("/") is not None  # it is connected already
+            server.drop()
+            reading = asyncio.create_task(zk.exists("/"))
+            await fault.until_hit(2)
+        assert await reading is not None
+
+
+async def test_a_fault_that_hit_nothing_says_so_and_raises_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    async with Server() as server:
+        with caplog.at_level(logging.WARNING, "zkwire.testing"), server.drop_before("create") as fault:
+            pass
+        assert fault.hits == 0
+        assert caplog.messages == ["the fault drop_before never hit anything"]
+
+
+async def test_ending_all_faults_lets_everything_out() -> None:
+    async with Server() as server, zkwire.connect(server.hosts) as zk:
+        held = server.hold_replies()
+        server.refuse_connections()
+        reading = asyncio.create_task(zk.exists("/"))
+        await held.until_hit()
+        server.pause()
+        server.end_faults()
+        assert await reading is not None
+        assert held.is_over
+
+
+async def test_pings_are_not_any_request() -> None:
+    async with Server() as server, zkwire.connect(server.hosts) as zk:
+        with server.drop_before() as fault:
+            await zk.ping()
+            assert fault.hits == 0
+            assert await zk.exists("/") is not None  # a read is repeated on the next connection
+            assert fault.hits == 1

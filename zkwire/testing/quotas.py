@@ -1,0 +1,68 @@
+"""Quotas: which subtrees have one, and the text in which the server counts what is in such a subtree.
+
+A subtree has a quota while a node of limits for it is below /zookeeper/quota; the node of statistics beside that one is
+kept up to date by the server.  No limit is enforced, as by the real server's default.  Knows paths and texts, no nodes.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+QUOTA_NODE: Final = "/zookeeper/quota"
+_LIMITS: Final = "/zookeeper_limits"
+_STATISTICS: Final = "/zookeeper_stats"
+_PAIR: Final = re.compile(rb"(count|bytes)=(-?\d+)")
+
+
+class Quotas:
+    """The subtrees that have a quota."""
+
+    def __init__(self) -> None:
+        self._subtrees: set[str] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._subtrees)
+
+    def add(self, subtree: str) -> None:
+        """Have what is done in `subtree` counted."""
+        self._subtrees.add(subtree)
+
+    def discard(self, subtree: str) -> None:
+        """Have it counted no more."""
+        self._subtrees.discard(subtree)
+
+    def statistics_for(self, path: str) -> str | None:
+        """Return the node in which a change of `path` is counted: that of the innermost subtree with a quota."""
+        while path:
+            if path in self._subtrees:
+                return QUOTA_NODE + path + _STATISTICS
+            path = path.rpartition("/")[0]
+        return None
+
+
+def limited_by(path: str) -> str | None:
+    """Return the subtree whose limits are in the node `path`, None for any other node."""
+    return _subtree(path, _LIMITS)
+
+
+def counted_in(path: str) -> str | None:
+    """Return the subtree that is counted in the node `path`, None for any other node."""
+    return _subtree(path, _STATISTICS)
+
+
+def _subtree(path: str, name: str) -> str | None:
+    if path.startswith(QUOTA_NODE) and path.endswith(name):
+        return path[len(QUOTA_NODE) : -len(name)] or None
+    return None
+
+
+def statistics(count: int, size: int) -> bytes:
+    """Return the text for so many nodes with so many bytes of data."""
+    return b"count=%d,bytes=%d" % (count, size)
+
+
+def moved(text: bytes | None, count: int, size: int) -> bytes:
+    """Return a text in which so many nodes and bytes more are counted; what it does not say counts as -1."""
+    found = dict(_PAIR.findall(text or b""))
+    return statistics(int(found.get(b"count", -1)) + count, int(found.get(b"bytes", -1)) + size)
