@@ -2,6 +2,8 @@
 
 PYTHON ?= python3
 ARGS ?=
+# One of each line that is supported.
+VERSIONS ?= 3.5.10 3.6.4 3.7.2 3.8.4 3.9.4
 
 PY := .venv/bin/python
 # Pinned, so that a release of either does not turn a clean tree dirty. Tools, not dependencies of the project.
@@ -9,7 +11,7 @@ LINTERS := mypy==2.4.1 ruff==0.17.5
 PIP_INSTALL := -m pip --disable-pip-version-check --quiet install
 
 .DEFAULT_GOAL := help
-.PHONY: help test bench lint differential interop zookeeper clean
+.PHONY: help test bench lint differential interop conformance zookeeper clean
 
 help:
 	@echo 'make test          run the whole test suite; ARGS="-k watch" goes to pytest'
@@ -17,6 +19,7 @@ help:
 	@echo 'make lint          run mypy --strict and ruff over everything'
 	@echo 'make differential  compare the server in memory with a real one, at random; ARGS="--minutes 10"'
 	@echo 'make interop       try other clients on the server in memory: kazoo and zkCli, fetched for the occasion'
+	@echo 'make conformance   what holds on any server, on each of VERSIONS="3.5.10 3.9", fetched one after the other'
 	@echo 'make zookeeper     fetch a real ZooKeeper into .zookeeper/; ARGS=3.8 names another line, ARGS=3.8.4 a version'
 	@echo 'make clean         remove everything that these targets made'
 	@echo
@@ -44,6 +47,9 @@ lint: .venv/.ready .venv-lint/.ready
 
 zookeeper:
 	$(PYTHON) -m zkwire.testing.fetch $(ARGS)
+
+conformance: .venv/.ready
+	$(PY) -m tests.conformance.matrix $(VERSIONS) $(ARGS)
 
 clean:
 	rm -rf .venv .venv-lint .zookeeper .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist *.egg-info

@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 
-from zkwire.testing import RealServer, ServerProcess, ZooKeeperMissingError
+import zkwire
+from zkwire.testing import RealServer, ServerProcess, ZooKeeperMissingError, find_zookeeper
 
 AsyncTest = Callable[..., Coroutine[Any, Any, None]]
 
@@ -30,6 +31,31 @@ def pytest_collection_finish() -> None:
     # Each async test ends with a garbage collection; what is loaded by now need not be looked through again every time.
     gc.collect()
     gc.freeze()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Expect a test marked `since` to fail, and how, where the real server is older."""
+    marked = [item for item in items if isinstance(item, pytest.Function) and item.get_closest_marker("since")]
+    try:
+        there = find_zookeeper().version if marked else ""
+    except ZooKeeperMissingError:
+        return  # told by the first test that asks for a server
+    for item in marked:
+        lacking = [
+            marker
+            for marker in item.iter_markers("since")
+            if not item.get_closest_marker("memory") and _as_numbers(there) < _as_numbers(marker.args[0])
+        ]
+        if lacking:  # what came first is what a server that lacks several things refuses
+            first = min(lacking, key=lambda marker: _as_numbers(marker.args[0]))
+            version, what = first.args
+            reason = f"{what} came with ZooKeeper {version}, this is {there}"
+            raises = first.kwargs.get("raises", zkwire.UnimplementedError)
+            item.add_marker(pytest.mark.xfail(strict=True, reason=reason, raises=raises))
+
+
+def _as_numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))
 
 
 @pytest.hookimpl(tryfirst=True)

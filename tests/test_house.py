@@ -30,6 +30,7 @@ RUNGS = {
     "zkwire.hosts": 4,
     "zkwire.janitor": 4,
     "zkwire.session": 4,
+    "zkwire.words": 4,
     "zkwire.transaction": 5,
     "zkwire.streams": 5,
     "zkwire.arguments": 3,
@@ -61,6 +62,7 @@ ZKWIRE_NAMES = [
     "NoWatcherError", "NodeExistsError", "NotEmptyError", "NotReadOnlyError", "OperationTimeoutError",
     "QuotaExceededError", "ReconfigDisabledError", "ReconfigInProgressError", "RequestTimeoutError",
     "RuntimeInconsistencyError", "SessionMovedError", "SystemServerError", "ThrottledError", "UnimplementedError",
+    "four_letter_word",
 ]
 RECIPES_NAMES = ["Hold", "Lease", "Lock", "LockLostError", "ReentrantLock"]
 

@@ -5,7 +5,7 @@ import pytest
 from tests.conformance.tools import Server
 
 
-@pytest.fixture(params=["zookeeper", "memory"])
+@pytest.fixture(params=["zookeeper", pytest.param("memory", marks=pytest.mark.memory)])
 def server(request: pytest.FixtureRequest) -> Server:
     """One of the servers; tests keep to its `hosts`, and below their own `path`."""
     chosen: Server = request.getfixturevalue(request.param)

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from zkwire.testing import RealServer, ZooKeeperMissingError
-from zkwire.testing.real import find_zookeeper
+from zkwire.testing.installation import find_zookeeper
 
 HERE = Path(__file__).parent
 # What ZooKeeperMain needs beside the server's own jars. (Without jline it reads plain lines, which is what we want.)

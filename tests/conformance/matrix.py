@@ -1,0 +1,82 @@
+"""Run the suite against one version of ZooKeeper after the other: `make conformance VERSIONS="3.5.10 3.9.4"`.
+
+Each version is fetched as `make zookeeper` does. What runs is everything that is true of any server: the conformance
+tests, without the server in memory, and the recipes' tests. A test that a version cannot pass is marked with
+`since`, and is run all the same: it has to fail in the way that is expected.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree
+
+from zkwire.testing.fetch import FetchError, fetch
+
+STORE = Path(".zookeeper")
+# The waiting line's decisions are tested without a server.
+SUITE = ("tests/conformance", "tests/recipes", "--ignore=tests/recipes/test_line.py")
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What came of the suite on one version; `differing` tests failed as expected of that version."""
+
+    version: str
+    passed: int
+    differing: int
+    failed: int
+    seconds: float
+
+
+def run(version: str, options: Sequence[str]) -> Result:
+    """Run the suite against a version that is in the store."""
+    start = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder, "report.xml")
+        command = [sys.executable, "-m", "pytest", "--quiet", "-m", "not memory", f"--junitxml={report}", *SUITE]
+        environment = os.environ | {"ZOOKEEPER_HOME": str((STORE / version).resolve())}
+        code = subprocess.run([*command, *options], env=environment, check=False).returncode
+        tests = list(ElementTree.parse(report).iter("testcase")) if report.exists() else []
+    failed = [test for test in tests if test.find("failure") is not None or test.find("error") is not None]
+    differing = [test for test in tests if test not in failed and test.find("skipped") is not None]
+    passed = len(tests) - len(failed) - len(differing)
+    # A run that ended before its tests did has failed, whatever it had counted by then.
+    return Result(version, passed, len(differing), len(failed) or int(code != 0), time.monotonic() - start)
+
+
+def table(results: Sequence[Result]) -> str:
+    """The results as Markdown shows them."""
+    lines = ["| ZooKeeper | passed | fail as expected of the version | failed | seconds |", "|---|---|---|---|---|"]
+    lines += [f"| {r.version} | {r.passed} | {r.differing} | {r.failed} | {r.seconds:.0f} |" for r in results]
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the versions named; what begins with a dash, and all behind it, goes to pytest.  Returns the exit code."""
+    dashes = [at for at, argument in enumerate(arguments) if argument.startswith("-")]
+    end = dashes[0] if dashes else len(arguments)
+    versions, options = arguments[:end], arguments[end:]
+    if not versions:
+        print('name versions or lines: make conformance VERSIONS="3.5.10 3.9"', file=sys.stderr)
+        return 2
+    results = []
+    for wanted in versions:
+        try:
+            version = fetch(wanted, STORE)
+        except FetchError as error:
+            print(error, file=sys.stderr)
+            results.append(Result(wanted, 0, 0, 1, 0.0))
+            continue
+        print(f"-- ZooKeeper {version}", flush=True)
+        results.append(run(version, options))
+    print(table(results))
+    return int(any(result.failed for result in results))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

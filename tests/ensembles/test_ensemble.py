@@ -1,0 +1,240 @@
+"""What only several servers can show: elections, sessions that move, servers that are behind, reconfiguration."""
+
+import asyncio
+import itertools
+from contextlib import AsyncExitStack
+
+import pytest
+
+import zkwire
+from recipes import Lock
+from tests.conformance.tools import InOrder, states_until
+from tests.ensembles.tools import Relay, behind, quorum_port
+from tests.proxy import Proxy
+from tests.recipes.tools import no_task_stays, until, until_line
+from zkwire import SessionState
+from zkwire.requests import ReconfigRequest
+from zkwire.testing import EnsembleServer, RealEnsemble
+
+CONNECTED, SUSPENDED = SessionState.CONNECTED, SessionState.SUSPENDED
+
+
+def hosts(*servers: EnsembleServer) -> str:
+    """A connect string whose servers, with InOrder, are tried in this order."""
+    return ",".join(server.hosts for server in servers)
+
+
+async def led_first(ensemble: RealEnsemble) -> list[EnsembleServer]:
+    """The servers of the ensemble, the leader before the others."""
+    leader = await ensemble.leader()
+    return [leader, *(server for server in ensemble.servers if server is not leader)]
+
+
+# Elections
+
+
+@pytest.mark.parametrize("place", ["leader", "follower"])
+async def test_a_lock_is_kept_while_the_leader_is_killed(ensemble: RealEnsemble, path: str, place: str) -> None:
+    """The holder's session outlives the election, and so does the order of those who wait."""
+    leader, *followers = await led_first(ensemble)
+    holders = [leader, *followers] if place == "leader" else [*followers, leader]
+    waiters = [*reversed(followers), leader]
+    async with (
+        no_task_stays(),
+        zkwire.connect(hosts(*holders), rng=InOrder()) as holding,
+        zkwire.connect(hosts(*waiters), rng=InOrder()) as waiting,
+    ):
+        assert holding.server == holders[0].hosts
+        async with Lock(holding, path) as lease:
+            waiter = asyncio.create_task(Lock(waiting, path).acquire())
+            await until_line(holding, path, 2)
+            session = holding.session_id
+            states = holding.states()
+            await states_until(states, CONNECTED)
+            leader.kill()
+            assert await states_until(states, CONNECTED) == [SUSPENDED, CONNECTED]
+            states.close()
+            await holding.set(lease.path, b"still mine")
+            assert lease.is_certain()
+            assert holding.session_id == session
+            assert not waiter.done()
+            assert len(await until_line(waiting, path, 2)) == 2
+        next_lease = await waiter
+        assert next_lease.token > lease.token
+        await next_lease.release()
+
+
+async def test_a_lock_of_a_session_that_dies_with_the_leader_goes_to_the_next(
+    ensemble: RealEnsemble, path: str
+) -> None:
+    """The new leader ends the sessions that the old one kept."""
+    leader, *followers = await led_first(ensemble)
+    gone = await zkwire.connect(leader.hosts, session_timeout=2.0)
+    await Lock(gone, path).acquire()
+    async with zkwire.connect(hosts(*followers)) as waiting:
+        waiter = asyncio.create_task(Lock(waiting, path).acquire(within=30.0))
+        await until_line(waiting, path, 2)
+        await gone.close(keep_session=True)
+        leader.kill()
+        lease = await waiter
+        assert await until_line(waiting, path, 1) == [lease.path.rpartition("/")[2]]
+        await lease.release()
+
+
+async def test_nothing_that_was_written_is_lost_in_elections(ensemble: RealEnsemble, path: str) -> None:
+    """Each write is answered, or told to be in doubt; what was answered is there in the end, in its order."""
+    async with zkwire.connect(ensemble.hosts) as zk:
+        await zk.create(path)
+        answered: list[str] = []
+        doubtful: list[bool] = []
+
+        is_over = False
+
+        async def write() -> None:
+            for number in itertools.count():
+                if is_over:
+                    return
+                try:
+                    answered.append(await zk.create(f"{path}/{number}"))
+                except zkwire.ConnectionLostError as error:
+                    doubtful.append(error.maybe_applied)
+
+        async def so_many_more(count: int) -> None:
+            enough = len(answered) + count
+            await until(lambda: len(answered) >= enough)
+
+        writer = asyncio.create_task(write())
+        for _ in range(2):
+            await so_many_more(10)
+            leader = await ensemble.leader()
+            leader.kill()
+            await leader.start()
+        await so_many_more(10)
+        is_over = True
+        await writer
+        await zk.sync(path)
+        names = await zk.get_children(path)
+    assert {name.rpartition("/")[2] for name in answered} <= set(names)
+    assert len(names) <= len(answered) + len(doubtful)
+    assert len(doubtful) <= 2  # one write was under way when a leader was killed
+    assert all(doubtful)
+
+
+# Sessions that move
+
+
+async def test_a_session_moves_with_its_node_and_its_watch(ensemble: RealEnsemble, path: str) -> None:
+    leader, first, second = await led_first(ensemble)
+    async with (
+        zkwire.connect(hosts(first, second), rng=InOrder()) as zk,
+        zkwire.connect(leader.hosts) as other,
+    ):
+        await zk.create(path, b"before", ephemeral=True)
+        _, watch = await zk.get_and_watch(path)
+        session = zk.session_id
+        states = zk.states()
+        await states_until(states, CONNECTED)
+        first.kill()
+        assert await states_until(states, CONNECTED) == [SUSPENDED, CONNECTED]
+        states.close()
+        assert (zk.server, zk.session_id) == (second.hosts, session)
+        assert (await other.get(path)).stat.ephemeral_owner == session
+        await other.set(path, b"after")
+        assert (await watch).path == path
+
+
+async def test_who_holds_on_to_a_session_that_moved_cannot_write(ensemble: RealEnsemble, path: str) -> None:
+    """The write is refused by closing the connection, so its answer is lost; it was not carried out."""
+    _, first, second = await led_first(ensemble)
+    async with Proxy(first.hosts) as proxy:
+        stale = await zkwire.connect(proxy.hosts, renew=False)
+        moved = await zkwire.connect(second.hosts, session_id=stale.session_id, session_password=stale.session_password)
+        proxy.refuse()
+        with pytest.raises(zkwire.ConnectionLostError):
+            await stale.create(path)
+        assert await moved.exists(path) is None
+        await moved.close()
+        proxy.accept()
+        with pytest.raises(zkwire.SessionExpiredError):
+            await stale.get("/")
+        await stale.close()
+
+
+# Servers that are behind
+
+
+@pytest.mark.limit(120)
+async def test_a_server_that_is_behind_is_not_taken_and_a_sync_waits_for_it(path: str) -> None:
+    """PITFALLS 61: a client that has seen a write is not served by a server that has not."""
+    ensemble = RealEnsemble(fsync=False, properties={"syncLimit": "60"})
+    late, *others = ensemble.servers
+    async with AsyncExitStack() as stack:
+        relays = [await stack.enter_async_context(Relay(quorum_port(server))) for server in others]
+        late.join(behind(relay, server) for relay, server in zip(relays, others, strict=True))
+        await stack.enter_async_context(ensemble)
+        leader = await ensemble.leader()
+        assert leader is not late  # of equals the highest number is elected
+        proxy = await stack.enter_async_context(Proxy(leader.hosts))
+        ahead = await stack.enter_async_context(zkwire.connect(f"{proxy.hosts},{late.hosts}", rng=InOrder()))
+        reader = await stack.enter_async_context(zkwire.connect(late.hosts))
+        await ahead.create(path, b"old")
+        await reader.sync(path)
+        assert (await reader.get(path)).data == b"old"
+
+        for relay in relays:
+            relay.hold()
+        await ahead.set(path, b"new")
+        assert (await reader.get(path)).data == b"old"
+        synced = asyncio.gather(reader.sync(path), reader.get(path))
+
+        states = ahead.states()
+        await states_until(states, CONNECTED)
+        proxy.cut()
+        assert await states_until(states, CONNECTED) == [SUSPENDED, CONNECTED]
+        states.close()
+        assert ahead.server == proxy.hosts
+        assert (await ahead.get(path)).data == b"new"
+        assert "client must try another server" in late.log_tail(1000)
+
+        assert not synced.done()
+        for relay in relays:
+            relay.flow()
+        _, node = await synced
+        assert node.data == b"new"
+
+
+# Reconfiguration
+
+
+@pytest.mark.limit(120)
+async def test_a_server_joins_and_another_one_leaves() -> None:
+    async with RealEnsemble(fsync=False, reconfig=True, properties={"skipACL": "yes"}) as ensemble:
+        async with zkwire.connect(ensemble.hosts) as zk:
+            _, watch = await zk.get_and_watch("/zookeeper/config")
+            newcomer = await ensemble.add()
+            reply = await zk._ask(ReconfigRequest(newcomer.spec, None, None, -1))
+            assert newcomer.spec in (reply.data or b"").decode()
+            assert (await watch).path == "/zookeeper/config"
+
+            leader = await ensemble.leader()
+            leaving = next(server for server in ensemble.servers if server not in (leader, newcomer))
+            reply = await zk._ask(ReconfigRequest(None, str(leaving.number), None, -1))
+            members = (reply.data or b"").decode().splitlines()
+            assert len([line for line in members if line.startswith("server.")]) == 3
+            assert not [line for line in members if line.startswith(f"server.{leaving.number}=")]
+            leaving.kill()
+
+            # The newcomer votes: without it there is no quorum once the leader is gone.
+            leader.kill()
+            new_leader = await ensemble.leader()
+            await zk.create("/written")
+        async with zkwire.connect(newcomer.hosts) as zk:
+            await zk.sync("/written")
+            assert await zk.exists("/written")
+            assert new_leader is not leader
+
+
+async def test_an_ensemble_that_may_not_be_reconfigured_says_so(ensemble: RealEnsemble) -> None:
+    async with zkwire.connect(ensemble.hosts) as zk:
+        with pytest.raises(zkwire.ReconfigDisabledError):
+            await zk._ask(ReconfigRequest(None, "1", None, -1))
