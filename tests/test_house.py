@@ -33,9 +33,12 @@ RUNGS = {
     "zkwire.transaction": 5,
     "zkwire.streams": 5,
     "zkwire.arguments": 3,
+    "zkwire.configuration": 3,
     "zkwire.states": 3,
     "zkwire.operations": 5,
     "zkwire.requester": 5,
+    "zkwire.tree_removal": 5,
+    "zkwire.administration": 5,
     "zkwire.connecting": 5,
     "zkwire.client": 5,
     "zkwire": 6,
@@ -60,6 +63,7 @@ ZKWIRE_NAMES = [
     "MarshallingError", "NewConfigNoQuorumError", "NoAuthError", "NoChildrenForEphemeralsError", "NoNodeError",
     "NoWatcherError", "NodeExistsError", "NotEmptyError", "NotReadOnlyError", "OperationTimeoutError",
     "QuotaExceededError", "ReconfigDisabledError", "ReconfigInProgressError", "RequestTimeoutError",
+    "AuthenticationRequiredError", "ClientInfo", "Configuration", "digest_acl",
     "RuntimeInconsistencyError", "SessionMovedError", "SystemServerError", "ThrottledError", "UnimplementedError",
 ]
 RECIPES_NAMES = ["Hold", "Lease", "Lock", "LockLostError", "ReentrantLock"]

@@ -6,9 +6,13 @@
 Distributed locks and their relatives are in the package `recipes`.
 """
 
+from zkwire.administration import ClientInfo
+from zkwire.arguments import digest_acl
 from zkwire.client import Client
+from zkwire.configuration import Configuration
 from zkwire.connecting import Connecting, connect
 from zkwire.errors import (
+    AuthenticationRequiredError,
     AuthFailedError,
     BadArgumentsError,
     BadVersionError,
@@ -61,9 +65,12 @@ __all__ = [
     "OPEN_ACL",
     "READ_ONLY_ACL",
     "AuthFailedError",
+    "AuthenticationRequiredError",
     "BadArgumentsError",
     "BadVersionError",
     "Client",
+    "ClientInfo",
+    "Configuration",
     "Connecting",
     "ConnectionLostError",
     "Create",
@@ -112,6 +119,7 @@ __all__ = [
     "ZooKeeperError",
     "ancestors",
     "connect",
+    "digest_acl",
     "sequence",
     "sequence_distance",
     "validate_path",

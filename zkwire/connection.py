@@ -12,7 +12,7 @@ from collections import deque
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from zkwire import timing
-from zkwire.errors import ProtocolError
+from zkwire.errors import ProtocolError, UnimplementedError
 from zkwire.frames import LENGTH, FrameError, FrameReader
 from zkwire.jute import DecodeError, Record
 from zkwire.records import EVENT_XID, PING_XID, ConnectRequest, ConnectResponse, WatcherEvent
@@ -194,8 +194,7 @@ class Connection:
             event, _ = WatcherEvent.decode(frame, _REPLY_HEADER.size)
             return Notification(event.type, event.path, zxid)
         if not self.calls or self.calls[0].xid != xid:
-            expected = f"xid {self.calls[0].xid}" if self.calls else "nothing"
-            raise ProtocolError(f"a reply with xid {xid} where {expected} was expected")
+            self._bring_forward(xid, code)
         call = self.calls[0]
         if code == 0:
             call.reply, _ = call.request.reply.decode(frame, _REPLY_HEADER.size)
@@ -205,3 +204,16 @@ class Connection:
         if zxid > self.last_zxid and xid != PING_XID:
             self.last_zxid = zxid
         return call
+
+    def _bring_forward(self, xid: int, code: int) -> None:
+        """Put the call that is answered out of turn first: only the refusal of an unknown opcode may overtake others.
+
+        The server closes the connection behind it.
+        """
+        for call in self.calls:
+            if call.xid == xid and code == UnimplementedError.code:
+                self.calls.remove(call)
+                self.calls.appendleft(call)
+                return
+        expected = f"xid {self.calls[0].xid}" if self.calls else "nothing"
+        raise ProtocolError(f"a reply with xid {xid} where {expected} was expected")
