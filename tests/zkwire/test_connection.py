@@ -34,6 +34,7 @@ from zkwire.requests import (
     SetWatchesRequest,
     StatReply,
     SyncRequest,
+    WhoAmIRequest,
 )
 
 SESSION = 0x0100001E14CA0000
@@ -706,3 +707,23 @@ def test_watches_set_again_raise_last_zxid_like_any_reply() -> None:
     stream = _event(2, "/a") + _reply(1, zxid=5)
     assert connection.receive(stream, 0.0) == [Notification(2, "/a", -1), call]
     assert connection.last_zxid == 5
+
+
+def test_the_refusal_of_an_unknown_opcode_may_overtake_earlier_answers() -> None:
+    """PROTOCOL 3.4: it is put out by the thread that reads."""
+    connection = _opened()
+    first, second, third = _sent(connection, DeleteRequest("/a", -1), WhoAmIRequest(), DeleteRequest("/c", -1))
+    assert connection.receive(_reply(2, err=-6, zxid=-1), 0.0) == [second]
+    assert (second.code, second.reply) == (-6, None)
+    assert list(connection.calls) == [first, third]
+    assert connection.receive(_reply(1) + _reply(3), 0.0) == [first, third]
+    assert connection.error is None
+    assert connection.last_zxid == 1
+
+
+def test_a_refusal_of_what_nobody_asked_ends_the_connection() -> None:
+    connection = _opened()
+    _sent(connection, DeleteRequest("/a", -1))
+    assert connection.receive(_reply(7, err=-6), 0.0) == []
+    assert "xid 1 was expected" in _message(connection)
+    assert _opened().receive(_reply(7, err=-6), 0.0) == []
