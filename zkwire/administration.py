@@ -110,7 +110,8 @@ class Administration:
         must have (-1: any).
         Raises: ReconfigDisabledError, unless the servers have reconfigEnabled=true; NoAuthError, unless the session may
         write /zookeeper/config; BadVersionError; BadArgumentsError for a list that the server cannot read;
-        ReconfigInProgressError; NewConfigNoQuorumError; UnimplementedError by a server without an ensemble.
+        ReconfigInProgressError; NewConfigNoQuorumError; UnimplementedError by a server without an ensemble;
+        ConnectionLostError, also when the server that was asked is one of those that leave.
         Cancellation: it may have happened.
         """
         reply = await self._requester.ask(reconfiguration(joining, leaving, members, from_config))

@@ -46,6 +46,13 @@ _AND: dict[str, str] = {
     "multiRead": "; Client.pipeline reads from older ones",
 }
 
+# What to do about a code that an operation got, where it is not the same for all operations.
+_HINTS: dict[tuple[int, str], str] = {
+    (-8, "delete"): "the root and /zookeeper cannot be deleted",
+    (-8, "reconfig"): "a server is 'server.4=host:port:port:role;port', and enough must remain that vote",
+    **{(-6, name): f"it needs ZooKeeper {since} or newer{_AND.get(name, '')}" for name, since in _SINCE.items()},
+}
+
 
 def _bare(cls: type[BaseException], *args: object) -> BaseException:
     return cls.__new__(cls, *args)
@@ -88,6 +95,8 @@ class ServerError(ZooKeeperError):
         self.path = path
         self.operation = operation
         self.server = server
+        if (code, operation) in _HINTS:
+            self.hint = _HINTS[code, operation]
 
     @classmethod
     def from_code(
@@ -145,12 +154,6 @@ class UnimplementedError(ServerError):
     code = -6
     reason = "the server does not know this operation, or has it switched off"
 
-    def __init__(self, code: int, path: str | None = None, *, operation: str = "request", server: str = "") -> None:
-        super().__init__(code, path, operation=operation, server=server)
-        since = _SINCE.get(operation)
-        if since is not None:
-            self.hint = f"it needs ZooKeeper {since} or newer{_AND.get(operation, '')}"
-
 
 class OperationTimeoutError(ServerError):
     """The server gave up on the operation (code -7)."""
@@ -164,7 +167,6 @@ class BadArgumentsError(ServerError):
 
     code = -8
     reason = "the server found the arguments unfit"
-    hint = "the root and /zookeeper cannot be deleted, for instance"
 
 
 class NewConfigNoQuorumError(ServerError):

@@ -156,6 +156,12 @@ def test_an_unknown_operation_says_what_else_it_needs() -> None:
     assert ServerError.from_code(-6, "/a", operation="create").hint == ""
 
 
+def test_arguments_that_do_not_fit_are_explained_by_what_was_asked() -> None:
+    assert "the root and /zookeeper cannot be deleted" in str(ServerError.from_code(-8, "/", operation="delete"))
+    assert "server.4=host:port:port:role;port" in str(ServerError.from_code(-8, operation="reconfig"))
+    assert ServerError.from_code(-8, "/a", operation="create").hint == ""
+
+
 def test_a_second_class_for_a_code_is_refused_and_the_first_one_stays() -> None:
     with pytest.raises(TypeError, match=r"-101.*NoNodeError.*Second"):
 
