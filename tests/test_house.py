@@ -29,6 +29,7 @@ RUNGS = {
     "zkwire.transport": 4,
     "zkwire.hosts": 4,
     "zkwire.janitor": 4,
+    "zkwire.exchange": 4,
     "zkwire.session": 4,
     "zkwire.transaction": 5,
     "zkwire.streams": 5,
