@@ -29,6 +29,11 @@ RUNGS = {
     "zkwire.transport": 4,
     "zkwire.hosts": 4,
     "zkwire.janitor": 4,
+    "zkwire.sasl": 4,
+    "zkwire.credentials": 4,
+    "zkwire.read_only": 4,
+    "zkwire.observer": 4,
+    "zkwire.following": 5,
     "zkwire.exchange": 4,
     "zkwire.session": 4,
     "zkwire.transaction": 5,
@@ -62,6 +67,7 @@ ZKWIRE_NAMES = [
     "NoWatcherError", "NodeExistsError", "NotEmptyError", "NotReadOnlyError", "OperationTimeoutError",
     "QuotaExceededError", "ReconfigDisabledError", "ReconfigInProgressError", "RequestTimeoutError",
     "RuntimeInconsistencyError", "SessionMovedError", "SystemServerError", "ThrottledError", "UnimplementedError",
+    "DigestMD5", "Observer", "SaslMechanism",
 ]
 RECIPES_NAMES = ["Hold", "Lease", "Lock", "LockLostError", "ReentrantLock"]
 

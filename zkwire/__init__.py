@@ -44,10 +44,12 @@ from zkwire.errors import (
     ZooKeeperError,
 )
 from zkwire.janitor import Removal
+from zkwire.observer import Observer
 from zkwire.operations import Create, GetChildren, GetData, Node, Sync
 from zkwire.paths import ancestors, sequence, sequence_distance
 from zkwire.paths import validate as validate_path
 from zkwire.records import ACL, CREATOR_ALL_ACL, OPEN_ACL, READ_ONLY_ACL, Perms, Stat
+from zkwire.sasl import DigestMD5, SaslMechanism
 from zkwire.states import SessionState
 from zkwire.streams import StateStream, Watch, WatchEvent, WatchSet
 from zkwire.transaction import Transaction
@@ -68,6 +70,7 @@ __all__ = [
     "ConnectionLostError",
     "Create",
     "DataInconsistencyError",
+    "DigestMD5",
     "EphemeralOnLocalSessionError",
     "GetChildren",
     "GetData",
@@ -82,6 +85,7 @@ __all__ = [
     "NodeExistsError",
     "NotEmptyError",
     "NotReadOnlyError",
+    "Observer",
     "OperationTimeoutError",
     "Perms",
     "ProtocolError",
@@ -91,6 +95,7 @@ __all__ = [
     "Removal",
     "RequestTimeoutError",
     "RuntimeInconsistencyError",
+    "SaslMechanism",
     "ServerError",
     "SessionClosedError",
     "SessionError",

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Final, TypeVar
 
-from zkwire import paths
+from zkwire import credentials, hosts, paths
 from zkwire.arguments import checked_data, checked_version, creation, with_stat
 from zkwire.errors import (
     NoNodeError,
@@ -151,6 +151,37 @@ class Client:
         start = loop.time()
         await self._ask(PingRequest())
         return loop.time() - start
+
+    # -- identity and servers ---------------------------------------------------------------------------------------
+
+    async def add_auth(self, scheme: str, data: bytes) -> None:
+        """Add an identity to those that the client has, on this connection and on every later one (request: auth).
+
+        Arguments: `scheme` and `data` as the server's plug-ins want them: "digest" takes b"user:password", and
+        accepts every one.  It is remembered, and shown first of all on each new connection.
+        Raises: AuthFailedError when the server refuses it, and then the whole session is over: the state is
+        AUTH_FAILED, whatever waits fails with the same error, and the ephemeral nodes stay until the session has
+        expired.  So it is when a later server refuses it.  TypeError, ValueError.
+        Cancellation: what was not yet written is forgotten; what was stays remembered.
+        Order: requests sent behind it, awaited or not, have the identity; while there is no connection it is ahead of
+        all that waits.
+        """
+        await self._session.add_auth(*credentials.checked(scheme, data))
+
+    def set_hosts(self, connect_string: str) -> None:
+        """Replace the list of servers: "host[:port],..."; the client moves at once where that is needed.
+
+        It leaves a server that is no longer listed, and with some probability one that is, so that many clients told
+        the same end up spread evenly over the servers, no more of them moving than need be.  A move is a reconnect: the
+        session lives on, requests that are under way are answered first, those that wait are sent to the new server.
+        Names are compared as they are written.
+        Arguments: `connect_string`, as for `connect`; its chroot, if there is one, must be this client's.
+        Raises: TypeError, ValueError.
+        """
+        addresses, chroot = hosts.parse(connect_string)
+        if chroot and chroot != self.chroot:
+            raise ValueError(f"{connect_string!r} has another chroot than this client, which has {self.chroot!r}")
+        self._session.set_hosts(addresses)
 
     # -- reading ----------------------------------------------------------------------------------------------------
 

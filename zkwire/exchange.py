@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 from weakref import WeakKeyDictionary
 
 from zkwire import timing
-from zkwire.connection import Call, Incoming, Notification, Watcher
+from zkwire.connection import Call, Demand, Incoming, Notification, Watcher
 from zkwire.errors import ConnectionLostError, ServerError, SessionError
 from zkwire.janitor import Creation, Janitor
 from zkwire.jute import Record
@@ -126,9 +126,11 @@ class Exchange:
                 is_answer = True
                 if isinstance(item, Call):
                     self._answered(item)
+                elif isinstance(item, Demand):
+                    self._demanded(item)
                 else:
                     self._greeted(link, item)
-        if connection.timeout and self.id:  # who does not take the session is no sign that it lives
+        if connection.vouches and self.id:  # who does not take the session is no sign that it lives
             self._heard = connection.heard
             if is_answer:
                 self.certain_until = timing.certain_until(connection.answered, connection.timeout)
@@ -158,12 +160,13 @@ class Exchange:
             else:
                 if isinstance(call.request, Creation) and isinstance(call.waiter, asyncio.Future):
                     self._lost_creations[call.waiter] = (call.request, self.id, self.last_zxid)
-                call.waiter.set_exception(
+                self._fail(
+                    call,
                     ConnectionLostError(
                         f"{call.request.operation} {call.request.subject or ''}: the connection to {self.server} broke"
                         f" before the answer came ({reason}); it may have been carried out: look before you repeat it",
                         maybe_applied=True,
-                    )
+                    ),
                 )
         self._unsent.extendleft(reversed(again))
         self._look_for(disowned)
@@ -178,6 +181,15 @@ class Exchange:
     def _greeted(self, link: Link, response: ConnectResponse) -> None:
         """Take what the server says to the handshake."""
         raise NotImplementedError
+
+    def _demanded(self, demand: Demand) -> None:
+        """Take it that the server serves nobody without an authentication."""
+        raise NotImplementedError
+
+    def _fail(self, call: Call, error: Exception) -> None:
+        """Tell who waits for `call` that no answer will come."""
+        if call.waiter is not None and not call.waiter.done():
+            call.waiter.set_exception(error)
 
     @property
     def _is_ready(self) -> bool:
@@ -259,10 +271,10 @@ class Exchange:
         self._unsent.clear()
         if self._link is not None:
             calls += self._link.connection.calls
+            self._link.connection.vouches = False  # what is read already may still be delivered
             self._link.abort(ConnectionAbortedError(str(error)))
             self._link = None
         for watcher in self.watches.clear():
             watcher.fail(error)
         for call in calls:
-            if call.waiter is not None and not call.waiter.done():
-                call.waiter.set_exception(type(error)(*error.args))
+            self._fail(call, type(error)(*error.args))

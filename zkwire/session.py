@@ -7,18 +7,30 @@ the loop, randomness from the generator handed in, connections from the function
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import random
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final
 
-from zkwire import timing
-from zkwire.connection import Call, Connection
-from zkwire.errors import ProtocolError, SessionClosedError, SessionError, SessionExpiredError
+from zkwire import read_only, timing
+from zkwire.connection import Call, Connection, Demand
+from zkwire.credentials import Credential, Credentials
+from zkwire.errors import (
+    AuthFailedError,
+    ProtocolError,
+    ServerError,
+    SessionClosedError,
+    SessionError,
+    SessionExpiredError,
+)
 from zkwire.exchange import Exchange
 from zkwire.hosts import Address, Hosts
 from zkwire.janitor import Creation
 from zkwire.records import ConnectRequest, ConnectResponse
-from zkwire.requests import CloseSessionRequest, PingRequest
+from zkwire.requests import AuthRequest, CloseSessionRequest, PingRequest, SaslRequest
+from zkwire.sasl import SaslMechanism
 from zkwire.states import SessionState, States
 from zkwire.transport import Link, OpenLink, open_link
 
@@ -34,7 +46,8 @@ class Session(Exchange):
     Arguments: `addresses`, the servers; `timeout`, the wished session timeout in seconds; `session_id` and `password`,
     a session to resume, 0 for a new one; `renew`, whether an expired session is followed by a new one; `max_in_flight`,
     how many requests may be unanswered at a time; `rng`, the source of all randomness; `open_link`, which opens
-    connections.
+    connections; `auth`, credentials to show on each; `sasl`, who speaks for us first on each; `accepts_read_only`,
+    whether a server that has lost its quorum will do until there is a better one.
 
     `certain_until` is the moment on the loop's clock before which the session cannot have expired.
     """
@@ -50,6 +63,9 @@ class Session(Exchange):
         max_in_flight: int,
         rng: random.Random,
         open_link: OpenLink = open_link,
+        auth: Iterable[tuple[str, bytes]] = (),
+        sasl: SaslMechanism | None = None,
+        accepts_read_only: bool = False,
     ) -> None:
         super().__init__(max_in_flight)
         self._hosts = Hosts(addresses, timeout, rng)
@@ -58,6 +74,13 @@ class Session(Exchange):
         self.password = password or _NO_PASSWORD
         self._renew = renew
         self._open_link = open_link
+        self._credentials = Credentials(auth, self._refused)
+        self._sasl = sasl
+        self._accepts_read_only = accepts_read_only
+        # What a server without a quorum has granted is unknown to all others, and must not be asked of them.
+        self._is_resumable = session_id != 0
+        self._address: Address | None = None
+        self._companions: set[asyncio.Task[None]] = set()
         self.states = States()
         self._closing: asyncio.Future[None] | None = None
         self._greeting: asyncio.Future[bool] = self._loop.create_future()
@@ -65,16 +88,50 @@ class Session(Exchange):
         self._runner = self._loop.create_task(self._run(), name="zkwire session")
         self._runner.add_done_callback(self._ran)
 
+    @property
+    def host(self) -> str:
+        """The host of the server connected to, or last tried."""
+        return "" if self._address is None else self._address.host
+
     def certain_for(self, session_id: int) -> float:
         """Return for how many seconds from now `session_id` is the session and lives for certain, or 0."""
         return max(0.0, self.certain_until - self._loop.time()) if session_id == self.id else 0.0
 
     async def wait_started(self) -> None:
-        """Return once a server has taken the session.
+        """Return once a server has taken the session, and the credentials that it began with.
 
-        Raises: SessionExpiredError when the session that was to be resumed is gone.
+        Raises: SessionExpiredError when the session that was to be resumed is gone; AuthFailedError.
         """
+        given = [credential.accepted for credential in self._credentials]
         await asyncio.shield(self._started)
+        for accepted in given:
+            await asyncio.shield(accepted)
+
+    async def add_auth(self, scheme: str, data: bytes) -> None:
+        """Show a credential, now and on every later connection; see Client.add_auth."""
+        if self._over is not None:
+            raise type(self._over)(*self._over.args)
+        credential = self._credentials.add(scheme, data)
+        if self._is_ready:
+            self.send(credential.call())
+        try:
+            await asyncio.shield(credential.accepted)
+        except asyncio.CancelledError:
+            if not credential.was_sent:
+                self._credentials.remove(credential)
+            raise
+
+    def set_hosts(self, addresses: list[Address]) -> None:
+        """Take another list of servers, and go to another one where that keeps the load even; see Client.set_hosts."""
+        must_move = self._hosts.replace(addresses, self._address if self._is_ready else None)
+        if must_move and self._is_ready and self._over is None:
+            self._leave("the list of servers has changed")
+
+    def accompany(self, body: Coroutine[Any, Any, None]) -> None:
+        """Run `body` beside the session until either ends."""
+        task = self._loop.create_task(body, name="zkwire companion")
+        self._companions.add(task)
+        task.add_done_callback(self._companions.discard)
 
     async def close(self, *, keep_session: bool = False) -> None:
         """End the session, so that its ephemeral nodes go at once; requests submitted before are answered first.
@@ -99,8 +156,10 @@ class Session(Exchange):
         finally:
             try:
                 self._end(closed, SessionState.CLOSED)
-                self._runner.cancel()
-                await asyncio.wait({self._runner})
+                tasks = {self._runner, *self._companions}
+                for task in tasks:
+                    task.cancel()
+                await asyncio.wait(tasks)
                 await self.janitor.finish()
             finally:
                 self._closing.set_result(None)
@@ -122,7 +181,7 @@ class Session(Exchange):
         if link is not self._link:
             return
         super().link_lost(link, reason)
-        if self._over is None and self.states.now is SessionState.CONNECTED:
+        if self._over is None and self.states.now in (SessionState.CONNECTED, SessionState.READ_ONLY):
             _log.warning("lost the connection to %s: %s", self.server, reason)
             self.states.enter(SessionState.SUSPENDED)
 
@@ -130,18 +189,20 @@ class Session(Exchange):
 
     async def _run(self) -> None:
         while self._over is None:
-            address = self._hosts.next()
+            self._address = address = self._hosts.next()
             try:
                 link = await self._connect(address)
             except _RefusedError:
-                if self.id:
-                    self._expire(f"{address} says that session {self.id:#x} has expired, or that its password is wrong")
-                    continue
-                _log.warning("%s refuses to make a session", address)
+                self._expire(f"{address} says that session {self.id:#x} has expired, or that its password is wrong")
+                continue
+            except AuthFailedError as error:
+                self._end(error, SessionState.AUTH_FAILED)
             except (OSError, ProtocolError) as error:
                 _log.warning("no session with %s: %s: %s", address, type(error).__name__, error or "no answer in time")
             else:
                 await self._serve(link, address)
+            if self._over is not None:
+                return
             if self._patience() <= 0:
                 self._expire(
                     f"no server has answered for {timing.give_up_after(self.timeout):.3g} s, so that the session of"
@@ -160,6 +221,8 @@ class Session(Exchange):
         """Return when the link is lost."""
         since = self._loop.time()
         try:
+            if link.connection.is_read_only and await self._find_writable(link, address):
+                self._leave(f"there is a server that can write: {self._hosts.peek()}")
             reason = await asyncio.shield(link.closed)
         finally:
             await _finish(link)
@@ -170,18 +233,20 @@ class Session(Exchange):
 
     def _patience(self) -> float:
         """How many seconds remain until the session must be taken for expired."""
-        if not self.id:
+        if not self._is_resumable:
             return float("inf")
         return self._heard + timing.give_up_after(self.timeout) - self._loop.time()
 
     async def _connect(self, address: Address) -> Link:
-        """Return an open link whose handshake is through."""
-        hello = ConnectRequest(0, self.last_zxid, round(self._wanted_timeout * 1000), self.id, self.password, False)
+        """Return an open link whose handshake is through, and the exchange of SASL behind it."""
+        wanted = (self.id, self.password) if self._is_resumable else (0, _NO_PASSWORD)
+        hello = ConnectRequest(0, self.last_zxid, round(self._wanted_timeout * 1000), *wanted, self._accepts_read_only)
         link: Link | None = None
 
         def make() -> Link:
             nonlocal link
-            link = self._link = Link(Connection(hello, REPLY_LIMIT, self._loop.time()), self)
+            link = Link(Connection(hello, REPLY_LIMIT, self._loop.time()), self)
+            link.connection.is_held = self._sasl is not None
             return link
 
         self.server = str(address)
@@ -191,12 +256,16 @@ class Session(Exchange):
             async with asyncio.timeout(limit):
                 link = await self._open_link(make, address.host, address.port)
                 await asyncio.wait({greeted, link.closed}, return_when=asyncio.FIRST_COMPLETED)
-            if not greeted.done():
-                raise link.closed.result()
-            if not greeted.result():
-                if not self.id:
-                    raise ProtocolError("it refuses to make a session")
-                raise _RefusedError
+                if not greeted.done():
+                    raise link.closed.result()
+                if not greeted.result():
+                    if not self._is_resumable:
+                        raise ProtocolError("it refuses to make a session")
+                    raise _RefusedError
+                if self._sasl is not None:
+                    await self._authenticate(self._sasl, link, address)
+                    link.release()
+                    self._admit(link)
         except BaseException:
             if link is not None:
                 await _finish(link)
@@ -204,23 +273,81 @@ class Session(Exchange):
         return link
 
     def _greeted(self, link: Link, response: ConnectResponse) -> None:
-        """The handshake is through: what the new connection must hear first is queued before anything else."""
+        """The handshake is through."""
+        if self._over is not None:
+            return
         if response.timeout <= 0:
             self._greeting.set_result(False)
             return
+        if not link.connection.is_read_only:
+            self._is_resumable = True
+        elif response.session_id != self.id:
+            self._is_resumable = False
         self.id = response.session_id
         self.password = response.password or _NO_PASSWORD
         self.timeout = link.connection.timeout
+        if self._sasl is None:
+            self._admit(link)
+        self._greeting.set_result(True)
+
+    async def _authenticate(self, sasl: SaslMechanism, link: Link, address: Address) -> None:
+        """Let `sasl` and the server talk until it is content.  Raises: AuthFailedError."""
+        failed = f"no authentication by SASL with {address}"
+        token = _asked(sasl.start, address.host, failed)
+        while token is not None:
+            answer: asyncio.Future[Any] = self._loop.create_future()
+            link.connection.send_apart(Call(SaslRequest(token), answer), self._loop.time())
+            link.flush()
+            await asyncio.wait({answer, link.closed}, return_when=asyncio.FIRST_COMPLETED)
+            if not answer.done():
+                raise link.closed.result()
+            refusal = answer.exception()
+            if refusal is not None:
+                raise AuthFailedError(f"{failed}: it refuses: {refusal}") from refusal
+            token = _asked(sasl.step, answer.result().token or b"", failed)
+
+    def _admit(self, link: Link) -> None:
+        """Let requests go to `link`, behind what a new connection must hear first."""
+        self._link = link
         now = self._loop.time()
+        for credential in self._credentials:
+            link.connection.send(credential.call(), now)
+        if any(isinstance(call.request, AuthRequest) for call in self._unsent):  # they are among the former
+            self._unsent = deque(call for call in self._unsent if not isinstance(call.request, AuthRequest))
         for watcher in self.watches.all():
             watcher.carried_over()
         for request in self.watches.rearm(self.last_zxid):
             link.connection.send(Call(request), now)
-        self._greeting.set_result(True)
         if not self._started.done():
             self._started.set_result(None)
-        self.states.enter(SessionState.CONNECTED)
+        self.states.enter(SessionState.READ_ONLY if link.connection.is_read_only else SessionState.CONNECTED)
         self._flush()
+
+    async def _find_writable(self, link: Link, here: Address) -> bool:
+        """Ask the other servers until one says that it can write, and prefer it; return False when `link` is lost."""
+        for rounds in itertools.count():
+            pause = self._hosts.jittered(timing.ask_again_after(rounds, self.timeout))
+            await asyncio.wait({link.closed}, timeout=pause)
+            for other in self._hosts.others(here):
+                if link.closed.done():
+                    return False
+                limit = timing.connect_within(self.timeout, len(self._hosts))
+                if await read_only.can_write(self._open_link, other, limit):
+                    self._hosts.prefer(other)
+                    return not link.closed.done()
+            if link.closed.done():
+                return False
+        raise AssertionError
+
+    def _leave(self, why: str) -> None:
+        """Go to the next server as soon as all that is in flight here is answered; what waits is sent there."""
+        link = self._link
+        assert link is not None
+        left = _Left(link, why, lambda: self._link is link)
+        # Not through the line, which may be full; the last of all, so that its answer is the last.
+        link.connection.send(Call(PingRequest(), left), self._loop.time())
+        link.flush()
+        link.leave()
 
     # -- ends -------------------------------------------------------------------------------------------------------
 
@@ -233,6 +360,7 @@ class Session(Exchange):
             self._settle_all(error)
             # A new session is made by a transaction, so that the server that grants it has seen everything before.
             self.id, self.password, self.last_zxid, self.timeout = 0, _NO_PASSWORD, 0, self._wanted_timeout
+            self._is_resumable = False
             self.states.enter(SessionState.CONNECTING)
             return
         self._end(error, SessionState.EXPIRED)
@@ -244,6 +372,25 @@ class Session(Exchange):
             self._started.exception()  # nobody need wait for it
         self.states.enter(state)
         self._settle_all(error)
+        self._credentials.fail(error)
+
+    def _refused(self, credential: Credential, error: ServerError) -> None:
+        """The server takes a credential for none, and will each time: nothing more can be asked in this session."""
+        if self._over is None:
+            self._fail_auth(f"{self.server} refuses the credential of scheme {credential.scheme!r}", error)
+
+    def _demanded(self, demand: Demand) -> None:
+        if self._over is None:
+            self._fail_auth(
+                f"{self.server} answers {demand.operation} by the demand for an authentication that this client has"
+                " not shown: see `auth` and `sasl` of zkwire.connect"
+            )
+
+    def _fail_auth(self, why: str, cause: ServerError | None = None) -> None:
+        error = AuthFailedError(f"{why}; session {self.id:#x} is left to expire")
+        error.__cause__ = cause
+        _log.error("%s", error)
+        self._end(error, SessionState.AUTH_FAILED)
 
 async def _finish(link: Link) -> None:
     """Close the link, if it is not yet, so that no socket is left when the caller goes on."""
@@ -254,3 +401,32 @@ async def _finish(link: Link) -> None:
 
 class _RefusedError(Exception):
     """The server says that the session is gone."""
+
+
+def _asked(mechanism: Callable[[Any], bytes | None], argument: object, failed: str) -> bytes | None:
+    """Return what a mechanism of SASL, which may be the user's own, says to `argument`.  Raises: AuthFailedError."""
+    try:
+        return mechanism(argument)
+    except Exception as error:
+        raise AuthFailedError(f"{failed}: {error}") from error
+
+
+class _Left:
+    """Waits for the last answer of a link, then drops it."""
+
+    def __init__(self, link: Link, why: str, is_current: Callable[[], bool]) -> None:
+        self._link = link
+        self._why = why
+        self._is_current = is_current
+
+    def done(self) -> bool:
+        """Whether the link was lost before."""
+        return not self._is_current()
+
+    def set_result(self, result: object) -> None:
+        """Everything is answered."""
+        self._link.abort(ConnectionAbortedError(self._why))
+
+    def set_exception(self, error: BaseException) -> None:
+        """As for a result: the session has ended meanwhile, or the server refuses a ping."""
+        self._link.abort(ConnectionAbortedError(self._why))
