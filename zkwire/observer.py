@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from zkwire.connection import Call, Notification
 from zkwire.errors import ServerError
-from zkwire.multi import ErrorResult, MultiReply
+from zkwire.multi import ErrorResult, MultiReply, MultiRequest
 from zkwire.session import Session
 from zkwire.states import SessionState
 from zkwire.watches import WatchEventType
@@ -60,7 +60,7 @@ class ObservedSession(Session):
 
     def _answered(self, call: Call) -> None:
         code = call.code
-        if isinstance(call.reply, MultiReply):
+        if isinstance(call.reply, MultiReply) and call.request.opcode == MultiRequest.opcode:
             codes = [result.err for result in call.reply.results if isinstance(result, ErrorResult)]
             code = next((each for each in codes if each not in (0, _NOT_REACHED)), 0)
         error = None
@@ -71,7 +71,8 @@ class ObservedSession(Session):
         super()._answered(call)
 
     def _fail(self, call: Call, error: Exception) -> None:
-        self._done(call, error)
+        if call.waiter is not None and not call.waiter.done():
+            self._done(call, error)
         super()._fail(call, error)
 
     def _notified(self, event: Notification) -> None:
