@@ -36,6 +36,7 @@ RUNGS = {
     "zkwire.following": 5,
     "zkwire.exchange": 4,
     "zkwire.session": 4,
+    "zkwire.words": 4,
     "zkwire.transaction": 5,
     "zkwire.streams": 5,
     "zkwire.arguments": 3,
@@ -68,6 +69,7 @@ ZKWIRE_NAMES = [
     "QuotaExceededError", "ReconfigDisabledError", "ReconfigInProgressError", "RequestTimeoutError",
     "RuntimeInconsistencyError", "SessionMovedError", "SystemServerError", "ThrottledError", "UnimplementedError",
     "DigestMD5", "Observer", "SaslMechanism",
+    "four_letter_word",
 ]
 RECIPES_NAMES = ["Hold", "Lease", "Lock", "LockLostError", "ReentrantLock"]
 

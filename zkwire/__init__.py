@@ -54,6 +54,7 @@ from zkwire.states import SessionState
 from zkwire.streams import StateStream, Watch, WatchEvent, WatchSet
 from zkwire.transaction import Transaction
 from zkwire.watches import WatchEventType
+from zkwire.words import four_letter_word
 
 __version__ = "0.1.0"
 
@@ -117,6 +118,7 @@ __all__ = [
     "ZooKeeperError",
     "ancestors",
     "connect",
+    "four_letter_word",
     "sequence",
     "sequence_distance",
     "validate_path",
