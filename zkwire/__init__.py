@@ -6,9 +6,13 @@
 Distributed locks and their relatives are in the package `recipes`.
 """
 
+from zkwire.administration import ClientInfo
+from zkwire.arguments import digest_acl
 from zkwire.client import Client
+from zkwire.configuration import Configuration
 from zkwire.connecting import Connecting, connect
 from zkwire.errors import (
+    AuthenticationRequiredError,
     AuthFailedError,
     BadArgumentsError,
     BadVersionError,
@@ -64,9 +68,12 @@ __all__ = [
     "OPEN_ACL",
     "READ_ONLY_ACL",
     "AuthFailedError",
+    "AuthenticationRequiredError",
     "BadArgumentsError",
     "BadVersionError",
     "Client",
+    "ClientInfo",
+    "Configuration",
     "Connecting",
     "ConnectionLostError",
     "Create",
@@ -118,6 +125,7 @@ __all__ = [
     "ZooKeeperError",
     "ancestors",
     "connect",
+    "digest_acl",
     "four_letter_word",
     "sequence",
     "sequence_distance",

@@ -13,13 +13,12 @@ from types import TracebackType
 from typing import Any, Final, TypeVar
 
 from zkwire import credentials, hosts, paths
+from zkwire.administration import Administration
 from zkwire.arguments import checked_data, checked_version, creation, with_stat
-from zkwire.errors import (
-    NoNodeError,
-)
+from zkwire.errors import NoNodeError
 from zkwire.janitor import Removal
 from zkwire.jute import Record
-from zkwire.operations import Node, Operation
+from zkwire.operations import GetChildren, GetData, Node, Operation
 from zkwire.records import ACL, OPEN_ACL, Stat
 from zkwire.requester import Requester
 from zkwire.requests import (
@@ -37,6 +36,7 @@ from zkwire.session import Session
 from zkwire.states import SessionState
 from zkwire.streams import StateStream, Watch, WatchSet
 from zkwire.transaction import Transaction
+from zkwire.tree_removal import delete_tree
 from zkwire.watches import WatchKind
 
 _ANY_VERSION: Final = -1
@@ -44,7 +44,7 @@ _ANY_VERSION: Final = -1
 R = TypeVar("R", bound=Record)
 
 
-class Client:
+class Client(Administration):
     """A ZooKeeper client; made by `zkwire.connect`, not directly.
 
     Every verb is one request, sent in the order of the calls and answered in that order; verbs may be pipelined with
@@ -250,6 +250,16 @@ class Client:
             raise
         return reply.children, watch
 
+    async def get_many(self, reads: Sequence[GetData | GetChildren]) -> list[Any]:
+        """Read data and children of many nodes in one round trip (request: multiRead, ZooKeeper 3.6).
+
+        Returns, for each read and in their order, the Node or the names, or the ServerError that `get` or
+        `get_children` would raise.  No write comes between those of one request; what is too large for one (a megabyte
+        of paths) goes in several.
+        Raises: UnimplementedError by an older server, which closes the connection too: use `pipeline` there.
+        """
+        return await self._requester.get_many(reads)
+
     async def sync(self, path: str) -> None:
         """Have the connected server catch up with all that the leader has committed, before later reads (request:
         sync).
@@ -268,18 +278,22 @@ class Client:
         ephemeral: bool = False,
         sequential: bool = False,
         container: bool = False,
+        ttl: float | None = None,
         acl: Sequence[ACL] = OPEN_ACL,
         make_parents: bool = False,
     ) -> str:
         """Create a node and return its path, with the number that the server appended to a sequential one.
 
         Arguments: `ephemeral`, it goes with this session; `sequential`, a number of ten digits is appended that only
-        grows below one parent; `container`, the server deletes it some time after its last child is gone;
-        `make_parents`, missing parents are made, persistent, with the same ACL (requests: create, createContainer).
-        Raises: NodeExistsError, NoNodeError without a parent, NoChildrenForEphemeralsError, InvalidACLError.
+        grows below one parent; `container`, the server deletes it some time after its last child is gone; `ttl`, in
+        seconds, the server deletes it once it has no children and has not been set for so long (it looks every minute,
+        unless told otherwise); `make_parents`, missing parents are made, persistent, with the same ACL.
+        Requests: create, createContainer (ZooKeeper 3.5.1), createTTL (3.5.3).
+        Raises: NodeExistsError, NoNodeError without a parent, NoChildrenForEphemeralsError, InvalidACLError,
+        UnimplementedError by a server that has TTL nodes switched off, as they are by default.
         """
         request: Request[Any] = creation(
-            self.chroot, path, data, ephemeral=ephemeral, sequential=sequential, container=container, acl=acl
+            self.chroot, path, data, ephemeral=ephemeral, sequential=sequential, container=container, ttl=ttl, acl=acl
         )
         return paths.strip_chroot(self.chroot, (await self._requester.create(request, make_parents, acl)).path)
 
@@ -291,17 +305,18 @@ class Client:
         ephemeral: bool = False,
         sequential: bool = False,
         container: bool = False,
+        ttl: float | None = None,
         acl: Sequence[ACL] = OPEN_ACL,
         make_parents: bool = False,
     ) -> tuple[str, Stat]:
         """Create a node and return its path and Stat, in one round trip; otherwise as `create`.
 
-        Requests: create2, createContainer.
+        Requests: create2 (ZooKeeper 3.5), createContainer, createTTL.
         """
-        request = with_stat(
-            creation(self.chroot, path, data, ephemeral=ephemeral, sequential=sequential, container=container, acl=acl)
+        request = creation(
+            self.chroot, path, data, ephemeral=ephemeral, sequential=sequential, container=container, ttl=ttl, acl=acl
         )
-        reply = await self._requester.create(request, make_parents, acl)
+        reply = await self._requester.create(with_stat(request), make_parents, acl)
         return paths.strip_chroot(self.chroot, reply.path), reply.stat
 
     async def ensure_path(self, path: str, *, container: bool = False, acl: Sequence[ACL] = OPEN_ACL) -> None:
@@ -327,6 +342,17 @@ class Client:
         """
         await self._ask(DeleteRequest(self._server_path(path), checked_version(version)))
 
+    async def delete_tree(self, path: str) -> None:
+        """Delete the node and all that is below it (requests: getChildren, multi, delete).
+
+        It is no transaction: others may see a part of it gone.  What they create and delete meanwhile does not matter,
+        unless they do not stop creating.  Another node that takes the place of the deleted one is left alone.
+        Raises: NoNodeError if there is none at first; NotEmptyError when it cannot keep up with the creating;
+        NoAuthError, with a part of it gone; ValueError for the root and /zookeeper, which no server deletes.
+        Cancellation: leaves what is not yet deleted.
+        """
+        await delete_tree(self._requester, path)
+
     def discard(self, path: str) -> asyncio.Future[None]:
         """Delete the node again and again, over lost connections, until it is known to be gone or the session is.
 
@@ -341,7 +367,7 @@ class Client:
 
     def transaction(self) -> Transaction:
         """Return a new transaction; `async with zk.transaction() as tx` commits at the end (request: multi)."""
-        return Transaction(self._ask, self.chroot)
+        return Transaction(self._ask, self.chroot, self._requester.refusal)
 
     async def pipeline(self, operations: Sequence[Operation]) -> list[Any]:
         """Send the operations in one write and return what each gave, in their order, once all are answered.

@@ -12,7 +12,7 @@ from collections import deque
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from zkwire import timing
-from zkwire.errors import ProtocolError
+from zkwire.errors import ProtocolError, UnimplementedError
 from zkwire.frames import LENGTH, FrameError, FrameReader
 from zkwire.jute import DecodeError, Record
 from zkwire.records import EVENT_XID, PING_XID, ConnectRequest, ConnectResponse, WatcherEvent
@@ -226,11 +226,7 @@ class Connection:
         if not self.calls or self.calls[0].xid != xid:
             if self._apart and self._apart[0].xid == xid:
                 return self._reply_apart(frame, code)
-            for call in self.calls:
-                if call.xid == xid and code == AUTH_REQUIRED:
-                    return Demand(call.request.operation)
-            expected = f"xid {self.calls[0].xid}" if self.calls else "nothing"
-            raise ProtocolError(f"a reply with xid {xid} where {expected} was expected")
+            self._bring_forward(xid, code)
         call = self.calls[0]
         if code == 0:
             call.reply, _ = call.request.reply.decode(frame, _REPLY_HEADER.size)
@@ -249,3 +245,17 @@ class Connection:
             call.reply, _ = call.request.reply.decode(frame, _REPLY_HEADER.size)
         call.code = code
         return self._apart.popleft()
+
+    def _bring_forward(self, xid: int, code: int) -> None:
+        """Put the call that is answered out of turn first: only two refusals may overtake other answers.
+
+        That of an unknown opcode, and that of everything where an authentication is missing; the server closes the
+        connection behind each.
+        """
+        for call in self.calls:
+            if call.xid == xid and code in (UnimplementedError.code, AUTH_REQUIRED):
+                self.calls.remove(call)
+                self.calls.appendleft(call)
+                return
+        expected = f"xid {self.calls[0].xid}" if self.calls else "nothing"
+        raise ProtocolError(f"a reply with xid {xid} where {expected} was expected")

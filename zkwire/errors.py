@@ -16,6 +16,36 @@ Misuse by the caller is never one of these: it raises ValueError or TypeError be
 
 from __future__ import annotations
 
+# Codes that a server can send and that no class here stands for: the connection or the session ends with them.
+_OTHER_CODES: dict[int, tuple[str, str]] = {
+    -12: ("UnknownSession", "the server does not know the session"),
+    -112: ("SessionExpired", "the session is being closed"),
+    -115: ("AuthFailed", "the server does not accept the credentials"),
+}
+
+# What came later than ZooKeeper 3.4, and with which version.
+_SINCE: dict[str, str] = {
+    "create2": "3.5.0",
+    "reconfig": "3.5.0",
+    "checkWatches": "3.5.0",
+    "removeWatches": "3.5.0",
+    "createContainer": "3.5.1",
+    "createTTL": "3.5.3",
+    "multiRead": "3.6.0",
+    "getEphemerals": "3.6.0",
+    "getAllChildrenNumber": "3.6.0",
+    "setWatches2": "3.6.0",
+    "addWatch": "3.6.0",
+    "whoAmI": "3.7.0",
+}
+
+# What these need beside the version, or what does instead.
+_AND: dict[str, str] = {
+    "createTTL": ", started with -Dzookeeper.extendedTypesEnabled=true",
+    "reconfig": ", and an ensemble: a single server has no members to change",
+    "multiRead": "; Client.pipeline reads from older ones",
+}
+
 
 def _bare(cls: type[BaseException], *args: object) -> BaseException:
     return cls.__new__(cls, *args)
@@ -67,11 +97,13 @@ class ServerError(ZooKeeperError):
         return cls._by_code.get(code, ServerError)(code, path, operation=operation, server=server)
 
     def __str__(self) -> str:
-        name = type(self).__name__.removesuffix("Error")
+        name, reason = type(self).__name__.removesuffix("Error"), self.reason
+        if type(self) is ServerError:
+            name, reason = _OTHER_CODES.get(self.code, (name, reason))
         where = f" {self.path}" if self.path is not None else ""
         by = f" by {self.server}" if self.server else ""
         hint = f" ({self.hint})" if self.hint else ""
-        return f"{self.operation}{where}: {self.reason} [{name} {self.code}{by}]{hint}"
+        return f"{self.operation}{where}: {reason} [{name} {self.code}{by}]{hint}"
 
 
 class SystemServerError(ServerError):
@@ -104,10 +136,20 @@ class MarshallingError(ServerError):
 
 
 class UnimplementedError(ServerError):
-    """The server does not know the operation, or has it switched off (code -6)."""
+    """The server does not know the operation, or has it switched off (code -6).
+
+    A server that does not know it closes the connection as well: what was in flight behind it is repeated (reads) or
+    fails with ConnectionLostError (writes).
+    """
 
     code = -6
     reason = "the server does not know this operation, or has it switched off"
+
+    def __init__(self, code: int, path: str | None = None, *, operation: str = "request", server: str = "") -> None:
+        super().__init__(code, path, operation=operation, server=server)
+        since = _SINCE.get(operation)
+        if since is not None:
+            self.hint = f"it needs ZooKeeper {since} or newer{_AND.get(operation, '')}"
 
 
 class OperationTimeoutError(ServerError):
@@ -130,6 +172,7 @@ class NewConfigNoQuorumError(ServerError):
 
     code = -13
     reason = "no quorum of the new configuration is connected to the leader"
+    hint = "start the servers that join, and let them catch up, before"
 
 
 class ReconfigInProgressError(ServerError):
@@ -137,6 +180,7 @@ class ReconfigInProgressError(ServerError):
 
     code = -14
     reason = "another reconfiguration is under way"
+    hint = "try again when it is through"
 
 
 class NoNodeError(ServerError):
@@ -229,6 +273,14 @@ class ReconfigDisabledError(ServerError):
 
     code = -123
     reason = "reconfiguration is switched off on this server"
+    hint = "start the servers with reconfigEnabled=true"
+
+
+class AuthenticationRequiredError(ServerError):
+    """The server serves only who has authenticated, and closes the connection (code -124)."""
+
+    code = -124
+    reason = "the server serves only who has authenticated with a scheme that it enforces"
 
 
 class QuotaExceededError(ServerError):
