@@ -22,12 +22,13 @@ from zkwire.errors import (
     SessionError,
     ZooKeeperError,
 )
+from zkwire.exchange import REQUEST_LIMIT
 from zkwire.jute import Record
 from zkwire.multi import ErrorResult, MultiReadRequest, batched
 from zkwire.operations import Create, GetChildren, GetData, Node, Operation, Sync
 from zkwire.records import ACL
 from zkwire.requests import ExistsRequest, GetChildrenRequest, GetDataRequest, Request, SyncRequest
-from zkwire.session import REQUEST_LIMIT, Session
+from zkwire.session import Session
 from zkwire.streams import Watch, WatchSet
 from zkwire.watches import WatchKind
 
