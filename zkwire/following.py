@@ -27,7 +27,7 @@ async def follow_config(session: Session) -> None:
         watch = Watch(session, CONFIG, CONFIG)
         try:
             reply = await session.submit(GetDataRequest(CONFIG, True), watch, WatchKind.DATA)
-            addresses = hosts.parse_config(reply.data or b"", session.host)
+            addresses = hosts.parse_config(reply.data or b"")
             if addresses:
                 _log.info("the ensemble lists its servers as %s", ",".join(map(str, addresses)))
                 session.set_hosts(addresses)

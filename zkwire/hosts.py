@@ -61,10 +61,9 @@ def _address(server: str, whole: str) -> Address:
     return Address(host, int(port))
 
 
-def parse_config(config: bytes, server: str) -> list[Address]:
+def parse_config(config: bytes) -> list[Address]:
     """Return where clients find the servers of `config`, the content of /zookeeper/config.
 
-    Arguments: `server`, the host of whom the configuration came from; not used where the line names an address.
     A server's line is "server.1=host:2888:3888:participant;[address:]2181"; one without a client port cannot be
     reached and is left out, and an address that stands for every one of the host's is the host itself.
     """

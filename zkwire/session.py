@@ -88,11 +88,6 @@ class Session(Exchange):
         self._runner = self._loop.create_task(self._run(), name="zkwire session")
         self._runner.add_done_callback(self._ran)
 
-    @property
-    def host(self) -> str:
-        """The host of the server connected to, or last tried."""
-        return "" if self._address is None else self._address.host
-
     def certain_for(self, session_id: int) -> float:
         """Return for how many seconds from now `session_id` is the session and lives for certain, or 0."""
         return max(0.0, self.certain_until - self._loop.time()) if session_id == self.id else 0.0
