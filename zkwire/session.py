@@ -176,6 +176,8 @@ class Session(Exchange):
         if link is not self._link:
             return
         super().link_lost(link, reason)
+        if not self._is_resumable:  # a session of that server alone, which has lived as long as it has answered
+            self._heard = link.connection.heard
         if self._over is None and self.states.now in (SessionState.CONNECTED, SessionState.READ_ONLY):
             _log.warning("lost the connection to %s: %s", self.server, reason)
             self.states.enter(SessionState.SUSPENDED)
@@ -228,7 +230,7 @@ class Session(Exchange):
 
     def _patience(self) -> float:
         """How many seconds remain until the session must be taken for expired."""
-        if not self._is_resumable:
+        if not self.id:
             return float("inf")
         return self._heard + timing.give_up_after(self.timeout) - self._loop.time()
 

@@ -8,7 +8,7 @@ import pytest
 
 import zkwire
 from tests.conformance.tools import InOrder, eventually, states_until
-from tests.rogue import NOT_READ_ONLY, Peer, Rogue, connect_response, honest, read_only_refusal
+from tests.rogue import NOT_READ_ONLY, Peer, Rogue, connect_response, eof_handshake, honest, read_only_refusal
 from zkwire import SessionState, WatchEventType
 from zkwire.testing import RealEnsemble
 
@@ -206,3 +206,22 @@ async def test_watches_come_along_to_the_server_that_can_write() -> None:
         assert (await watch).type is WatchEventType.CHANGED
         assert struct.pack(">i", 2) + b"/a" in await armed
         assert zk.state is CONNECTED
+
+
+async def test_a_read_only_servers_session_ends_when_nobody_takes_the_client_any_more_pitfall_53() -> None:
+    """As when all have lost their data, and turn away whoever has seen more than they have."""
+
+    async def once(peer: Peer) -> None:
+        handshake = await peer.connect_request()
+        await peer.send_frame(connect_response(handshake.timeout, peer.rogue.new_session_id()) + b"\1")
+        request = await peer.first_request()
+        await peer.reply(request.xid, err=NOT_READ_ONLY, zxid=77)
+
+    async with Rogue(once, eof_handshake) as rogue, zkwire.connect(rogue.hosts, 1.0, read_only=True) as zk:
+        states = zk.states()
+        with pytest.raises(zkwire.NotReadOnlyError):
+            await zk.create("/a")
+        assert await states_until(states, EXPIRED) == [READ_ONLY, SUSPENDED, EXPIRED]
+        assert [handshake.last_zxid for handshake in rogue.handshakes[:2]] == [0, 77]
+        await rogue.until(lambda: rogue.handshakes[-1].last_zxid == 0)
+        assert {handshake.session_id for handshake in rogue.handshakes} == {0}
