@@ -98,7 +98,7 @@ def zookeeper_own() -> Iterator[RealServer]:
 
 def _serve() -> Iterator[RealServer]:
     try:
-        server = RealServer(jvm=["-Dzookeeper.extendedTypesEnabled=true"])  # which turns TTL nodes on
+        server = RealServer()
     except ZooKeeperMissingError as error:
         # Not a skip, nor one failure among many: without a server most of the suite would say nothing.
         pytest.exit(str(error), returncode=pytest.ExitCode.TESTS_FAILED)

@@ -324,6 +324,7 @@ class Client(Administration):
 
         Arguments: `container`, whether the node itself, if missing, is to be a container; those above are persistent.
         Order: all creates leave together, so that what is sent behind them finds the path.
+        Cancellation: what it has made stays.
         """
         await self._requester.ensure(self._server_path(path), container=container, acl=acl)
 

@@ -105,6 +105,13 @@ class Exchange:
         elif future in self._lost_creations:
             self._look_for([self._lost_creations[future]])
 
+    def withdraw(self, futures: list[asyncio.Future[Any]]) -> None:
+        """Have those requests not be sent that were not yet written; what the others make stays."""
+        waiting = {call.waiter for call in self._unsent}
+        for future in futures:
+            if future in waiting:
+                future.cancel()
+
     def give_up(self, path: str, watcher: Watcher) -> None:
         """Forget that `watcher` waits for `path`; the server's watch goes too when nobody else here wants it."""
         watcher.given_up = True

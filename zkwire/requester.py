@@ -125,9 +125,10 @@ class Requester:
             if futures:
                 await asyncio.wait(futures)
         except BaseException:
-            for future in reversed(futures):
-                if not future.cancel():
-                    self._session.disown(future)
+            # What is made already stays: somebody else may have found it, and be about to create something below.
+            self._session.withdraw(futures)
+            for future in futures:
+                future.add_done_callback(_retrieve)
             raise
         errors = [error for error in (future.exception() for future in futures) if error is not None]
         if not errors or errors[-1] is not futures[-1].exception() or isinstance(errors[-1], NodeExistsError):
@@ -224,3 +225,9 @@ class Requester:
         """Make the error name the path as the caller wrote it."""
         if isinstance(error, ServerError) and error.path is not None:
             error.path = paths.strip_chroot(self.chroot, error.path)
+
+
+def _retrieve(future: asyncio.Future[Any]) -> None:
+    """A future whose error nobody looks at would complain."""
+    if not future.cancelled():
+        future.exception()

@@ -37,6 +37,7 @@ from zkwire.requests import (
     SetWatchesRequest,
     StatReply,
     SyncRequest,
+    WhoAmIRequest,
 )
 
 SESSION = 0x0100001E14CA0000
@@ -773,3 +774,23 @@ def test_a_server_without_a_quorum_vouches_for_no_session() -> None:
         assert not connection.vouches
         connection.receive(_accepted(tail=tail), 0.0)
         assert (connection.is_read_only, connection.vouches) == (is_read_only, not is_read_only)
+
+
+def test_the_refusal_of_an_unknown_opcode_may_overtake_earlier_answers() -> None:
+    """PROTOCOL 3.4: it is put out by the thread that reads."""
+    connection = _opened()
+    first, second, third = _sent(connection, DeleteRequest("/a", -1), WhoAmIRequest(), DeleteRequest("/c", -1))
+    assert connection.receive(_reply(2, err=-6, zxid=-1), 0.0) == [second]
+    assert (second.code, second.reply) == (-6, None)
+    assert list(connection.calls) == [first, third]
+    assert connection.receive(_reply(1) + _reply(3), 0.0) == [first, third]
+    assert connection.error is None
+    assert connection.last_zxid == 1
+
+
+def test_a_refusal_of_what_nobody_asked_ends_the_connection() -> None:
+    connection = _opened()
+    _sent(connection, DeleteRequest("/a", -1))
+    assert connection.receive(_reply(7, err=-6), 0.0) == []
+    assert "xid 1 was expected" in _message(connection)
+    assert _opened().receive(_reply(7, err=-6), 0.0) == []

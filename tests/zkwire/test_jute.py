@@ -412,7 +412,6 @@ def test_a_record_has_slots_and_takes_no_other_attribute(cls: type[Record]) -> N
         ACL("31", "world", "anyone"),  # type: ignore[arg-type]
         ACL(None, "world", "anyone"),  # type: ignore[arg-type]
         ACL(31, b"world", "anyone"),  # type: ignore[arg-type]
-        ACL(31, None, "anyone"),  # type: ignore[arg-type]
         ACL(31, "world", "\ud800"),
         SomeAcls([ACL(-(2**31) - 1, "world", "anyone")]),
         SomeAcls(["world"]),  # type: ignore[list-item]
