@@ -43,6 +43,8 @@ from zkwire.errors import (
     UnimplementedError,
     ZooKeeperError,
 )
+from zkwire.events import EventStream, Resync
+from zkwire.followers import ChildrenStream, DataStream
 from zkwire.janitor import Removal
 from zkwire.operations import Create, GetChildren, GetData, Node, Sync
 from zkwire.paths import ancestors, sequence, sequence_distance
@@ -63,12 +65,15 @@ __all__ = [
     "AuthFailedError",
     "BadArgumentsError",
     "BadVersionError",
+    "ChildrenStream",
     "Client",
     "Connecting",
     "ConnectionLostError",
     "Create",
     "DataInconsistencyError",
+    "DataStream",
     "EphemeralOnLocalSessionError",
+    "EventStream",
     "GetChildren",
     "GetData",
     "InvalidACLError",
@@ -90,6 +95,7 @@ __all__ = [
     "ReconfigInProgressError",
     "Removal",
     "RequestTimeoutError",
+    "Resync",
     "RuntimeInconsistencyError",
     "ServerError",
     "SessionClosedError",

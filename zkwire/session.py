@@ -23,6 +23,7 @@ from zkwire.errors import (
     SessionClosedError,
     SessionError,
     SessionExpiredError,
+    UnimplementedError,
 )
 from zkwire.hosts import Address, Hosts
 from zkwire.janitor import Creation, Janitor
@@ -402,6 +403,8 @@ class Session:
         self._settle_watch(call, call.code)
         waiter = call.waiter
         if waiter is None:
+            if call.code == UnimplementedError.code and isinstance(call.request, RemoveWatchesRequest):
+                self.watches.cannot_remove()
             return
         if waiter.done():
             self._remove_made(call.reply)
@@ -431,8 +434,9 @@ class Session:
 
     def _remove_watch(self, where: WatcherType, path: str) -> None:
         """Take back the server's watch; that it may have fired meanwhile (NoWatcher) is nobody's concern."""
-        if self._is_ready and self._over is None and not self.watches.is_wanted(where, path):
-            self._enqueue(Call(RemoveWatchesRequest(path, where)))
+        what = self.watches.to_remove(where, path) if self._is_ready and self._over is None else None
+        if what is not None:
+            self._enqueue(Call(RemoveWatchesRequest(path, what)))
 
     def _notified(self, event: Notification) -> None:
         kind = _EVENT_TYPES.get(event.type)
@@ -440,7 +444,10 @@ class Session:
             _log.warning("an event of the unknown type %d for %s", event.type, event.path)
             return
         for watcher in self.watches.dispatch(kind, event.path):
-            watcher.fire(kind, event.zxid)
+            watcher.fire(kind, event)
+        if self.watches.lasting:
+            for watcher in self.watches.concerned(kind, event.path):
+                watcher.fire(kind, event)
 
     # -- ends -------------------------------------------------------------------------------------------------------
 
