@@ -36,7 +36,11 @@ class Waiter(Protocol):
 
 
 class Watcher(Protocol):
-    """Who waits for a watch; all three are called in the step in which the bytes that tell of it are decoded."""
+    """Who waits for a watch; all three are called in the step in which the bytes that tell of it are decoded.
+
+    `carried_over` tells that the watch now stands on another connection: a one-shot one before any event of that
+    connection, a lasting one once the server has it again.
+    """
 
     given_up: bool
 

@@ -27,9 +27,9 @@ BACKLOG: Final = 65_536  # some 10 MB of events that nobody has taken
 class Resync:
     """Events may be missing here, by the server's design: read again what you keep of the nodes.
 
-    A read that is sent when this has been given shows everything that was missed, and what changes behind it is told
-    by the events that follow.  Given after a reconnect, after the beginning of a new session, and in place of events
-    that were not taken in time.
+    The watch stands again when this is given: a read that is sent now shows everything that was missed, and what
+    changes from now on is told by the events that follow.  Given after a reconnect, after the beginning of a new
+    session, and in place of events that were not taken in time.
     """
 
 
@@ -123,7 +123,7 @@ class EventStream:
         self._wake()
 
     def carried_over(self) -> None:
-        """Take note that the watch now stands on another connection; called by the session."""
+        """Take note that the watch stands again, on another connection; called by the session."""
         if not (self._queue and isinstance(self._queue[-1], Resync)):
             self._queue.append(Resync())
         self._wake()

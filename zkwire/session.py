@@ -23,7 +23,6 @@ from zkwire.errors import (
     SessionClosedError,
     SessionError,
     SessionExpiredError,
-    UnimplementedError,
 )
 from zkwire.hosts import Address, Hosts
 from zkwire.janitor import Creation, Janitor
@@ -361,7 +360,7 @@ class Session:
         self.password = response.password or _NO_PASSWORD
         self.timeout = link.connection.timeout
         now = self._loop.time()
-        for watcher in self.watches.all():
+        for watcher in self.watches.one_shot():
             watcher.carried_over()
         for request in self.watches.rearm(self.last_zxid):
             link.connection.send(Call(request), now)
@@ -403,8 +402,8 @@ class Session:
         self._settle_watch(call, call.code)
         waiter = call.waiter
         if waiter is None:
-            if call.code == UnimplementedError.code and isinstance(call.request, RemoveWatchesRequest):
-                self.watches.cannot_remove()
+            for watcher in self.watches.heard(call.request, call.code):
+                watcher.carried_over()
             return
         if waiter.done():
             self._remove_made(call.reply)

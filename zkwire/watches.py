@@ -14,10 +14,11 @@ from __future__ import annotations
 import enum
 from collections import Counter
 from collections.abc import Iterator
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
-from zkwire import paths
-from zkwire.requests import SetWatches2Request, SetWatchesRequest, WatcherType
+from zkwire.errors import UnimplementedError
+from zkwire.paths import ancestors
+from zkwire.requests import RemoveWatchesRequest, Request, SetWatches2Request, SetWatchesRequest, WatcherType
 
 _NO_NODE: Final = -101
 
@@ -92,6 +93,7 @@ class WatchTable(Generic[W]):
         self.lasting = 0
         self._watchers: dict[WatchKind, dict[str, list[W]]] = {kind: {} for kind in WatchKind}
         self._asked: Counter[tuple[WatcherType, str]] = Counter()
+        self._away: set[tuple[WatchKind, str]] = set()  # lasting ones that the connection's server has not set yet
         self._can_remove = True
 
     def __len__(self) -> int:
@@ -150,9 +152,17 @@ class WatchTable(Generic[W]):
             return WatcherType.ANY
         return where if where in _LASTING_ON_SERVER or wanted.isdisjoint(_LASTING_ON_SERVER) else None
 
-    def cannot_remove(self) -> None:
-        """Note that the server (3.4) knows no removal, and drops the connection of whoever asks for one."""
-        self._can_remove = False
+    def heard(self, request: Request[Any], code: int) -> list[W]:
+        """Take note of the answer to one of our own requests; return the lasting watchers that stand again by it."""
+        if isinstance(request, SetWatches2Request) and code == 0:
+            again = [(WatchKind.PERSISTENT, path) for path in request.persistent]
+            again += [(WatchKind.RECURSIVE, path) for path in request.persistent_recursive]
+            self._away.difference_update(again)
+            return [watcher for kind, path in again for watcher in self._watchers[kind].get(path, ())]
+        if isinstance(request, RemoveWatchesRequest) and code == UnimplementedError.code:
+            # A server of 3.4 knows no removal, and drops the connection of whoever asks for one.
+            self._can_remove = False
+        return []
 
     def dispatch(self, event: WatchEventType, path: str) -> list[W]:
         """Take out and return the one-shot watchers that the event wakes."""
@@ -167,19 +177,29 @@ class WatchTable(Generic[W]):
         """Return the lasting watchers that the event is for; they stay.
 
         A recursive watch never gets CHILDREN: such an event is for a watch on the children of `path`, and may come for
-        a one-shot one that is none of its concern.
+        a one-shot one that is none of its concern.  Nor is for any of them what SetWatches makes up for one-shot ones,
+        out of order, before the lasting ones stand again.
         """
-        found = list(self._watchers[WatchKind.PERSISTENT].get(path, ()))
-        recursive = self._watchers[WatchKind.RECURSIVE]
-        if recursive and event is not WatchEventType.CHILDREN:
-            for above in ("/", *paths.ancestors(path)):
-                found += recursive.get(above, ())
+        places = [(WatchKind.PERSISTENT, path)]
+        if event is not WatchEventType.CHILDREN:
+            places += [(WatchKind.RECURSIVE, above) for above in ("/", *ancestors(path))]
+        found: list[W] = []
+        for kind, at in places:
+            watchers = self._watchers[kind].get(at)
+            if watchers and (kind, at) not in self._away:
+                found += watchers
         return found
 
     def all(self) -> Iterator[W]:
         """Every watcher that waits."""
         for table in self._watchers.values():
             for watchers in table.values():
+                yield from watchers
+
+    def one_shot(self) -> Iterator[W]:
+        """Every watcher that waits for one event."""
+        for kind in (WatchKind.DATA, WatchKind.EXIST, WatchKind.CHILD):
+            for watchers in self._watchers[kind].values():
                 yield from watchers
 
     def clear(self) -> list[W]:
@@ -189,6 +209,7 @@ class WatchTable(Generic[W]):
             table.clear()
         self.lasting = 0
         self._asked.clear()
+        self._away.clear()
         self._can_remove = True
         return gone
 
@@ -197,6 +218,7 @@ class WatchTable(Generic[W]):
 
         Arguments: `last_zxid`, the newest that replies have shown: what is newer fires at once, but for lasting ones.
         """
+        self._away = {(kind, path) for kind in _LASTING for path in self._watchers[kind]}
         chunks: list[dict[WatchKind, list[str]]] = []
         size = 0
         for kind, table in self._watchers.items():

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from zkwire.requests import SetWatches2Request, SetWatchesRequest, WatcherType
+from zkwire.requests import PingRequest, RemoveWatchesRequest, SetWatches2Request, SetWatchesRequest, WatcherType
 from zkwire.watches import WatchEventType, WatchKind, WatchTable, kind_set_by
 
 DATA, EXIST, CHILD = WatchKind.DATA, WatchKind.EXIST, WatchKind.CHILD
@@ -297,8 +297,11 @@ def test_what_is_removed_harms_nobody_else_pitfall_40(
 def test_a_server_without_removal_is_not_asked_again_in_that_session() -> None:
     """A server of 3.4 drops the connection for it."""
     table: WatchTable[int] = WatchTable()
-    assert table.to_remove(WatcherType.DATA, "/a") is ANY
-    table.cannot_remove()
+    removal = RemoveWatchesRequest("/a", ANY)
+    for request, code in [(removal, 0), (removal, -121), (removal, -5), (PingRequest(), -6)]:
+        assert table.heard(request, code) == []
+        assert table.to_remove(WatcherType.DATA, "/a") is ANY
+    assert table.heard(removal, -6) == []
     assert table.to_remove(WatcherType.DATA, "/a") is None
     table.clear()
     assert table.to_remove(WatcherType.DATA, "/a") is ANY
@@ -346,6 +349,24 @@ def test_chunks_without_lasting_watches_keep_to_the_older_request() -> None:
     assert len(kinds) == 7
     assert kinds == sorted(kinds)  # no chunk behind the first with lasting ones, none in front
     assert kinds.count(False) == 2
+
+
+@given(entries)
+def test_lasting_watchers_stand_again_with_the_answer_and_one_shot_ones_before(watches: list[Entry]) -> None:
+    """Each is told once; a one-shot watch may fire in front of the answer."""
+    table = _filled(watches)
+    requests = table.rearm(1)
+    for event, path in itertools.product(WatchEventType, SOME_PATHS):
+        assert table.concerned(event, path) == []  # made up for one-shot watches, and out of order
+    assert sorted(table.one_shot()) == [n for n, (kind, _) in enumerate(watches) if kind not in LASTING]
+    stand = [watcher for request in requests for watcher in table.heard(request, 0)]
+    assert sorted(stand) == [n for n, (kind, _) in enumerate(watches) if kind in LASTING]
+    for event, path in itertools.product(WatchEventType, SOME_PATHS):
+        concerned = [n for n, (kind, at) in enumerate(watches) if kind in LASTING and _concerns(kind, at, event, path)]
+        assert sorted(table.concerned(event, path)) == concerned
+    assert [table.heard(request, -6) for request in requests] == [[] for _ in requests]
+    table.clear()
+    assert [table.heard(request, 0) for request in requests] == [[] for _ in requests]
 
 
 def _frame_size(request: SetWatchesRequest | SetWatches2Request) -> int:
@@ -468,7 +489,10 @@ class Table(RuleBasedStateMachine):
         assert sorted(self.table.all()) == sorted(number for _, _, number in self.model)
         assert len(self.table) == len(self.model)
         assert self.table.lasting == sum(kind in LASTING for kind, _, _ in self.model)
-        assert _rearmed(self.table.rearm(1)) == Counter({(kind, path) for kind, path, _ in self.model})
+        requests = self.table.rearm(1)
+        assert _rearmed(requests) == Counter({(kind, path) for kind, path, _ in self.model})
+        stand = [watcher for request in requests for watcher in self.table.heard(request, 0)]
+        assert sorted(stand) == [number for kind, _, number in self.model if kind in LASTING]
 
 
 TestTable = Table.TestCase
