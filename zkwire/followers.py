@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from abc import abstractmethod
 from types import TracebackType
-from typing import Any, Final, Generic, Self, TypeVar
+from typing import Final, Generic, Self, TypeVar
 
 from zkwire.errors import NoNodeError, SessionExpiredError
 from zkwire.jute import Record
@@ -108,20 +108,21 @@ class Follower(Generic[T]):
     async def _look(self) -> tuple[object, T]:
         """Return the mark and the state now, and leave a watch for its change."""
 
-    async def _ask(self, request: Request[R], kind: WatchKind) -> R:
+    async def _ask(self, request: Request[R], kind: WatchKind) -> R | None:
+        """Return the reply, None if the node is absent, and leave the watch that this sets."""
         self._disarm()
-        reply = await self._requester.ask(request, self._requester.watch(self.path, self._watches), kind)
-        self._is_armed = True
+        reply: R | None
+        try:
+            reply = await self._requester.ask(request, self._requester.watch(self.path, self._watches), kind)
+        except NoNodeError as error:
+            error.__traceback__ = None  # it holds us, in a circle, which would keep the watch of a stream left by break
+            reply = None
+        self._is_armed = reply is not None or kind is WatchKind.EXIST
         return reply
 
     async def _is_absent(self) -> bool:
         """Leave a watch for the node's creation and return True, unless it is there by now."""
-        try:
-            await self._ask(ExistsRequest(self._server_path, True), WatchKind.EXIST)
-        except NoNodeError:
-            self._is_armed = True
-            return True
-        return False
+        return await self._ask(ExistsRequest(self._server_path, True), WatchKind.EXIST) is None
 
     def _disarm(self) -> None:
         self._is_armed = False
@@ -132,26 +133,22 @@ class Follower(Generic[T]):
 class DataStream(Follower[Node | None]):
     """A node's data and Stat, now and after each change, None while it is absent; made by `Client.data`."""
 
-    async def _look(self) -> tuple[Any, Node | None]:
+    async def _look(self) -> tuple[object, Node | None]:
         while True:
-            try:
-                reply = await self._ask(GetDataRequest(self._server_path, True), WatchKind.DATA)
-            except NoNodeError:
-                if await self._is_absent():
-                    return None, None
-            else:
+            reply = await self._ask(GetDataRequest(self._server_path, True), WatchKind.DATA)
+            if reply is not None:
                 return (reply.stat.czxid, reply.stat.mzxid), Node(reply.data or b"", reply.stat)
+            if await self._is_absent():
+                return None, None
 
 
 class ChildrenStream(Follower[list[str] | None]):
     """The names of a node's children, now and after each change, None while it is absent; made by `Client.children`."""
 
-    async def _look(self) -> tuple[Any, list[str] | None]:
+    async def _look(self) -> tuple[object, list[str] | None]:
         while True:
-            try:
-                reply = await self._ask(GetChildren2Request(self._server_path, True), WatchKind.CHILD)
-            except NoNodeError:
-                if await self._is_absent():
-                    return None, None
-            else:
+            reply = await self._ask(GetChildren2Request(self._server_path, True), WatchKind.CHILD)
+            if reply is not None:
                 return (reply.stat.czxid, reply.stat.pzxid), reply.children
+            if await self._is_absent():
+                return None, None
