@@ -46,6 +46,8 @@ RUNGS = {
     "zkwire.requester": 5,
     "zkwire.tree_removal": 5,
     "zkwire.administration": 5,
+    "zkwire.events": 5,
+    "zkwire.followers": 5,
     "zkwire.connecting": 5,
     "zkwire.client": 5,
     "zkwire": 6,
@@ -63,6 +65,7 @@ IMPURE = OTHER_CLOCKS_AND_DICE | {"asyncio", "socket", "random", "ssl", "select"
 ZKWIRE_NAMES = [
     "ACL", "CREATOR_ALL_ACL", "OPEN_ACL", "READ_ONLY_ACL", "Perms", "Stat", "Node", "Client", "Connecting",
     "connect", "SessionState", "StateStream", "Transaction", "Watch", "WatchEvent", "WatchEventType", "WatchSet",
+    "EventStream", "Resync", "DataStream", "ChildrenStream",
     "Create", "Removal", "GetData", "GetChildren", "Sync", "ancestors", "sequence", "sequence_distance",
     "validate_path", "ZooKeeperError", "ServerError", "TransactionError", "ConnectionLostError", "ProtocolError",
     "SessionError", "SessionExpiredError", "SessionClosedError", "AuthFailedError", "BadArgumentsError",

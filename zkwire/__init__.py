@@ -47,6 +47,8 @@ from zkwire.errors import (
     UnimplementedError,
     ZooKeeperError,
 )
+from zkwire.events import EventStream, Resync
+from zkwire.followers import ChildrenStream, DataStream
 from zkwire.janitor import Removal
 from zkwire.observer import Observer
 from zkwire.operations import Create, GetChildren, GetData, Node, Sync
@@ -71,6 +73,7 @@ __all__ = [
     "AuthenticationRequiredError",
     "BadArgumentsError",
     "BadVersionError",
+    "ChildrenStream",
     "Client",
     "ClientInfo",
     "Configuration",
@@ -78,8 +81,10 @@ __all__ = [
     "ConnectionLostError",
     "Create",
     "DataInconsistencyError",
+    "DataStream",
     "DigestMD5",
     "EphemeralOnLocalSessionError",
+    "EventStream",
     "GetChildren",
     "GetData",
     "InvalidACLError",
@@ -102,6 +107,7 @@ __all__ = [
     "ReconfigInProgressError",
     "Removal",
     "RequestTimeoutError",
+    "Resync",
     "RuntimeInconsistencyError",
     "SaslMechanism",
     "ServerError",

@@ -16,6 +16,8 @@ from zkwire import credentials, hosts, paths
 from zkwire.administration import Administration
 from zkwire.arguments import checked_data, checked_version, creation, with_stat
 from zkwire.errors import NoNodeError
+from zkwire.events import BACKLOG, EventStream
+from zkwire.followers import ChildrenStream, DataStream
 from zkwire.janitor import Removal
 from zkwire.jute import Record
 from zkwire.operations import GetChildren, GetData, Node, Operation
@@ -380,3 +382,50 @@ class Client(Administration):
         Cancellation: of each as of its verb.
         """
         return await self._requester.pipeline(operations)
+
+    # -- following ----------------------------------------------------------------------------------------------------
+
+    def events(self, path: str, *, recursive: bool = False, backlog: int = BACKLOG) -> EventStream:
+        """Return the events of a node, or of all below it as well, from the moment in which the stream is entered.
+
+            async with zk.events("/a", recursive=True) as events:
+                async for event in events:
+                    if isinstance(event, zkwire.Resync): ...  # read again what you keep of the nodes
+
+        Arguments: `path`, a node that need not exist; `recursive`, whether to watch all below it too: then events are
+        CREATED, DELETED and CHANGED with the path of the node in question, otherwise all four types of `path` alone;
+        `backlog`, how many events may wait to be taken: when there are more, all are given up for one Resync.
+        Gives WatchEvent, each change once; Resync after a reconnect, when events may be missing (the server keeps none
+        for those who are away), and after the beginning of a new session, in which the stream goes on.  To learn of
+        the loss as it happens, iterate `states`.
+        Raises, when it is entered: UnimplementedError by servers before 3.6; ValueError and TypeError at once.  From
+        the iteration: SessionExpiredError (only with `renew=False`) and SessionClosedError when the session is over,
+        behind the last event.
+        Cancellation: leaving the block removes the watch from the server, unless others of this client need it;
+        nothing waits for an answer.  A cancelled wait for the next event loses none.
+        Order: of the changes; an event is there before any reply that shows its change.  Requests: addWatch,
+        removeWatches.  Servers from 3.6 to 3.8 confuse watches of several kinds on one path (ZOOKEEPER-4466): there,
+        do not watch by `get_and_watch` and its like what is also the `path` of events.
+        """
+        return EventStream(self._requester, path, recursive=recursive, backlog=backlog)
+
+    def data(self, path: str) -> DataStream:
+        """Return the node's data and Stat, now and after each change: `async for node in zk.data("/a")`.
+
+        Gives a Node, None while the node is absent.  Of changes in quick succession some may be left out, the last one
+        never; a reconnect, or a new session after an expiry, is not noticed.
+        Raises, from the iteration: SessionExpiredError (only with `renew=False`), SessionClosedError; NoAuthError,
+        after which the iteration may be taken up again.
+        Cancellation: of the wait for the next state removes the watch from the server; the iteration may be taken up
+        again.  Leave a loop by `break` as you like: the watch goes with the stream.  Who keeps the stream in a variable
+        closes it, by `close()` or by `async with zk.data("/a") as nodes`.
+        Order: of the changes.  Requests: getData, exists on an absent node; one at a time, for each change one.
+        """
+        return DataStream(self._requester, path)
+
+    def children(self, path: str) -> ChildrenStream:
+        """Return the names of the node's children, in no order, now and after each change.
+
+        Gives list[str], None while the node is absent; otherwise as `data`.  Requests: getChildren2, exists.
+        """
+        return ChildrenStream(self._requester, path)

@@ -12,7 +12,7 @@ from collections import deque
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from zkwire import timing
-from zkwire.errors import ProtocolError, UnimplementedError
+from zkwire.errors import AuthenticationRequiredError, ProtocolError, UnimplementedError
 from zkwire.frames import LENGTH, FrameError, FrameReader
 from zkwire.jute import DecodeError, Record
 from zkwire.records import EVENT_XID, PING_XID, ConnectRequest, ConnectResponse, WatcherEvent
@@ -23,7 +23,6 @@ _REQUEST_START: Final = struct.Struct(">iii")  # length, xid, opcode
 _REPLY_HEADER: Final = struct.Struct(">iqi")  # xid, zxid, err
 _MAX_XID: Final = 2**31 - 1
 _PASSWORD_BYTES: Final = 16
-AUTH_REQUIRED: Final = -124  # what the server says, whatever was asked, when an enforced authentication is missing
 
 
 class Waiter(Protocol):
@@ -37,11 +36,15 @@ class Waiter(Protocol):
 
 
 class Watcher(Protocol):
-    """Who waits for a watch; all three are called in the step in which the bytes that tell of it are decoded."""
+    """Who waits for a watch; all three are called in the step in which the bytes that tell of it are decoded.
+
+    `carried_over` tells that the watch now stands on another connection: a one-shot one before any event of that
+    connection, a lasting one once the server has it again.
+    """
 
     given_up: bool
 
-    def fire(self, event: WatchEventType, zxid: int) -> None: ...
+    def fire(self, event: WatchEventType, told: Notification) -> None: ...
 
     def fail(self, error: Exception) -> None: ...
 
@@ -230,7 +233,7 @@ class Connection:
         call = self.calls[0]
         if code == 0:
             call.reply, _ = call.request.reply.decode(frame, _REPLY_HEADER.size)
-        elif code == AUTH_REQUIRED:
+        elif code == AuthenticationRequiredError.code:
             return Demand(call.request.operation)
         call.code = code
         self.calls.popleft()
@@ -253,7 +256,7 @@ class Connection:
         connection behind each.
         """
         for call in self.calls:
-            if call.xid == xid and code in (UnimplementedError.code, AUTH_REQUIRED):
+            if call.xid == xid and code in (UnimplementedError.code, AuthenticationRequiredError.code):
                 self.calls.remove(call)
                 self.calls.appendleft(call)
                 return

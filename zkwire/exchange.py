@@ -230,6 +230,8 @@ class Exchange:
         self._settle_watch(call, call.code)
         waiter = call.waiter
         if waiter is None:
+            for watcher in self.watches.heard(call.request, call.code):
+                watcher.carried_over()
             return
         if waiter.done():
             self._remove_made(call.reply)
@@ -259,8 +261,9 @@ class Exchange:
 
     def _remove_watch(self, where: WatcherType, path: str) -> None:
         """Take back the server's watch; that it may have fired meanwhile (NoWatcher) is nobody's concern."""
-        if self._is_ready and self._over is None and not self.watches.is_wanted(where, path):
-            self._enqueue(Call(RemoveWatchesRequest(path, where)))
+        what = self.watches.to_remove(where, path) if self._is_ready and self._over is None else None
+        if what is not None:
+            self._enqueue(Call(RemoveWatchesRequest(path, what)))
 
     def _notified(self, event: Notification) -> None:
         kind = _EVENT_TYPES.get(event.type)
@@ -268,7 +271,10 @@ class Exchange:
             _log.warning("an event of the unknown type %d for %s", event.type, event.path)
             return
         for watcher in self.watches.dispatch(kind, event.path):
-            watcher.fire(kind, event.zxid)
+            watcher.fire(kind, event)
+        if self.watches.lasting:
+            for watcher in self.watches.concerned(kind, event.path):
+                watcher.fire(kind, event)
 
     def _settle_all(self, error: SessionError) -> None:
         """Fail every call and watch in the session's name."""

@@ -311,7 +311,7 @@ class Session(Exchange):
             link.connection.send(credential.call(), now)
         if any(isinstance(call.request, AuthRequest) for call in self._unsent):  # they are among the former
             self._unsent = deque(call for call in self._unsent if not isinstance(call.request, AuthRequest))
-        for watcher in self.watches.all():
+        for watcher in self.watches.one_shot():
             watcher.carried_over()
         for request in self.watches.rearm(self.last_zxid):
             link.connection.send(Call(request), now)
