@@ -76,9 +76,13 @@ def parse_config(config: bytes) -> list[Address]:
         host = _host_of(members.partition("|")[0])
         address, colon, port = client.partition(";")[0].strip().rpartition(":")
         address = address.strip("[]")
-        if not (port.isascii() and port.isdigit() and host):
+        if not (port.isascii() and port.isdigit()):
             continue
-        found.append(Address(host if not colon or address in _ANY_ADDRESS else address, int(port)))
+        named = Address(host if not colon or address in _ANY_ADDRESS else address, int(port))
+        try:
+            found += parse(str(named))[0]
+        except ValueError:
+            continue  # a name that no resolver takes, or no port
     return found
 
 

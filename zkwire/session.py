@@ -80,6 +80,7 @@ class Session(Exchange):
         # What a server without a quorum has granted is unknown to all others, and must not be asked of them.
         self._is_resumable = session_id != 0
         self._address: Address | None = None
+        self._leaving: _Leaving | None = None
         self._companions: set[asyncio.Task[None]] = set()
         self.states = States()
         self._closing: asyncio.Future[None] | None = None
@@ -140,6 +141,8 @@ class Session(Exchange):
             return
         self._closing = self._loop.create_future()
         closed = SessionClosedError("the client is closed: make a new one with zkwire.connect")
+        if self._leaving is not None and self._is_ready:
+            self._leaving.stay()  # what is to be said last is said here
         try:
             if self._over is None and self._has_disowned_creations():
                 # Behind this the janitor has heard what they made, and has asked for its removal.
@@ -340,9 +343,9 @@ class Session(Exchange):
         """Go to the next server as soon as all that is in flight here is answered; what waits is sent there."""
         link = self._link
         assert link is not None
-        left = _Left(link, why, lambda: self._link is link)
+        self._leaving = _Leaving(link, why, lambda: self._link is link)
         # Not through the line, which may be full; the last of all, so that its answer is the last.
-        link.connection.send(Call(PingRequest(), left), self._loop.time())
+        link.connection.send(Call(PingRequest(), self._leaving), self._loop.time())
         link.flush()
         link.leave()
 
@@ -408,17 +411,24 @@ def _asked(mechanism: Callable[[Any], bytes | None], argument: object, failed: s
         raise AuthFailedError(f"{failed}: {error}") from error
 
 
-class _Left:
+class _Leaving:
     """Waits for the last answer of a link, then drops it."""
 
     def __init__(self, link: Link, why: str, is_current: Callable[[], bool]) -> None:
         self._link = link
         self._why = why
         self._is_current = is_current
+        self._stays = False
+
+    def stay(self) -> None:
+        """Let the link live on."""
+        if self._is_current():
+            self._stays = True
+            self._link.stay()
 
     def done(self) -> bool:
-        """Whether the link was lost before."""
-        return not self._is_current()
+        """Whether the link was lost before, or is to stay."""
+        return self._stays or not self._is_current()
 
     def set_result(self, result: object) -> None:
         """Everything is answered."""

@@ -44,7 +44,7 @@ class Link(asyncio.BufferedProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self._reason: Exception | None = None
         self._view = memoryview(bytearray(_READ_SIZE))
-        self._is_leaving = False
+        self._is_full = self._is_leaving = False
 
     def flush(self) -> None:
         """Write what the connection has queued."""
@@ -62,6 +62,11 @@ class Link(asyncio.BufferedProtocol):
     def leave(self) -> None:
         """Take nothing more to be written; what was, and its answers, go on."""
         self.is_blocked = self._is_leaving = True
+
+    def stay(self) -> None:
+        """Undo `leave`."""
+        self._is_leaving = False
+        self.is_blocked = self._is_full
 
     def abort(self, reason: Exception) -> None:
         """Close the socket at once; what was not yet written is lost."""
@@ -107,13 +112,13 @@ class Link(asyncio.BufferedProtocol):
         self.closed.set_result(reason)
 
     def pause_writing(self) -> None:
-        self.is_blocked = True
+        self.is_blocked = self._is_full = True
 
     def resume_writing(self) -> None:
-        if self._is_leaving:
-            return
-        self.is_blocked = False
-        self._owner.link_writable(self)
+        self._is_full = False
+        if not self._is_leaving:
+            self.is_blocked = False
+            self._owner.link_writable(self)
 
     def _tick(self) -> None:
         if self.connection.tick(self._loop.time()):

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 import zkwire
+from recipes import Lock, LockLostError
 from tests.conformance.tools import cancelled, states_until, turns
 from tests.proxy import Proxy
 from zkwire import SessionState
@@ -203,6 +204,31 @@ async def test_what_is_under_way_fails_with_the_refused_credential(zookeeper: Re
         connections = proxy.connections
         await turns(20)
         assert proxy.connections == connections == 1
+
+
+async def test_a_lock_is_lost_with_a_refused_credential(zookeeper: RealServer, path: str) -> None:
+    """Its node stays until the session has expired, but nobody here can look after it any more."""
+    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
+        locked = asyncio.Event()
+
+        async def hold() -> None:
+            async with Lock(zk, path):
+                locked.set()
+                await asyncio.Event().wait()
+
+        async def stand() -> None:
+            async with Lock(zk, path):
+                raise AssertionError("two holders")
+
+        holding, waiting = asyncio.create_task(hold()), asyncio.create_task(stand())
+        await locked.wait()
+        with pytest.raises(zkwire.AuthFailedError):
+            await zk.add_auth("no-such-scheme", b"x")
+        with pytest.raises(LockLostError):
+            await holding
+        with pytest.raises(zkwire.AuthFailedError):
+            await waiting
+        assert await Lock(other, path).try_acquire() is None
 
 
 async def test_connect_fails_with_a_refused_credential(zookeeper: RealServer) -> None:

@@ -104,6 +104,24 @@ async def test_moving_twice_and_away_from_a_server_that_no_longer_answers(zookee
         await first.until(lambda: first.open == 0)
 
 
+async def test_a_client_closed_while_it_moves_ends_its_session_where_it_is(zookeeper: RealServer, path: str) -> None:
+    """Its ephemeral nodes must go at once, and not when the session has expired."""
+    async with Proxy(zookeeper.hosts) as old, zkwire.connect(zookeeper.hosts) as other:
+        zk = await zkwire.connect(old.hosts)
+        await zk.create(path, ephemeral=True)
+        old.hold_replies()
+        setting = asyncio.create_task(zk.set(path, b"under way"))
+        await old.seen("setData")
+        zk.set_hosts("127.0.0.1:1")
+        closing = asyncio.create_task(zk.close())
+        await old.seen("closeSession")
+        old.release_replies()
+        await closing
+        assert (await setting).version == 1
+        await other.sync("/")
+        assert await other.exists(path) is None
+
+
 async def test_the_chroot_stays(zookeeper: RealServer, path: str) -> None:
     async with zkwire.connect(f"{zookeeper.hosts}{path}") as zk:
         zk.set_hosts(zookeeper.hosts)

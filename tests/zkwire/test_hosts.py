@@ -320,6 +320,7 @@ def test_a_preferred_server_is_the_next_and_the_others_are_known() -> None:
         ("server.1=zk1:2888:3888|zk1b:2888:3888:participant;2181", ["zk1:2181"]),
         ("server.1=zk1:2888:3888:participant;0.0.0.0:2181;0.0.0.0:2281", ["zk1:2181"]),
         ("server.1=zk1:2888:3888:participant", []),  # its client port is in its own configuration only
+        ("server.1=zk1:2888:3888;99999\nserver.2=zk..2:1:2;2181\nserver.3=:1:2;2181\nserver.4=z k:1:2;2181", []),
         ("server.1=zk1:2888:3888;x\nnonsense\nserver.=;\n\xff", []),
     ],
 )
