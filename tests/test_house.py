@@ -29,7 +29,14 @@ RUNGS = {
     "zkwire.transport": 4,
     "zkwire.hosts": 4,
     "zkwire.janitor": 4,
+    "zkwire.sasl": 4,
+    "zkwire.credentials": 4,
+    "zkwire.read_only": 4,
+    "zkwire.observer": 4,
+    "zkwire.following": 5,
+    "zkwire.exchange": 4,
     "zkwire.session": 4,
+    "zkwire.words": 4,
     "zkwire.transaction": 5,
     "zkwire.streams": 5,
     "zkwire.arguments": 3,
@@ -39,6 +46,8 @@ RUNGS = {
     "zkwire.requester": 5,
     "zkwire.tree_removal": 5,
     "zkwire.administration": 5,
+    "zkwire.events": 5,
+    "zkwire.followers": 5,
     "zkwire.connecting": 5,
     "zkwire.client": 5,
     "zkwire": 6,
@@ -56,6 +65,7 @@ IMPURE = OTHER_CLOCKS_AND_DICE | {"asyncio", "socket", "random", "ssl", "select"
 ZKWIRE_NAMES = [
     "ACL", "CREATOR_ALL_ACL", "OPEN_ACL", "READ_ONLY_ACL", "Perms", "Stat", "Node", "Client", "Connecting",
     "connect", "SessionState", "StateStream", "Transaction", "Watch", "WatchEvent", "WatchEventType", "WatchSet",
+    "EventStream", "Resync", "DataStream", "ChildrenStream",
     "Create", "Removal", "GetData", "GetChildren", "Sync", "ancestors", "sequence", "sequence_distance",
     "validate_path", "ZooKeeperError", "ServerError", "TransactionError", "ConnectionLostError", "ProtocolError",
     "SessionError", "SessionExpiredError", "SessionClosedError", "AuthFailedError", "BadArgumentsError",
@@ -65,6 +75,8 @@ ZKWIRE_NAMES = [
     "QuotaExceededError", "ReconfigDisabledError", "ReconfigInProgressError", "RequestTimeoutError",
     "AuthenticationRequiredError", "ClientInfo", "Configuration", "digest_acl",
     "RuntimeInconsistencyError", "SessionMovedError", "SystemServerError", "ThrottledError", "UnimplementedError",
+    "DigestMD5", "Observer", "SaslMechanism",
+    "four_letter_word",
 ]
 RECIPES_NAMES = ["Hold", "Lease", "Lock", "LockLostError", "ReentrantLock"]
 

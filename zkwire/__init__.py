@@ -47,15 +47,20 @@ from zkwire.errors import (
     UnimplementedError,
     ZooKeeperError,
 )
+from zkwire.events import EventStream, Resync
+from zkwire.followers import ChildrenStream, DataStream
 from zkwire.janitor import Removal
+from zkwire.observer import Observer
 from zkwire.operations import Create, GetChildren, GetData, Node, Sync
 from zkwire.paths import ancestors, sequence, sequence_distance
 from zkwire.paths import validate as validate_path
 from zkwire.records import ACL, CREATOR_ALL_ACL, OPEN_ACL, READ_ONLY_ACL, Perms, Stat
+from zkwire.sasl import DigestMD5, SaslMechanism
 from zkwire.states import SessionState
 from zkwire.streams import StateStream, Watch, WatchEvent, WatchSet
 from zkwire.transaction import Transaction
 from zkwire.watches import WatchEventType
+from zkwire.words import four_letter_word
 
 __version__ = "0.1.0"
 
@@ -68,6 +73,7 @@ __all__ = [
     "AuthenticationRequiredError",
     "BadArgumentsError",
     "BadVersionError",
+    "ChildrenStream",
     "Client",
     "ClientInfo",
     "Configuration",
@@ -75,7 +81,10 @@ __all__ = [
     "ConnectionLostError",
     "Create",
     "DataInconsistencyError",
+    "DataStream",
+    "DigestMD5",
     "EphemeralOnLocalSessionError",
+    "EventStream",
     "GetChildren",
     "GetData",
     "InvalidACLError",
@@ -89,6 +98,7 @@ __all__ = [
     "NodeExistsError",
     "NotEmptyError",
     "NotReadOnlyError",
+    "Observer",
     "OperationTimeoutError",
     "Perms",
     "ProtocolError",
@@ -97,7 +107,9 @@ __all__ = [
     "ReconfigInProgressError",
     "Removal",
     "RequestTimeoutError",
+    "Resync",
     "RuntimeInconsistencyError",
+    "SaslMechanism",
     "ServerError",
     "SessionClosedError",
     "SessionError",
@@ -120,6 +132,7 @@ __all__ = [
     "ancestors",
     "connect",
     "digest_acl",
+    "four_letter_word",
     "sequence",
     "sequence_distance",
     "validate_path",

@@ -12,10 +12,12 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Final, TypeVar
 
-from zkwire import paths
+from zkwire import credentials, hosts, paths
 from zkwire.administration import Administration
 from zkwire.arguments import checked_data, checked_version, creation, with_stat
 from zkwire.errors import NoNodeError
+from zkwire.events import BACKLOG, EventStream
+from zkwire.followers import ChildrenStream, DataStream
 from zkwire.janitor import Removal
 from zkwire.jute import Record
 from zkwire.operations import GetChildren, GetData, Node, Operation
@@ -151,6 +153,37 @@ class Client(Administration):
         start = loop.time()
         await self._ask(PingRequest())
         return loop.time() - start
+
+    # -- identity and servers ---------------------------------------------------------------------------------------
+
+    async def add_auth(self, scheme: str, data: bytes) -> None:
+        """Add an identity to those that the client has, on this connection and on every later one (request: auth).
+
+        Arguments: `scheme` and `data` as the server's plug-ins want them: "digest" takes b"user:password", and
+        accepts every one.  It is remembered, and shown first of all on each new connection.
+        Raises: AuthFailedError when the server refuses it, and then the whole session is over: the state is
+        AUTH_FAILED, whatever waits fails with the same error, and the ephemeral nodes stay until the session has
+        expired.  So it is when a later server refuses it.  TypeError, ValueError.
+        Cancellation: what was not yet written is forgotten; what was stays remembered.
+        Order: requests sent behind it, awaited or not, have the identity; while there is no connection it is ahead of
+        all that waits.
+        """
+        await self._session.add_auth(*credentials.checked(scheme, data))
+
+    def set_hosts(self, connect_string: str) -> None:
+        """Replace the list of servers: "host[:port],..."; the client moves at once where that is needed.
+
+        It leaves a server that is no longer listed, and with some probability one that is, so that many clients told
+        the same end up spread evenly over the servers, no more of them moving than need be.  A move is a reconnect: the
+        session lives on, requests that are under way are answered first, those that wait are sent to the new server.
+        Names are compared as they are written.
+        Arguments: `connect_string`, as for `connect`; its chroot, if there is one, must be this client's.
+        Raises: TypeError, ValueError.
+        """
+        addresses, chroot = hosts.parse(connect_string)
+        if chroot and chroot != self.chroot:
+            raise ValueError(f"{connect_string!r} has another chroot than this client, which has {self.chroot!r}")
+        self._session.set_hosts(addresses)
 
     # -- reading ----------------------------------------------------------------------------------------------------
 
@@ -349,3 +382,50 @@ class Client(Administration):
         Cancellation: of each as of its verb.
         """
         return await self._requester.pipeline(operations)
+
+    # -- following ----------------------------------------------------------------------------------------------------
+
+    def events(self, path: str, *, recursive: bool = False, backlog: int = BACKLOG) -> EventStream:
+        """Return the events of a node, or of all below it as well, from the moment in which the stream is entered.
+
+            async with zk.events("/a", recursive=True) as events:
+                async for event in events:
+                    if isinstance(event, zkwire.Resync): ...  # read again what you keep of the nodes
+
+        Arguments: `path`, a node that need not exist; `recursive`, whether to watch all below it too: then events are
+        CREATED, DELETED and CHANGED with the path of the node in question, otherwise all four types of `path` alone;
+        `backlog`, how many events may wait to be taken: when there are more, all are given up for one Resync.
+        Gives WatchEvent, each change once; Resync after a reconnect, when events may be missing (the server keeps none
+        for those who are away), and after the beginning of a new session, in which the stream goes on.  To learn of
+        the loss as it happens, iterate `states`.
+        Raises, when it is entered: UnimplementedError by servers before 3.6; ValueError and TypeError at once.  From
+        the iteration: SessionExpiredError (only with `renew=False`) and SessionClosedError when the session is over,
+        behind the last event.
+        Cancellation: leaving the block removes the watch from the server, unless others of this client need it;
+        nothing waits for an answer.  A cancelled wait for the next event loses none.
+        Order: of the changes; an event is there before any reply that shows its change.  Requests: addWatch,
+        removeWatches.  Servers from 3.6 to 3.8 confuse watches of several kinds on one path (ZOOKEEPER-4466): there,
+        do not watch by `get_and_watch` and its like what is also the `path` of events.
+        """
+        return EventStream(self._requester, path, recursive=recursive, backlog=backlog)
+
+    def data(self, path: str) -> DataStream:
+        """Return the node's data and Stat, now and after each change: `async for node in zk.data("/a")`.
+
+        Gives a Node, None while the node is absent.  Of changes in quick succession some may be left out, the last one
+        never; a reconnect, or a new session after an expiry, is not noticed.
+        Raises, from the iteration: SessionExpiredError (only with `renew=False`), SessionClosedError; NoAuthError,
+        after which the iteration may be taken up again.
+        Cancellation: of the wait for the next state removes the watch from the server; the iteration may be taken up
+        again.  Leave a loop by `break` as you like: the watch goes with the stream.  Who keeps the stream in a variable
+        closes it, by `close()` or by `async with zk.data("/a") as nodes`.
+        Order: of the changes.  Requests: getData, exists on an absent node; one at a time, for each change one.
+        """
+        return DataStream(self._requester, path)
+
+    def children(self, path: str) -> ChildrenStream:
+        """Return the names of the node's children, in no order, now and after each change.
+
+        Gives list[str], None while the node is absent; otherwise as `data`.  Requests: getChildren2, exists.
+        """
+        return ChildrenStream(self._requester, path)

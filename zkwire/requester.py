@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 
 from zkwire import paths
 from zkwire.arguments import creation, server_path, with_stat
+from zkwire.connection import Watcher
 from zkwire.errors import (
     ConnectionLostError,
     NoAuthError,
@@ -22,14 +23,18 @@ from zkwire.errors import (
     SessionError,
     ZooKeeperError,
 )
+from zkwire.exchange import REQUEST_LIMIT
 from zkwire.jute import Record
 from zkwire.multi import ErrorResult, MultiReadRequest, batched
 from zkwire.operations import Create, GetChildren, GetData, Node, Operation, Sync
 from zkwire.records import ACL
 from zkwire.requests import ExistsRequest, GetChildrenRequest, GetDataRequest, Request, SyncRequest
-from zkwire.session import REQUEST_LIMIT, Session
+from zkwire.session import Session
+from zkwire.states import SessionState
 from zkwire.streams import Watch, WatchSet
 from zkwire.watches import WatchKind
+
+_OVER: Final = (SessionState.EXPIRED, SessionState.AUTH_FAILED, SessionState.CLOSED)
 
 R = TypeVar("R", bound=Record)
 
@@ -46,7 +51,7 @@ class Requester:
         self._session = session
         self.chroot = chroot
 
-    async def ask(self, request: Request[R], watch: Watch | None = None, kind: WatchKind = WatchKind.DATA) -> R:
+    async def ask(self, request: Request[R], watch: Watcher | None = None, kind: WatchKind = WatchKind.DATA) -> R:
         """Send `request` and return its reply.
 
         Arguments: `watch`, what the request is to set, and its `kind`.
@@ -151,6 +156,15 @@ class Requester:
     def watch(self, path: str, into: WatchSet | None) -> Watch:
         """Return a watch for the caller's `path` that the next request is to set."""
         return Watch(self._session, self.server_path(path), path, into)
+
+    def give_up(self, where: str, watcher: Watcher) -> None:
+        """Have the watch of `watcher` removed from the server's path `where`, unless others here need it."""
+        self._session.give_up(where, watcher)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the session has ended and no other will follow it."""
+        return self._session.states.now in _OVER
 
     # -- within -----------------------------------------------------------------------------------------------------
 

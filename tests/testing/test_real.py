@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from zkwire.testing import RealServer, ServerFailedError, ZooKeeperMissingError, find_zookeeper, real
+from zkwire.testing import RealServer, ServerFailedError, ZooKeeperMissingError, find_zookeeper, installation, real
 
 PROJECT = Path(__file__).parents[2]
 
@@ -31,8 +31,8 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine without any ZooKeeper; the folder is the current one."""
     monkeypatch.delenv("ZOOKEEPER_HOME", raising=False)
-    monkeypatch.setattr(real, "PROJECT", tmp_path / "project")
-    monkeypatch.setattr(real, "DEBIAN_JARS", tmp_path / "debian")
+    monkeypatch.setattr(installation, "PROJECT", tmp_path / "project")
+    monkeypatch.setattr(installation, "DEBIAN_JARS", tmp_path / "debian")
     here = tmp_path / "here"
     here.mkdir()
     monkeypatch.chdir(here)

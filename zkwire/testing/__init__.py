@@ -4,27 +4,32 @@ This package may import rungs 0 to 3 of ``zkwire`` and nothing above: it must no
 which stands on top of the client, may, and is imported by nothing here.
 """
 
+from zkwire.testing.certificates import Certificate, Certificates, OpenSSLError, authority, issue, make_certificates
 from zkwire.testing.clock import VirtualClock
+from zkwire.testing.ensemble import EnsembleServer, RealEnsemble
 from zkwire.testing.faults import Fault, Hold
+from zkwire.testing.installation import Installation, ZooKeeperMissingError, find_zookeeper
 from zkwire.testing.process import ServerProcess
-from zkwire.testing.real import (
-    Installation,
-    RealServer,
-    ServerFailedError,
-    ZooKeeperMissingError,
-    find_zookeeper,
-)
+from zkwire.testing.real import RealServer, ServerFailedError
 from zkwire.testing.server import Server
 
 __all__ = [
+    "Certificate",
+    "Certificates",
+    "EnsembleServer",
     "Fault",
     "Hold",
     "Installation",
+    "OpenSSLError",
+    "RealEnsemble",
     "RealServer",
     "Server",
     "ServerFailedError",
     "ServerProcess",
     "VirtualClock",
     "ZooKeeperMissingError",
+    "authority",
     "find_zookeeper",
+    "issue",
+    "make_certificates",
 ]

@@ -1,8 +1,8 @@
 """Bring a real ZooKeeper into the project: ``python -m zkwire.testing.fetch [VERSION] --into .zookeeper``.
 
 This module knows Maven's command line, which jars a ZooKeeper server needs, and Debian's package as a last resort. It
-leaves ``<into>/<version>/*.jar``, where ``zkwire.testing.real`` looks. It must not know how a server is configured or
-started.
+leaves ``<into>/<version>/*.jar``, where ``zkwire.testing.installation`` looks. It must not know how a server is
+configured or started.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
-from zkwire.testing.real import (
+from zkwire.testing.installation import (
     DEBIAN_JARS,
     ZooKeeperMissingError,
     find_zookeeper,

@@ -1,17 +1,20 @@
 """One real, standalone ZooKeeper server as a child process, for tests and benchmarks.
 
-This module knows where a ZooKeeper's jars may lie, how the server is configured, and how to tell that it serves. It
-must not know the client: readiness is seen through four-letter words on a plain socket. The process is a
-``subprocess.Popen`` and not asyncio's, so that one server may outlive an event loop and serve many.
+This module knows how a server is configured, run, and seen to serve. It must not know the client: readiness is seen
+through four-letter words on a plain socket. The process is a ``subprocess.Popen`` and not asyncio's, so that one server
+may outlive an event loop and serve many.
 """
 
 import asyncio
+import base64
+import hashlib
 import os
 import random
 import re
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -22,10 +25,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from zkwire.testing.certificates import Certificates
+from zkwire.testing.installation import find_java, find_zookeeper
+
 START_TIME_LIMIT = 45.0
 STOP_TIME_LIMIT = 10.0
 POLL_INTERVAL = 0.01
 PROBE_TIME_LIMIT = 0.25
+TLS_PROBE_TIME_LIMIT = 5.0
 LOG_TAIL_LINES = 30
 
 # Where a port is looked for: below the range that Linux gives to outgoing connections. Inside it, a client that keeps
@@ -34,93 +41,15 @@ LOG_TAIL_LINES = 30
 PORTS = range(15_000, 32_000)
 PORT_ATTEMPTS = 5
 
-# The folder that holds the package: in a checkout, the one that `make zookeeper` fills.
-PROJECT = Path(__file__).resolve().parents[2]
-DEBIAN_JARS = Path("/usr/share/java")
-# Debian's zookeeper.jar names most of what it needs in its manifest. It leaves out a logger, and jars that netty
-# needs for TLS.
-DEBIAN_EXTRAS = ("slf4j-simple", "netty-codec", "netty-resolver", "netty-transport-native-unix-common")
-
-_SERVER_JAR = re.compile(r"zookeeper-(\d+\.\d+\.\d+)\S*\.jar")
-
-
-class ZooKeeperMissingError(RuntimeError):
-    """No ZooKeeper that fits was found on this machine, or no Java to run it; the message says what to do."""
+_MODE = re.compile("^Mode: (.+)$", re.MULTILINE)
 
 
 class ServerFailedError(RuntimeError):
     """A server died or did not become ready in time; the message ends with the last lines of its log."""
 
 
-@dataclass(frozen=True, slots=True)
-class Installation:
-    """The jars of one ZooKeeper version."""
-
-    version: str
-    class_path: tuple[Path, ...]
-
-    def __str__(self) -> str:
-        return f"ZooKeeper {self.version} of {self.class_path[0].parent}"
-
-
-def find_zookeeper(version: str | None = None) -> Installation:
-    """Find a ZooKeeper on this machine.
-
-    Looks at, in this order: the environment's ``ZOOKEEPER_HOME`` (an unpacked distribution);
-    ``.zookeeper/<version>/`` in the current folder, in each folder above it, and beside the ``zkwire`` package, the
-    newest first; Debian's package. ``version`` is an exact version ("3.8.4") or a line ("3.8"); None takes the first
-    that is found.
-
-    Raises ZooKeeperMissingError when there is none that fits.
-    """
-    candidates = []
-    home = os.environ.get("ZOOKEEPER_HOME")
-    if home:
-        candidates.append(_installed_in(Path(home)))
-        if candidates[-1] is None:
-            raise ZooKeeperMissingError(f"ZOOKEEPER_HOME is {home}, and no zookeeper jar is there or in its lib folder")
-    here = Path.cwd()
-    for folder in dict.fromkeys((here, *here.parents, PROJECT)):
-        store = folder / ".zookeeper"
-        candidates += [_installed_in(store / name) for name in versions_in(store)]
-    candidates.append(_installed_by_debian())
-    for candidate in candidates:
-        if candidate is not None and (version is None or fits(candidate.version, version)):
-            return candidate
-    wanted = f"ZooKeeper {version}" if version else "ZooKeeper"
-    command = f"python -m zkwire.testing.fetch {version}" if version else "make zookeeper"
-    raise ZooKeeperMissingError(
-        f"{wanted} is not on this machine: run `{command}`, or set ZOOKEEPER_HOME to an unpacked ZooKeeper distribution"
-    )
-
-
-def versions_in(store: Path) -> list[str]:
-    """The versions that a ``.zookeeper`` folder holds, newest first."""
-    names = [jar.parent.name for jar in store.glob("*/zookeeper-*.jar") if _SERVER_JAR.fullmatch(jar.name)]
-    numbered = [name for name in set(names) if re.fullmatch(r"\d+\.\d+\.\d+", name)]
-    return sorted(numbered, key=lambda name: tuple(map(int, name.split("."))), reverse=True)
-
-
-def fits(version: str, wanted: str) -> bool:
-    """Whether a version is the one wanted, or of the line wanted ("3.9" is fitted by "3.9.5")."""
-    return version == wanted or version.startswith(f"{wanted}.")
-
-
-def _installed_in(home: Path) -> Installation | None:
-    jars = sorted(home.glob("*.jar")) + sorted(home.glob("lib/*.jar"))
-    for jar in jars:
-        if match := _SERVER_JAR.fullmatch(jar.name):
-            # A distribution's conf folder configures the logging that comes with it.
-            conf = [home / "conf"] if (home / "conf").is_dir() else []
-            return Installation(match[1], (jar, *jars, *conf))
-    return None
-
-
-def _installed_by_debian() -> Installation | None:
-    for jar in DEBIAN_JARS.glob("zookeeper-*.jar"):
-        if match := _SERVER_JAR.fullmatch(jar.name):
-            return Installation(match[1], (jar, *(DEBIAN_JARS / f"{name}.jar" for name in DEBIAN_EXTRAS)))
-    return None
+class PortTakenError(ServerFailedError):
+    """A server died because somebody else has one of its ports."""
 
 
 @dataclass(slots=True)
@@ -156,6 +85,10 @@ class RealServer:
     ``properties``  further lines of the configuration file, which win over ours
     ``jvm``         further options of the ``java`` command, which win over ours
     ``fsync``       whether the server forces its log to disk before it answers a write, as it does by default
+    ``tls``         certificates, with which the server listens on a second port too, ``secure_hosts``, for TLS; it asks
+                    every client there for a certificate unless ``properties`` has ``ssl.clientAuth`` as "none" (3.6 on)
+    ``sasl_users``  names and passwords of users who may log in by SASL's DIGEST-MD5
+    ``super_password``  the password of the user "super" of scheme digest, for whom no ACL counts
 
     Raises ZooKeeperMissingError when no fitting ZooKeeper or no Java is found. Nothing is left behind by any path:
     ``close``, a start that fails or is cancelled, a server that is garbage collected, and the end of the interpreter
@@ -163,6 +96,8 @@ class RealServer:
     system has ``setpriv``; a server that was started by another thread than the main one is exempt, as it would die
     with that thread).
     """
+
+    _port_attempts = PORT_ATTEMPTS
 
     def __init__(
         self,
@@ -172,15 +107,22 @@ class RealServer:
         properties: Mapping[str, str] | None = None,
         jvm: Sequence[str] = (),
         fsync: bool = True,
+        tls: Certificates | None = None,
+        sasl_users: Mapping[str, str] | None = None,
+        super_password: str | None = None,
     ) -> None:
         if not tick_time >= 0.001:
             raise ValueError(f"tick_time is {tick_time} s; the server counts whole milliseconds, one at least")
         self._installation = find_zookeeper(version)
-        self._java = _find_java()
+        self._java = find_java()
         self._tick_time = tick_time
         self._properties = dict(properties or {})
         self._jvm = [*(() if fsync else ("-Dzookeeper.forceSync=no",)), *jvm]
+        self._tls = tls
+        self._sasl_users = sasl_users
+        self._super_password = super_password
         self._port: int | None = None
+        self._secure_port: int | None = None
         self._belongings = _Belongings()
         weakref.finalize(self, self._belongings.discard)
 
@@ -207,6 +149,13 @@ class RealServer:
     def hosts(self) -> str:
         """The connect string, such as "127.0.0.1:20181". Raises RuntimeError before ``start``."""
         return f"127.0.0.1:{self.port}"
+
+    @property
+    def secure_hosts(self) -> str:
+        """The connect string of the port for TLS. Raises RuntimeError before ``start`` and without ``tls``."""
+        if self._secure_port is None:
+            raise RuntimeError("the server has no port for TLS before it is started, and none unless tls= is given")
+        return f"127.0.0.1:{self._secure_port}"
 
     @property
     def folder(self) -> Path:
@@ -312,6 +261,22 @@ class RealServer:
                 answer += chunk
         return answer.decode()
 
+    async def mode(self) -> str | None:
+        """What the server is now: "standalone", "leader", "follower", "observer", "read-only"; None while it is none.
+
+        It is none of these when it does not run, is paused, has no quorum, or does not allow the word srvr.
+        """
+        try:
+            async with asyncio.timeout(PROBE_TIME_LIMIT):
+                found = _MODE.search(await self.four_letter_word("srvr"))
+        except OSError:  # refused, reset, or (TimeoutError is one) not answered
+            return None
+        return found[1] if found else None
+
+    async def is_leader(self) -> bool:
+        """Whether the server leads an ensemble now."""
+        return await self.mode() == "leader"
+
     def log_tail(self, lines: int = LOG_TAIL_LINES) -> str:
         """The last lines of the server's log, over all its starts. Raises RuntimeError before ``start``."""
         text = (self.folder / "log").read_text(encoding="utf-8", errors="replace")
@@ -326,7 +291,7 @@ class RealServer:
 
     def _forget(self) -> None:
         self._belongings.discard()
-        self._port = None
+        self._port = self._secure_port = None
 
     def _running_process(self) -> subprocess.Popen[bytes]:
         process = self._belongings.process
@@ -335,25 +300,46 @@ class RealServer:
         return process
 
     async def _launch(self) -> None:
-        """Spawn the process and wait until it serves; a new server changes its port if somebody else takes it."""
-        attempts = PORT_ATTEMPTS if self._port is None else 1
-        for left in reversed(range(attempts)):
-            if attempts > 1:
-                self._port = _free_port()
-            log_start = self._spawn()
-            process = self._running_process()
-            while not await self._serves():
-                if process.poll() is not None:
-                    break
-                await asyncio.sleep(POLL_INTERVAL)
+        """Spawn the process and wait until it serves; a new server changes its ports if somebody else takes one."""
+        if self._port is not None:
+            await self._run()
+            return
+        for left in reversed(range(self._port_attempts)):
+            self._take_ports()
+            self._configure()
+            try:
+                await self._run()
+            except PortTakenError:
+                if not left:
+                    raise
             else:
                 return
-            if not (left and b"BindException" in (self.folder / "log").read_bytes()[log_start:]):
-                message = f"ZooKeeper {self.version} ended with {process.returncode} before it served on {self.hosts}"
-                raise ServerFailedError(f"{message}\n{self.log_tail()}")
 
-    def _spawn(self) -> int:
-        """Write the configuration, start the process, and return where in the log its lines begin."""
+    def _take_ports(self) -> None:
+        self._port = _free_port()
+        self._secure_port = _free_port() if self._tls is not None else None
+
+    async def _run(self) -> None:
+        log_start = self._spawn()
+        process = self._running_process()
+        while not await self._serves():
+            if process.poll() is None:
+                await asyncio.sleep(POLL_INTERVAL)
+                continue
+            said = (self.folder / "log").read_bytes()[log_start:]
+            error = PortTakenError if b"BindException" in said else ServerFailedError
+            message = f"ZooKeeper {self.version} ended with {process.returncode} before it served on {self.hosts}"
+            raise error(f"{message}\n{self.log_tail()}")
+
+    def _configure(self) -> None:
+        """Write what the server reads at each start; it changes the file itself when its ensemble is reconfigured."""
+        settings = {**self._settings(), **self._properties}
+        lines = "".join(f"{key}={value}\n" for key, value in settings.items())
+        (self.folder / "zoo.cfg").write_text(lines, encoding="utf-8")
+        if self._sasl_users is not None:
+            (self.folder / "jaas.conf").write_text(_jaas(self._sasl_users), encoding="utf-8")
+
+    def _settings(self) -> dict[str, str]:
         settings = {
             "tickTime": str(round(self._tick_time * 1000)),
             "dataDir": str(self.folder / "data"),
@@ -363,10 +349,30 @@ class RealServer:
             "maxSessionTimeout": "60000",
             "admin.enableServer": "false",
             "4lw.commands.whitelist": "*",
-            **self._properties,
         }
-        config = self.folder / "zoo.cfg"
-        config.write_text("".join(f"{key}={value}\n" for key, value in settings.items()), encoding="utf-8")
+        if self._tls is not None:
+            settings |= {
+                "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
+                "secureClientPort": str(self._secure_port),
+                "secureClientPortAddress": "127.0.0.1",
+                "ssl.keyStore.location": str(self._tls.server.chain),
+                "ssl.trustStore.location": str(self._tls.ca.certificate),
+            }
+        if self._sasl_users is not None:
+            settings["authProvider.sasl"] = "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"
+        return settings
+
+    def _java_options(self) -> list[str]:
+        options = []
+        if self._super_password is not None:
+            digest = base64.b64encode(hashlib.sha1(f"super:{self._super_password}".encode()).digest()).decode()
+            options.append(f"-Dzookeeper.DigestAuthenticationProvider.superDigest=super:{digest}")
+        if self._sasl_users is not None:
+            options.append(f"-Djava.security.auth.login.config={self.folder / 'jaas.conf'}")
+        return options
+
+    def _spawn(self) -> int:
+        """Start the process and return where in the log its lines begin."""
         command = [
             *_dies_with_us(),
             self._java,
@@ -376,11 +382,12 @@ class RealServer:
             "-Dorg.slf4j.simpleLogger.defaultLogLevel=info",
             "-Dorg.slf4j.simpleLogger.showDateTime=true",
             "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
+            *self._java_options(),
             *self._jvm,
             "-cp",
             os.pathsep.join(map(str, self._installation.class_path)),
             "org.apache.zookeeper.server.quorum.QuorumPeerMain",
-            str(config),
+            str(self.folder / "zoo.cfg"),
         ]
         with (self.folder / "log").open("ab") as log:
             log_start = log.tell()
@@ -404,18 +411,33 @@ class RealServer:
         """
         try:
             async with asyncio.timeout(PROBE_TIME_LIMIT):
-                return str(self.folder) in await self.four_letter_word("conf")
+                if str(self.folder) not in await self.four_letter_word("conf"):
+                    return False
+            # The port for TLS is opened last, and takes its time over its first handshake.
+            async with asyncio.timeout(TLS_PROBE_TIME_LIMIT):
+                return self._tls is None or await self._serves_tls(self._tls)
         except OSError:  # refused, reset, or (TimeoutError is one) not answered
             return False
 
+    async def _serves_tls(self, tls: Certificates) -> bool:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        context.load_cert_chain(tls.client.chain)
+        reader, writer = await asyncio.open_connection("127.0.0.1", self._secure_port, ssl=context)
+        try:
+            writer.write(b"conf")
+            return str(self.folder).encode() in await reader.read()
+        finally:
+            writer.transport.abort()
 
-def _find_java() -> str:
-    home = os.environ.get("JAVA_HOME")
-    java = shutil.which("java", path=os.path.join(home, "bin") if home else None)
-    if java is None:
-        where = f"in JAVA_HOME ({home})" if home else "on the path"
-        raise ZooKeeperMissingError(f"ZooKeeper needs Java, and no java command is {where}: install a Java runtime")
-    return java
+
+def free_ports(count: int) -> list[int]:
+    """Return `count` different ports that nobody listens on now."""
+    ports: set[int] = set()
+    while len(ports) < count:
+        ports.add(_free_port())
+    return list(ports)
 
 
 def _free_port() -> int:
@@ -435,3 +457,13 @@ def _dies_with_us() -> list[str]:
     if setpriv is None or sys.platform != "linux" or threading.current_thread() is not threading.main_thread():
         return []
     return [setpriv, "--pdeathsig", "KILL"]
+
+
+def _jaas(users: Mapping[str, str]) -> str:
+    """The file from which Java's login module learns who may log in."""
+
+    def quoted(text: str) -> str:
+        return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+    known = " ".join(f"{quoted(f'user_{name}')}={quoted(password)}" for name, password in users.items())
+    return f"Server {{\n  org.apache.zookeeper.server.auth.DigestLoginModule required {known};\n}};\n"

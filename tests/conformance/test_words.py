@@ -1,0 +1,57 @@
+"""Four-letter words, as a real server and the one in memory answer them."""
+
+import pytest
+
+import zkwire
+from tests.conformance.tools import Server
+
+
+async def test_metrics_are_numbers_where_they_can_be(server: Server, path: str) -> None:
+    async with zkwire.connect(server.hosts) as zk:
+        await zk.create(path, ephemeral=True)
+        metrics = await zkwire.four_letter_word(server.hosts, "mntr")
+    assert metrics["zk_server_state"] == "standalone"
+    assert isinstance(metrics["zk_znode_count"], int)
+    assert metrics["zk_znode_count"] >= 5
+    assert metrics["zk_ephemerals_count"] >= 1  # type: ignore[operator]
+    version = metrics["zk_version"]
+    assert isinstance(version, str)
+    assert version.startswith("3.")
+
+
+async def test_configuration_and_environment_are_read(server: Server) -> None:
+    configuration = await zkwire.four_letter_word(server.hosts, "conf")
+    assert configuration["tickTime"] == 500
+    assert configuration["clientPort"] == int(server.hosts.rpartition(":")[2])
+    environment = await zkwire.four_letter_word(server.hosts, "envi")
+    assert environment["zookeeper.version"].startswith("3.")
+    assert all(isinstance(value, str) for value in environment.values())
+
+
+async def test_other_words_are_text(server: Server) -> None:
+    assert await zkwire.four_letter_word(server.hosts, "ruok") == "imok"
+    assert await zkwire.four_letter_word(server.hosts, "isro") == "rw"
+    assert "\nMode: standalone\n" in await zkwire.four_letter_word(server.hosts, "srvr")
+
+
+async def test_an_unknown_word_is_told(server: Server) -> None:
+    with pytest.raises(zkwire.UnimplementedError, match=r"abcd.*closed the connection without an answer") as caught:
+        await zkwire.four_letter_word(server.hosts, "abcd")
+    assert caught.value.server == server.hosts
+
+
+@pytest.mark.parametrize("word", ["", "mnt", "mntrs", "MNTR", "ruok\n", "stmk"])
+async def test_what_is_no_word_is_refused_at_once(server: Server, word: str) -> None:
+    with pytest.raises(ValueError, match=r"word|stmk"):
+        await zkwire.four_letter_word(server.hosts, word)
+
+
+@pytest.mark.parametrize("host", ["zk1:1,zk2:2", "zk1:1/app", "", "zk1:port"])
+async def test_what_is_not_one_server_is_refused_at_once(host: str) -> None:
+    with pytest.raises(ValueError, match=r"not one server|bad connect string"):
+        await zkwire.four_letter_word(host, "ruok")
+
+
+async def test_what_is_no_text_is_refused_at_once(server: Server) -> None:
+    with pytest.raises(TypeError, match="str, not bytes"):
+        await zkwire.four_letter_word(server.hosts, b"ruok")  # type: ignore[call-overload]

@@ -1,0 +1,84 @@
+"""Four-letter words that a server refuses, cannot answer, or answers over TLS."""
+
+import asyncio
+import contextlib
+import ssl
+from pathlib import Path
+
+import pytest
+
+import zkwire
+from tests.conformance.tools import eventually
+from zkwire.testing import RealEnsemble, RealServer, authority, make_certificates
+
+
+async def test_a_word_that_is_not_allowed_says_which_setting_allows_it() -> None:
+    # The starter itself needs conf to see that the server serves.
+    async with RealServer(properties={"4lw.commands.whitelist": "conf"}) as server:
+        with pytest.raises(zkwire.UnimplementedError, match=r"mntr.*4lw\.commands\.whitelist"):
+            await zkwire.four_letter_word(server.hosts, "mntr")
+
+
+@pytest.mark.limit(120)
+async def test_a_server_without_a_quorum_serves_nobody() -> None:
+    async with RealEnsemble(fsync=False) as ensemble:
+        leader = await ensemble.leader()
+        assert (await zkwire.four_letter_word(leader.hosts, "mntr"))["zk_server_state"] == "leader"
+        assert "server.1" in await zkwire.four_letter_word(leader.hosts, "conf")
+        for server in ensemble.servers:
+            if server is not leader:
+                server.kill()
+
+        async def is_alone() -> bool:
+            return await leader.mode() is None
+
+        await eventually(is_alone)
+        for word in ("mntr", "isro"):
+            with pytest.raises(zkwire.ZooKeeperError, match="no quorum"):
+                await zkwire.four_letter_word(leader.hosts, word)
+        assert await zkwire.four_letter_word(leader.hosts, "ruok") == "imok"
+
+
+async def test_words_over_tls(tmp_path: Path) -> None:
+    tls = make_certificates(tmp_path)
+    context = ssl.create_default_context(cafile=tls.ca.certificate)
+    context.load_cert_chain(tls.client.chain)
+    async with RealServer(tls=tls) as server:
+        assert await zkwire.four_letter_word(server.secure_hosts, "ruok", ssl=context) == "imok"
+        metrics = await zkwire.four_letter_word(server.secure_hosts, "mntr", ssl=context)
+        assert metrics["zk_server_state"] == "standalone"
+        with pytest.raises(TimeoutError, match="waits for TLS"):
+            await zkwire.four_letter_word(server.secure_hosts, "ruok", within=0.2)
+        stranger = ssl.create_default_context(cafile=authority(tmp_path, "stranger").certificate)
+        with pytest.raises(ssl.SSLCertVerificationError):
+            await zkwire.four_letter_word(server.secure_hosts, "ruok", ssl=stranger)
+
+
+async def test_a_silent_server_is_given_up(zookeeper_own: RealServer) -> None:
+    zookeeper_own.pause()
+    with pytest.raises(TimeoutError, match=rf"ruok: no answer from {zookeeper_own.hosts} within 0\.2 s"):
+        await zkwire.four_letter_word(zookeeper_own.hosts, "ruok", within=0.2)
+    await zookeeper_own.stop()
+    with pytest.raises(ConnectionRefusedError):
+        await zkwire.four_letter_word(zookeeper_own.hosts, "ruok")
+
+
+async def test_a_cancelled_word_closes_its_connection() -> None:
+    asked, gone = asyncio.Event(), asyncio.Event()
+
+    async def never_answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(4)
+        asked.set()
+        with contextlib.suppress(ConnectionResetError):
+            await reader.read()
+        writer.close()
+        gone.set()
+
+    async with await asyncio.start_server(never_answer, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        asking = asyncio.create_task(zkwire.four_letter_word(f"127.0.0.1:{port}", "ruok"))
+        await asked.wait()
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        await gone.wait()
