@@ -258,7 +258,8 @@ class Client(Administration):
         Returns, for each read and in their order, the Node or the names, or the ServerError that `get` or
         `get_children` would raise.  No write comes between those of one request; what is too large for one (a megabyte
         of paths) goes in several.
-        Raises: UnimplementedError by an older server, which closes the connection too: use `pipeline` there.
+        Raises: UnimplementedError by an older server, which closes the connection too: use `pipeline` there;
+        ProtocolError when the answer is larger than 64 MiB.
         """
         return await self._requester.get_many(reads)
 

@@ -52,9 +52,14 @@ class Watcher(Protocol):
 
 
 class Call:
-    """One request on its way: its body, who waits for the answer, and, once there, the answer."""
+    """One request on its way: its body, who waits for the answer, and, once there, the answer.
 
-    __slots__ = ("body", "code", "reply", "request", "sent_at", "waiter", "watch_kind", "watcher", "xid")
+    `times_too_large` counts how often a frame that could not be accepted came in the place of the answer.
+    """
+
+    __slots__ = (
+        "body", "code", "reply", "request", "sent_at", "times_too_large", "waiter", "watch_kind", "watcher", "xid"
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -71,6 +76,7 @@ class Call:
         self.xid = 0
         self.sent_at = 0.0
         self.code = 0
+        self.times_too_large = 0
         self.reply: Record | None = None
 
 
@@ -179,6 +185,8 @@ class Connection:
             self.error = error.with_traceback(None)  # which would keep the frame in memory as long as the error
         if self.error is None and bad_length is not None:
             self.error = ProtocolError(str(bad_length))
+            if self.calls:
+                self.calls[0].times_too_large += 1
         return arrived
 
     def receive_eof(self) -> None:

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 from zkwire import timing
 from zkwire.connection import Call, Demand, Incoming, Notification, Watcher
-from zkwire.errors import ConnectionLostError, ServerError, SessionError
+from zkwire.errors import ConnectionLostError, ProtocolError, ServerError, SessionError
 from zkwire.janitor import Creation, Janitor
 from zkwire.jute import Record
 from zkwire.records import ConnectResponse
@@ -25,6 +25,7 @@ from zkwire.watches import WatchEventType, WatchKind, WatchTable, kind_set_by
 _log = logging.getLogger(__name__)
 
 REQUEST_LIMIT: Final = 1_048_575  # what a server takes unless its jute.maxbuffer says otherwise
+_TIMES_TOO_LARGE: Final = 2
 _NEVER: Final = float("-inf")
 _EVENT_TYPES: Final = {kind.value: kind for kind in WatchEventType}
 
@@ -162,8 +163,18 @@ class Exchange:
                 self._settle_watch(call, -1)
                 if isinstance(call.request, Creation):
                     disowned.append((call.request, self.id, self.last_zxid))
-            elif call.request.repeatable:
+            elif call.request.repeatable and call.times_too_large < _TIMES_TOO_LARGE:
                 again.append(call)
+            elif call.request.repeatable:
+                # Once is a server gone mad; but what has such an answer every time must not be asked for ever.
+                self._settle_watch(call, -1)
+                self._fail(
+                    call,
+                    ProtocolError(
+                        f"{call.request.operation} {call.request.subject or ''}: in place of the answer came {reason};"
+                        " if that is the answer, ask for less at a time"
+                    ),
+                )
             else:
                 if isinstance(call.request, Creation) and isinstance(call.waiter, asyncio.Future):
                     self._lost_creations[call.waiter] = (call.request, self.id, self.last_zxid)
