@@ -63,6 +63,12 @@ class Peer:
         self.rogue = rogue
         self._reader = reader
         self._writer = writer
+        self._start = b""
+
+    async def start(self) -> bytes:
+        """Read the first four bytes, which may be a word and no length; if they are one, the handshake goes on."""
+        self._start = await self._reader.readexactly(_INT.size)
+        return self._start
 
     async def connect_request(self) -> Handshake:
         """Read the client's first frame."""
@@ -137,7 +143,8 @@ class Peer:
             pass
 
     async def _frame(self) -> bytes:
-        (length,) = _INT.unpack(await self._reader.readexactly(_INT.size))
+        start, self._start = self._start, b""
+        (length,) = _INT.unpack(start or await self._reader.readexactly(_INT.size))
         return await self._reader.readexactly(length)
 
 

@@ -6,9 +6,13 @@
 Distributed locks and their relatives are in the package `recipes`.
 """
 
+from zkwire.administration import ClientInfo
+from zkwire.arguments import digest_acl
 from zkwire.client import Client
+from zkwire.configuration import Configuration
 from zkwire.connecting import Connecting, connect
 from zkwire.errors import (
+    AuthenticationRequiredError,
     AuthFailedError,
     BadArgumentsError,
     BadVersionError,
@@ -43,11 +47,15 @@ from zkwire.errors import (
     UnimplementedError,
     ZooKeeperError,
 )
+from zkwire.events import EventStream, Resync
+from zkwire.followers import ChildrenStream, DataStream
 from zkwire.janitor import Removal
+from zkwire.observer import Observer
 from zkwire.operations import Create, GetChildren, GetData, Node, Sync
 from zkwire.paths import ancestors, sequence, sequence_distance
 from zkwire.paths import validate as validate_path
 from zkwire.records import ACL, CREATOR_ALL_ACL, OPEN_ACL, READ_ONLY_ACL, Perms, Stat
+from zkwire.sasl import DigestMD5, SaslMechanism
 from zkwire.states import SessionState
 from zkwire.streams import StateStream, Watch, WatchEvent, WatchSet
 from zkwire.transaction import Transaction
@@ -62,14 +70,21 @@ __all__ = [
     "OPEN_ACL",
     "READ_ONLY_ACL",
     "AuthFailedError",
+    "AuthenticationRequiredError",
     "BadArgumentsError",
     "BadVersionError",
+    "ChildrenStream",
     "Client",
+    "ClientInfo",
+    "Configuration",
     "Connecting",
     "ConnectionLostError",
     "Create",
     "DataInconsistencyError",
+    "DataStream",
+    "DigestMD5",
     "EphemeralOnLocalSessionError",
+    "EventStream",
     "GetChildren",
     "GetData",
     "InvalidACLError",
@@ -83,6 +98,7 @@ __all__ = [
     "NodeExistsError",
     "NotEmptyError",
     "NotReadOnlyError",
+    "Observer",
     "OperationTimeoutError",
     "Perms",
     "ProtocolError",
@@ -91,7 +107,9 @@ __all__ = [
     "ReconfigInProgressError",
     "Removal",
     "RequestTimeoutError",
+    "Resync",
     "RuntimeInconsistencyError",
+    "SaslMechanism",
     "ServerError",
     "SessionClosedError",
     "SessionError",
@@ -113,6 +131,7 @@ __all__ = [
     "ZooKeeperError",
     "ancestors",
     "connect",
+    "digest_acl",
     "four_letter_word",
     "sequence",
     "sequence_distance",

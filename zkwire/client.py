@@ -12,14 +12,15 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Final, TypeVar
 
-from zkwire import paths
+from zkwire import credentials, hosts, paths
+from zkwire.administration import Administration
 from zkwire.arguments import checked_data, checked_version, creation, with_stat
-from zkwire.errors import (
-    NoNodeError,
-)
+from zkwire.errors import NoNodeError
+from zkwire.events import BACKLOG, EventStream
+from zkwire.followers import ChildrenStream, DataStream
 from zkwire.janitor import Removal
 from zkwire.jute import Record
-from zkwire.operations import Node, Operation
+from zkwire.operations import GetChildren, GetData, Node, Operation
 from zkwire.records import ACL, OPEN_ACL, Stat
 from zkwire.requester import Requester
 from zkwire.requests import (
@@ -37,6 +38,7 @@ from zkwire.session import Session
 from zkwire.states import SessionState
 from zkwire.streams import StateStream, Watch, WatchSet
 from zkwire.transaction import Transaction
+from zkwire.tree_removal import delete_tree
 from zkwire.watches import WatchKind
 
 _ANY_VERSION: Final = -1
@@ -44,7 +46,7 @@ _ANY_VERSION: Final = -1
 R = TypeVar("R", bound=Record)
 
 
-class Client:
+class Client(Administration):
     """A ZooKeeper client; made by `zkwire.connect`, not directly.
 
     Every verb is one request, sent in the order of the calls and answered in that order; verbs may be pipelined with
@@ -152,6 +154,37 @@ class Client:
         await self._ask(PingRequest())
         return loop.time() - start
 
+    # -- identity and servers ---------------------------------------------------------------------------------------
+
+    async def add_auth(self, scheme: str, data: bytes) -> None:
+        """Add an identity to those that the client has, on this connection and on every later one (request: auth).
+
+        Arguments: `scheme` and `data` as the server's plug-ins want them: "digest" takes b"user:password", and
+        accepts every one.  It is remembered, and shown first of all on each new connection.
+        Raises: AuthFailedError when the server refuses it, and then the whole session is over: the state is
+        AUTH_FAILED, whatever waits fails with the same error, and the ephemeral nodes stay until the session has
+        expired.  So it is when a later server refuses it.  TypeError, ValueError.
+        Cancellation: what was not yet written is forgotten; what was stays remembered.
+        Order: requests sent behind it, awaited or not, have the identity; while there is no connection it is ahead of
+        all that waits.
+        """
+        await self._session.add_auth(*credentials.checked(scheme, data))
+
+    def set_hosts(self, connect_string: str) -> None:
+        """Replace the list of servers: "host[:port],..."; the client moves at once where that is needed.
+
+        It leaves a server that is no longer listed, and with some probability one that is, so that many clients told
+        the same end up spread evenly over the servers, no more of them moving than need be.  A move is a reconnect: the
+        session lives on, requests that are under way are answered first, those that wait are sent to the new server.
+        Names are compared as they are written.
+        Arguments: `connect_string`, as for `connect`; its chroot, if there is one, must be this client's.
+        Raises: TypeError, ValueError.
+        """
+        addresses, chroot = hosts.parse(connect_string)
+        if chroot and chroot != self.chroot:
+            raise ValueError(f"{connect_string!r} has another chroot than this client, which has {self.chroot!r}")
+        self._session.set_hosts(addresses)
+
     # -- reading ----------------------------------------------------------------------------------------------------
 
     async def exists(self, path: str) -> Stat | None:
@@ -219,6 +252,17 @@ class Client:
             raise
         return reply.children, watch
 
+    async def get_many(self, reads: Sequence[GetData | GetChildren]) -> list[Any]:
+        """Read data and children of many nodes in one round trip (request: multiRead, ZooKeeper 3.6).
+
+        Returns, for each read and in their order, the Node or the names, or the ServerError that `get` or
+        `get_children` would raise.  No write comes between those of one request; what is too large for one (a megabyte
+        of paths) goes in several.
+        Raises: UnimplementedError by an older server, which closes the connection too: use `pipeline` there;
+        ProtocolError when the answer is larger than 64 MiB.
+        """
+        return await self._requester.get_many(reads)
+
     async def sync(self, path: str) -> None:
         """Have the connected server catch up with all that the leader has committed, before later reads (request:
         sync).
@@ -237,18 +281,22 @@ class Client:
         ephemeral: bool = False,
         sequential: bool = False,
         container: bool = False,
+        ttl: float | None = None,
         acl: Sequence[ACL] = OPEN_ACL,
         make_parents: bool = False,
     ) -> str:
         """Create a node and return its path, with the number that the server appended to a sequential one.
 
         Arguments: `ephemeral`, it goes with this session; `sequential`, a number of ten digits is appended that only
-        grows below one parent; `container`, the server deletes it some time after its last child is gone;
-        `make_parents`, missing parents are made, persistent, with the same ACL (requests: create, createContainer).
-        Raises: NodeExistsError, NoNodeError without a parent, NoChildrenForEphemeralsError, InvalidACLError.
+        grows below one parent; `container`, the server deletes it some time after its last child is gone; `ttl`, in
+        seconds, the server deletes it once it has no children and has not been set for so long (it looks every minute,
+        unless told otherwise); `make_parents`, missing parents are made, persistent, with the same ACL.
+        Requests: create, createContainer (ZooKeeper 3.5.1), createTTL (3.5.3).
+        Raises: NodeExistsError, NoNodeError without a parent, NoChildrenForEphemeralsError, InvalidACLError,
+        UnimplementedError by a server that has TTL nodes switched off, as they are by default.
         """
         request: Request[Any] = creation(
-            self.chroot, path, data, ephemeral=ephemeral, sequential=sequential, container=container, acl=acl
+            self.chroot, path, data, ephemeral=ephemeral, sequential=sequential, container=container, ttl=ttl, acl=acl
         )
         return paths.strip_chroot(self.chroot, (await self._requester.create(request, make_parents, acl)).path)
 
@@ -260,17 +308,18 @@ class Client:
         ephemeral: bool = False,
         sequential: bool = False,
         container: bool = False,
+        ttl: float | None = None,
         acl: Sequence[ACL] = OPEN_ACL,
         make_parents: bool = False,
     ) -> tuple[str, Stat]:
         """Create a node and return its path and Stat, in one round trip; otherwise as `create`.
 
-        Requests: create2, createContainer.
+        Requests: create2 (ZooKeeper 3.5), createContainer, createTTL.
         """
-        request = with_stat(
-            creation(self.chroot, path, data, ephemeral=ephemeral, sequential=sequential, container=container, acl=acl)
+        request = creation(
+            self.chroot, path, data, ephemeral=ephemeral, sequential=sequential, container=container, ttl=ttl, acl=acl
         )
-        reply = await self._requester.create(request, make_parents, acl)
+        reply = await self._requester.create(with_stat(request), make_parents, acl)
         return paths.strip_chroot(self.chroot, reply.path), reply.stat
 
     async def ensure_path(self, path: str, *, container: bool = False, acl: Sequence[ACL] = OPEN_ACL) -> None:
@@ -278,6 +327,7 @@ class Client:
 
         Arguments: `container`, whether the node itself, if missing, is to be a container; those above are persistent.
         Order: all creates leave together, so that what is sent behind them finds the path.
+        Cancellation: what it has made stays.
         """
         await self._requester.ensure(self._server_path(path), container=container, acl=acl)
 
@@ -296,6 +346,17 @@ class Client:
         """
         await self._ask(DeleteRequest(self._server_path(path), checked_version(version)))
 
+    async def delete_tree(self, path: str) -> None:
+        """Delete the node and all that is below it (requests: getChildren, multi, delete).
+
+        It is no transaction: others may see a part of it gone.  What they create and delete meanwhile does not matter,
+        unless they do not stop creating.  Another node that takes the place of the deleted one is left alone.
+        Raises: NoNodeError if there is none at first; NotEmptyError when it cannot keep up with the creating;
+        NoAuthError, with a part of it gone; ValueError for the root and /zookeeper, which no server deletes.
+        Cancellation: leaves what is not yet deleted.
+        """
+        await delete_tree(self._requester, path)
+
     def discard(self, path: str) -> asyncio.Future[None]:
         """Delete the node again and again, over lost connections, until it is known to be gone or the session is.
 
@@ -310,7 +371,7 @@ class Client:
 
     def transaction(self) -> Transaction:
         """Return a new transaction; `async with zk.transaction() as tx` commits at the end (request: multi)."""
-        return Transaction(self._ask, self.chroot)
+        return Transaction(self._ask, self.chroot, self._requester.refusal)
 
     async def pipeline(self, operations: Sequence[Operation]) -> list[Any]:
         """Send the operations in one write and return what each gave, in their order, once all are answered.
@@ -322,3 +383,50 @@ class Client:
         Cancellation: of each as of its verb.
         """
         return await self._requester.pipeline(operations)
+
+    # -- following ----------------------------------------------------------------------------------------------------
+
+    def events(self, path: str, *, recursive: bool = False, backlog: int = BACKLOG) -> EventStream:
+        """Return the events of a node, or of all below it as well, from the moment in which the stream is entered.
+
+            async with zk.events("/a", recursive=True) as events:
+                async for event in events:
+                    if isinstance(event, zkwire.Resync): ...  # read again what you keep of the nodes
+
+        Arguments: `path`, a node that need not exist; `recursive`, whether to watch all below it too: then events are
+        CREATED, DELETED and CHANGED with the path of the node in question, otherwise all four types of `path` alone;
+        `backlog`, how many events may wait to be taken: when there are more, all are given up for one Resync.
+        Gives WatchEvent, each change once; Resync after a reconnect, when events may be missing (the server keeps none
+        for those who are away), and after the beginning of a new session, in which the stream goes on.  To learn of
+        the loss as it happens, iterate `states`.
+        Raises, when it is entered: UnimplementedError by servers before 3.6; ValueError and TypeError at once.  From
+        the iteration: SessionExpiredError (only with `renew=False`) and SessionClosedError when the session is over,
+        behind the last event.
+        Cancellation: leaving the block removes the watch from the server, unless others of this client need it;
+        nothing waits for an answer.  A cancelled wait for the next event loses none.
+        Order: of the changes; an event is there before any reply that shows its change.  Requests: addWatch,
+        removeWatches.  Servers from 3.6 to 3.8 confuse watches of several kinds on one path (ZOOKEEPER-4466): there,
+        do not watch by `get_and_watch` and its like what is also the `path` of events.
+        """
+        return EventStream(self._requester, path, recursive=recursive, backlog=backlog)
+
+    def data(self, path: str) -> DataStream:
+        """Return the node's data and Stat, now and after each change: `async for node in zk.data("/a")`.
+
+        Gives a Node, None while the node is absent.  Of changes in quick succession some may be left out, the last one
+        never; a reconnect, or a new session after an expiry, is not noticed.
+        Raises, from the iteration: SessionExpiredError (only with `renew=False`), SessionClosedError; NoAuthError,
+        after which the iteration may be taken up again.
+        Cancellation: of the wait for the next state removes the watch from the server; the iteration may be taken up
+        again.  Leave a loop by `break` as you like: the watch goes with the stream.  Who keeps the stream in a variable
+        closes it, by `close()` or by `async with zk.data("/a") as nodes`.
+        Order: of the changes.  Requests: getData, exists on an absent node; one at a time, for each change one.
+        """
+        return DataStream(self._requester, path)
+
+    def children(self, path: str) -> ChildrenStream:
+        """Return the names of the node's children, in no order, now and after each change.
+
+        Gives list[str], None while the node is absent; otherwise as `data`.  Requests: getChildren2, exists.
+        """
+        return ChildrenStream(self._requester, path)

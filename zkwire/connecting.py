@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Generator
+import ssl as tls
+from collections.abc import Generator, Sequence
 from types import TracebackType
 from typing import Any, Final
 
-from zkwire import hosts
+from zkwire import credentials, hosts
 from zkwire.client import Client
+from zkwire.following import follow_config as follow
+from zkwire.observer import ObservedSession, Observer
+from zkwire.sasl import DigestMD5, SaslMechanism
 from zkwire.session import Session
-from zkwire.transport import OpenLink, open_link
+from zkwire.transport import OpenLink, open_link, tls_opener
 
 _PASSWORD_BYTES: Final = 16
 _LONGEST_TIMEOUT: Final = (2**31 - 1) / 1000  # the wire counts milliseconds in 32 bits
@@ -19,9 +23,11 @@ _LONGEST_TIMEOUT: Final = (2**31 - 1) / 1000  # the wire counts milliseconds in 
 class Connecting:
     """What `connect` returns: await it, or enter it with `async with`, for the Client."""
 
-    def __init__(self, options: dict[str, Any], chroot: str) -> None:
+    def __init__(self, options: dict[str, Any], chroot: str, observer: Observer | None, follows: bool) -> None:
         self._options = options
         self._chroot = chroot
+        self._observer = observer
+        self._follows = follows
         self._client: Client | None = None
 
     def __await__(self) -> Generator[Any, None, Client]:
@@ -38,12 +44,15 @@ class Connecting:
             await self._client.close()
 
     async def _connect(self) -> Client:
-        session = Session(**self._options)
+        observer = self._observer
+        session = Session(**self._options) if observer is None else ObservedSession(observer, **self._options)
         try:
             await session.wait_started()
         except BaseException:
             await session.close()
             raise
+        if self._follows:
+            session.accompany(follow(session))
         return Client(session, self._chroot, self._options["rng"])
 
 
@@ -55,8 +64,14 @@ def connect(
     session_password: bytes = b"",
     renew: bool = True,
     max_in_flight: int = 1000,
+    read_only: bool = False,
+    ssl: tls.SSLContext | bool | None = None,
+    auth: Sequence[tuple[str, bytes]] = (),
+    sasl: SaslMechanism | None = None,
+    follow_config: bool = False,
+    observer: Observer | None = None,
     rng: random.Random | None = None,
-    open_link: OpenLink = open_link,
+    open_link: OpenLink | None = None,
 ) -> Connecting:
     """Connect to an ensemble.
 
@@ -68,9 +83,21 @@ def connect(
     life: the server may grant another one, see `session_timeout` of the client; `session_id` and `session_password`,
     a session to resume;
     `renew`, whether an expired session is followed by a new one; `max_in_flight`, how many requests may be unanswered
-    at a time, the rest waiting in line; `rng` and `open_link`, the sources of randomness and of connections, to be
-    replaced in simulations.
-    Raises: ValueError and TypeError at once for bad arguments; SessionExpiredError when the session to resume is gone.
+    at a time, the rest waiting in line;
+    `read_only`, whether a server that has lost its quorum will do: the state is then READ_ONLY, writes are refused by
+    NotReadOnlyError, and the client goes on looking for a server that can write, to which it moves; what it had from
+    the former is a session of that server alone, so that `session_id` changes then, without an EXPIRED, as no
+    ephemeral node can have belonged to it; watches come along;
+    `ssl`, an SSLContext, with the client's certificate in it if the server wants one, or True for the default one:
+    the server's certificate must be for the host as the connect string names it;
+    `auth`, credentials as for `Client.add_auth`, shown before anything else is asked; `sasl`, who authenticates by
+    SASL before that, such as DigestMD5(user, password): see SaslMechanism;
+    `follow_config`, whether to follow /zookeeper/config, in which a reconfigured ensemble lists its servers, as
+    `Client.set_hosts` would;
+    `observer`, who is told of requests, events and states: see Observer;
+    `rng` and `open_link`, the sources of randomness and of connections, to be replaced in simulations.
+    Raises: ValueError and TypeError at once for bad arguments; SessionExpiredError when the session to resume is gone;
+    AuthFailedError when a server refuses `auth` or `sasl`.
     Otherwise it tries until a server answers, and logs each failure: bound it with asyncio.timeout.
     Cancellation: leaves nothing behind.
     """
@@ -91,6 +118,13 @@ def connect(
         raise ValueError(f"to resume session {session_id:#x}, give its session_password of {_PASSWORD_BYTES} bytes")
     if session_password and not session_id:
         raise ValueError("a session_password goes with a session_id")
+    if open_link is not None and ssl:
+        raise ValueError("ssl says how connections are opened, and open_link does too: give one of them")
+    if sasl is not None and not isinstance(sasl, SaslMechanism):
+        raise TypeError(f"sasl has the methods start and step, as zkwire.DigestMD5 has, and {sasl!r} does not")
+    if observer is not None and not isinstance(observer, Observer):
+        raise TypeError(f"observer is a zkwire.Observer, not {observer!r}")
+    rng = rng or random.Random()
     options = {
         "addresses": addresses,
         "timeout": float(session_timeout),
@@ -98,7 +132,18 @@ def connect(
         "password": session_password,
         "renew": renew,
         "max_in_flight": max_in_flight,
-        "rng": rng or random.Random(),
-        "open_link": open_link,
+        "rng": rng,
+        "open_link": open_link or _opener(ssl),
+        "auth": [credentials.checked(*each) for each in auth],
+        "sasl": sasl.with_rng(rng) if isinstance(sasl, DigestMD5) else sasl,
+        "accepts_read_only": bool(read_only),
     }
-    return Connecting(options, chroot)
+    return Connecting(options, chroot, observer, bool(follow_config))
+
+
+def _opener(ssl: tls.SSLContext | bool | None) -> OpenLink:
+    if isinstance(ssl, tls.SSLContext):
+        return tls_opener(ssl)
+    if ssl is not None and not isinstance(ssl, bool):
+        raise TypeError(f"ssl is an SSLContext, or True for the default one, not {ssl!r}")
+    return tls_opener(tls.create_default_context()) if ssl else open_link

@@ -12,11 +12,11 @@ from collections import deque
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from zkwire import timing
-from zkwire.errors import ProtocolError
+from zkwire.errors import AuthenticationRequiredError, ProtocolError, UnimplementedError
 from zkwire.frames import LENGTH, FrameError, FrameReader
 from zkwire.jute import DecodeError, Record
 from zkwire.records import EVENT_XID, PING_XID, ConnectRequest, ConnectResponse, WatcherEvent
-from zkwire.requests import PingRequest, Request
+from zkwire.requests import AUTH_XID, PingRequest, Request
 from zkwire.watches import WatchEventType, WatchKind
 
 _REQUEST_START: Final = struct.Struct(">iii")  # length, xid, opcode
@@ -36,11 +36,15 @@ class Waiter(Protocol):
 
 
 class Watcher(Protocol):
-    """Who waits for a watch; all three are called in the step in which the bytes that tell of it are decoded."""
+    """Who waits for a watch; all three are called in the step in which the bytes that tell of it are decoded.
+
+    `carried_over` tells that the watch now stands on another connection: a one-shot one before any event of that
+    connection, a lasting one once the server has it again.
+    """
 
     given_up: bool
 
-    def fire(self, event: WatchEventType, zxid: int) -> None: ...
+    def fire(self, event: WatchEventType, told: Notification) -> None: ...
 
     def fail(self, error: Exception) -> None: ...
 
@@ -48,9 +52,14 @@ class Watcher(Protocol):
 
 
 class Call:
-    """One request on its way: its body, who waits for the answer, and, once there, the answer."""
+    """One request on its way: its body, who waits for the answer, and, once there, the answer.
 
-    __slots__ = ("body", "code", "reply", "request", "sent_at", "waiter", "watch_kind", "watcher", "xid")
+    `times_too_large` counts how often a frame that could not be accepted came in the place of the answer.
+    """
+
+    __slots__ = (
+        "body", "code", "reply", "request", "sent_at", "times_too_large", "waiter", "watch_kind", "watcher", "xid"
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -67,6 +76,7 @@ class Call:
         self.xid = 0
         self.sent_at = 0.0
         self.code = 0
+        self.times_too_large = 0
         self.reply: Record | None = None
 
 
@@ -78,7 +88,13 @@ class Notification(NamedTuple):
     zxid: int
 
 
-Incoming: TypeAlias = Call | Notification | ConnectResponse
+class Demand(NamedTuple):
+    """The server answered a request, out of order, by the demand for an authentication; it closes behind this."""
+
+    operation: str
+
+
+Incoming: TypeAlias = Call | Notification | ConnectResponse | Demand
 
 
 class Connection:
@@ -89,11 +105,14 @@ class Connection:
 
     `timeout` is the negotiated session timeout in seconds, 0 until the handshake is through; `answered` is when the
     last answered request was sent; `heard` is when the last bytes came; `last_zxid` is the newest that replies have
-    shown.
+    shown; `is_read_only` is whether the server has lost its quorum; `vouches` is whether an answer is a sign that the
+    ensemble keeps the session: a server without a quorum cannot know.  While `is_held` is True no ping is sent.
     """
 
     def __init__(self, hello: ConnectRequest, frame_limit: int, now: float) -> None:
         self.calls: deque[Call] = deque()
+        self.is_read_only = self.vouches = self.is_held = False
+        self._apart: deque[Call] = deque()
         self.error: ProtocolError | None = None
         self.timeout = 0.0
         self.last_zxid = hello.last_zxid_seen
@@ -116,9 +135,26 @@ class Connection:
         xid = call.request.fixed_xid
         if xid is None:
             xid = self._xid = self._xid % _MAX_XID + 1
+        elif xid == AUTH_XID:
+            self.send_apart(call, now)
+            return
         call.xid = xid
         call.sent_at = self._last_sent = now
         self.calls.append(call)
+        self._outgoing.append(_REQUEST_START.pack(len(call.body) + 8, xid, call.request.opcode) + call.body)
+
+    def send_apart(self, call: Call, now: float) -> None:
+        """Queue the frame of an auth or sasl request, which the server's reading thread answers.
+
+        The answer may overtake those of earlier requests, but not that of an earlier request of this kind; and the
+        session's clock takes no notice of it, so that it is no sign of life in either direction.
+        """
+        xid = call.request.fixed_xid
+        if xid is None:
+            xid = self._xid = self._xid % _MAX_XID + 1
+        call.xid = xid
+        call.sent_at = now
+        self._apart.append(call)
         self._outgoing.append(_REQUEST_START.pack(len(call.body) + 8, xid, call.request.opcode) + call.body)
 
     def data_to_send(self) -> bytes:
@@ -149,6 +185,8 @@ class Connection:
             self.error = error.with_traceback(None)  # which would keep the frame in memory as long as the error
         if self.error is None and bad_length is not None:
             self.error = ProtocolError(str(bad_length))
+            if self.calls:
+                self.calls[0].times_too_large += 1
         return arrived
 
     def receive_eof(self) -> None:
@@ -158,13 +196,14 @@ class Connection:
 
     def next_tick(self) -> float:
         """When `tick` has something to do, if nothing is sent or received until then."""
-        return min(self._last_sent + timing.ping_after(self.timeout), self.heard + timing.dead_after(self.timeout))
+        dead = self.heard + timing.dead_after(self.timeout)
+        return dead if self.is_held else min(self._last_sent + timing.ping_after(self.timeout), dead)
 
     def tick(self, now: float) -> bool:
         """Queue a ping when one is due; return False when the link must be taken for dead."""
         if now >= self.heard + timing.dead_after(self.timeout):
             return False
-        if now >= self._last_sent + timing.ping_after(self.timeout):
+        if not self.is_held and now >= self._last_sent + timing.ping_after(self.timeout):
             self.send(Call(PingRequest()), now)
         return True
 
@@ -177,7 +216,7 @@ class Connection:
         if self._is_refused:
             raise ProtocolError("something came behind the refusal of the session, where only the end may come")
         response: ConnectResponse
-        response, _ = ConnectResponse.decode(frame, 0)
+        response, end = ConnectResponse.decode(frame, 0)
         self._is_refused = response.timeout <= 0
         if response.timeout > 0:
             if response.session_id == 0 or len(response.password or b"") != _PASSWORD_BYTES:
@@ -185,23 +224,49 @@ class Connection:
             if self._wanted_session not in (0, response.session_id):
                 raise ProtocolError(f"asked for session {self._wanted_session:#x}, got {response.session_id:#x}")
             self.timeout = response.timeout / 1000
+            self.is_read_only = frame[end : end + 1] > b"\0"
+            self.vouches = not self.is_read_only
             self.answered = self._hello_sent
         return response
 
-    def _reply(self, frame: bytes) -> Call | Notification:
+    def _reply(self, frame: bytes) -> Call | Notification | Demand:
         xid, zxid, code = _REPLY_HEADER.unpack_from(frame)
         if xid == EVENT_XID:
             event, _ = WatcherEvent.decode(frame, _REPLY_HEADER.size)
             return Notification(event.type, event.path, zxid)
         if not self.calls or self.calls[0].xid != xid:
-            expected = f"xid {self.calls[0].xid}" if self.calls else "nothing"
-            raise ProtocolError(f"a reply with xid {xid} where {expected} was expected")
+            if self._apart and self._apart[0].xid == xid:
+                return self._reply_apart(frame, code)
+            self._bring_forward(xid, code)
         call = self.calls[0]
         if code == 0:
             call.reply, _ = call.request.reply.decode(frame, _REPLY_HEADER.size)
+        elif code == AuthenticationRequiredError.code:
+            return Demand(call.request.operation)
         call.code = code
         self.calls.popleft()
         self.answered = call.sent_at
         if zxid > self.last_zxid and xid != PING_XID:
             self.last_zxid = zxid
         return call
+
+    def _reply_apart(self, frame: bytes, code: int) -> Call:
+        call = self._apart[0]
+        if code == 0:
+            call.reply, _ = call.request.reply.decode(frame, _REPLY_HEADER.size)
+        call.code = code
+        return self._apart.popleft()
+
+    def _bring_forward(self, xid: int, code: int) -> None:
+        """Put the call that is answered out of turn first: only two refusals may overtake other answers.
+
+        That of an unknown opcode, and that of everything where an authentication is missing; the server closes the
+        connection behind each.
+        """
+        for call in self.calls:
+            if call.xid == xid and code in (UnimplementedError.code, AuthenticationRequiredError.code):
+                self.calls.remove(call)
+                self.calls.appendleft(call)
+                return
+        expected = f"xid {self.calls[0].xid}" if self.calls else "nothing"
+        raise ProtocolError(f"a reply with xid {xid} where {expected} was expected")

@@ -16,6 +16,43 @@ Misuse by the caller is never one of these: it raises ValueError or TypeError be
 
 from __future__ import annotations
 
+# Codes that a server can send and that no class here stands for: the connection or the session ends with them.
+_OTHER_CODES: dict[int, tuple[str, str]] = {
+    -12: ("UnknownSession", "the server does not know the session"),
+    -112: ("SessionExpired", "the session is being closed"),
+    -115: ("AuthFailed", "the server does not accept the credentials"),
+}
+
+# What came later than ZooKeeper 3.4, and with which version.
+_SINCE: dict[str, str] = {
+    "create2": "3.5.0",
+    "reconfig": "3.5.0",
+    "checkWatches": "3.5.0",
+    "removeWatches": "3.5.0",
+    "createContainer": "3.5.1",
+    "createTTL": "3.5.3",
+    "multiRead": "3.6.0",
+    "getEphemerals": "3.6.0",
+    "getAllChildrenNumber": "3.6.0",
+    "setWatches2": "3.6.0",
+    "addWatch": "3.6.0",
+    "whoAmI": "3.7.0",
+}
+
+# What these need beside the version, or what does instead.
+_AND: dict[str, str] = {
+    "createTTL": ", started with -Dzookeeper.extendedTypesEnabled=true",
+    "reconfig": ", and an ensemble: a single server has no members to change",
+    "multiRead": "; Client.pipeline reads from older ones",
+}
+
+# What to do about a code that an operation got, where it is not the same for all operations.
+_HINTS: dict[tuple[int, str], str] = {
+    (-8, "delete"): "the root and /zookeeper cannot be deleted",
+    (-8, "reconfig"): "a server is 'server.4=host:port:port:role;port', and enough must remain that vote",
+    **{(-6, name): f"it needs ZooKeeper {since} or newer{_AND.get(name, '')}" for name, since in _SINCE.items()},
+}
+
 
 def _bare(cls: type[BaseException], *args: object) -> BaseException:
     return cls.__new__(cls, *args)
@@ -58,6 +95,8 @@ class ServerError(ZooKeeperError):
         self.path = path
         self.operation = operation
         self.server = server
+        if (code, operation) in _HINTS:
+            self.hint = _HINTS[code, operation]
 
     @classmethod
     def from_code(
@@ -67,11 +106,13 @@ class ServerError(ZooKeeperError):
         return cls._by_code.get(code, ServerError)(code, path, operation=operation, server=server)
 
     def __str__(self) -> str:
-        name = type(self).__name__.removesuffix("Error")
+        name, reason = type(self).__name__.removesuffix("Error"), self.reason
+        if type(self) is ServerError:
+            name, reason = _OTHER_CODES.get(self.code, (name, reason))
         where = f" {self.path}" if self.path is not None else ""
         by = f" by {self.server}" if self.server else ""
         hint = f" ({self.hint})" if self.hint else ""
-        return f"{self.operation}{where}: {self.reason} [{name} {self.code}{by}]{hint}"
+        return f"{self.operation}{where}: {reason} [{name} {self.code}{by}]{hint}"
 
 
 class SystemServerError(ServerError):
@@ -104,7 +145,11 @@ class MarshallingError(ServerError):
 
 
 class UnimplementedError(ServerError):
-    """The server does not know the operation, or has it switched off (code -6)."""
+    """The server does not know the operation, or has it switched off (code -6).
+
+    A server that does not know it closes the connection as well: what was in flight behind it is repeated (reads) or
+    fails with ConnectionLostError (writes).
+    """
 
     code = -6
     reason = "the server does not know this operation, or has it switched off"
@@ -122,7 +167,6 @@ class BadArgumentsError(ServerError):
 
     code = -8
     reason = "the server found the arguments unfit"
-    hint = "the root and /zookeeper cannot be deleted, for instance"
 
 
 class NewConfigNoQuorumError(ServerError):
@@ -130,6 +174,7 @@ class NewConfigNoQuorumError(ServerError):
 
     code = -13
     reason = "no quorum of the new configuration is connected to the leader"
+    hint = "start the servers that join, and let them catch up, before"
 
 
 class ReconfigInProgressError(ServerError):
@@ -137,6 +182,7 @@ class ReconfigInProgressError(ServerError):
 
     code = -14
     reason = "another reconfiguration is under way"
+    hint = "try again when it is through"
 
 
 class NoNodeError(ServerError):
@@ -229,6 +275,14 @@ class ReconfigDisabledError(ServerError):
 
     code = -123
     reason = "reconfiguration is switched off on this server"
+    hint = "start the servers with reconfigEnabled=true"
+
+
+class AuthenticationRequiredError(ServerError):
+    """The server serves only who has authenticated, and closes the connection (code -124)."""
+
+    code = -124
+    reason = "the server serves only who has authenticated with a scheme that it enforces"
 
 
 class QuotaExceededError(ServerError):

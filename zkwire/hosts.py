@@ -13,6 +13,7 @@ from zkwire import paths
 DEFAULT_PORT: Final = 2181
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 5.0
+_ANY_ADDRESS: Final = ("", "0.0.0.0", "::", "0:0:0:0:0:0:0:0")
 
 
 class Address(NamedTuple):
@@ -60,6 +61,38 @@ def _address(server: str, whole: str) -> Address:
     return Address(host, int(port))
 
 
+def parse_config(config: bytes) -> list[Address]:
+    """Return where clients find the servers of `config`, the content of /zookeeper/config.
+
+    A server's line is "server.1=host:2888:3888:participant;[address:]2181"; one without a client port cannot be
+    reached and is left out, and an address that stands for every one of the host's is the host itself.
+    """
+    found: list[Address] = []
+    for line in config.decode(errors="replace").splitlines():
+        key, _, value = line.strip().partition("=")
+        members, semicolon, client = value.partition(";")
+        if not (key.startswith("server.") and semicolon):
+            continue
+        host = _host_of(members.partition("|")[0])
+        address, colon, port = client.partition(";")[0].strip().rpartition(":")
+        address = address.strip("[]")
+        if not (port.isascii() and port.isdigit()):
+            continue
+        named = Address(host if not colon or address in _ANY_ADDRESS else address, int(port))
+        try:
+            found += parse(str(named))[0]
+        except ValueError:
+            continue  # a name that no resolver takes, or no port
+    return found
+
+
+def _host_of(member: str) -> str:
+    """Return the host of "host:2888:3888:role"; an IPv6 address is in brackets."""
+    if member.startswith("["):
+        return member[1:].partition("]")[0]
+    return member.partition(":")[0]
+
+
 class Hosts:
     """The servers in the order in which this client tries them, and how long it waits between two rounds.
 
@@ -85,6 +118,51 @@ class Hosts:
         self._tried += 1
         return address
 
+    def peek(self) -> Address:
+        """Return the server to try next, without trying it."""
+        return self._order[self._next]
+
+    def others(self, address: Address) -> list[Address]:
+        """Return every server but `address`, in the order in which they would be tried."""
+        turned = self._order[self._next :] + self._order[: self._next]
+        return [other for other in dict.fromkeys(turned) if other != address]
+
+    def prefer(self, address: Address) -> None:
+        """Make `address`, if it is listed, the one to try now, without a pause."""
+        if address in self._order:
+            self._next = self._order.index(address)
+            self._tried = 0
+
+    def replace(self, addresses: list[Address], current: Address | None) -> bool:
+        """Take another list of servers; return whether the client must leave `current`, its server, for another one.
+
+        Servers that were added get their share of the clients, and no more move than that takes: with S servers
+        before and N after, each client of a server that stays moves, to a new one, with the probability 1 - S/N.  The
+        clients of servers that go are spread so that all that stay and all that are new end up even.  This supposes
+        that the clients were spread evenly before, and that each is told once.
+        """
+        known = set(self._order)
+        old = len(known)
+        order = list(dict.fromkeys(addresses))
+        self._rng.shuffle(order)
+        stay = [address for address in order if address in known]
+        new = [address for address in order if address not in known]
+        self._tried = 0
+        if current in order and not (len(order) > old and self._rng.random() < 1 - old / len(order)):
+            self._order = order
+            self._next = (order.index(current) + 1) % len(order)
+            return False
+        if len(order) > old or len(stay) == old:
+            to_new = 1.0
+        else:
+            to_new = 1 - len(stay) * (old - len(order)) / (len(order) * (old - len(stay)))
+        self._order = []
+        while stay or new:
+            takes_new = self._rng.random() < to_new
+            self._order.append((new if new and (takes_new or not stay) else stay).pop())
+        self._next = 0
+        return True
+
     def reached(self) -> None:
         """Note that the last one took us in and kept us: the pauses start small again."""
         self._tried = 0
@@ -94,5 +172,8 @@ class Hosts:
         rounds, within = divmod(self._tried, len(self._order))
         if within or not rounds:
             return 0.0
-        longest = min(_FIRST_PAUSE * 2 ** min(rounds - 1, 10), self.longest_pause)
+        return self.jittered(min(_FIRST_PAUSE * 2 ** min(rounds - 1, 10), self.longest_pause))
+
+    def jittered(self, longest: float) -> float:
+        """Return a pause of at most `longest` seconds, so that not all clients knock at once."""
         return self._rng.uniform(longest / 2, longest)

@@ -19,6 +19,7 @@ from zkwire.requests import (
     CreateContainerRequest,
     CreateFlags,
     CreateRequest,
+    CreateTTLRequest,
     DeleteRequest,
     GetChildrenRequest,
     GetDataReply,
@@ -31,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 _THROTTLED_PAUSE: Final = 0.1
 
-Creation = CreateRequest | Create2Request | CreateContainerRequest
+Creation = CreateRequest | Create2Request | CreateContainerRequest | CreateTTLRequest
 
 
 class _Send(Protocol):
@@ -73,7 +74,8 @@ class Janitor:
         `after_zxid`, the newest zxid that replies had shown when the connection was lost.  Whatever is both, and has
         the name, was made by a create whose answer never came.
         """
-        if not creation.flags & CreateFlags.EPHEMERAL:
+        # The flags of TTL nodes are numbers, no bits: 5 is not ephemeral.
+        if isinstance(creation, CreateTTLRequest) or not creation.flags & CreateFlags.EPHEMERAL:
             _log.warning("a cancelled create of %s lost its answer: the node may be there", creation.path)
             return
         parent, _ = paths.split(creation.path)

@@ -33,6 +33,7 @@ from zkwire.requests import (
 
 _ERROR_TYPE: Final = -1
 _END: Final = MultiHeader(_ERROR_TYPE, True, -1).encode()
+_MARK_SIZE: Final = len(_END)  # what stands before each operation and behind the last
 
 _RESULT_BY_TYPE: Final[dict[int, type[Record]]] = {
     CreateRequest.opcode: CreateReply,
@@ -163,3 +164,21 @@ class MultiReadRequest(_Operations, Request[MultiReply], opcode=22, repeatable=T
         """Return the operations in `data` from `at` on.  Raises: DecodeError, also where writes and reads mix."""
         operations, at = _decode_operations(data, at)
         return MultiReadRequest(operations), at
+
+
+def batched(operations: Sequence[Request[Any]], most_bytes: int, most: int | None = None) -> list[list[Request[Any]]]:
+    """Return the operations in their order, cut into as few lists as can be sent.
+
+    Arguments: `most_bytes`, how large the body of a request may be; an operation that is larger stands alone; `most`,
+    how many operations may stand in one, None for any number.
+    """
+    batches: list[list[Request[Any]]] = []
+    size = 0
+    for operation in operations:
+        more = _MARK_SIZE + len(operation.encode())
+        if not batches or size + more > most_bytes or len(batches[-1]) == most:
+            batches.append([])
+            size = _MARK_SIZE
+        batches[-1].append(operation)
+        size += more
+    return batches

@@ -29,6 +29,7 @@ class Create:
     ephemeral: bool = False
     sequential: bool = False
     container: bool = False
+    ttl: float | None = None
     acl: Sequence[ACL] = OPEN_ACL
 
 

@@ -8,27 +8,37 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from zkwire import paths
 from zkwire.arguments import creation, server_path, with_stat
+from zkwire.connection import Watcher
 from zkwire.errors import (
     ConnectionLostError,
     NoAuthError,
     NodeExistsError,
     NoNodeError,
+    ProtocolError,
     ServerError,
     SessionError,
+    ZooKeeperError,
 )
+from zkwire.exchange import REQUEST_LIMIT
 from zkwire.jute import Record
+from zkwire.multi import ErrorResult, MultiReadRequest, batched
 from zkwire.operations import Create, GetChildren, GetData, Node, Operation, Sync
 from zkwire.records import ACL
 from zkwire.requests import ExistsRequest, GetChildrenRequest, GetDataRequest, Request, SyncRequest
 from zkwire.session import Session
+from zkwire.states import SessionState
 from zkwire.streams import Watch, WatchSet
 from zkwire.watches import WatchKind
 
+_OVER: Final = (SessionState.EXPIRED, SessionState.AUTH_FAILED, SessionState.CLOSED)
+
 R = TypeVar("R", bound=Record)
+
+HEADER_SIZE: Final = 8  # of a request, in bytes
 
 
 class Requester:
@@ -41,7 +51,7 @@ class Requester:
         self._session = session
         self.chroot = chroot
 
-    async def ask(self, request: Request[R], watch: Watch | None = None, kind: WatchKind = WatchKind.DATA) -> R:
+    async def ask(self, request: Request[R], watch: Watcher | None = None, kind: WatchKind = WatchKind.DATA) -> R:
         """Send `request` and return its reply.
 
         Arguments: `watch`, what the request is to set, and its `kind`.
@@ -58,26 +68,44 @@ class Requester:
             self._strip(error)
             raise
 
+    async def ask_all(self, requests: Sequence[Request[Any]]) -> list[Any]:
+        """Send all in one write and return for each its reply, or the ServerError or ConnectionLostError it met.
+
+        Raises: SessionError; ValueError when one is too large, with nothing sent.
+        Cancellation: of each as of `ask`.
+        """
+        return await self._all([(request, None, WatchKind.DATA) for request in requests])
+
     async def pipeline(self, operations: Sequence[Operation]) -> list[Any]:
         """Send all in one write and return what each gave; see Client.pipeline."""
-        asked = [self._asked(operation) for operation in operations]
-        futures: list[asyncio.Future[Any]] = []
-        try:
-            for request, watch, kind in asked:
-                futures.append(self._session.submit(request, watch, kind))
-            for future in reversed(futures):  # answers come in order: behind the last one there is nothing to wait for
-                if not future.done():
-                    with contextlib.suppress(ServerError, ConnectionLostError):
-                        await future
-            return [self._given(*each) for each in zip(operations, asked, futures, strict=True)]
-        except BaseException:
-            for future in futures:
-                if not future.cancel():
-                    self._session.disown(future)
-            for _, watch, _ in asked:
-                if watch is not None:
-                    watch.cancel()
-            raise
+        answers = await self._all([self._asked(operation) for operation in operations])
+        return [self._given(*each) for each in zip(operations, answers, strict=True)]
+
+    async def get_many(self, reads: Sequence[GetData | GetChildren]) -> list[Any]:
+        """Read all in one request, or in as few as they fit in; see Client.get_many."""
+        asked: list[Request[Any]] = []
+        for read in reads:
+            if not isinstance(read, GetData | GetChildren):
+                raise TypeError(f"get_many takes GetData and GetChildren, not {read!r}")
+            if read.into is not None:
+                raise ValueError(f"{read.path}: get_many sets no watches, so leave `into` out, or use pipeline")
+            asked.append(self._asked(read)[0])
+        batches = batched(asked, REQUEST_LIMIT - HEADER_SIZE)
+        given: list[Any] = []
+        for batch, answer in zip(batches, await self.ask_all([MultiReadRequest(b) for b in batches]), strict=True):
+            if isinstance(answer, ZooKeeperError):
+                raise answer
+            if len(answer.results) != len(batch):
+                raise ProtocolError(f"{len(answer.results)} results for {len(batch)} reads")
+            for request, result in zip(batch, answer.results, strict=True):
+                failed = isinstance(result, ErrorResult)
+                given.append(self.refusal(result.err, request) if failed else result)
+        return [self._given(*each) for each in zip(reads, given, strict=True)]
+
+    def refusal(self, code: int, request: Request[Any]) -> ServerError:
+        """Return the error for an operation that was refused inside of a larger request."""
+        path = paths.strip_chroot(self.chroot, request.subject or "")
+        return ServerError.from_code(code, path, operation=request.operation, server=self._session.server)
 
     async def create(self, request: Request[R], make_parents: bool, acl: Sequence[ACL]) -> R:
         """Send a create; with `make_parents`, make those that are missing and send it again."""
@@ -101,9 +129,10 @@ class Requester:
             if futures:
                 await asyncio.wait(futures)
         except BaseException:
-            for future in reversed(futures):
-                if not future.cancel():
-                    self._session.disown(future)
+            # What is made already stays: somebody else may have found it, and be about to create something below.
+            self._session.withdraw(futures)
+            for future in futures:
+                future.add_done_callback(_retrieve)
             raise
         errors = [error for error in (future.exception() for future in futures) if error is not None]
         if not errors or errors[-1] is not futures[-1].exception() or isinstance(errors[-1], NodeExistsError):
@@ -128,6 +157,15 @@ class Requester:
         """Return a watch for the caller's `path` that the next request is to set."""
         return Watch(self._session, self.server_path(path), path, into)
 
+    def give_up(self, where: str, watcher: Watcher) -> None:
+        """Have the watch of `watcher` removed from the server's path `where`, unless others here need it."""
+        self._session.give_up(where, watcher)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the session has ended and no other will follow it."""
+        return self._session.states.now in _OVER
+
     # -- within -----------------------------------------------------------------------------------------------------
 
     def _asked(self, operation: Operation) -> tuple[Request[Any], Watch | None, WatchKind]:
@@ -141,6 +179,7 @@ class Requester:
                 ephemeral=o.ephemeral,
                 sequential=o.sequential,
                 container=o.container,
+                ttl=o.ttl,
                 acl=o.acl,
             )
             return with_stat(made), None, WatchKind.DATA
@@ -154,29 +193,54 @@ class Requester:
             return GetDataRequest(path, watch is not None), watch, WatchKind.DATA
         return GetChildrenRequest(path, watch is not None), watch, WatchKind.CHILD
 
-    def _given(
-        self,
-        operation: Operation,
-        asked: tuple[Request[Any], Watch | None, WatchKind],
-        future: asyncio.Future[Any],
-    ) -> Any:
-        """Return what the verb of an operation would, given its answer."""
+    async def _all(self, asked: Sequence[tuple[Request[Any], Watch | None, WatchKind]]) -> list[Any]:
+        futures: list[asyncio.Future[Any]] = []
+        try:
+            for request, watch, kind in asked:
+                futures.append(self._session.submit(request, watch, kind))
+            for future in reversed(futures):  # answers come in order: behind the last one there is nothing to wait for
+                if not future.done():
+                    with contextlib.suppress(ServerError, ConnectionLostError):
+                        await future
+            return [self._answer(future, watch) for future, (_, watch, _) in zip(futures, asked, strict=True)]
+        except BaseException:
+            for future in futures:
+                if not future.cancel() and not future.cancelled():
+                    future.exception()  # else it would complain that nobody has looked at it
+                    self._session.disown(future)
+            for _, watch, _ in asked:
+                if watch is not None:
+                    watch.cancel()
+            raise
+
+    def _answer(self, future: asyncio.Future[Any], watch: Watch | None) -> Any:
         error = future.exception()
-        if error is not None:
-            if isinstance(error, SessionError):
-                raise error
-            if asked[1] is not None:
-                asked[1].cancel()
-            self._strip(error)
-            return error
-        reply = future.result()
+        if error is None:
+            return future.result()
+        if isinstance(error, SessionError):
+            raise error
+        if watch is not None:
+            watch.cancel()
+        self._strip(error)
+        return error
+
+    def _given(self, operation: Operation, answer: Any) -> Any:
+        """Return what the verb of an operation would, given its answer."""
+        if isinstance(answer, ZooKeeperError):
+            return answer
         if isinstance(operation, GetData):
-            return Node(reply.data or b"", reply.stat)
+            return Node(answer.data or b"", answer.stat)
         if isinstance(operation, GetChildren):
-            return reply.children
-        return None if isinstance(operation, Sync) else (paths.strip_chroot(self.chroot, reply.path), reply.stat)
+            return answer.children
+        return None if isinstance(operation, Sync) else (paths.strip_chroot(self.chroot, answer.path), answer.stat)
 
     def _strip(self, error: BaseException) -> None:
         """Make the error name the path as the caller wrote it."""
         if isinstance(error, ServerError) and error.path is not None:
             error.path = paths.strip_chroot(self.chroot, error.path)
+
+
+def _retrieve(future: asyncio.Future[Any]) -> None:
+    """A future whose error nobody looks at would complain."""
+    if not future.cancelled():
+        future.exception()

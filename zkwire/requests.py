@@ -6,8 +6,8 @@
         watch: Boolean
 
 The tie is checked when the class is made, and lets `submit(GetDataRequest(...))` be typed as giving a GetDataReply.
-A request that only looks is `repeatable`: it may be sent again on the next connection; any other may have been carried
-out when its answer is lost, and is never sent twice.
+A request that only looks or watches is `repeatable`: it may be sent again on the next connection; any other may have
+been carried out when its answer is lost, and is never sent twice.
 """
 
 from __future__ import annotations
@@ -345,8 +345,8 @@ class SetWatches2Request(Request[Nothing], opcode=105):
 
 
 @record
-class AddWatchRequest(Request[AddWatchReply], opcode=106):
-    """`mode` is one of AddWatchMode."""
+class AddWatchRequest(Request[AddWatchReply], opcode=106, repeatable=True):
+    """`mode` is one of AddWatchMode; set twice is set once, and a watch ends with its connection."""
 
     path: Text
     mode: Int

@@ -1,64 +1,53 @@
 """The session: the one loop that connects, resumes, re-arms watches, expires and closes.
 
-Requests are submitted here and wait in one line until a connection takes them; nobody else knows that
-reconnection exists.  Time comes from the loop, randomness from the generator handed in, connections from the function
-handed in.
+Nobody else knows that reconnection exists; what becomes of the requests meanwhile is in exchange.py.  Time comes from
+the loop, randomness from the generator handed in, connections from the function handed in.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import random
 from collections import deque
-from typing import Any, Final, TypeVar
-from weakref import WeakKeyDictionary
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, Final
 
-from zkwire import timing
-from zkwire.connection import Call, Connection, Incoming, Notification, Watcher
+from zkwire import read_only, timing
+from zkwire.connection import Call, Connection, Demand
+from zkwire.credentials import Credential, Credentials
 from zkwire.errors import (
-    ConnectionLostError,
+    AuthFailedError,
     ProtocolError,
     ServerError,
     SessionClosedError,
     SessionError,
     SessionExpiredError,
 )
+from zkwire.exchange import Exchange
 from zkwire.hosts import Address, Hosts
-from zkwire.janitor import Creation, Janitor
-from zkwire.jute import Record
+from zkwire.janitor import Creation
 from zkwire.records import ConnectRequest, ConnectResponse
-from zkwire.requests import (
-    CloseSessionRequest,
-    Create2Reply,
-    CreateReply,
-    PingRequest,
-    RemoveWatchesRequest,
-    Request,
-    WatcherType,
-)
+from zkwire.requests import AuthRequest, CloseSessionRequest, PingRequest, SaslRequest
+from zkwire.sasl import SaslMechanism
 from zkwire.states import SessionState, States
 from zkwire.transport import Link, OpenLink, open_link
-from zkwire.watches import WatchEventType, WatchKind, WatchTable, kind_set_by
 
 _log = logging.getLogger(__name__)
 
-REQUEST_LIMIT: Final = 1_048_575  # what a server takes unless its jute.maxbuffer says otherwise
 REPLY_LIMIT: Final = 64 * 1024 * 1024  # a list of a million children fits; two gigabytes of nonsense do not
 _NO_PASSWORD: Final = bytes(16)
-_NEVER: Final = float("-inf")
-_EVENT_TYPES: Final = {kind.value: kind for kind in WatchEventType}
-
-R = TypeVar("R", bound=Record)
 
 
-class Session:
+class Session(Exchange):
     """One client's session, and the next one when that expires.
 
     Arguments: `addresses`, the servers; `timeout`, the wished session timeout in seconds; `session_id` and `password`,
     a session to resume, 0 for a new one; `renew`, whether an expired session is followed by a new one; `max_in_flight`,
     how many requests may be unanswered at a time; `rng`, the source of all randomness; `open_link`, which opens
-    connections.
+    connections; `auth`, credentials to show on each; `sasl`, who speaks for us first on each; `accepts_read_only`,
+    whether a server that has lost its quorum will do until there is a better one.
 
     `certain_until` is the moment on the loop's clock before which the session cannot have expired.
     """
@@ -74,98 +63,71 @@ class Session:
         max_in_flight: int,
         rng: random.Random,
         open_link: OpenLink = open_link,
+        auth: Iterable[tuple[str, bytes]] = (),
+        sasl: SaslMechanism | None = None,
+        accepts_read_only: bool = False,
     ) -> None:
-        self._loop = asyncio.get_running_loop()
+        super().__init__(max_in_flight)
         self._hosts = Hosts(addresses, timeout, rng)
         self._wanted_timeout = self.timeout = timeout
         self.id = session_id
         self.password = password or _NO_PASSWORD
         self._renew = renew
-        self._max_in_flight = max_in_flight
         self._open_link = open_link
+        self._credentials = Credentials(auth, self._refused)
+        self._sasl = sasl
+        self._accepts_read_only = accepts_read_only
+        # What a server without a quorum has granted is unknown to all others, and must not be asked of them.
+        self._is_resumable = session_id != 0
+        self._address: Address | None = None
+        self._leaving: _Leaving | None = None
+        self._companions: set[asyncio.Task[None]] = set()
         self.states = States()
-        self.server = ""
-        self.last_zxid = 0
-        self.certain_until = _NEVER
-        self.watches: WatchTable[Watcher] = WatchTable()
-        self.janitor = Janitor(self.send, self.submit, lambda: self.id)
-        self._lost_creations: WeakKeyDictionary[asyncio.Future[Any], tuple[Creation, int, int]] = WeakKeyDictionary()
-        self._heard = self._loop.time()
-        self._unsent: deque[Call] = deque()
-        self._flush_due = False
-        self._link: Link | None = None
-        self._over: SessionError | None = None
         self._closing: asyncio.Future[None] | None = None
         self._greeting: asyncio.Future[bool] = self._loop.create_future()
         self._started: asyncio.Future[None] = self._loop.create_future()
         self._runner = self._loop.create_task(self._run(), name="zkwire session")
         self._runner.add_done_callback(self._ran)
 
-    # -- asking -----------------------------------------------------------------------------------------------------
-
-    def submit(
-        self, request: Request[R], watcher: Watcher | None = None, kind: WatchKind = WatchKind.DATA
-    ) -> asyncio.Future[R]:
-        """Put `request` into the line and return the future of its reply.
-
-        Arguments: `watcher`, whom to tell when the watch fires that the request sets, and the `kind` of that watch.
-        Raises: ValueError when the request is too large for a server; SessionError when the session is over.
-        Cancellation: of the future: a request that was not yet written is not sent; what an ephemeral create made is
-        removed.
-        Order: as submitted; what is submitted in one turn of the loop leaves in one write.
-        """
-        future: asyncio.Future[R] = self._loop.create_future()
-        self.send(Call(request, future, watcher, kind))
-        return future
-
-    def send(self, call: Call, *, at_once: bool = False) -> None:
-        """Put `call` into the line; its waiter need not be a future.
-
-        Arguments: `at_once`, whether to write the line now, without waiting for the end of the loop's turn.
-        Raises: as `submit`.
-        """
-        if self._over is not None:
-            raise type(self._over)(*self._over.args)
-        request = call.request
-        if len(call.body) + 8 > REQUEST_LIMIT:
-            raise ValueError(
-                f"{request.operation} {request.subject or ''}: a request of {len(call.body) + 8} bytes, where a server"
-                f" takes {REQUEST_LIMIT} (its jute.maxbuffer): store less, or spread it over several nodes"
-            )
-        if call.watcher is not None:
-            self.watches.asked(call.watch_kind, request.subject or "")
-        if at_once:
-            self._unsent.append(call)
-            self._flush()
-        else:
-            self._enqueue(call)
-
-    def disown(self, future: asyncio.Future[Any]) -> None:
-        """Take note that whoever awaited `future` was cancelled as its answer came, or was lost: what it made goes."""
-        if not future.done() or future.cancelled() or self._over is not None:
-            return
-        if future.exception() is None:
-            self._remove_made(future.result())
-        elif future in self._lost_creations:
-            self._look_for([self._lost_creations[future]])
-
-    def give_up(self, path: str, watcher: Watcher) -> None:
-        """Forget that `watcher` waits for `path`; the server's watch goes too when nobody else here wants it."""
-        watcher.given_up = True
-        where = self.watches.discard(path, watcher)
-        if where is not None:
-            self._remove_watch(where, path)
-
     def certain_for(self, session_id: int) -> float:
         """Return for how many seconds from now `session_id` is the session and lives for certain, or 0."""
         return max(0.0, self.certain_until - self._loop.time()) if session_id == self.id else 0.0
 
     async def wait_started(self) -> None:
-        """Return once a server has taken the session.
+        """Return once a server has taken the session, and the credentials that it began with.
 
-        Raises: SessionExpiredError when the session that was to be resumed is gone.
+        Raises: SessionExpiredError when the session that was to be resumed is gone; AuthFailedError.
         """
+        given = [credential.accepted for credential in self._credentials]
         await asyncio.shield(self._started)
+        for accepted in given:
+            await asyncio.shield(accepted)
+
+    async def add_auth(self, scheme: str, data: bytes) -> None:
+        """Show a credential, now and on every later connection; see Client.add_auth."""
+        if self._over is not None:
+            raise type(self._over)(*self._over.args)
+        credential = self._credentials.add(scheme, data)
+        if self._is_ready:
+            self.send(credential.call())
+        try:
+            await asyncio.shield(credential.accepted)
+        except asyncio.CancelledError:
+            if not credential.was_sent:
+                self._credentials.remove(credential)
+            raise
+
+    def set_hosts(self, addresses: list[Address]) -> None:
+        """Take another list of servers, and go to another one where that keeps the load even; see Client.set_hosts."""
+        must_move = self._hosts.replace(addresses, self._address if self._is_ready else None)
+        if must_move and self._is_ready and self._over is None:
+            self._leave("the list of servers has changed")
+
+    def accompany(self, body: Coroutine[Any, Any, None]) -> None:
+        """Run `body` beside the session until either ends."""
+        task = self._loop.create_task(body, name="zkwire companion")
+        self._companions.add(task)
+        task.add_done_callback(self._companions.discard)
 
     async def close(self, *, keep_session: bool = False) -> None:
         """End the session, so that its ephemeral nodes go at once; requests submitted before are answered first.
@@ -179,6 +141,8 @@ class Session:
             return
         self._closing = self._loop.create_future()
         closed = SessionClosedError("the client is closed: make a new one with zkwire.connect")
+        if self._leaving is not None and self._is_ready:
+            self._leaving.stay()  # what is to be said last is said here
         try:
             if self._over is None and self._has_disowned_creations():
                 # Behind this the janitor has heard what they made, and has asked for its removal.
@@ -190,8 +154,10 @@ class Session:
         finally:
             try:
                 self._end(closed, SessionState.CLOSED)
-                self._runner.cancel()
-                await asyncio.wait({self._runner})
+                tasks = {self._runner, *self._companions}
+                for task in tasks:
+                    task.cancel()
+                await asyncio.wait(tasks)
                 await self.janitor.finish()
             finally:
                 self._closing.set_result(None)
@@ -208,88 +174,35 @@ class Session:
             if not answer.cancel() and not answer.cancelled():
                 answer.exception()  # a connection lost while closing: nothing more can be done
 
-    # -- what the link tells ----------------------------------------------------------------------------------------
-
-    def link_delivered(self, link: Link, arrived: list[Incoming]) -> None:
-        """Settle what arrived, in the order of the wire and without a pause between."""
-        connection = link.connection
-        self.last_zxid = connection.last_zxid
-        is_answer = False
-        for item in arrived:
-            if isinstance(item, Notification):
-                self._notified(item)
-            else:
-                is_answer = True
-                if isinstance(item, Call):
-                    self._answered(item)
-                else:
-                    self._greeted(link, item)
-        if connection.timeout and self.id:  # who does not take the session is no sign that it lives
-            self._heard = connection.heard
-            if is_answer:
-                self.certain_until = timing.certain_until(connection.answered, connection.timeout)
-        if self._unsent:
-            self._flush()
-
-    def link_writable(self, link: Link) -> None:
-        """Go on writing."""
-        self._flush()
-
     def link_lost(self, link: Link, reason: Exception) -> None:
-        """Settle the calls that were in flight: reads go to the head of the line, writes fail."""
+        """Settle the calls that were in flight, and say that the session is in doubt."""
         if link is not self._link:
             return
-        self._link = None
-        again: list[Call] = []
-        disowned: list[tuple[Creation, int, int]] = []
-        for call in link.connection.calls:
-            if call.waiter is None:
-                continue
-            if call.waiter.done():
-                self._settle_watch(call, -1)
-                if isinstance(call.request, Creation):
-                    disowned.append((call.request, self.id, self.last_zxid))
-            elif call.request.repeatable:
-                again.append(call)
-            else:
-                if isinstance(call.request, Creation) and isinstance(call.waiter, asyncio.Future):
-                    self._lost_creations[call.waiter] = (call.request, self.id, self.last_zxid)
-                call.waiter.set_exception(
-                    ConnectionLostError(
-                        f"{call.request.operation} {call.request.subject or ''}: the connection to {self.server} broke"
-                        f" before the answer came ({reason}); it may have been carried out: look before you repeat it",
-                        maybe_applied=True,
-                    )
-                )
-        self._unsent.extendleft(reversed(again))
-        self._look_for(disowned)
-        if self._over is None and self.states.now is SessionState.CONNECTED:
+        super().link_lost(link, reason)
+        if not self._is_resumable:  # a session of that server alone, which has lived as long as it has answered
+            self._heard = link.connection.heard
+        if self._over is None and self.states.now in (SessionState.CONNECTED, SessionState.READ_ONLY):
             _log.warning("lost the connection to %s: %s", self.server, reason)
             self.states.enter(SessionState.SUSPENDED)
-
-    def _look_for(self, lost: list[tuple[Creation, int, int]]) -> None:
-        """Have the janitor look for what creates left, ahead of all that waits: it must not find what that makes."""
-        waiting, self._unsent = self._unsent, deque()
-        for creation, session_id, after_zxid in lost:
-            self.janitor.search(creation, session_id, after_zxid)
-        self._unsent.extend(waiting)
 
     # -- the loop ---------------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
         while self._over is None:
-            address = self._hosts.next()
+            self._address = address = self._hosts.next()
             try:
                 link = await self._connect(address)
             except _RefusedError:
-                if self.id:
-                    self._expire(f"{address} says that session {self.id:#x} has expired, or that its password is wrong")
-                    continue
-                _log.warning("%s refuses to make a session", address)
+                self._expire(f"{address} says that session {self.id:#x} has expired, or that its password is wrong")
+                continue
+            except AuthFailedError as error:
+                self._end(error, SessionState.AUTH_FAILED)
             except (OSError, ProtocolError) as error:
                 _log.warning("no session with %s: %s: %s", address, type(error).__name__, error or "no answer in time")
             else:
                 await self._serve(link, address)
+            if self._over is not None:
+                return
             if self._patience() <= 0:
                 self._expire(
                     f"no server has answered for {timing.give_up_after(self.timeout):.3g} s, so that the session of"
@@ -308,6 +221,8 @@ class Session:
         """Return when the link is lost."""
         since = self._loop.time()
         try:
+            if link.connection.is_read_only and await self._find_writable(link, address):
+                self._leave(f"there is a server that can write: {self._hosts.peek()}")
             reason = await asyncio.shield(link.closed)
         finally:
             await _finish(link)
@@ -323,13 +238,15 @@ class Session:
         return self._heard + timing.give_up_after(self.timeout) - self._loop.time()
 
     async def _connect(self, address: Address) -> Link:
-        """Return an open link whose handshake is through."""
-        hello = ConnectRequest(0, self.last_zxid, round(self._wanted_timeout * 1000), self.id, self.password, False)
+        """Return an open link whose handshake is through, and the exchange of SASL behind it."""
+        wanted = (self.id, self.password) if self._is_resumable else (0, _NO_PASSWORD)
+        hello = ConnectRequest(0, self.last_zxid, round(self._wanted_timeout * 1000), *wanted, self._accepts_read_only)
         link: Link | None = None
 
         def make() -> Link:
             nonlocal link
-            link = self._link = Link(Connection(hello, REPLY_LIMIT, self._loop.time()), self)
+            link = Link(Connection(hello, REPLY_LIMIT, self._loop.time()), self)
+            link.connection.is_held = self._sasl is not None
             return link
 
         self.server = str(address)
@@ -339,12 +256,16 @@ class Session:
             async with asyncio.timeout(limit):
                 link = await self._open_link(make, address.host, address.port)
                 await asyncio.wait({greeted, link.closed}, return_when=asyncio.FIRST_COMPLETED)
-            if not greeted.done():
-                raise link.closed.result()
-            if not greeted.result():
-                if not self.id:
-                    raise ProtocolError("it refuses to make a session")
-                raise _RefusedError
+                if not greeted.done():
+                    raise link.closed.result()
+                if not greeted.result():
+                    if not self._is_resumable:
+                        raise ProtocolError("it refuses to make a session")
+                    raise _RefusedError
+                if self._sasl is not None:
+                    await self._authenticate(self._sasl, link, address)
+                    link.release()
+                    self._admit(link)
         except BaseException:
             if link is not None:
                 await _finish(link)
@@ -352,95 +273,81 @@ class Session:
         return link
 
     def _greeted(self, link: Link, response: ConnectResponse) -> None:
-        """The handshake is through: what the new connection must hear first is queued before anything else."""
+        """The handshake is through."""
+        if self._over is not None:
+            return
         if response.timeout <= 0:
             self._greeting.set_result(False)
             return
+        if not link.connection.is_read_only:
+            self._is_resumable = True
+        elif response.session_id != self.id:
+            self._is_resumable = False
         self.id = response.session_id
         self.password = response.password or _NO_PASSWORD
         self.timeout = link.connection.timeout
+        if self._sasl is None:
+            self._admit(link)
+        self._greeting.set_result(True)
+
+    async def _authenticate(self, sasl: SaslMechanism, link: Link, address: Address) -> None:
+        """Let `sasl` and the server talk until it is content.  Raises: AuthFailedError."""
+        failed = f"no authentication by SASL with {address}"
+        token = _asked(sasl.start, address.host, failed)
+        while token is not None:
+            answer: asyncio.Future[Any] = self._loop.create_future()
+            link.connection.send_apart(Call(SaslRequest(token), answer), self._loop.time())
+            link.flush()
+            await asyncio.wait({answer, link.closed}, return_when=asyncio.FIRST_COMPLETED)
+            if not answer.done():
+                raise link.closed.result()
+            refusal = answer.exception()
+            if refusal is not None:
+                raise AuthFailedError(f"{failed}: it refuses: {refusal}") from refusal
+            token = _asked(sasl.step, answer.result().token or b"", failed)
+
+    def _admit(self, link: Link) -> None:
+        """Let requests go to `link`, behind what a new connection must hear first."""
+        self._link = link
         now = self._loop.time()
-        for watcher in self.watches.all():
+        for credential in self._credentials:
+            link.connection.send(credential.call(), now)
+        if any(isinstance(call.request, AuthRequest) for call in self._unsent):  # they are among the former
+            self._unsent = deque(call for call in self._unsent if not isinstance(call.request, AuthRequest))
+        for watcher in self.watches.one_shot():
             watcher.carried_over()
         for request in self.watches.rearm(self.last_zxid):
             link.connection.send(Call(request), now)
-        self._greeting.set_result(True)
         if not self._started.done():
             self._started.set_result(None)
-        self.states.enter(SessionState.CONNECTED)
+        self.states.enter(SessionState.READ_ONLY if link.connection.is_read_only else SessionState.CONNECTED)
         self._flush()
 
-    @property
-    def _is_ready(self) -> bool:
-        return self._link is not None and self._link.connection.is_open
+    async def _find_writable(self, link: Link, here: Address) -> bool:
+        """Ask the other servers until one says that it can write, and prefer it; return False when `link` is lost."""
+        for rounds in itertools.count():
+            pause = self._hosts.jittered(timing.ask_again_after(rounds, self.timeout))
+            await asyncio.wait({link.closed}, timeout=pause)
+            for other in self._hosts.others(here):
+                if link.closed.done():
+                    return False
+                limit = timing.connect_within(self.timeout, len(self._hosts))
+                if await read_only.can_write(self._open_link, other, limit):
+                    self._hosts.prefer(other)
+                    return not link.closed.done()
+            if link.closed.done():
+                return False
+        raise AssertionError
 
-    def _enqueue(self, call: Call) -> None:
-        self._unsent.append(call)
-        if not self._flush_due and self._is_ready:
-            self._flush_due = True
-            self._loop.call_soon(self._flush)
-
-    def _flush(self) -> None:
-        """Write the head of the line, as much of it as may be in flight."""
-        self._flush_due = False
+    def _leave(self, why: str) -> None:
+        """Go to the next server as soon as all that is in flight here is answered; what waits is sent there."""
         link = self._link
-        if link is None or link.is_blocked or not link.connection.is_open:
-            return
-        connection = link.connection
-        now = self._loop.time()
-        while self._unsent and len(connection.calls) < self._max_in_flight:
-            call = self._unsent.popleft()
-            if call.waiter is not None and call.waiter.done():  # cancelled before it was written: never sent
-                self._settle_watch(call, -1)
-            else:
-                connection.send(call, now)
+        assert link is not None
+        self._leaving = _Leaving(link, why, lambda: self._link is link)
+        # Not through the line, which may be full; the last of all, so that its answer is the last.
+        link.connection.send(Call(PingRequest(), self._leaving), self._loop.time())
         link.flush()
-
-    # -- settling ---------------------------------------------------------------------------------------------------
-
-    def _answered(self, call: Call) -> None:
-        self._settle_watch(call, call.code)
-        waiter = call.waiter
-        if waiter is None:
-            return
-        if waiter.done():
-            self._remove_made(call.reply)
-        elif call.code == 0:
-            waiter.set_result(call.reply)
-        else:
-            request = call.request
-            waiter.set_exception(
-                ServerError.from_code(call.code, request.subject, operation=request.operation, server=self.server)
-            )
-
-    def _remove_made(self, reply: Record | None) -> None:
-        if isinstance(reply, CreateReply | Create2Reply) and self._over is None:
-            self.janitor.removal(reply.path, self.last_zxid).start()
-
-    def _settle_watch(self, call: Call, code: int) -> None:
-        """Register the watch that an answer has set, in the step in which the answer is decoded."""
-        if call.watcher is None:
-            return
-        path = call.request.subject or ""
-        self.watches.answered(call.watch_kind, path)
-        kind = kind_set_by(call.watch_kind, code)
-        if call.watcher.given_up or (call.waiter is not None and call.waiter.done()):
-            self._remove_watch(call.watch_kind.on_server, path)
-        elif kind is not None:
-            self.watches.add(kind, path, call.watcher)
-
-    def _remove_watch(self, where: WatcherType, path: str) -> None:
-        """Take back the server's watch; that it may have fired meanwhile (NoWatcher) is nobody's concern."""
-        if self._is_ready and self._over is None and not self.watches.is_wanted(where, path):
-            self._enqueue(Call(RemoveWatchesRequest(path, where)))
-
-    def _notified(self, event: Notification) -> None:
-        kind = _EVENT_TYPES.get(event.type)
-        if kind is None:
-            _log.warning("an event of the unknown type %d for %s", event.type, event.path)
-            return
-        for watcher in self.watches.dispatch(kind, event.path):
-            watcher.fire(kind, event.zxid)
+        link.leave()
 
     # -- ends -------------------------------------------------------------------------------------------------------
 
@@ -453,6 +360,7 @@ class Session:
             self._settle_all(error)
             # A new session is made by a transaction, so that the server that grants it has seen everything before.
             self.id, self.password, self.last_zxid, self.timeout = 0, _NO_PASSWORD, 0, self._wanted_timeout
+            self._is_resumable = False
             self.states.enter(SessionState.CONNECTING)
             return
         self._end(error, SessionState.EXPIRED)
@@ -464,23 +372,25 @@ class Session:
             self._started.exception()  # nobody need wait for it
         self.states.enter(state)
         self._settle_all(error)
+        self._credentials.fail(error)
 
-    def _settle_all(self, error: SessionError) -> None:
-        """Fail every call and watch in the session's name."""
-        self.certain_until = _NEVER
-        self.janitor.dismiss()
-        calls = list(self._unsent)
-        self._unsent.clear()
-        if self._link is not None:
-            calls += self._link.connection.calls
-            self._link.abort(ConnectionAbortedError(str(error)))
-            self._link = None
-        for watcher in self.watches.clear():
-            watcher.fail(error)
-        for call in calls:
-            if call.waiter is not None and not call.waiter.done():
-                call.waiter.set_exception(type(error)(*error.args))
+    def _refused(self, credential: Credential, error: ServerError) -> None:
+        """The server takes a credential for none, and will each time: nothing more can be asked in this session."""
+        if self._over is None:
+            self._fail_auth(f"{self.server} refuses the credential of scheme {credential.scheme!r}", error)
 
+    def _demanded(self, demand: Demand) -> None:
+        if self._over is None:
+            self._fail_auth(
+                f"{self.server} answers {demand.operation} by the demand for an authentication that this client has"
+                " not shown: see `auth` and `sasl` of zkwire.connect"
+            )
+
+    def _fail_auth(self, why: str, cause: ServerError | None = None) -> None:
+        error = AuthFailedError(f"{why}; session {self.id:#x} is left to expire")
+        error.__cause__ = cause
+        _log.error("%s", error)
+        self._end(error, SessionState.AUTH_FAILED)
 
 async def _finish(link: Link) -> None:
     """Close the link, if it is not yet, so that no socket is left when the caller goes on."""
@@ -491,3 +401,39 @@ async def _finish(link: Link) -> None:
 
 class _RefusedError(Exception):
     """The server says that the session is gone."""
+
+
+def _asked(mechanism: Callable[[Any], bytes | None], argument: object, failed: str) -> bytes | None:
+    """Return what a mechanism of SASL, which may be the user's own, says to `argument`.  Raises: AuthFailedError."""
+    try:
+        return mechanism(argument)
+    except Exception as error:
+        raise AuthFailedError(f"{failed}: {error}") from error
+
+
+class _Leaving:
+    """Waits for the last answer of a link, then drops it."""
+
+    def __init__(self, link: Link, why: str, is_current: Callable[[], bool]) -> None:
+        self._link = link
+        self._why = why
+        self._is_current = is_current
+        self._stays = False
+
+    def stay(self) -> None:
+        """Let the link live on."""
+        if self._is_current():
+            self._stays = True
+            self._link.stay()
+
+    def done(self) -> bool:
+        """Whether the link was lost before, or is to stay."""
+        return self._stays or not self._is_current()
+
+    def set_result(self, result: object) -> None:
+        """Everything is answered."""
+        self._link.abort(ConnectionAbortedError(self._why))
+
+    def set_exception(self, error: BaseException) -> None:
+        """As for a result: the session has ended meanwhile, or the server refuses a ping."""
+        self._link.abort(ConnectionAbortedError(self._why))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self
 
-from zkwire.connection import Watcher
+from zkwire.connection import Notification, Watcher
 from zkwire.states import SessionState, States
 from zkwire.watches import WatchEventType
 
@@ -87,8 +87,9 @@ class Watch:
         self._registry.give_up(self._server_path, self)
         self._wake()
 
-    def fire(self, event: WatchEventType, zxid: int) -> None:
+    def fire(self, event: WatchEventType, told: Notification) -> None:
         """Take the event; called by the session."""
+        zxid = told.zxid
         self._outcome = seen = WatchEvent(event, self.path, zxid if zxid > 0 else None)
         if self._group is not None:
             self._group.fired(self, seen)

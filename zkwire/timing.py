@@ -12,6 +12,7 @@ _PING: Final = 1 / 4
 _DEAD: Final = 1 / 2
 _CERTAIN: Final = 3 / 4
 _GIVE_UP: Final = 4 / 3
+_FIRST_QUESTION: Final = 0.1
 
 
 def ping_after(timeout: float) -> float:
@@ -59,3 +60,12 @@ def give_up_after(timeout: float) -> float:
     Nothing unsafe hangs on it: locks were given up long before, when certainty ended.
     """
     return timeout * _GIVE_UP
+
+
+def ask_again_after(rounds: int, timeout: float) -> float:
+    """How long to wait, at most, before the other servers are asked once more whether one of them can write.
+
+    A tenth of a second at first, for a quorum is often regained at once, then twice as long each time; never longer
+    than the session timeout, after which nobody would have waited for a lost server either.
+    """
+    return min(_FIRST_QUESTION * 2.0 ** min(rounds, 20), timeout)

@@ -30,15 +30,21 @@ class Transaction:
 
     As a context manager it commits at the end of the block, unless that raises; or call `commit`.  Each method adds
     one operation and checks its arguments at once.
+
+    Each operation sees what those before it did; all share one zxid; watches fire in their order.  The whole is one
+    request, which a server takes up to 1,048,575 bytes (its jute.maxbuffer): some ten thousand short deletes, or a
+    megabyte of data.
     """
 
     def __init__(
         self,
         commit: Callable[[MultiRequest], Awaitable[MultiReply]],
         chroot: str,
+        refusal: Callable[[int, Request[Any]], ServerError],
     ) -> None:
         self._commit = commit
         self._chroot = chroot
+        self._refusal = refusal
         self._operations: list[Request[Any]] = []
         self._results: list[Result] | None = None
         self._is_committed = False
@@ -67,11 +73,23 @@ class Transaction:
         ephemeral: bool = False,
         sequential: bool = False,
         container: bool = False,
+        ttl: float | None = None,
         acl: Sequence[ACL] = OPEN_ACL,
     ) -> None:
-        """Add a create; its result is the path, with the number of a sequential one."""
+        """Add a create, with the arguments of Client.create; its result is the path, with the number of a sequential
+        one.
+        """
         self._add(
-            creation(self._chroot, path, data, ephemeral=ephemeral, sequential=sequential, container=container, acl=acl)
+            creation(
+                self._chroot,
+                path,
+                data,
+                ephemeral=ephemeral,
+                sequential=sequential,
+                container=container,
+                ttl=ttl,
+                acl=acl,
+            )
         )
 
     def set(self, path: str, data: bytes | None, version: int = -1) -> None:
@@ -100,7 +118,11 @@ class Transaction:
         if not self._operations:
             self._results = []
             return []
-        reply = await self._commit(MultiRequest(self._operations))
+        try:
+            reply = await self._commit(MultiRequest(self._operations))
+        except ValueError as large:  # too large, and nothing was sent
+            many = len(self._operations)
+            raise ValueError(f"a transaction of {many} operations is too large, make several of it: {large}") from None
         if len(reply.results) != len(self._operations):
             raise ProtocolError(f"{len(reply.results)} results for {len(self._operations)} operations")
         errors = [self._error(result, request) for result, request in zip(reply.results, self._operations, strict=True)]
@@ -118,8 +140,7 @@ class Transaction:
     def _error(self, result: Record, request: Request[Any]) -> ServerError | None:
         if not isinstance(result, ErrorResult) or result.err == 0:
             return None
-        path = strip_chroot(self._chroot, request.subject or "")
-        return ServerError.from_code(result.err, path, operation=request.operation)
+        return self._refusal(result.err, request)
 
     def _result(self, result: Record) -> Result:
         if isinstance(result, CreateReply | Create2Reply):

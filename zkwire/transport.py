@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol, TypeAlias, cast
 
@@ -42,14 +43,30 @@ class Link(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._reason: Exception | None = None
-        self._buffer = bytearray(_READ_SIZE)
-        self._view = memoryview(self._buffer)
+        self._view = memoryview(bytearray(_READ_SIZE))
+        self._is_full = self._is_leaving = False
 
     def flush(self) -> None:
         """Write what the connection has queued."""
         data = self.connection.data_to_send()
         if data and self._transport is not None:
             self._transport.write(data)
+
+    def release(self) -> None:
+        """Begin to ping: what had to come first is through."""
+        self.connection.is_held = False
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(self.connection.next_tick(), self._tick)
+
+    def leave(self) -> None:
+        """Take nothing more to be written; what was, and its answers, go on."""
+        self.is_blocked = self._is_leaving = True
+
+    def stay(self) -> None:
+        """Undo `leave`."""
+        self._is_leaving = False
+        self.is_blocked = self._is_full
 
     def abort(self, reason: Exception) -> None:
         """Close the socket at once; what was not yet written is lost."""
@@ -68,8 +85,8 @@ class Link(asyncio.BufferedProtocol):
         else:
             self.flush()
 
-    def get_buffer(self, sizehint: int) -> bytearray:
-        return self._buffer
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._view  # asyncio's TLS cuts it into slices, and writes into them: a bytearray's would be copies
 
     def buffer_updated(self, nbytes: int) -> None:
         arrived = self.connection.receive(bytes(self._view[:nbytes]), self._loop.time())
@@ -95,11 +112,13 @@ class Link(asyncio.BufferedProtocol):
         self.closed.set_result(reason)
 
     def pause_writing(self) -> None:
-        self.is_blocked = True
+        self.is_blocked = self._is_full = True
 
     def resume_writing(self) -> None:
-        self.is_blocked = False
-        self._owner.link_writable(self)
+        self._is_full = False
+        if not self._is_leaving:
+            self.is_blocked = False
+            self._owner.link_writable(self)
 
     def _tick(self) -> None:
         if self.connection.tick(self._loop.time()):
@@ -121,3 +140,18 @@ async def open_link(make: Callable[[], Link], host: str, port: int) -> Link:
     """
     _, link = await asyncio.get_running_loop().create_connection(make, host, port)
     return link
+
+
+def tls_opener(context: ssl.SSLContext) -> OpenLink:
+    """Return what opens TLS connections as `open_link` does plain ones.
+
+    The server's certificate is checked, as `context` says, against the host as the connect string names it.
+    """
+
+    async def open_tls_link(make: Callable[[], Link], host: str, port: int) -> Link:
+        _, link = await asyncio.get_running_loop().create_connection(
+            make, host, port, ssl=context, server_hostname=host
+        )
+        return link
+
+    return open_tls_link

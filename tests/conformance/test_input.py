@@ -58,6 +58,13 @@ VERBS: dict[str, Verb] = {
     "set": lambda zk, path: zk.set(path, b""),
     "delete": lambda zk, path: zk.delete(path),
     "sync": lambda zk, path: zk.sync(path),
+    "create ttl": lambda zk, path: zk.create(path, ttl=5.0),
+    "get_acl": lambda zk, path: zk.get_acl(path),
+    "set_acl": lambda zk, path: zk.set_acl(path, zkwire.OPEN_ACL),
+    "get_many": lambda zk, path: zk.get_many([zkwire.GetData(path)]),
+    "get_many children": lambda zk, path: zk.get_many([zkwire.GetChildren(path)]),
+    "delete_tree": lambda zk, path: zk.delete_tree(path),
+    "count_descendants": lambda zk, path: zk.count_descendants(path),
 }
 
 
@@ -89,6 +96,7 @@ TAKES_DATA: dict[str, Verb] = {
 TAKES_VERSION: dict[str, Verb] = {
     "set": lambda zk, version: zk.set("/a", b"", version),
     "delete": lambda zk, version: zk.delete("/a", version),
+    "set_acl": lambda zk, version: zk.set_acl("/a", zkwire.OPEN_ACL, version),
     "transaction set": lambda zk, version: plain(lambda: zk.transaction().set("/a", b"", version)),
     "transaction delete": lambda zk, version: plain(lambda: zk.transaction().delete("/a", version)),
     "transaction check": lambda zk, version: plain(lambda: zk.transaction().check("/a", version)),
@@ -98,6 +106,8 @@ TAKES_ACL: dict[str, Verb] = {
     "create": lambda zk, acl: zk.create("/a", acl=acl),
     "create_and_stat": lambda zk, acl: zk.create_and_stat("/a", acl=acl),
     "ensure_path": lambda zk, acl: zk.ensure_path("/a", acl=acl),
+    "create ttl": lambda zk, acl: zk.create("/a", ttl=5.0, acl=acl),
+    "set_acl": lambda zk, acl: zk.set_acl("/a", acl),
     "transaction create": lambda zk, acl: plain(lambda: zk.transaction().create("/a", acl=acl)),
 }
 
@@ -188,6 +198,10 @@ async def test_data_up_to_the_limit_is_taken_and_one_byte_more_is_refused(server
 
 async def test_a_transaction_that_is_too_large_is_refused_as_a_whole(server: Server, path: str) -> None:
     async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+        tx = zk.transaction()
+        tx.create(path, bytes(600_000))
+        tx.create(f"{path}-2", bytes(600_000))
+        await refuses(proxy, zk, tx.commit(), "a transaction of 2 operations is too large, make several of it")
         tx = zk.transaction()
         tx.create(path, bytes(600_000))
         tx.create(f"{path}-2", bytes(600_000))

@@ -68,7 +68,8 @@ async def test_a_refused_operation_undoes_all_and_is_told(server: Server, path: 
         assert isinstance(error.results[2], zkwire.BadVersionError)
         assert isinstance(error.results[3], zkwire.RuntimeInconsistencyError)
         assert len(error.results) == 4
-        assert all(part in str(error) for part in ("operation 2", path, "-103"))
+        assert all(part in str(error) for part in ("operation 2", path, "-103", zk.server))
+        assert error.server == error.results[3].server == zk.server
         data, stat = await zk.get(path)
         assert (data, stat.version, stat.num_children, stat.cversion) == (b"", 0, 0, 0)
 
@@ -206,6 +207,18 @@ async def test_two_commits_at_once_send_one(server: Server, path: str) -> None:
         assert outcomes[0] == [f"{path}/n-0000000000"]
         assert isinstance(outcomes[1], RuntimeError)
         assert proxy.requests().count("multi") == 1
+
+
+async def test_a_transaction_may_be_as_large_as_the_servers_limit(server: Server, path: str) -> None:
+    head, end, part = 8, 9, 9 + 4 + len(path) + 4 + 27 + 4  # of a create without data
+    async with zkwire.connect(server.hosts) as zk:
+        async with zk.transaction() as tx:
+            tx.create(path, bytes(1_048_575 - head - part - end))
+        tx = zk.transaction()
+        tx.create(path, bytes(1_048_576 - head - part - end))
+        with pytest.raises(ValueError, match="1048576 bytes"):
+            await tx.commit()
+        assert await zk.exists(path) is not None
 
 
 async def test_a_transaction_of_many_operations(server: Server, path: str) -> None:

@@ -41,14 +41,19 @@ CREATES: dict[str, tuple[str, Verb]] = {
         lambda zk, path: zk.create_and_stat(f"{path}/n-", sequential=True, ephemeral=True),
     ),
     "create make_parents": ("create", lambda zk, path: zk.create(f"{path}/new", make_parents=True)),
-    "ensure_path": ("create", lambda zk, path: zk.ensure_path(f"{path}/new")),
+    "create ttl": ("createTTL", lambda zk, path: zk.create(f"{path}/new", ttl=60.0)),
 }
 WRITES: dict[str, tuple[str, Verb]] = {
     "set": ("setData", lambda zk, path: zk.set(path, b"x")),
     "delete": ("delete", lambda zk, path: zk.delete(f"{path}/child")),
     "transaction": ("multi", lambda zk, path: in_transaction(zk, path)),
+    "set_acl": ("setACL", lambda zk, path: zk.set_acl(path, zkwire.OPEN_ACL)),
 }
-ALL = READS | WATCHES | CREATES | WRITES
+OF_SEVERAL_REQUESTS: dict[str, tuple[str, Verb]] = {
+    "ensure_path": ("create", lambda zk, path: zk.ensure_path(f"{path}/new")),
+    "delete_tree": ("getChildren2", lambda zk, path: zk.delete_tree(f"{path}/child")),
+}
+ALL = READS | WATCHES | CREATES | WRITES | OF_SEVERAL_REQUESTS
 
 EPHEMERAL = [verb for verb in CREATES if "ephemeral" in verb or "both" in verb]
 
@@ -242,6 +247,27 @@ async def test_a_node_whose_creator_is_cancelled_in_the_turn_of_the_answer_is_re
         task = await cancelled_in_the_turn_of_its_answer(proxy, zk, lambda: call(zk, path), opcode)
         assert task.cancelled()
         await only_the_child(zk, path)
+
+
+@pytest.mark.parametrize("when", ["unanswered", "in the turn of the answer"])
+async def test_what_a_cancelled_ensure_path_has_made_stays(zookeeper: RealServer, path: str, when: str) -> None:
+    """Another task may have seen it, and be about to create something below."""
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+        await zk.create(f"{path}/child", make_parents=True)
+        if when == "unanswered":
+            mark = proxy.mark()
+            proxy.hold_replies()
+            task = asyncio.create_task(zk.ensure_path(f"{path}/new/one"))
+            await proxy.until(lambda: proxy.requests(mark).count("create") == 3)
+            await cancelled(task)
+            proxy.release_replies()
+        else:
+            await cancelled_in_the_turn_of_its_answer(proxy, zk, lambda: zk.ensure_path(f"{path}/new/one"), "create")
+        await zk.ping()
+        await zk.ping()
+        assert sorted(await zk.get_children(path)) == ["child", "new"]
+        assert await zk.get_children(f"{path}/new") == ["one"]
+        assert "delete" not in proxy.requests()
 
 
 @pytest.mark.parametrize("when", ["unanswered", "in the turn of the answer"])

@@ -14,11 +14,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from zkwire import timing
-from zkwire.connection import Call, Connection, Incoming, Notification
+from zkwire.connection import Call, Connection, Demand, Incoming, Notification
 from zkwire.errors import ProtocolError
 from zkwire.multi import ErrorResult, MultiReply, MultiRequest
 from zkwire.records import OPEN_ACL, PING_XID, ConnectRequest, ConnectResponse, Stat
 from zkwire.requests import (
+    AuthRequest,
     CloseSessionRequest,
     CreateReply,
     CreateRequest,
@@ -31,9 +32,12 @@ from zkwire.requests import (
     Nothing,
     PingRequest,
     Request,
+    SaslReply,
+    SaslRequest,
     SetWatchesRequest,
     StatReply,
     SyncRequest,
+    WhoAmIRequest,
 )
 
 SESSION = 0x0100001E14CA0000
@@ -706,3 +710,87 @@ def test_watches_set_again_raise_last_zxid_like_any_reply() -> None:
     stream = _event(2, "/a") + _reply(1, zxid=5)
     assert connection.receive(stream, 0.0) == [Notification(2, "/a", -1), call]
     assert connection.last_zxid == 5
+
+
+# -- what stands apart from the line ------------------------------------------------------------------
+
+
+def test_auth_answers_are_matched_apart_in_the_order_sent() -> None:
+    """PROTOCOL 3.4: they may overtake what was asked before."""
+    connection = _opened()
+    first, ping, auth, other = _sent(
+        connection, DeleteRequest("/a", -1), PingRequest(), AuthRequest(0, "digest", b"a:1"), DeleteRequest("/b", -1)
+    )
+    (again,) = _sent(connection, AuthRequest(0, "no-such", b""))
+    assert [call.xid for call in (first, ping, auth, other, again)] == [1, -2, -4, 2, -4]
+    assert list(connection.calls) == [first, ping, other]
+    answers = [_reply(-4, zxid=0), _reply(1), _reply(-4, zxid=0, err=-115), _reply(-2), _reply(2)]
+    assert connection.receive(b"".join(answers), 1.0) == [auth, first, again, ping, other]
+    assert [call.code for call in (auth, again)] == [0, -115]
+    assert connection.error is None
+    assert connection.receive(_reply(-4), 1.0) == []
+    assert "xid -4" in _message(connection)
+
+
+def test_what_stands_apart_is_no_sign_of_life_in_either_direction() -> None:
+    """The server's reading thread answers it, and the session's clock does not start anew."""
+    connection = _opened()
+    due, answered = connection.next_tick(), connection.answered
+    _sent(connection, AuthRequest(0, "digest", b"a:1"), now=2.0)
+    sasl = Call(SaslRequest(b""))
+    connection.send_apart(sasl, 2.0)
+    assert connection.next_tick() == due
+    assert connection.receive(_reply(-4, zxid=77) + _reply(1, b"\xff\xff\xff\xff", zxid=78), 2.5)[1] is sasl
+    assert sasl.reply == SaslReply(None)
+    assert (connection.answered, connection.last_zxid) == (answered, 0)
+
+
+def test_while_it_is_held_no_ping_goes_out_and_a_dead_link_is_seen_all_the_same() -> None:
+    connection = _opened()
+    connection.is_held = True
+    assert connection.next_tick() == timing.dead_after(TIMEOUT)
+    assert connection.tick(timing.ping_after(TIMEOUT))
+    assert connection.data_to_send() == b""
+    assert not connection.tick(timing.dead_after(TIMEOUT))
+    connection.is_held = False
+    assert connection.next_tick() == timing.ping_after(TIMEOUT)
+
+
+@pytest.mark.parametrize("xid", [1, 2, -2])
+def test_the_demand_for_an_authentication_may_answer_anything_out_of_turn(xid: int) -> None:
+    """PROTOCOL 12.3: it overtakes, and the connection is closed behind it; nothing is settled by it."""
+    connection = _opened()
+    calls = _sent(connection, DeleteRequest("/a", -1), DeleteRequest("/b", -1), PingRequest())
+    operation = "ping" if xid == -2 else "delete"
+    assert connection.receive(_reply(xid, err=-124, zxid=0), 1.0) == [Demand(operation)]
+    assert set(connection.calls) == set(calls)
+    assert connection.error is None
+
+
+def test_a_server_without_a_quorum_vouches_for_no_session() -> None:
+    """What it answers says nothing of whether the ensemble keeps the session: no lease may live on it."""
+    for tail, is_read_only in ((b"\1", True), (b"\0", False), (b"", False)):
+        connection = _fresh()
+        assert not connection.vouches
+        connection.receive(_accepted(tail=tail), 0.0)
+        assert (connection.is_read_only, connection.vouches) == (is_read_only, not is_read_only)
+
+
+def test_the_refusal_of_an_unknown_opcode_may_overtake_earlier_answers() -> None:
+    """PROTOCOL 3.4: it is put out by the thread that reads."""
+    connection = _opened()
+    first, second, third = _sent(connection, DeleteRequest("/a", -1), WhoAmIRequest(), DeleteRequest("/c", -1))
+    assert connection.receive(_reply(2, err=-6, zxid=-1), 0.0) == [second]
+    assert (second.code, second.reply) == (-6, None)
+    assert list(connection.calls) == [first, third]
+    assert connection.receive(_reply(1) + _reply(3), 0.0) == [first, third]
+    assert connection.error is None
+    assert connection.last_zxid == 1
+
+
+def test_a_refusal_of_what_nobody_asked_ends_the_connection() -> None:
+    connection = _opened()
+    _sent(connection, DeleteRequest("/a", -1))
+    assert connection.receive(_reply(7, err=-6), 0.0) == []
+    assert "xid 1 was expected" in _message(connection)
+    assert _opened().receive(_reply(7, err=-6), 0.0) == []

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zkwire import errors
+from zkwire import errors, multi, requests
 from zkwire.errors import (
     AuthFailedError,
     ConnectionLostError,
@@ -50,6 +50,7 @@ CODES = {
     -121: "NoWatcherError",
     -122: "RequestTimeoutError",
     -123: "ReconfigDisabledError",
+    -124: "AuthenticationRequiredError",
     -125: "QuotaExceededError",
     -127: "ThrottledError",
 }
@@ -102,6 +103,63 @@ def test_an_unknown_code_keeps_its_number(code: int) -> None:
     assert type(error) is ServerError
     assert error.code == code
     assert str(code) in str(error)
+
+
+@pytest.mark.parametrize(("code", "name"), [(-12, "UnknownSession"), (-112, "SessionExpired"), (-115, "AuthFailed")])
+def test_a_code_without_a_class_has_its_name_all_the_same(code: int, name: str) -> None:
+    error = ServerError.from_code(code, "/a", operation="getData")
+    assert type(error) is ServerError
+    assert f"[{name} {code}]" in str(error)
+    assert ServerError.reason not in str(error)
+
+
+# PROTOCOL 4.1: what came after ZooKeeper 3.4.
+SINCE = {
+    "create2": "3.5.0",
+    "reconfig": "3.5.0",
+    "checkWatches": "3.5.0",
+    "removeWatches": "3.5.0",
+    "createContainer": "3.5.1",
+    "createTTL": "3.5.3",
+    "multiRead": "3.6.0",
+    "getEphemerals": "3.6.0",
+    "getAllChildrenNumber": "3.6.0",
+    "setWatches2": "3.6.0",
+    "addWatch": "3.6.0",
+    "whoAmI": "3.7.0",
+}
+
+
+@pytest.mark.parametrize(("operation", "version"), SINCE.items())
+def test_an_unknown_operation_names_the_version_that_it_needs(operation: str, version: str) -> None:
+    error = ServerError.from_code(-6, operation=operation)
+    assert f"it needs ZooKeeper {version} or newer" in str(error)
+
+
+def test_every_operation_by_a_version_is_a_request_of_that_name() -> None:
+    names = {
+        value.operation
+        for module in (multi, requests)
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, requests.Request) and value is not requests.Request
+    }
+    assert set(SINCE) == names - {
+        "auth", "checkVersion", "closeSession", "create", "delete", "exists", "getACL", "getChildren", "getChildren2",
+        "getData", "multi", "ping", "sasl", "setACL", "setData", "setWatches", "sync",
+    }  # fmt: skip
+
+
+def test_an_unknown_operation_says_what_else_it_needs() -> None:
+    assert "zookeeper.extendedTypesEnabled=true" in str(ServerError.from_code(-6, "/a", operation="createTTL"))
+    assert "an ensemble" in str(ServerError.from_code(-6, operation="reconfig"))
+    assert "Client.pipeline" in str(ServerError.from_code(-6, operation="multiRead"))
+    assert ServerError.from_code(-6, "/a", operation="create").hint == ""
+
+
+def test_arguments_that_do_not_fit_are_explained_by_what_was_asked() -> None:
+    assert "the root and /zookeeper cannot be deleted" in str(ServerError.from_code(-8, "/", operation="delete"))
+    assert "server.4=host:port:port:role;port" in str(ServerError.from_code(-8, operation="reconfig"))
+    assert ServerError.from_code(-8, "/a", operation="create").hint == ""
 
 
 def test_a_second_class_for_a_code_is_refused_and_the_first_one_stays() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zkwire.hosts import Address, Hosts, parse
+from zkwire.hosts import Address, Hosts, parse, parse_config
 
 names = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,8}[a-z0-9])?(\.[a-z0-9]{1,8}){0,3}", fullmatch=True)
 ipv6 = st.ip_addresses(v=6).map(str)
@@ -227,3 +227,102 @@ def test_pauses_start_small_again_once_a_server_has_kept_us() -> None:
     hosts.next()
     hosts.next()
     assert 0 < hosts.pause() <= 0.05
+
+
+# -- another list of servers --------------------------------------------------------------------------
+
+
+def _servers(*numbers: int) -> list[Address]:
+    return [Address(f"zk{number}", 2181) for number in numbers]
+
+
+def _loads(before: list[Address], after: list[Address], clients: int = 12_000) -> tuple[dict[Address, int], int]:
+    """How many clients each server has once all were told, and how many have moved; spread evenly before."""
+    loads: Counter[Address] = Counter()
+    moved = 0
+    for number in range(clients):
+        rng = random.Random(number)
+        client = Hosts(before, 10.0, rng)
+        current = before[number % len(before)]
+        if client.replace(after, current):
+            moved += 1
+            current = client.next()
+        loads[current] += 1
+    return dict(loads), moved
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "share"),
+    [
+        ([1, 2, 3], [1, 2, 3, 4], 1 / 4),  # only those move whom a new server needs
+        ([1, 2, 3], [1, 2, 3, 4, 5, 6], 1 / 2),
+        ([1, 2, 3, 4], [1, 2, 3], 1 / 4),  # only those move whose server goes
+        ([1, 2, 3], [1, 2, 4], 1 / 3),
+        ([1, 2, 3], [4, 5, 6], 1),
+        ([1, 2, 3, 4, 5], [1, 2, 6], 3 / 5),
+        ([1, 2, 3], [2, 3, 4, 5], 1 / 2),
+        ([1], [2], 1),
+        ([1, 2, 3], [3, 2, 1], 0),
+    ],
+)
+def test_clients_end_up_evenly_spread_and_no_more_of_them_move_than_need_be(
+    before: list[int], after: list[int], share: float
+) -> None:
+    loads, moved = _loads(_servers(*before), _servers(*after))
+    assert set(loads) == set(_servers(*after))
+    for load in loads.values():
+        assert load * len(after) == pytest.approx(12_000, rel=0.05)
+    assert moved == pytest.approx(share * 12_000, rel=0.05)
+
+
+@given(
+    st.lists(addresses, min_size=1, max_size=6),
+    st.lists(addresses, min_size=1, max_size=6),
+    st.one_of(st.none(), addresses),
+    st.integers(0, 1000),
+)
+def test_every_server_of_the_new_list_is_tried_in_a_round_and_no_other(
+    before: list[Address], after: list[Address], current: Address | None, seed: int
+) -> None:
+    client = Hosts(before, 10.0, random.Random(seed))
+    client.next()
+    must_move = client.replace(after, current)
+    assert must_move or current in after
+    assert client.pause() == 0
+    round_ = [client.next() for _ in range(len(client))]
+    assert sorted(round_) == sorted(set(after))
+    if not must_move:
+        assert round_[-1] == current, "the one that it has is the last to be tried when it is lost"
+
+
+def test_a_preferred_server_is_the_next_and_the_others_are_known() -> None:
+    client = Hosts(_servers(1, 2, 3), 10.0, random.Random(1))
+    here = client.next()
+    others = client.others(here)
+    assert sorted([here, *others]) == _servers(1, 2, 3)
+    assert others[0] == client.peek()
+    client.prefer(others[1])
+    assert client.peek() == client.next() == others[1]
+    client.prefer(Address("unknown", 1))
+    assert client.next() in _servers(1, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("config", "wanted"),
+    [
+        ("", []),
+        ("version=100000000", []),
+        ("server.1=zk1:2888:3888:participant;2181\nversion=1", ["zk1:2181"]),
+        ("server.1=zk1:2888:3888:participant;0.0.0.0:2181", ["zk1:2181"]),
+        ("server.1=10.0.0.1:2888:3888;10.1.0.1:2182\nserver.2=zk2:1:2:observer;2183\n", ["10.1.0.1:2182", "zk2:2183"]),
+        ("server.1=[::1]:2888:3888:participant;[::]:2181", ["[::1]:2181"]),
+        ("server.1=[::1]:2888:3888:participant;[fe80::1]:2181", ["[fe80::1]:2181"]),
+        ("server.1=zk1:2888:3888|zk1b:2888:3888:participant;2181", ["zk1:2181"]),
+        ("server.1=zk1:2888:3888:participant;0.0.0.0:2181;0.0.0.0:2281", ["zk1:2181"]),
+        ("server.1=zk1:2888:3888:participant", []),  # its client port is in its own configuration only
+        ("server.1=zk1:2888:3888;99999\nserver.2=zk..2:1:2;2181\nserver.3=:1:2;2181\nserver.4=z k:1:2;2181", []),
+        ("server.1=zk1:2888:3888;x\nnonsense\nserver.=;\n\xff", []),
+    ],
+)
+def test_the_ensembles_own_list_of_servers(config: str, wanted: list[str]) -> None:
+    assert [str(address) for address in parse_config(config.encode("latin-1"))] == wanted

@@ -1,5 +1,6 @@
 """The transaction: the worked bytes of PROTOCOL 15.9 and 15.10, results decoded by their own type, and nonsense."""
 
+import itertools
 from typing import Any
 
 import pytest
@@ -7,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zkwire.jute import DecodeError, Record
-from zkwire.multi import ErrorResult, MultiReadRequest, MultiReply, MultiRequest
+from zkwire.multi import ErrorResult, MultiReadRequest, MultiReply, MultiRequest, batched
 from zkwire.records import OPEN_ACL, MultiHeader, ReplyHeader, RequestHeader, Stat
 from zkwire.requests import (
     CheckVersionRequest,
@@ -247,3 +248,21 @@ def test_a_request_cut_at_any_byte_is_a_decode_error(request_: MultiRequest) -> 
     for size in range(len(encoded)):
         with pytest.raises(DecodeError):
             MultiRequest.decode(encoded[:size], 0)
+
+
+@given(
+    st.lists(st.integers(0, 300).map(lambda length: DeleteRequest("/" + "x" * length, -1))),
+    st.integers(9, 700),
+    st.one_of(st.none(), st.integers(1, 5)),
+)
+def test_batches_hold_all_in_order_and_no_more_than_they_may(
+    operations: list[Request[Any]], most_bytes: int, most: int | None
+) -> None:
+    batches = batched(operations, most_bytes, most)
+    assert [operation for batch in batches for operation in batch] == operations
+    assert all(batches)
+    for batch, after in itertools.zip_longest(batches, batches[1:]):
+        assert most is None or len(batch) <= most
+        assert len(batch) == 1 or len(MultiRequest(batch).encode()) <= most_bytes
+        if after is not None:  # one more would have been too many
+            assert len(batch) == most or len(MultiRequest([*batch, after[0]]).encode()) > most_bytes

@@ -87,7 +87,7 @@ OPCODES = {
     "getephemerals": (103, True),
     "getallchildrennumber": (104, True),
     "setwatches2": (105, False),
-    "addwatch": (106, False),
+    "addwatch": (106, True),
     "whoami": (107, True),
     "closesession": (-11, False),
 }

@@ -1,0 +1,104 @@
+"""ACLs: read, replaced, and who is shown what."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+import zkwire
+from tests.conformance.tools import Server
+from tests.proxy import Proxy
+from zkwire import ACL, Client, Perms
+
+
+async def test_the_acl_that_was_given_comes_back_with_the_stat(server: Server, path: str) -> None:
+    acl = [ACL(Perms.READ | Perms.ADMIN, "world", "anyone"), ACL(Perms.ALL, "ip", "127.0.0.1/8")]
+    async with zkwire.connect(server.hosts) as zk:
+        await zk.create(path, acl=acl)
+        given, stat = await zk.get_acl(path)
+        assert given == acl
+        assert stat == await zk.exists(path)
+        assert Perms(given[0].perms) == Perms.READ | Perms.ADMIN
+
+
+async def test_set_acl_replaces_it_and_counts_in_aversion_alone(server: Server, path: str) -> None:
+    async with zkwire.connect(server.hosts) as zk:
+        _, before = await zk.create_and_stat(path)
+        acl = [ACL(Perms.READ | Perms.ADMIN, "world", "anyone")]
+        after = await zk.set_acl(path, acl)
+        assert (after.aversion, after.version, after.mzxid) == (1, 0, before.mzxid)
+        assert await zk.get_acl(path) == (acl, after)
+        with pytest.raises(zkwire.NoAuthError):
+            await zk.set(path, b"")
+        await zk.set_acl(path, zkwire.OPEN_ACL)
+        await zk.set(path, b"")
+
+
+async def test_set_acl_is_refused_if_the_aversion_is_another(server: Server, path: str) -> None:
+    async with zkwire.connect(server.hosts) as zk:
+        await zk.create(path)
+        await zk.set(path, b"")  # which is another version
+        assert (await zk.set_acl(path, zkwire.OPEN_ACL, 0)).aversion == 1
+        with pytest.raises(zkwire.BadVersionError) as refused:
+            await zk.set_acl(path, zkwire.OPEN_ACL, 0)
+        assert (refused.value.path, refused.value.operation) == (path, "setACL")
+        assert (await zk.set_acl(path, zkwire.OPEN_ACL, -1)).aversion == 2
+
+
+async def test_acls_below_a_chroot(server: Server, path: str) -> None:
+    async with zkwire.connect(server.hosts) as zk, zkwire.connect(f"{server.hosts}{path}") as app:
+        await zk.create(f"{path}/a", make_parents=True)
+        await app.set_acl("/a", zkwire.READ_ONLY_ACL)
+        assert (await zk.get_acl(f"{path}/a"))[0] == list(zkwire.READ_ONLY_ACL)
+        assert await app.get_acl("/") == await zk.get_acl(path)
+        for call in (app.get_acl("/none"), app.set_acl("/none", zkwire.OPEN_ACL)):
+            with pytest.raises(zkwire.NoNodeError) as refused:
+                await call
+            assert refused.value.path == "/none"
+
+
+async def test_hashes_are_shown_only_to_who_may_administer(server: Server, path: str) -> None:
+    entry = zkwire.digest_acl("bob", "pw")
+    async with zkwire.connect(server.hosts) as zk:
+        await zk.create(path, acl=[entry, *zkwire.OPEN_ACL])
+        assert (await zk.get_acl(path))[0] == [entry, *zkwire.OPEN_ACL]
+        await zk.set_acl(path, [entry, *zkwire.READ_ONLY_ACL])
+        assert (await zk.get_acl(path))[0] == [ACL(31, "digest", "bob:x"), *zkwire.READ_ONLY_ACL]
+
+
+async def test_who_may_neither_read_nor_administer_is_refused(server: Server, path: str) -> None:
+    async with zkwire.connect(server.hosts) as zk:
+        await zk.create(path, acl=[zkwire.digest_acl("bob", "pw")])
+        with pytest.raises(zkwire.NoAuthError, match=path):
+            await zk.get_acl(path)
+        with pytest.raises(zkwire.NoAuthError, match=path):
+            await zk.set_acl(path, zkwire.OPEN_ACL)
+
+
+@pytest.mark.parametrize("acl", [[], [ACL(31, "none", "such")], [ACL(31, "world", "bob")], [ACL(31, "auth", "")]])
+async def test_an_acl_that_the_server_cannot_check_is_refused(server: Server, path: str, acl: list[ACL]) -> None:
+    async with zkwire.connect(server.hosts) as zk:
+        await zk.create(path)
+        with pytest.raises(zkwire.InvalidACLError, match=path):
+            await zk.set_acl(path, acl)
+        assert (await zk.get_acl(path))[0] == list(zkwire.OPEN_ACL)
+
+
+CALLS: list[Callable[[Client, Any], Awaitable[object]]] = [
+    lambda zk, bad: zk.set_acl("/a", bad),
+    lambda zk, bad: zk.set_acl("/a", zkwire.OPEN_ACL, bad),
+    lambda zk, bad: zk.set_acl(bad, zkwire.OPEN_ACL),
+    lambda zk, bad: zk.get_acl(bad),
+]
+
+
+@pytest.mark.parametrize("call", range(len(CALLS)))
+@pytest.mark.parametrize("bad", [None, 1.5, "all", [5], 2**31, b"/a"])
+async def test_bad_arguments_are_refused_and_nothing_is_sent(server: Server, call: int, bad: Any) -> None:
+    async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+        mark = proxy.mark()
+        with pytest.raises((ValueError, TypeError)) as refused:
+            await CALLS[call](zk, bad)
+        assert repr(bad) in str(refused.value)
+        await zk.ping()
+        assert proxy.requests(mark) == []

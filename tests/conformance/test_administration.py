@@ -1,0 +1,135 @@
+"""Who one is, what one owns, how much there is, and who serves it."""
+
+from typing import Any
+
+import pytest
+
+import zkwire
+from tests.conformance.tools import Server
+from tests.proxy import Proxy
+from zkwire import ClientInfo, Create
+
+
+async def test_whoami_names_the_address(server: Server) -> None:
+    async with zkwire.connect(server.hosts) as zk:
+        who = await zk.whoami()
+        assert who == [ClientInfo("ip", "127.0.0.1")]
+        assert (who[0].scheme, who[0].user) == ("ip", "127.0.0.1")
+
+
+async def test_the_ephemeral_nodes_of_this_session_alone(server: Server, path: str) -> None:
+    async with zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
+        await zk.create(path)
+        assert await zk.get_ephemerals() == []
+        await zk.pipeline([Create(f"{path}/{name}", ephemeral=True) for name in ("a", "ab", "b")])
+        await zk.create(f"{path}/persistent")
+        await other.create(f"{path}/another's", ephemeral=True)
+        assert sorted(await zk.get_ephemerals()) == [f"{path}/a", f"{path}/ab", f"{path}/b"]
+        assert sorted(await zk.get_ephemerals("/")) == [f"{path}/a", f"{path}/ab", f"{path}/b"]
+        assert sorted(await zk.get_ephemerals(f"{path}/a")) == [f"{path}/a", f"{path}/ab"]
+        assert sorted(await zk.get_ephemerals(f"{path}/")) == [f"{path}/a", f"{path}/ab", f"{path}/b"]
+        assert await zk.get_ephemerals(f"{path}/a/") == []
+        assert await zk.get_ephemerals(f"{path}/none") == []
+        await zk.delete(f"{path}/a")
+        assert await zk.get_ephemerals(f"{path}/a") == [f"{path}/ab"]
+
+
+async def test_ephemeral_nodes_below_a_chroot(server: Server, path: str) -> None:
+    async with zkwire.connect(server.hosts) as zk:
+        await zk.create(path)
+        await zk.create(f"{path}beside")
+        for chroot in (path, f"{path}/ephemeral"):
+            async with zkwire.connect(f"{server.hosts}{chroot}") as app:
+                ours = "/ours" if chroot == path else "/"
+                assert await app.create(ours, ephemeral=True) == ours
+                # The same session through another door, to own what lies beside the chroot.
+                resumed = await zkwire.connect(
+                    server.hosts, session_id=app.session_id, session_password=app.session_password
+                )
+                await resumed.create(f"{path}beside/ours", ephemeral=True)
+                assert len(await resumed.get_ephemerals()) == 2
+                assert await app.get_ephemerals() == [ours]
+                assert await app.get_ephemerals(ours) == [ours]
+                assert await app.get_ephemerals("/none") == []
+                await resumed.close(keep_session=True)
+
+
+@pytest.mark.parametrize("prefix", ["", "a", "//", "/a//", None, 5, b"/"])
+async def test_a_prefix_that_no_path_has_is_refused_and_nothing_is_sent(server: Server, prefix: Any) -> None:
+    async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+        mark = proxy.mark()
+        with pytest.raises((ValueError, TypeError)) as refused:
+            await zk.get_ephemerals(prefix)
+        assert repr(prefix) in str(refused.value)
+        await zk.ping()
+        assert proxy.requests(mark) == []
+
+
+async def test_descendants_are_counted_at_every_depth(server: Server, path: str) -> None:
+    async with zkwire.connect(server.hosts) as zk, zkwire.connect(f"{server.hosts}{path}") as app:
+        await zk.create(path)
+        assert await zk.count_descendants(path) == 0
+        await zk.pipeline([Create(f"{path}{end}") for end in ("/a", "/a/b", "/a/b/c", "/d")])
+        await zk.create(f"{path}beside")
+        assert await zk.count_descendants(path) == 4
+        assert await app.count_descendants("/") == 4
+        assert await app.count_descendants("/a/b") == 1
+        assert await zk.count_descendants("/zookeeper") == 2
+        assert await zk.count_descendants("/") >= 4 + 2 + 3
+        with pytest.raises(zkwire.NoNodeError) as refused:
+            await app.count_descendants("/none")
+        assert refused.value.path == "/none"
+
+
+async def test_the_configuration_of_a_single_server_is_empty(server: Server, path: str) -> None:
+    async with zkwire.connect(server.hosts) as zk, zkwire.connect(f"{server.hosts}{path}") as app:
+        config = await zk.get_config()
+        data, stat = config
+        assert (data, config.members, config.version) == (b"", {}, -1)
+        assert stat == await zk.exists("/zookeeper/config")
+        assert await app.get_config() == config
+
+
+async def test_reconfiguration_is_switched_off_unless_told_otherwise(server: Server) -> None:
+    async with zkwire.connect(server.hosts) as zk:
+        for change in ({"leaving": 3}, {"joining": "server.4=a:1:2:observer;3"}, {"members": {1: "a:1:2;3"}}):
+            options: dict[str, Any] = change
+            with pytest.raises(zkwire.ReconfigDisabledError, match="reconfigEnabled=true"):
+                await zk.reconfig(**options)
+        await zk.ping()
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {},
+        {"joining": "a", "members": "b"},
+        {"leaving": 1, "members": "b"},
+        {"joining": ""},
+        {"joining": []},
+        {"joining": 5},
+        {"joining": b"server.1=a"},
+        {"joining": [1]},
+        {"leaving": ["one"]},
+        {"leaving": {1: "a"}},
+        {"leaving": [True]},
+        {"leaving": True},
+        {"leaving": 1.5},
+        {"members": " "},
+        {"members": {}},
+        {"members": [None]},
+        {"leaving": 1, "from_config": "1"},
+        {"leaving": 1, "from_config": None},
+        {"leaving": 1, "from_config": True},
+        {"leaving": 1, "from_config": -2},
+        {"leaving": 1, "from_config": 2**63},
+    ],
+    ids=str,
+)
+async def test_a_change_that_makes_no_sense_is_refused_and_nothing_is_sent(server: Server, bad: Any) -> None:
+    async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+        mark = proxy.mark()
+        with pytest.raises((ValueError, TypeError)):
+            await zk.reconfig(**bad)
+        await zk.ping()
+        assert proxy.requests(mark) == []

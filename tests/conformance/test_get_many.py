@@ -1,0 +1,130 @@
+"""Client.get_many: data and children of many nodes in one request."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import zkwire
+from tests.conformance.tools import Server, cancelled
+from tests.proxy import Proxy
+from zkwire import Create, GetChildren, GetData, Node, WatchSet
+
+
+async def test_each_read_gives_what_its_verb_does_in_one_request(server: Server, path: str) -> None:
+    async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+        await zk.pipeline([Create(path, b"data"), Create(f"{path}/a", b"1"), Create(f"{path}/b")])
+        mark = proxy.mark()
+        node, names, a, none = await zk.get_many(
+            [GetData(path), GetChildren(path), GetData(f"{path}/a"), GetChildren(f"{path}/b")]
+        )
+        assert proxy.requests(mark) == ["multiRead"]
+        assert isinstance(node, Node)
+        assert (node, a) == (await zk.get(path), await zk.get(f"{path}/a"))
+        assert sorted(names) == ["a", "b"]
+        assert none == []
+        data, stat = node
+        assert (data, stat.num_children) == (b"data", 2)
+
+
+async def test_an_error_stands_in_its_place(server: Server, path: str) -> None:
+    async with zkwire.connect(server.hosts) as zk:
+        await zk.create(path)
+        await zk.create(f"{path}/locked", acl=[zkwire.digest_acl("bob", "pw")])
+        missing, node, locked, names = await zk.get_many(
+            [GetData(f"{path}/none"), GetData(path), GetChildren(f"{path}/locked"), GetChildren(path)]
+        )
+        assert isinstance(missing, zkwire.NoNodeError)
+        assert (missing.path, missing.operation, missing.server) == (f"{path}/none", "getData", zk.server)
+        assert isinstance(locked, zkwire.NoAuthError)
+        assert (locked.path, locked.operation) == (f"{path}/locked", "getChildren")
+        assert isinstance(node, Node)
+        assert names == ["locked"]
+
+
+async def test_paths_are_those_below_the_chroot(server: Server, path: str) -> None:
+    async with zkwire.connect(server.hosts) as zk, zkwire.connect(f"{server.hosts}{path}") as app:
+        await zk.create(f"{path}/a", b"1", make_parents=True)
+        names, node, missing = await app.get_many([GetChildren("/"), GetData("/a"), GetData("/b")])
+        assert names == ["a"]
+        assert node.data == b"1"
+        assert missing.path == "/b"
+        assert path not in str(missing)
+
+
+async def test_nothing_to_read_sends_nothing(server: Server) -> None:
+    async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+        mark = proxy.mark()
+        assert await zk.get_many([]) == []
+        await zk.ping()
+        assert proxy.requests(mark) == []
+
+
+async def test_what_does_not_fit_into_one_request_goes_in_several_and_one_write(server: Server, path: str) -> None:
+    async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+        await zk.create(path, b"data")
+        long = f"{path}/{'x' * 1000}"
+        await zk.create(long, b"long")
+        mark = proxy.mark()
+        results = await zk.get_many([GetData(path), *[GetData(long)] * 1500, GetChildren(path)])
+        assert len(results) == 1502
+        assert results[0].data == b"data"
+        assert {result.data for result in results[1:-1]} == {b"long"}
+        assert results[-1] == ["x" * 1000]
+        assert proxy.requests(mark) == ["multiRead", "multiRead"]
+
+
+async def test_null_data_reads_as_empty(server: Server, path: str) -> None:
+    nothing: Any = None
+    async with zkwire.connect(server.hosts) as zk:
+        await zk.create(path, nothing)
+        (node,) = await zk.get_many([GetData(path)])
+        assert node.data == b""
+
+
+async def test_what_cannot_be_read_so_is_refused_and_nothing_is_sent(server: Server, path: str) -> None:
+    strange: Any
+    async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+        mark = proxy.mark()
+        with WatchSet() as watches:
+            for strange in (
+                None,
+                "/a",
+                Create("/a"),
+                zkwire.Sync("/a"),
+                GetData("/a/"),
+                GetData("/" + "x" * 1_048_575),
+                GetChildren(""),
+                GetData("/a", into=watches),
+                GetChildren("/a", into=watches),
+            ):
+                with pytest.raises((ValueError, TypeError)):
+                    await zk.get_many([GetData(path), strange])
+        await zk.ping()
+        assert proxy.requests(mark) == []
+
+
+async def test_a_reading_that_is_cut_off_is_repeated(server: Server, path: str) -> None:
+    async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+        await zk.create(path, b"data")
+        proxy.cut_after("multiRead")
+        (node,) = await zk.get_many([GetData(path)])
+        assert node.data == b"data"
+
+
+async def test_a_cancelled_reading_leaves_nothing(server: Server, path: str) -> None:
+    async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+        await zk.create(path, b"data")
+        proxy.hold_replies()
+        task = asyncio.create_task(zk.get_many([GetData(path)]))
+        await proxy.seen("multiRead", direction="reply")
+        await cancelled(task)
+        proxy.release_replies()
+        assert (await zk.get(path)).data == b"data"
+
+
+async def test_a_closed_client_says_so(server: Server, path: str) -> None:
+    async with zkwire.connect(server.hosts) as zk:
+        pass
+    with pytest.raises(zkwire.SessionClosedError):
+        await zk.get_many([GetData(path)])

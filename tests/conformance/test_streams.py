@@ -1,0 +1,430 @@
+"""Events of a node and of all below it: which change is told to whom, how often, in order (PROTOCOL 9.3 to 9.9)."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+import zkwire
+from tests.conformance.tools import PATIENCE, Server, cancelled, turns
+from zkwire import Client, EventStream, Resync, Watch, WatchEvent, WatchEventType
+
+CREATED, DELETED, CHANGED, CHILDREN = WatchEventType
+
+Seen = tuple[WatchEventType, str]
+
+CHANGES = [
+    "create", "set", "create /a", "set /a", "create /a/b", "set /a/b", "delete /a/b", "delete /a", "delete", "create",
+]  # fmt: skip
+TOLD: dict[str, list[Seen]] = {
+    "persistent": [
+        (CREATED, ""),
+        (CHANGED, ""),
+        (CHILDREN, ""),
+        (CHILDREN, ""),
+        (DELETED, ""),
+        (CREATED, ""),
+    ],
+    "recursive": [
+        (CREATED, ""),
+        (CHANGED, ""),
+        (CREATED, "/a"),
+        (CHANGED, "/a"),
+        (CREATED, "/a/b"),
+        (CHANGED, "/a/b"),
+        (DELETED, "/a/b"),
+        (DELETED, "/a"),
+        (DELETED, ""),
+        (CREATED, ""),
+    ],
+}
+KINDS = list(TOLD)
+
+
+def stream(zk: Client, kind: str, path: str) -> EventStream:
+    return zk.events(path, recursive=kind == "recursive")
+
+
+async def change(zk: Client, what: str, path: str) -> None:
+    deed, _, below = what.partition(" ")
+    if deed == "create":
+        await zk.create(path + below)
+    elif deed == "set":
+        await zk.set(path + below, b"same")
+    else:
+        await zk.delete(path + below)
+
+
+async def taken(events: EventStream) -> list[WatchEvent | Resync]:
+    """What can be taken now, without anything arriving."""
+    found: list[WatchEvent | Resync] = []
+    while True:
+        task = asyncio.ensure_future(anext(events))
+        await turns(2)
+        if not task.done():
+            await cancelled(task)
+            return found
+        found.append(task.result())
+
+
+def plain(events: list[WatchEvent | Resync], path: str = "") -> list[Seen]:
+    """Types and paths of events among which there is no Resync."""
+    found = []
+    for event in events:
+        assert isinstance(event, WatchEvent)
+        found.append((event.type, event.path.removeprefix(path)))
+    return found
+
+
+async def following(stream: AsyncIterator[Any]) -> Any:
+    async with asyncio.timeout(PATIENCE):
+        return await anext(stream)
+
+
+# Which events
+
+
+@pytest.mark.parametrize("who", ["own", "another's"])
+@pytest.mark.parametrize("kind", KINDS)
+async def test_each_kind_is_told_its_changes_and_no_others(server: Server, path: str, kind: str, who: str) -> None:
+    async with (
+        zkwire.connect(server.hosts) as zk,
+        zkwire.connect(server.hosts) as other,
+        stream(zk, kind, path) as events,
+    ):
+        for what in CHANGES:
+            await change(zk if who == "own" else other, what, path)
+        await other.create(f"{path}-neighbour")
+        await zk.sync(path)
+        assert plain(await taken(events), path) == TOLD[kind]
+
+
+async def test_recursive_is_not_the_default(server: Server, path: str) -> None:
+    async with zkwire.connect(server.hosts) as zk, zk.events(path) as events:
+        await zk.create(path)
+        await zk.create(f"{path}/a")
+        assert plain(await taken(events), path) == [(CREATED, ""), (CHILDREN, "")]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_an_event_names_the_zxid_of_the_change_where_the_server_sends_it(
+    server: Server, path: str, kind: str
+) -> None:
+    async with zkwire.connect(server.hosts) as zk, stream(zk, kind, path) as events:
+        _, stat = await zk.create_and_stat(path)
+        event = await following(events)
+        assert event.zxid in (None, stat.czxid)
+
+
+async def test_what_the_end_of_a_session_deletes_is_told(server: Server, path: str) -> None:
+    async with zkwire.connect(server.hosts) as zk:
+        await zk.create(path)
+        async with zk.events(path, recursive=True) as events:
+            async with zkwire.connect(server.hosts) as owner:
+                await owner.create(f"{path}/a", ephemeral=True)
+            assert plain([await following(events) for _ in range(2)], path) == [(CREATED, "/a"), (DELETED, "/a")]
+
+
+async def test_the_events_of_a_transaction_come_in_its_order(server: Server, path: str) -> None:
+    async with zkwire.connect(server.hosts) as zk, zk.events(path, recursive=True) as events:
+        async with zk.transaction() as tx:
+            tx.create(path)
+            tx.create(f"{path}/b")
+            tx.create(f"{path}/a")
+            tx.set(f"{path}/b", b"1")
+            tx.delete(f"{path}/a")
+        assert plain(await taken(events), path) == [
+            (CREATED, ""), (CREATED, "/b"), (CREATED, "/a"), (CHANGED, "/b"), (DELETED, "/a"),
+        ]  # fmt: skip
+
+
+async def test_a_refused_write_is_not_told(server: Server, path: str) -> None:
+    async with zkwire.connect(server.hosts) as zk, zk.events(path, recursive=True) as events:
+        with pytest.raises(zkwire.NoNodeError):
+            await zk.set(path, b"")
+        with pytest.raises(zkwire.NoNodeError):
+            await zk.create(f"{path}/a")
+        assert await taken(events) == []
+
+
+async def test_the_root_can_be_watched(server: Server, path: str) -> None:
+    async with zkwire.connect(server.hosts) as zk, zk.events("/", recursive=True) as below, zk.events("/") as alone:
+        await zk.create(path)
+        await zk.create(f"{path}/a")
+        assert (CREATED, f"{path}/a") in plain(await taken(below))
+        assert (CHILDREN, "/") in plain(await taken(alone))
+
+
+async def test_paths_below_a_chroot_are_the_callers(server: Server, path: str) -> None:
+    async with zkwire.connect(server.hosts) as outside:
+        await outside.create(path)
+        async with (
+            zkwire.connect(server.hosts + path) as zk,
+            zk.events("/", recursive=True) as below,
+            zk.events("/a") as alone,
+        ):
+            await zk.create("/a", b"")
+            await outside.set(path, b"")
+            await outside.create(f"{path}-neighbour")
+            await zk.create("/a/b", b"")
+            assert plain(await taken(below)) == [(CREATED, "/a"), (CHANGED, "/"), (CREATED, "/a/b")]
+            assert plain(await taken(alone)) == [(CREATED, "/a"), (CHILDREN, "/a")]
+
+
+# Several watchers at once, of mixed kinds
+
+
+async def one_shots(zk: Client, path: str) -> dict[str, Watch]:
+    return {
+        "exist": (await zk.exists_and_watch(path))[1],
+        "data": (await zk.get_and_watch(path))[1],
+        "child": (await zk.get_children_and_watch(path))[1],
+    }
+
+
+@pytest.mark.parametrize("first", ["one-shot", "lasting"])
+async def test_kinds_on_one_path_do_not_disturb_one_another_pitfall_40(server: Server, path: str, first: str) -> None:
+    async with zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
+        await zk.create(path)
+        persistent, recursive = zk.events(path), zk.events(path, recursive=True)
+        watches = await one_shots(zk, path) if first == "one-shot" else {}
+        async with persistent, recursive:
+            watches = watches or await one_shots(zk, path)
+            for what, fires in [
+                ("set", {"exist", "data"}),
+                ("create /a", {"child"}),
+                ("delete /a", {"child"}),
+                ("delete", {"exist", "data", "child"}),
+            ]:
+                await change(other, what, path)
+                await zk.sync(path)
+                assert {kind for kind, watch in watches.items() if watch.done()} == fires, what
+                for watch in watches.values():
+                    watch.cancel()
+                if what != "delete":
+                    watches = await one_shots(zk, path)
+            await other.create(path)
+            await zk.sync(path)
+            expected = [(CHANGED, ""), (CHILDREN, ""), (CHILDREN, ""), (DELETED, ""), (CREATED, "")]
+            assert plain(await taken(persistent), path) == expected
+            expected = [(CHANGED, ""), (CREATED, "/a"), (DELETED, "/a"), (DELETED, ""), (CREATED, "")]
+            assert plain(await taken(recursive), path) == expected
+
+
+async def test_a_child_watch_below_does_not_leak_into_a_recursive_one(server: Server, path: str) -> None:
+    """PROTOCOL 9.5: its CHILDREN comes on the same connection."""
+    async with zkwire.connect(server.hosts) as zk:
+        await zk.create(path)
+        await zk.create(f"{path}/a")
+        async with zk.events(path, recursive=True) as recursive, zk.events(f"{path}/a") as persistent:
+            _, child = await zk.get_children_and_watch(f"{path}/a")
+            await zk.create(f"{path}/a/b")
+            assert (await child).type is CHILDREN
+            assert plain(await taken(recursive), path) == [(CREATED, "/a/b")]
+            assert plain(await taken(persistent), path) == [(CHILDREN, "/a")]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_many_streams_of_one_node_each_get_every_event_once(server: Server, path: str, kind: str) -> None:
+    async with zkwire.connect(server.hosts) as zk, stream(zk, kind, path) as one, stream(zk, kind, path) as two:
+        async with stream(zk, kind, path) as three:
+            await zk.create(path)
+            assert plain(await taken(three), path) == [(CREATED, "")]
+        await zk.set(path, b"")
+        await zk.delete(path)
+        for events in (one, two):
+            assert plain(await taken(events), path) == [(CREATED, ""), (CHANGED, ""), (DELETED, "")]
+
+
+async def test_nested_recursive_streams_each_get_every_event_once(server: Server, path: str) -> None:
+    async with zkwire.connect(server.hosts) as zk:
+        await zk.create(path)
+        async with zk.events(path, recursive=True) as upper, zk.events(f"{path}/a", recursive=True) as lower:
+            await zk.create(f"{path}/a")
+            await zk.create(f"{path}/a/b")
+            await zk.create(f"{path}/ab")
+            assert plain(await taken(upper), path) == [(CREATED, "/a"), (CREATED, "/a/b"), (CREATED, "/ab")]
+            assert plain(await taken(lower), path) == [(CREATED, "/a"), (CREATED, "/a/b")]
+
+
+@pytest.mark.parametrize("left", KINDS)
+async def test_leaving_one_stream_leaves_all_others_of_the_path_alone_pitfall_40(
+    server: Server, path: str, left: str
+) -> None:
+    stays = "persistent" if left == "recursive" else "recursive"
+    async with zkwire.connect(server.hosts) as zk:
+        await zk.create(path)
+        watches = await one_shots(zk, path)
+        async with stream(zk, stays, path) as events:
+            async with stream(zk, left, path):
+                pass
+            await zk.create(f"{path}/a")
+            await zk.set(path, b"")
+            assert all(watch.done() for watch in watches.values())
+            expected = [CHILDREN, CHANGED] if stays == "persistent" else [CREATED, CHANGED]
+            assert [type for type, _ in plain(await taken(events))] == expected
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_one_shot_watch_given_up_leaves_the_stream_alone_pitfall_40(
+    server: Server, path: str, kind: str
+) -> None:
+    async with zkwire.connect(server.hosts) as zk:
+        await zk.create(path)
+        async with stream(zk, kind, path) as events:
+            for watch in (await one_shots(zk, path)).values():
+                watch.cancel()
+            await zk.set(path, b"")
+            await zk.create(f"{path}/a")
+            await zk.delete(f"{path}/a")
+            await zk.delete(path)
+            expected = {"persistent": [CHANGED, CHILDREN, CHILDREN, DELETED]}
+            expected["recursive"] = [CHANGED, CREATED, DELETED, DELETED]
+            assert [type for type, _ in plain(await taken(events))] == expected[kind]
+
+
+# Entering, iterating, leaving
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_change_right_behind_the_entering_is_told_pitfall_34(server: Server, path: str, kind: str) -> None:
+    async with zkwire.connect(server.hosts) as zk:
+        events = stream(zk, kind, path)
+        entering = asyncio.create_task(events.__aenter__())
+        creating = asyncio.create_task(zk.create(path))
+        assert await entering is events
+        await creating
+        assert plain(await taken(events), path) == [(CREATED, "")]
+        await events.__aexit__(None, None, None)
+
+
+async def test_an_event_is_there_before_the_reply_of_an_own_change(server: Server, path: str) -> None:
+    async with zkwire.connect(server.hosts) as zk, zk.events(path) as events:
+        order: list[object] = []
+
+        async def take() -> None:
+            async for event in events:
+                assert isinstance(event, WatchEvent)
+                order.append(event.type)
+                if event.type is DELETED:
+                    break
+
+        task = asyncio.create_task(take())
+        await zk.create(path)
+        await turns(1)
+        order.append("created")
+        await zk.delete(path)
+        await task
+        assert order == [CREATED, "created", DELETED]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_behind_the_block_nothing_more_is_told_and_it_can_be_entered_anew(
+    server: Server, path: str, kind: str
+) -> None:
+    async with zkwire.connect(server.hosts) as zk:
+        async with stream(zk, kind, path) as events:
+            await zk.create(path)
+        assert [event async for event in events] == []
+        await zk.set(path, b"")
+        async with stream(zk, kind, path) as again:
+            await zk.delete(path)
+            assert plain(await taken(again), path) == [(DELETED, "")]
+
+
+async def test_leaving_ends_an_iteration_in_another_task(server: Server, path: str) -> None:
+    async with zkwire.connect(server.hosts) as zk:
+        async with zk.events(path) as events:
+
+            async def take() -> list[WatchEvent | Resync]:
+                return [event async for event in events]
+
+            task = asyncio.create_task(take())
+            await zk.create(path)
+            await turns()
+        assert plain(await task, path) == [(CREATED, "")]
+
+
+async def test_cancelling_the_wait_for_an_event_loses_none(server: Server, path: str) -> None:
+    async with zkwire.connect(server.hosts) as zk, zk.events(path) as events:
+        for _ in range(2):
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0):
+                    await anext(events)
+        task = asyncio.ensure_future(anext(events))
+        await turns()
+        writing = asyncio.create_task(zk.create(path))
+        await zk.sync(path)
+        task.cancel()
+        await writing
+        await zk.set(path, b"")
+        seen = [] if task.cancelled() else [task.result()]
+        assert plain(seen + await taken(events), path) == [(CREATED, ""), (CHANGED, "")]
+
+
+async def test_misuse_is_told(server: Server, path: str) -> None:
+    async with zkwire.connect(server.hosts) as zk:
+        for bad in ("", "a", "/a/", "//", "/a/../b"):
+            with pytest.raises(ValueError, match="path"):
+                zk.events(bad)
+        for backlog in (0, -1):
+            with pytest.raises(ValueError, match="backlog"):
+                zk.events(path, backlog=backlog)
+        events = zk.events(path)
+        with pytest.raises(RuntimeError, match="enter the events"):
+            async for _ in events:
+                pass
+        async with events:
+            with pytest.raises(RuntimeError, match="entered already"):
+                await events.__aenter__()
+            task = asyncio.ensure_future(anext(events))
+            await turns()
+            with pytest.raises(RuntimeError, match="waits for these events"):
+                await anext(events)
+            await cancelled(task)
+        with pytest.raises(RuntimeError, match="entered already"):
+            await events.__aenter__()
+
+
+async def test_events_that_are_not_taken_give_way_to_one_resync(server: Server, path: str) -> None:
+    async with zkwire.connect(server.hosts) as zk, zk.events(path, backlog=3) as events:
+        await zk.create(path)
+        await zk.set(path, b"1")
+        await zk.set(path, b"2")
+        assert plain(await taken(events), path) == [(CREATED, ""), (CHANGED, ""), (CHANGED, "")]
+        for _ in range(3):
+            await zk.set(path, b"")
+        await zk.delete(path)
+        first, *others = await taken(events)
+        assert first == Resync()
+        assert plain(others, path) == [(DELETED, "")]
+        await zk.create(path)
+        assert plain(await taken(events), path) == [(CREATED, "")]
+
+
+async def test_the_default_backlog_holds_thousands(server: Server, path: str) -> None:
+    async with zkwire.connect(server.hosts) as zk:
+        await zk.create(path)
+        async with zk.events(path, recursive=True) as events:
+            await asyncio.gather(*(zk.create(f"{path}/{number}") for number in range(3000)))
+            assert plain(await taken(events), path) == [(CREATED, f"/{number}") for number in range(3000)]
+
+
+async def test_the_end_of_the_client_is_told_behind_the_last_event(server: Server, path: str) -> None:
+    zk = await zkwire.connect(server.hosts)
+    async with zk.events(path) as events, zk.events(path) as waited:
+        await zk.create(path)
+        await following(waited)
+        waiting = asyncio.ensure_future(anext(waited))
+        await turns()
+        await zk.close()
+        with pytest.raises(zkwire.SessionClosedError):
+            await waiting
+        assert plain([await anext(events)], path) == [(CREATED, "")]
+        for _ in range(2):
+            with pytest.raises(zkwire.SessionClosedError):
+                await anext(events)
+    with pytest.raises(zkwire.SessionClosedError):
+        async with zk.events(path):
+            pass

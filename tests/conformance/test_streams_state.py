@@ -1,0 +1,288 @@
+"""The states of a node as a stream: its data, the names of its children, now and after each change."""
+
+import asyncio
+import contextlib
+
+import pytest
+
+import zkwire
+from tests.conformance.test_streams import following
+from tests.conformance.tools import PATIENCE, Server, cancelled, turns
+from zkwire import ChildrenStream, Client, DataStream
+
+STREAMS = ["data", "children"]
+
+
+def stream(zk: Client, kind: str, path: str) -> DataStream | ChildrenStream:
+    return zk.data(path) if kind == "data" else zk.children(path)
+
+
+async def disturb(zk: Client, kind: str, path: str, name: str) -> None:
+    """Make a change that the stream of that kind tells."""
+    if kind == "data":
+        await zk.set(path, name.encode())
+    else:
+        await zk.create(f"{path}/{name}")
+
+
+async def value(stream: DataStream) -> bytes | None:
+    node = await following(stream)
+    return None if node is None else bytes(node.data)
+
+
+async def names(stream: ChildrenStream) -> list[str] | None:
+    found = await following(stream)
+    return None if found is None else sorted(found)
+
+
+async def test_data_gives_the_value_now_and_after_each_change(server: Server, path: str) -> None:
+    async with zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other, zk.data(path) as nodes:
+        assert await value(nodes) is None
+        await other.create(path, b"0")
+        node = await following(nodes)
+        assert node == await zk.get(path)
+        for data in (b"1", b"", b"2", b"2"):
+            await other.set(path, data)
+            assert await value(nodes) == data
+        await other.delete(path)
+        assert await value(nodes) is None
+        await other.create(path, b"again")
+        assert await value(nodes) == b"again"
+
+
+async def test_children_gives_the_names_now_and_after_each_change(server: Server, path: str) -> None:
+    async with zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other, zk.children(path) as lists:
+        assert await names(lists) is None
+        await other.create(path)
+        assert await names(lists) == []
+        await other.create(f"{path}/a")
+        assert await names(lists) == ["a"]
+        await other.create(f"{path}/b")
+        assert await names(lists) == ["a", "b"]
+        await other.delete(f"{path}/a")
+        assert await names(lists) == ["b"]
+        await other.delete(f"{path}/b")
+        assert await names(lists) == []
+        await other.delete(path)
+        assert await names(lists) is None
+
+
+@pytest.mark.parametrize("kind", STREAMS)
+async def test_other_changes_are_not_told(server: Server, path: str, kind: str) -> None:
+    async with zkwire.connect(server.hosts) as zk:
+        await zk.create(path)
+        async with stream(zk, kind, path) as states:
+            await following(states)
+            task = asyncio.ensure_future(anext(states))
+            if kind == "data":
+                await zk.create(f"{path}/a")
+            else:
+                await zk.set(path, b"x")
+            await zk.create(f"{path}/b")
+            await zk.create(f"{path}/b/c")
+            await zk.set(f"{path}/b", b"x")
+            await zk.sync(path)
+            await turns()
+            assert task.done() == (kind == "children")
+            if not task.done():
+                await cancelled(task)
+
+
+@pytest.mark.parametrize("kind", STREAMS)
+async def test_of_a_quick_succession_the_last_state_is_never_missed(server: Server, path: str, kind: str) -> None:
+    async with zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
+        await zk.create(path, b"0")
+        seen: list[int] = []
+
+        async def follow() -> None:
+            async with asyncio.timeout(PATIENCE):
+                if kind == "data":
+                    async for node in zk.data(path):
+                        assert node is not None
+                        seen.append(int(node.data))
+                        if node.data == b"100":
+                            break
+                else:
+                    async for found in zk.children(path):
+                        assert found is not None
+                        assert sorted(map(int, found)) == list(range(1, len(found) + 1))  # a state that there was
+                        seen.append(len(found))
+                        if len(found) == 100:
+                            break
+
+        task = asyncio.create_task(follow())
+        for number in range(1, 101):
+            await disturb(other, kind, path, str(number))
+        await task
+        assert seen == sorted(set(seen))
+        assert len(seen) > 2
+
+
+@pytest.mark.parametrize("kind", STREAMS)
+async def test_who_does_not_look_is_given_the_last_state_only(server: Server, path: str, kind: str) -> None:
+    async with zkwire.connect(server.hosts) as zk:
+        await zk.create(path)
+        async with stream(zk, kind, path) as states:
+            await following(states)
+            for number in range(5):
+                await disturb(zk, kind, path, str(number))
+            state = await following(states)
+            assert state == (await zk.get(path) if kind == "data" else await zk.get_children(path))
+            task = asyncio.ensure_future(anext(states))
+            await zk.sync(path)
+            await turns()
+            await cancelled(task)
+
+
+@pytest.mark.parametrize("kind", STREAMS)
+async def test_what_came_and_went_unseen_is_not_told(server: Server, path: str, kind: str) -> None:
+    async with zkwire.connect(server.hosts) as zk, stream(zk, kind, path) as states:
+        assert await following(states) is None
+        async with zk.transaction() as tx:
+            tx.create(path)
+            tx.delete(path)
+        task = asyncio.ensure_future(anext(states))
+        await zk.sync(path)
+        await zk.sync(path)
+        await zk.sync(path)
+        await turns()
+        assert not task.done()
+        await zk.create(path)
+        assert await task is not None
+
+
+@pytest.mark.parametrize("kind", STREAMS)
+async def test_a_node_made_anew_is_another_state(server: Server, path: str, kind: str) -> None:
+    async with zkwire.connect(server.hosts) as zk:
+        await zk.create(path)
+        async with stream(zk, kind, path) as states:
+            first = await following(states)
+            async with zk.transaction() as tx:
+                tx.delete(path)
+                tx.create(path)
+            second = await following(states)
+            assert (first == second) == (kind == "children")  # the same (empty) list; another Stat
+
+
+@pytest.mark.parametrize("kind", STREAMS)
+async def test_streams_of_one_node_are_independent(server: Server, path: str, kind: str) -> None:
+    async with zkwire.connect(server.hosts) as zk:
+        await zk.create(path)
+        async with stream(zk, kind, path) as one, zk.data(path) as two, zk.children(path) as three:
+            for states in (one, two, three):
+                await following(states)
+            async with stream(zk, kind, path) as left:
+                await following(left)
+            await zk.set(path, b"1")
+            await zk.create(f"{path}/a")
+            assert await value(two) == b"1"
+            assert await names(three) == ["a"]
+            assert await following(one) is not None
+
+
+@pytest.mark.parametrize("kind", STREAMS)
+async def test_a_cancelled_wait_can_be_taken_up_again(server: Server, path: str, kind: str) -> None:
+    async with zkwire.connect(server.hosts) as zk:
+        await zk.create(path)
+        async with stream(zk, kind, path) as states:
+            await following(states)
+            for _ in range(2):
+                task = asyncio.ensure_future(anext(states))
+                await zk.sync(path)
+                await turns()
+                await cancelled(task)
+            await disturb(zk, kind, path, "1")
+            assert await following(states)
+            task = asyncio.ensure_future(anext(states))
+            await turns(1)
+            await cancelled(task)
+            await disturb(zk, kind, path, "2")
+            assert await following(states)
+
+
+@pytest.mark.parametrize("way", ["close", "aclose", "async with", "aclosing"])
+@pytest.mark.parametrize("kind", STREAMS)
+async def test_closing_ends_the_iteration(server: Server, path: str, kind: str, way: str) -> None:
+    async with zkwire.connect(server.hosts) as zk:
+        states = stream(zk, kind, path)
+        if way == "async with":
+            async with states:
+                assert await following(states) is None
+        elif way == "aclosing":
+            async with contextlib.aclosing(states):
+                assert await following(states) is None
+        else:
+            task = asyncio.create_task(collected(states))
+            await zk.sync(path)
+            await zk.sync(path)
+            await zk.sync(path)
+            if way == "close":
+                states.close()
+            else:
+                await states.aclose()
+            assert await task == [None]
+        assert await collected(states) == []
+
+
+async def collected(states: DataStream | ChildrenStream) -> list[object]:
+    return [state async for state in states]
+
+
+@pytest.mark.parametrize("kind", STREAMS)
+async def test_the_end_of_the_client_is_told(server: Server, path: str, kind: str) -> None:
+    zk = await zkwire.connect(server.hosts)
+    states, idle = stream(zk, kind, path), stream(zk, kind, path)
+    for each in (states, idle):
+        await following(each)
+    task = asyncio.ensure_future(anext(states))
+    await turns()
+    await zk.close()
+    with pytest.raises(zkwire.SessionClosedError):
+        await task
+    for each in (states, idle, stream(zk, kind, path)):
+        with pytest.raises(zkwire.SessionClosedError):
+            await anext(each)
+
+
+@pytest.mark.parametrize("kind", STREAMS)
+async def test_a_refusal_is_told_and_the_iteration_can_be_taken_up_again(server: Server, path: str, kind: str) -> None:
+    async with zkwire.connect(server.hosts) as zk:
+        await zk.create(path, acl=[zkwire.ACL(zkwire.Perms.DELETE, "world", "anyone")])
+        states = stream(zk, kind, path)
+        for _ in range(2):
+            with pytest.raises(zkwire.NoAuthError, match=path):
+                await anext(states)
+        await zk.delete(path)
+        assert await following(states) is None
+
+
+@pytest.mark.parametrize("kind", STREAMS)
+async def test_one_task_at_a_time_may_wait(server: Server, path: str, kind: str) -> None:
+    async with zkwire.connect(server.hosts) as zk, stream(zk, kind, path) as states:
+        await following(states)
+        task = asyncio.ensure_future(anext(states))
+        await turns()
+        with pytest.raises(RuntimeError, match=f"next state of {path}"):
+            await anext(states)
+        await zk.create(path)
+        assert await task is not None
+
+
+@pytest.mark.parametrize("kind", STREAMS)
+async def test_paths_below_a_chroot_are_the_callers(server: Server, path: str, kind: str) -> None:
+    async with zkwire.connect(server.hosts) as outside:
+        await outside.create(path)
+        async with zkwire.connect(server.hosts + path) as zk, stream(zk, kind, "/a") as states:
+            assert await following(states) is None
+            await outside.create(f"{path}/a")
+            assert await following(states) is not None
+            await outside.delete(f"{path}/a")
+            assert await following(states) is None
+
+
+@pytest.mark.parametrize("kind", STREAMS)
+async def test_a_bad_path_is_told_at_once(server: Server, kind: str) -> None:
+    async with zkwire.connect(server.hosts) as zk:
+        for bad in ("", "a", "/a/", "//"):
+            with pytest.raises(ValueError, match="path"):
+                stream(zk, kind, bad)

@@ -1,0 +1,270 @@
+"""Client.delete_tree: a tree goes, whatever others do to it meanwhile."""
+
+import asyncio
+import contextlib
+from typing import Any
+
+import pytest
+
+import zkwire
+from tests.conformance.tools import Server, cancelled
+from tests.proxy import Proxy
+from zkwire import Client, Create
+
+
+async def plant(zk: Client, path: str) -> None:
+    """A tree of several levels, with nodes of every kind."""
+    await zk.pipeline(
+        [
+            Create(path),
+            Create(f"{path}/a"),
+            Create(f"{path}/a/b", b"data"),
+            Create(f"{path}/a/b/c"),
+            Create(f"{path}/a/n-", sequential=True, ephemeral=True),
+            Create(f"{path}/box", container=True),
+            Create(f"{path}/box/x"),
+            Create(f"{path}/ttl", ttl=60),
+            Create(f"{path}/ttl/x", ephemeral=True),
+        ]
+    )
+
+
+async def test_the_node_and_all_below_it_go_and_nothing_else(server: Server, path: str) -> None:
+    async with zkwire.connect(server.hosts) as zk:
+        await plant(zk, path)
+        await zk.create(f"{path}-neighbour")
+        await zk.delete_tree(f"{path}/a")
+        assert sorted(await zk.get_children(path)) == ["box", "ttl"]
+        await zk.delete_tree(path)
+        assert await zk.exists(path) is None
+        assert await zk.exists(f"{path}-neighbour") is not None
+
+
+async def test_a_node_without_children_goes_too(server: Server, path: str) -> None:
+    async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+        await zk.create(path)
+        mark = proxy.mark()
+        await zk.delete_tree(path)
+        assert proxy.requests(mark) == ["getChildren2", "multi"]
+        assert await zk.exists(path) is None
+
+
+async def test_without_a_node_there_is_nothing_to_delete(server: Server, path: str) -> None:
+    async with zkwire.connect(server.hosts) as zk:
+        with pytest.raises(zkwire.NoNodeError) as refused:
+            await zk.delete_tree(path)
+        assert refused.value.path == path
+
+
+async def test_below_a_chroot_and_the_chroot_itself(server: Server, path: str) -> None:
+    async with zkwire.connect(server.hosts) as zk, zkwire.connect(f"{server.hosts}{path}") as app:
+        await plant(zk, path)
+        await app.delete_tree("/a")
+        assert await zk.exists(f"{path}/a") is None
+        with pytest.raises(zkwire.NoNodeError) as refused:
+            await app.delete_tree("/a")
+        assert refused.value.path == "/a"
+        await app.delete_tree("/")
+        assert await zk.exists(path) is None
+
+
+@pytest.mark.parametrize("bad", ["/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config", "a", "/a/", None, 5])
+async def test_what_no_server_deletes_is_refused_and_nothing_is_sent(server: Server, bad: Any) -> None:
+    async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+        mark = proxy.mark()
+        with pytest.raises((ValueError, TypeError)) as refused:
+            await zk.delete_tree(bad)
+        assert str(bad) in str(refused.value)
+        await zk.ping()
+        assert proxy.requests(mark) == []
+
+
+async def test_ten_thousand_nodes_go_in_a_few_transactions(server: Server, path: str) -> None:
+    async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+        await zk.create(path)
+        for ten in range(10):
+            async with zk.transaction() as tx:
+                tx.create(f"{path}/{ten}")
+                for number in range(999):
+                    tx.create(f"{path}/{ten}/a-node-with-a-name-{number}")
+        mark = proxy.mark()
+        await zk.delete_tree(path)
+        requests = proxy.requests(mark)
+        assert requests.count("multi") == 11
+        assert set(requests) == {"getChildren2", "getChildren", "multi"}
+        assert await zk.exists(path) is None
+
+
+async def test_transactions_stay_below_the_servers_limit(server: Server, path: str) -> None:
+    """Two thousand paths of a kilobyte."""
+    async with zkwire.connect(server.hosts) as zk:
+        await zk.create(path)
+        for part in range(4):
+            async with zk.transaction() as tx:
+                for number in range(500):
+                    tx.create(f"{path}/{part}-{number}-{'x' * 1000}")
+        await zk.delete_tree(path)
+        assert await zk.exists(path) is None
+
+
+async def test_a_deep_tree(server: Server, path: str) -> None:
+    async with zkwire.connect(server.hosts) as zk:
+        await zk.ensure_path(path + "/d" * 200)
+        await zk.delete_tree(path)
+        assert await zk.exists(path) is None
+
+
+async def test_many_may_delete_the_same_tree_at_once(server: Server, path: str) -> None:
+    async with zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
+        await zk.create(path)
+        for part in range(3):
+            await zk.pipeline([Create(f"{path}/{part}"), *[Create(f"{path}/{part}/{n}") for n in range(300)]])
+        outcomes = await asyncio.gather(
+            *(client.delete_tree(path) for client in (zk, other, zk, other)), return_exceptions=True
+        )
+        assert None in outcomes
+        assert all(outcome is None or isinstance(outcome, zkwire.NoNodeError) for outcome in outcomes)
+        assert await zk.exists(path) is None
+
+
+async def test_nodes_that_go_and_come_while_it_works_do_not_stop_it(server: Server, path: str) -> None:
+    async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk, zkwire.connect(server.hosts) as other:
+        await plant(zk, path)
+        proxy.hold_replies()  # it has listed when others change what it has seen
+        task = asyncio.create_task(zk.delete_tree(path))
+        await proxy.seen("getChildren2", direction="reply")
+        await other.delete_tree(f"{path}/a/b")
+        proxy.release_replies()
+        await proxy.seen("getChildren", direction="reply")
+        await other.create(f"{path}/box/late", make_parents=True)
+        await task
+        assert await zk.exists(path) is None
+
+
+async def test_a_node_that_comes_between_the_list_and_the_delete_goes_too(server: Server, path: str) -> None:
+    async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk, zkwire.connect(server.hosts) as other:
+        await zk.create(f"{path}/a", make_parents=True)
+        mark = proxy.mark()
+        proxy.hold_replies()
+        task = asyncio.create_task(zk.delete_tree(path))
+        await proxy.seen("getChildren2", mark, direction="reply")
+        proxy.release_replies()
+        proxy.hold_replies()
+        await proxy.seen("getChildren", mark, direction="reply")
+        await other.create(f"{path}/a/late")
+        proxy.release_replies()
+        await task
+        assert await zk.exists(path) is None
+        assert proxy.requests(mark).count("multi") == 1  # the others for themselves, each on its own
+
+
+async def test_who_creates_without_end_wins_and_it_says_so(server: Server, path: str) -> None:
+    async with zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
+        await zk.create(path)
+        is_over = False
+
+        async def create() -> None:
+            number = 0
+            while not is_over:
+                await asyncio.gather(
+                    *(other.create(f"{path}/{number + n}", make_parents=True) for n in range(100)),
+                    return_exceptions=True,
+                )
+                number += 100
+
+        async def delete() -> None:
+            for _ in range(50):  # it may win, too
+                with contextlib.suppress(zkwire.NoNodeError):
+                    await zk.delete_tree(path)
+
+        creator = asyncio.create_task(create())
+        try:
+            with pytest.raises(zkwire.NotEmptyError, match="as fast as they are deleted") as refused:
+                await delete()
+            assert refused.value.path == path
+        finally:
+            is_over = True
+            await creator
+
+
+async def test_another_tree_in_the_place_of_the_deleted_one_is_left_alone(server: Server, path: str) -> None:
+    async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk, zkwire.connect(server.hosts) as other:
+        await zk.create(f"{path}/a", make_parents=True)
+        proxy.hold_replies()
+        task = asyncio.create_task(zk.delete_tree(path))
+        await proxy.seen("getChildren2", direction="reply")
+        proxy.release_replies()
+        proxy.hold_replies()
+        await proxy.seen("getChildren", direction="reply")
+        await other.delete_tree(path)
+        await other.create(f"{path}/new", make_parents=True)
+        proxy.release_replies()
+        await task
+        assert await zk.get_children(path) == ["new"]
+
+
+async def test_what_must_not_be_deleted_stays_and_is_named(server: Server, path: str) -> None:
+    async with zkwire.connect(server.hosts) as zk:
+        await zk.create(path)
+        await zk.create(f"{path}/open/x", make_parents=True)
+        await zk.create(f"{path}/locked/x", make_parents=True)
+        await zk.set_acl(f"{path}/locked", [zkwire.ACL(17, "world", "anyone")])
+        with pytest.raises(zkwire.NoAuthError) as refused:
+            await zk.delete_tree(path)
+        assert refused.value.path == f"{path}/locked/x"
+        assert await zk.get_children(path) == ["locked"]
+
+
+async def test_what_must_not_be_read_goes_if_it_has_no_children(server: Server, path: str) -> None:
+    secret = [zkwire.digest_acl("bob", "pw")]
+    async with zkwire.connect(server.hosts) as zk:
+        await zk.create(path)
+        await zk.create(f"{path}/secret", acl=secret)
+        await zk.delete_tree(path)
+        assert await zk.exists(path) is None
+        await zk.create(path)
+        await zk.create(f"{path}/secret", acl=[*secret, zkwire.ACL(20, "world", "anyone")])
+        await zk.create(f"{path}/secret/x")
+        with pytest.raises(zkwire.NoAuthError) as refused:
+            await zk.delete_tree(path)
+        assert (refused.value.path, refused.value.operation) == (f"{path}/secret", "getChildren")
+
+
+@pytest.mark.parametrize("fault", ["cut_before", "cut_after"])
+@pytest.mark.parametrize("opcode", ["getChildren2", "getChildren", "multi"])
+async def test_a_lost_connection_is_no_end(server: Server, path: str, fault: str, opcode: str) -> None:
+    async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+        await plant(zk, path)
+        getattr(proxy, fault)(opcode)
+        await zk.delete_tree(path)
+        assert await zk.exists(path) is None
+
+
+@pytest.mark.parametrize("opcode", ["getChildren2", "getChildren", "multi"])
+async def test_a_cancelled_removal_stops_at_any_point_and_can_be_begun_again(
+    server: Server, path: str, opcode: str
+) -> None:
+    async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+        await plant(zk, path)
+        await zk.create(f"{path}-neighbour")
+        mark = proxy.mark()
+        task = asyncio.create_task(zk.delete_tree(path))
+        await proxy.seen(opcode, mark)
+        assert not task.done()
+        await cancelled(task)
+        await zk.ping()
+        asked = proxy.requests(mark)
+        await zk.ping()
+        assert proxy.requests(mark) == asked
+        assert asked.count("multi") == (opcode == "multi")
+        assert await zk.exists(f"{path}-neighbour") is not None
+        if await zk.exists(path) is not None:
+            await zk.delete_tree(path)
+        assert await zk.exists(path) is None
+
+
+async def test_a_closed_client_says_so(server: Server, path: str) -> None:
+    async with zkwire.connect(server.hosts) as zk:
+        pass
+    with pytest.raises(zkwire.SessionClosedError):
+        await zk.delete_tree(path)

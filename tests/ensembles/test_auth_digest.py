@@ -1,0 +1,279 @@
+"""Credentials that are shown on every connection, against a real server, with a proxy between for the faults."""
+
+import asyncio
+
+import pytest
+
+import zkwire
+from recipes import Lock, LockLostError
+from tests.conformance.tools import cancelled, states_until, turns
+from tests.proxy import Proxy
+from zkwire import SessionState
+from zkwire.testing import RealServer
+
+CONNECTING, CONNECTED, READ_ONLY, SUSPENDED, EXPIRED, AUTH_FAILED, CLOSED = SessionState
+
+
+async def identities(zk: zkwire.Client) -> set[tuple[str, str]]:
+    """Those of scheme digest."""
+    return {(one.scheme, one.user) for one in await zk.whoami() if one.scheme == "digest"}
+
+
+async def test_an_identity_opens_what_its_acl_closes_to_others(zookeeper: RealServer, path: str) -> None:
+    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
+        with pytest.raises(zkwire.InvalidACLError):
+            await zk.create(path, acl=zkwire.CREATOR_ALL_ACL)
+        await zk.add_auth("digest", b"bob:secret")
+        await zk.create(path, b"for bob", acl=zkwire.CREATOR_ALL_ACL)
+        with pytest.raises(zkwire.NoAuthError):
+            await other.get(path)
+        await other.add_auth("digest", b"bob:wrong")  # an identity as good as any, but another one
+        with pytest.raises(zkwire.NoAuthError):
+            await other.get(path)
+        await other.add_auth("digest", b"bob:secret")
+        assert (await other.get(path)).data == b"for bob"
+
+
+async def test_all_identities_are_shown_first_on_every_connection_pitfall_56(
+    zookeeper: RealServer, path: str
+) -> None:
+    """Before the watches are set anew, and so before every request."""
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+        for user in ("ann", "bob", "eve"):
+            await zk.add_auth("digest", user.encode() + b":secret")
+        await zk.create(path, b"", acl=zkwire.CREATOR_ALL_ACL)
+        _, watch = await zk.get_and_watch(path)
+        for _ in range(3):
+            mark = proxy.mark()
+            proxy.cut()
+            await zk.set(path, b"still allowed") if watch.done() else await zk.get(path)
+            assert proxy.requests(mark)[:6] == ["connect", "auth", "auth", "auth", "setWatches", "getData"]
+            assert await identities(zk) == {("digest", "ann"), ("digest", "bob"), ("digest", "eve")}
+
+
+async def test_an_identity_outlives_an_expired_session(zookeeper: RealServer) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts, 1.0) as zk:
+        await zk.add_auth("digest", b"bob:secret")
+        old, states = zk.session_id, zk.states()
+        proxy.pause()
+        await states_until(states, EXPIRED)
+        proxy.resume()
+        assert await identities(zk) == {("digest", "bob")}
+        assert zk.session_id != old
+
+
+async def test_connect_shows_credentials_before_anything_is_asked(zookeeper: RealServer) -> None:
+    async with (
+        Proxy(zookeeper.hosts) as proxy,
+        zkwire.connect(proxy.hosts, auth=[("digest", b"ann:1"), ("digest", b"bob:2")]) as zk,
+    ):
+        assert await identities(zk) == {("digest", "ann"), ("digest", "bob")}
+        assert proxy.requests()[:3] == ["connect", "auth", "auth"]
+
+
+async def test_what_is_asked_behind_an_identity_has_it_without_waiting(zookeeper: RealServer, path: str) -> None:
+    async with zkwire.connect(zookeeper.hosts) as zk:
+        adding = asyncio.create_task(zk.add_auth("digest", b"bob:secret"))
+        creating = asyncio.create_task(zk.create(path, acl=zkwire.CREATOR_ALL_ACL))
+        assert await creating == path
+        await adding
+
+
+async def test_answers_to_credentials_may_overtake_all_others(zookeeper: RealServer, path: str) -> None:
+    """PROTOCOL 3.4: the server's reading thread answers them, while writes are still under way."""
+    async with zkwire.connect(zookeeper.hosts) as zk:
+        await zk.create(path)
+        asked: list[asyncio.Task[object]] = []
+        for number in range(60):
+            asked.append(asyncio.create_task(zk.set(path, b"%d" % number)))
+            if number % 3 == 0:
+                asked.append(asyncio.create_task(zk.add_auth("digest", b"u%d:p" % number)))
+        await asyncio.gather(*asked)
+        assert len(await identities(zk)) == 20
+        assert zk.state is CONNECTED
+
+
+async def test_a_credential_whose_answer_is_lost_is_shown_again_pitfall_57(zookeeper: RealServer) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+        for fault in (proxy.cut_after, proxy.cut_before):
+            lost = fault("auth")
+            await zk.add_auth("digest", b"bob:secret")
+            assert lost.done()
+        again = proxy.cut_after("auth", 2)  # lost once more, as it is shown again
+        proxy.cut()
+        await zk.ping()
+        await again
+        assert await identities(zk) == {("digest", "bob")}
+
+
+async def test_a_credential_added_without_a_connection_is_the_first_on_the_next(zookeeper: RealServer) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+        proxy.refuse()
+        proxy.cut()
+        await states_until(zk.states(), SUSPENDED)
+        asking = asyncio.create_task(zk.get("/"))
+        adding = asyncio.create_task(zk.add_auth("digest", b"bob:secret"))
+        await turns()
+        mark = proxy.mark()
+        proxy.accept()
+        await asyncio.gather(asking, adding)
+        assert proxy.requests(mark) == ["connect", "auth", "getData"]
+
+
+async def test_a_credential_in_line_when_the_link_breaks_is_shown_once(zookeeper: RealServer) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts, max_in_flight=1) as zk:
+        proxy.hold_replies()
+        asking = asyncio.create_task(zk.get("/"))
+        adding = asyncio.create_task(zk.add_auth("digest", b"bob:secret"))  # waits for room
+        await proxy.seen("getData")
+        mark = proxy.mark()
+        proxy.cut()
+        proxy.release_replies()
+        await asyncio.gather(asking, adding)
+        await zk.ping()
+        assert proxy.requests(mark) == ["connect", "auth", "getData"]
+
+
+async def test_a_cancelled_credential_that_was_not_written_is_forgotten(zookeeper: RealServer) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts, max_in_flight=1) as zk:
+        proxy.hold_replies()
+        asking = asyncio.create_task(zk.get("/"))
+        adding = asyncio.create_task(zk.add_auth("digest", b"in:line"))
+        await proxy.seen("getData")
+        await cancelled(adding)
+        proxy.release_replies()
+        await asking
+        proxy.refuse()
+        proxy.cut()
+        await states_until(zk.states(), SUSPENDED)
+        adding = asyncio.create_task(zk.add_auth("digest", b"without:connection"))
+        await turns()
+        await cancelled(adding)
+        proxy.accept()
+        assert await identities(zk) == set()
+        assert "auth" not in proxy.requests()
+
+
+async def test_a_cancelled_credential_that_was_written_is_remembered(zookeeper: RealServer) -> None:
+    """The connection has the identity, and so must the next one: nothing else could be relied on."""
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+        proxy.hold_replies()
+        adding = asyncio.create_task(zk.add_auth("digest", b"bob:secret"))
+        await proxy.seen("auth")
+        await cancelled(adding)
+        proxy.release_replies()
+        assert await identities(zk) == {("digest", "bob")}
+        proxy.cut()
+        assert await identities(zk) == {("digest", "bob")}
+
+
+# Refusals
+
+
+async def test_a_refused_credential_ends_the_session_pitfall_54(zookeeper: RealServer, path: str) -> None:
+    """Whatever waits is told, closing does not hang, and nothing more can be asked."""
+    zk = await zkwire.connect(zookeeper.hosts)
+    await zk.create(path)
+    _, watch = await zk.get_and_watch(path)
+    states = zk.states()
+    adding = asyncio.create_task(zk.add_auth("no-such-scheme", b"x"))
+    with pytest.raises(zkwire.AuthFailedError, match="no-such-scheme"):
+        await adding
+    assert await states_until(states, AUTH_FAILED) == [CONNECTED, AUTH_FAILED]
+    with pytest.raises(zkwire.AuthFailedError):
+        await watch
+    for verb in (zk.get(path), zk.create(f"{path}/a"), zk.add_auth("digest", b"bob:secret"), zk.ping()):
+        with pytest.raises(zkwire.AuthFailedError):
+            await verb
+    assert zk.certain_until == float("-inf")
+    assert zk.certain_for(zk.session_id) == 0
+    await zk.close()
+    assert zk.state is CLOSED
+
+
+async def test_what_is_under_way_fails_with_the_refused_credential(zookeeper: RealServer, path: str) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+        before = [asyncio.create_task(zk.create(f"{path}-{number}")) for number in range(50)]
+        adding = asyncio.create_task(zk.add_auth("no-such-scheme", b"x"))
+        behind = asyncio.create_task(zk.get("/"))
+        outcomes = await asyncio.gather(*before, adding, behind, return_exceptions=True)
+        assert isinstance(outcomes[-2], zkwire.AuthFailedError)
+        assert isinstance(outcomes[-1], zkwire.AuthFailedError)
+        assert {type(outcome) for outcome in outcomes[:-2]} <= {str, zkwire.AuthFailedError}
+        await proxy.until(lambda: proxy.open == 0)
+        connections = proxy.connections
+        await turns(20)
+        assert proxy.connections == connections == 1
+
+
+async def test_a_lock_is_lost_with_a_refused_credential(zookeeper: RealServer, path: str) -> None:
+    """Its node stays until the session has expired, but nobody here can look after it any more."""
+    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
+        locked = asyncio.Event()
+
+        async def hold() -> None:
+            async with Lock(zk, path):
+                locked.set()
+                await asyncio.Event().wait()
+
+        async def stand() -> None:
+            async with Lock(zk, path):
+                raise AssertionError("two holders")
+
+        holding, waiting = asyncio.create_task(hold()), asyncio.create_task(stand())
+        await locked.wait()
+        with pytest.raises(zkwire.AuthFailedError):
+            await zk.add_auth("no-such-scheme", b"x")
+        with pytest.raises(LockLostError):
+            await holding
+        with pytest.raises(zkwire.AuthFailedError):
+            await waiting
+        assert await Lock(other, path).try_acquire() is None
+
+
+async def test_connect_fails_with_a_refused_credential(zookeeper: RealServer) -> None:
+    with pytest.raises(zkwire.AuthFailedError, match="no-such-scheme"):
+        await zkwire.connect(zookeeper.hosts, auth=[("digest", b"ann:1"), ("no-such-scheme", b"x")])
+
+
+@pytest.mark.parametrize(
+    ("scheme", "data", "error"),
+    [
+        ("digest", "bob:secret", TypeError),
+        (b"digest", b"bob:secret", TypeError),
+        ("", b"x", ValueError),
+        ("sasl", b"x", ValueError),
+    ],
+)
+async def test_bad_arguments_are_refused_before_anything_is_sent(
+    zookeeper: RealServer, scheme: str, data: bytes, error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        zkwire.connect(zookeeper.hosts, auth=[(scheme, data)])
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+        with pytest.raises(error):
+            await zk.add_auth(scheme, data)
+        assert proxy.requests() == ["connect"]
+
+
+# Enforced schemes
+
+
+async def test_a_server_that_enforces_a_scheme_takes_those_that_show_it() -> None:
+    """PROTOCOL 12.3"""
+    enforced = ("-Dzookeeper.enforce.auth.enabled=true", "-Dzookeeper.enforce.auth.schemes=digest")
+    async with RealServer(jvm=enforced) as server:
+        async with (
+            Proxy(server.hosts) as proxy,
+            zkwire.connect(proxy.hosts, 2.0, auth=[("digest", b"bob:secret")]) as zk,
+        ):
+            await zk.create("/a")
+            proxy.cut()
+            assert await zk.exists("/a") is not None
+        async with zkwire.connect(server.hosts) as zk:
+            states = zk.states()
+            with pytest.raises(zkwire.AuthFailedError, match="demand for an authentication"):
+                await zk.get("/")
+            assert await states_until(states, AUTH_FAILED) == [CONNECTED, AUTH_FAILED]
+        async with zkwire.connect(server.hosts, 1.0) as zk:  # asks nothing, and is refused its pings
+            assert await states_until(zk.states(), AUTH_FAILED) == [CONNECTED, AUTH_FAILED]

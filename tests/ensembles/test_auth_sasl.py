@@ -1,0 +1,200 @@
+"""SASL before everything else: DIGEST-MD5 with real servers, a mechanism of the user's own, and refusals."""
+
+import asyncio
+import struct
+
+import pytest
+
+import zkwire
+from tests.conformance.tools import states_until
+from tests.proxy import Proxy
+from tests.rogue import Peer, Rogue
+from zkwire import DigestMD5, SessionState
+from zkwire.testing import RealServer
+
+CONNECTING, CONNECTED, READ_ONLY, SUSPENDED, EXPIRED, AUTH_FAILED, CLOSED = SessionState
+
+SASL = 102
+USERS = {"bob": "bobsecret", "zoë": "crème brûlée", "λ": "日本"}
+REQUIRED = {"sessionRequireClientSASLAuth": "true"}
+
+
+async def sasl_users(zk: zkwire.Client) -> list[str]:
+    return [one.user for one in await zk.whoami() if one.scheme == "sasl"]
+
+
+@pytest.mark.limit(120)
+async def test_users_of_a_real_server_on_every_connection_pitfall_56() -> None:
+    """Also those whose names and passwords are hashed in another encoding than they travel in."""
+    async with RealServer(sasl_users=USERS) as server, Proxy(server.hosts) as proxy:
+        for user, password in USERS.items():
+            async with zkwire.connect(server.hosts, sasl=DigestMD5(user, password)) as zk:
+                assert await sasl_users(zk) == [user]
+        mechanism = DigestMD5("bob", "bobsecret")
+        async with zkwire.connect(proxy.hosts, sasl=mechanism, auth=[("digest", b"ann:1")]) as zk:
+            await zk.create("/bobs", acl=[zkwire.ACL(31, "sasl", "bob")])
+            _, watch = await zk.get_and_watch("/bobs")
+            for _ in range(2):
+                mark = proxy.mark()
+                proxy.cut()
+                await zk.get("/bobs")
+                assert proxy.requests(mark) == ["connect", "sasl", "sasl", "auth", "setWatches", "getData"]
+            watch.cancel()
+            assert await sasl_users(zk) == ["bob"]
+            async with zkwire.connect(server.hosts) as other:
+                with pytest.raises(zkwire.NoAuthError):
+                    await other.get("/bobs")
+
+
+@pytest.mark.limit(120)
+async def test_a_wrong_password_ends_the_session_and_closing_does_not_hang_pitfall_54() -> None:
+    async with RealServer(sasl_users=USERS) as server:
+        for mechanism in (DigestMD5("bob", "wrong"), DigestMD5("nobody", "bobsecret")):
+            with pytest.raises(zkwire.AuthFailedError, match=f"SASL with {server.hosts}"):
+                await zkwire.connect(server.hosts, sasl=mechanism)
+
+
+@pytest.mark.limit(120)
+async def test_a_server_that_requires_sasl() -> None:
+    """Even pings are refused without it, and none may be sent before it is through."""
+    async with RealServer(sasl_users=USERS, properties=REQUIRED) as server:
+        async with zkwire.connect(server.hosts, 2.0, sasl=DigestMD5("bob", "bobsecret")) as zk:
+            await zk.create("/a", ephemeral=True)
+            await zk.ping()
+        with pytest.raises(zkwire.AuthFailedError):
+            await zkwire.connect(server.hosts, sasl=DigestMD5("bob", "wrong"))
+        async with zkwire.connect(server.hosts) as zk:
+            with pytest.raises(zkwire.AuthFailedError, match="demand for an authentication"):
+                await zk.get("/")
+            assert zk.state is AUTH_FAILED
+
+
+async def test_a_server_without_sasl_is_told_from_one_that_accepts(zookeeper: RealServer) -> None:
+    with pytest.raises(zkwire.AuthFailedError, match="no DIGEST-MD5 set up"):
+        await zkwire.connect(zookeeper.hosts, sasl=DigestMD5("bob", "bobsecret"))
+
+
+async def test_a_connection_lost_in_the_exchange_is_made_again_pitfall_57() -> None:
+    async with RealServer(sasl_users=USERS) as server, Proxy(server.hosts) as proxy:
+        for occurrence in (1, 2):
+            lost = proxy.cut_after("sasl", occurrence)
+            async with zkwire.connect(proxy.hosts, sasl=DigestMD5("bob", "bobsecret")) as zk:
+                assert lost.done()
+                assert await sasl_users(zk) == ["bob"]
+        held = proxy.cut_before("sasl")
+        async with zkwire.connect(proxy.hosts, sasl=DigestMD5("bob", "bobsecret")) as zk:
+            assert held.done()
+            proxy.cut()
+            assert await sasl_users(zk) == ["bob"]
+
+
+# A mechanism of the user's own, against a server that speaks as a Kerberos server does.
+
+
+class ThreeSteps:
+    """As GSSAPI: an initial token, a second one, the choice of no security layer, and a last word without a token."""
+
+    def __init__(self, fails_at: int = 99) -> None:
+        self.hosts: list[str] = []
+        self.tokens: list[bytes] = []
+        self._fails_at = fails_at
+
+    def start(self, host: str) -> bytes:
+        self.hosts.append(host)
+        return self._said(b"initial")
+
+    def step(self, token: bytes) -> bytes | None:
+        self.tokens.append(token)
+        answers = {b"reply": b"", b"offer": b"no layer", b"": None}
+        answer = answers[token]
+        return None if answer is None else self._said(answer)
+
+    def _said(self, token: bytes) -> bytes:
+        if len(self.tokens) == self._fails_at:
+            raise LookupError("the ticket has expired")
+        return token
+
+
+async def kerberos(peer: Peer, *, refuses: int = 0) -> None:
+    """Three steps, then a session as any other; or a refusal with the error `refuses` in place of the last answer."""
+    await peer.handshake()
+    for wanted, answer in ((b"initial", b"reply"), (b"", b"offer"), (b"no layer", None)):
+        request = await peer.request()
+        (length,) = struct.unpack_from(">i", request.body)
+        assert (request.opcode, request.body[4 : 4 + length]) == (SASL, wanted)
+        if answer is None and refuses:
+            await peer.reply(request.xid, struct.pack(">i", -1), err=refuses, zxid=0)
+            return
+        token = struct.pack(">i", -1) if answer is None else struct.pack(">i", len(answer)) + answer
+        await peer.reply(request.xid, token, zxid=0)
+    await peer.serve()
+
+
+async def test_a_mechanism_of_ones_own_takes_every_step() -> None:
+    async with Rogue(kerberos) as rogue:
+        mechanism = ThreeSteps()
+        async with zkwire.connect(rogue.hosts, sasl=mechanism) as zk:
+            assert (await zk.get("/a")).data == b"rogue"
+            assert [opcode for _, opcode in rogue.requests] == [SASL, SASL, SASL, 4]
+        assert mechanism.hosts == ["127.0.0.1"]
+        assert mechanism.tokens == [b"reply", b"offer", b""]
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2])
+async def test_a_mechanism_that_fails_ends_the_session(steps: int) -> None:
+    async with Rogue(kerberos) as rogue:
+        with pytest.raises(zkwire.AuthFailedError, match="the ticket has expired"):
+            await zkwire.connect(rogue.hosts, sasl=ThreeSteps(fails_at=steps))
+
+
+@pytest.mark.parametrize("code", [-115, -124])
+async def test_a_refusal_of_the_last_step_ends_the_session(code: int) -> None:
+    async def refusing(peer: Peer) -> None:
+        await kerberos(peer, refuses=code)
+
+    async with Rogue(refusing) as rogue:
+        with pytest.raises(zkwire.AuthFailedError, match=str(code)):
+            await zkwire.connect(rogue.hosts, sasl=ThreeSteps())
+
+
+async def test_no_ping_is_sent_into_a_slow_exchange_and_certainty_does_not_come_of_it() -> None:
+    """The session's clock takes no notice of SASL: only the handshake counts until a request is answered."""
+    before_handshake = asyncio.get_running_loop().time()
+
+    async def slow(peer: Peer) -> None:
+        await peer.handshake()
+        request = await peer.request()
+        await asyncio.sleep(0.7)  # slowness is the behaviour: a ping would be due after 0.5
+        assert len(peer.rogue.requests) == 1
+        await peer.reply(request.xid, struct.pack(">i", -1), zxid=0)
+        slow_until.set_result(asyncio.get_running_loop().time())
+        await peer.serve()
+
+    class OneStep:
+        def start(self, host: str) -> bytes:
+            return b"token"
+
+        def step(self, token: bytes) -> bytes | None:
+            return None
+
+    slow_until = asyncio.get_running_loop().create_future()
+    async with Rogue(slow) as rogue, zkwire.connect(rogue.hosts, 2.0, sasl=OneStep()) as zk:
+        assert before_handshake + 1.5 <= zk.certain_until <= await slow_until - 0.7 + 1.5
+        await rogue.until(lambda: (-2, 11) in rogue.requests)  # pings begin once the exchange is through
+
+
+async def test_bad_arguments() -> None:
+    with pytest.raises(TypeError, match="start and step"):
+        zkwire.connect("zk1:2181", sasl=("bob", "secret"))  # type: ignore[arg-type]
+
+
+async def test_states_of_a_session_whose_mechanism_fails_later() -> None:
+    """The first connection is through; the ticket has expired when the second is made."""
+    async with Rogue(kerberos) as rogue, Proxy(rogue.hosts) as proxy:
+        mechanism = ThreeSteps(fails_at=3)
+        async with zkwire.connect(proxy.hosts, sasl=mechanism) as zk:
+            states = zk.states()
+            proxy.cut()
+            assert await states_until(states, AUTH_FAILED) == [CONNECTED, SUSPENDED, AUTH_FAILED]
+            with pytest.raises(zkwire.AuthFailedError, match="ticket"):
+                await zk.get("/")

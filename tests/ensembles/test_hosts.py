@@ -1,0 +1,167 @@
+"""A list of servers that changes while the client runs: by its owner, and by the ensemble's own configuration."""
+
+import asyncio
+import random
+
+import pytest
+
+import zkwire
+from tests.conformance.tools import InOrder, states_until, turns
+from tests.proxy import Proxy
+from zkwire import SessionState, WatchEventType
+from zkwire.testing import RealEnsemble, RealServer
+
+CONNECTING, CONNECTED, READ_ONLY, SUSPENDED, EXPIRED, AUTH_FAILED, CLOSED = SessionState
+
+
+class Stays(InOrder):
+    """Never moves by chance."""
+
+    def random(self) -> float:
+        return 1.0
+
+
+class Moves(InOrder):
+    """Moves whenever chance may move it."""
+
+    def random(self) -> float:
+        return 0.0
+
+
+async def test_a_server_that_is_no_longer_listed_is_left_without_losing_anything(
+    zookeeper: RealServer, path: str
+) -> None:
+    """What is under way is answered by the old server, what waits is sent to the new one, watches come along."""
+    async with (
+        Proxy(zookeeper.hosts) as old,
+        Proxy(zookeeper.hosts) as new,
+        zkwire.connect(old.hosts, max_in_flight=3) as zk,
+    ):
+        await zk.create(path, ephemeral=True)
+        _, watch = await zk.get_and_watch(path)
+        session_id, states = zk.session_id, zk.states()
+        sets = [asyncio.create_task(zk.set(path, b"%d" % number)) for number in range(20)]
+        await turns(2)
+        zk.set_hosts(new.hosts)
+        outcomes = await asyncio.gather(*sets, return_exceptions=True)
+        assert [getattr(outcome, "version", outcome) for outcome in outcomes] == list(range(1, 21))
+        assert await states_until(states, SUSPENDED) == [CONNECTED, SUSPENDED]
+        assert await states_until(states, CONNECTED) == [CONNECTED]
+        assert (zk.server, zk.session_id) == (new.hosts, session_id)
+        assert (await watch).type is WatchEventType.CHANGED
+        _, watch = await zk.get_and_watch(path)
+        await zk.set(path, b"seen from here")
+        assert (await watch).type is WatchEventType.CHANGED
+        await old.until(lambda: old.open == 0)
+        assert old.requests().count("setData") + new.requests().count("setData") == 21
+        assert new.requests()[0] == "connect"
+
+
+@pytest.mark.parametrize(("chance", "moves"), [(Stays, False), (Moves, True)])
+async def test_new_servers_get_their_share(zookeeper: RealServer, chance: type[random.Random], moves: bool) -> None:
+    async with (
+        Proxy(zookeeper.hosts) as first,
+        Proxy(zookeeper.hosts) as second,
+        zkwire.connect(first.hosts, rng=chance()) as zk,
+    ):
+        states = zk.states()
+        zk.set_hosts(f"{first.hosts},{second.hosts}")
+        if moves:
+            await states_until(states, SUSPENDED)
+            await states_until(states, CONNECTED)
+        await zk.ping()
+        assert zk.server == (second if moves else first).hosts
+        assert first.connections + second.connections == 1 + moves
+
+
+async def test_the_new_list_is_what_a_client_without_a_connection_tries(zookeeper: RealServer) -> None:
+    async with Proxy(zookeeper.hosts) as old, Proxy(zookeeper.hosts) as new, zkwire.connect(old.hosts) as zk:
+        old.refuse()
+        old.cut()
+        await states_until(zk.states(), SUSPENDED)
+        asking = asyncio.create_task(zk.get("/"))
+        zk.set_hosts(new.hosts)
+        await asking
+        assert zk.server == new.hosts
+
+
+async def test_moving_twice_and_away_from_a_server_that_no_longer_answers(zookeeper: RealServer) -> None:
+    async with (
+        Proxy(zookeeper.hosts) as first,
+        Proxy(zookeeper.hosts) as second,
+        Proxy(zookeeper.hosts) as third,
+        zkwire.connect(first.hosts, 2.0) as zk,
+    ):
+        session_id = zk.session_id
+        first.pause()
+        asking = asyncio.create_task(zk.get("/"))  # a read: it is asked again elsewhere
+        await turns()
+        zk.set_hosts(second.hosts)
+        zk.set_hosts(third.hosts)
+        await asking
+        assert (zk.server, zk.session_id, second.connections) == (third.hosts, session_id, 0)
+        first.resume()
+        await first.until(lambda: first.open == 0)
+
+
+async def test_a_client_closed_while_it_moves_ends_its_session_where_it_is(zookeeper: RealServer, path: str) -> None:
+    """Its ephemeral nodes must go at once, and not when the session has expired."""
+    async with Proxy(zookeeper.hosts) as old, zkwire.connect(zookeeper.hosts) as other:
+        zk = await zkwire.connect(old.hosts)
+        await zk.create(path, ephemeral=True)
+        old.hold_replies()
+        setting = asyncio.create_task(zk.set(path, b"under way"))
+        await old.seen("setData")
+        zk.set_hosts("127.0.0.1:1")
+        closing = asyncio.create_task(zk.close())
+        await old.seen("closeSession")
+        old.release_replies()
+        await closing
+        assert (await setting).version == 1
+        await other.sync("/")
+        assert await other.exists(path) is None
+
+
+async def test_the_chroot_stays(zookeeper: RealServer, path: str) -> None:
+    async with zkwire.connect(f"{zookeeper.hosts}{path}") as zk:
+        zk.set_hosts(zookeeper.hosts)
+        zk.set_hosts(f"{zookeeper.hosts}{path}")
+        with pytest.raises(ValueError, match="chroot"):
+            zk.set_hosts(f"{zookeeper.hosts}/elsewhere")
+        with pytest.raises(ValueError, match="connect string"):
+            zk.set_hosts("")
+        with pytest.raises(TypeError):
+            zk.set_hosts(None)  # type: ignore[arg-type]
+        assert zk.chroot == path
+
+
+async def test_following_a_single_server_changes_nothing(zookeeper: RealServer) -> None:
+    """Its configuration names no servers."""
+    async with zkwire.connect(zookeeper.hosts, follow_config=True) as zk:
+        await zk.ping()
+        await zk.ping()
+        assert (zk.state, zk.server) == (CONNECTED, zookeeper.hosts)
+
+
+@pytest.mark.limit(240)
+async def test_a_client_follows_a_reconfigured_ensemble() -> None:
+    """Told of one server only, it learns of the others, and goes when its own leaves."""
+    async with RealEnsemble(reconfig=True, fsync=False, properties={"skipACL": "yes"}) as ensemble:
+        first, second, third = ensemble.servers
+        async with (
+            zkwire.connect(f"{first.hosts}/chroot", rng=Stays(), follow_config=True) as zk,
+            zkwire.connect(ensemble.hosts) as admin,
+        ):
+            await admin.create("/chroot")
+            await zk.create("/a", ephemeral=True)
+            session_id, states = zk.session_id, zk.states()
+            await admin.reconfig(leaving=[first.number])
+            assert await states_until(states, SUSPENDED) == [CONNECTED, SUSPENDED]
+            await states_until(states, CONNECTED)
+            assert zk.server in (second.hosts, third.hosts)
+            assert zk.session_id == session_id
+            first.kill()
+            assert (await zk.get("/a")).stat.ephemeral_owner == session_id
+            fourth = await ensemble.add()
+            await admin.reconfig(joining=[fourth.spec])
+            assert await zk.exists("/a") is not None

@@ -1,0 +1,227 @@
+"""Servers that have lost their quorum: taken if the caller wishes, left for one that can write, never believed."""
+
+import asyncio
+import struct
+from itertools import pairwise
+
+import pytest
+
+import zkwire
+from tests.conformance.tools import InOrder, eventually, states_until
+from tests.rogue import NOT_READ_ONLY, Peer, Rogue, connect_response, eof_handshake, honest, read_only_refusal
+from zkwire import SessionState, WatchEventType
+from zkwire.testing import RealEnsemble
+
+CONNECTING, CONNECTED, READ_ONLY, SUSPENDED, EXPIRED, AUTH_FAILED, CLOSED = SessionState
+
+
+@pytest.mark.limit(240)
+async def test_a_real_ensemble_that_loses_its_quorum_and_finds_it_again() -> None:
+    async with RealEnsemble(read_only=True, fsync=False) as ensemble:
+        async with zkwire.connect(ensemble.hosts) as zk:
+            await zk.create("/a", b"before")
+        left, *rest = ensemble.servers
+        async with zkwire.connect(ensemble.hosts, 5.0, read_only=True) as zk:
+            states, old = zk.states(), zk.session_id
+            for server in rest:
+                server.kill()
+            # The session of before is none that this server knows: it ends, and another one begins there.
+            seen = await states_until(states, READ_ONLY)
+            assert seen[0] is CONNECTED
+            assert seen[-1] is READ_ONLY
+            assert (zk.server, zk.session_id != old) == (left.hosts, True)
+            local = zk.session_id
+            node, watch = await zk.get_and_watch("/a")
+            assert node.data == b"before"
+            assert await zk.get_children("/") != []
+            for refused in (zk.set("/a", b""), zk.create("/b", ephemeral=True), zk.delete("/a"), zk.sync("/")):
+                with pytest.raises(zkwire.NotReadOnlyError):
+                    await refused
+            assert zk.state is READ_ONLY
+            assert zk.certain_for(local) == 0, "no lease may live by the word of a server without a quorum"
+            async with asyncio.TaskGroup() as group:
+                for server in rest:
+                    group.create_task(server.start())
+            seen = await states_until(states, CONNECTED)
+            assert EXPIRED not in seen, "nothing was lost: an ephemeral node cannot have belonged to that session"
+            assert zk.session_id not in (old, local)
+            assert zk.certain_for(zk.session_id) > 0
+            async with zkwire.connect(ensemble.hosts) as other:
+                await other.set("/a", b"after")
+            assert (await watch).type is WatchEventType.CHANGED
+            await zk.create("/b", ephemeral=True)
+            assert (await zk.get("/b")).stat.ephemeral_owner == zk.session_id
+
+
+@pytest.mark.limit(120)
+async def test_who_does_not_wish_it_is_not_served_by_a_server_without_a_quorum() -> None:
+    async with RealEnsemble(read_only=True, fsync=False) as ensemble:
+        left, *rest = ensemble.servers
+        for server in rest:
+            server.kill()
+
+        async def reads_only() -> bool:
+            return await left.four_letter_word("isro") == "ro"
+
+        await eventually(reads_only)
+        async with zkwire.connect(left.hosts, read_only=True) as zk:
+            assert zk.state is READ_ONLY
+            trying = asyncio.ensure_future(zkwire.connect(left.hosts))
+            await zk.get("/")
+            assert not trying.done()
+            trying.cancel()
+            await asyncio.wait({trying})
+
+
+# With scripted servers: what need not wait for a quorum.
+
+
+async def reading_only(peer: Peer, *, keeps: int = 0) -> None:
+    """A server without a quorum; `keeps` is the id of a session that it takes as known, as those before 3.7 do."""
+    handshake = await peer.connect_request()
+    assert handshake.read_only
+    session_id = handshake.session_id if keeps and handshake.session_id == keeps else peer.rogue.new_session_id()
+    await peer.send_frame(connect_response(handshake.timeout, session_id) + b"\1")
+    await peer.serve()
+
+
+async def saying(peer: Peer, *, word: bytes = b"rw") -> None:
+    """Answers the question `isro`; anything else is a handshake."""
+    if await peer.start() == b"isro":
+        await peer.send(word)
+    else:
+        await honest(peer)
+
+
+async def test_a_read_only_server_is_left_for_one_that_can_write_and_its_session_is_not_taken_along() -> None:
+    async with (
+        Rogue(reading_only) as there,
+        Rogue(saying) as better,
+        zkwire.connect(f"{there.hosts},{better.hosts}", read_only=True, rng=InOrder()) as zk,
+    ):
+        better.new_session_id()  # each server has a count of its own
+        states, local = zk.states(), zk.session_id
+        assert zk.state is READ_ONLY
+        assert await states_until(states, CONNECTED) == [READ_ONLY, SUSPENDED, CONNECTED]
+        assert zk.server == better.hosts
+        assert zk.session_id != local
+        assert [handshake.session_id for handshake in better.handshakes] == [0]
+        assert better.handshakes[0].password == bytes(16)
+        assert (await zk.get("/a")).data == b"rogue"
+
+
+async def test_one_that_cannot_write_either_is_asked_again_with_growing_pauses() -> None:
+    asked: list[float] = []
+
+    async def not_yet(peer: Peer) -> None:
+        asked.append(asyncio.get_running_loop().time())
+        await saying(peer, word=b"rw" if len(asked) > 4 else b"ro")
+
+    async with Rogue(reading_only) as there, Rogue(not_yet) as other:
+        hosts = f"{there.hosts},127.0.0.1:1,{other.hosts}"  # one cannot be reached at all
+        async with zkwire.connect(hosts, read_only=True, rng=InOrder()) as zk:
+            await states_until(zk.states(), CONNECTED)
+            assert there.connections == 1
+            pauses = [later - sooner for sooner, later in pairwise(asked)]
+            assert pauses[3] > pauses[0]
+            assert sum(pauses) >= 0.1 * (1 + 2 + 4 + 8)  # half of each at least
+
+
+async def test_a_single_read_only_server_is_kept() -> None:
+    async with Rogue(reading_only) as rogue, zkwire.connect(rogue.hosts, 1.0, read_only=True) as zk:
+        await rogue.requested(11, 3)  # pings
+        assert (zk.state, rogue.connections) == (READ_ONLY, 1)
+
+
+async def test_the_word_of_a_server_without_a_quorum_does_not_prolong_certainty() -> None:
+    """Servers before 3.7 take a session of the ensemble along; the ensemble may have ended it meanwhile."""
+
+    async def first(peer: Peer) -> None:
+        await peer.handshake()
+        await peer.answer(await peer.first_request())
+
+    async with (
+        Rogue(first, reading_only_keeping) as rogue,
+        zkwire.connect(rogue.hosts, 2.0, read_only=True) as zk,
+    ):
+        await zk.get("/a")
+        session_id, certain = zk.session_id, zk.certain_until
+        await states_until(zk.states(), READ_ONLY)
+        for _ in range(3):
+            await zk.get("/a")
+        assert zk.session_id == session_id
+        assert zk.certain_until == certain
+        assert zk.certain_for(session_id) > 0, "what was certain before stays so for its time"
+
+
+async def reading_only_keeping(peer: Peer) -> None:
+    await reading_only(peer, keeps=peer.rogue.handshakes[0].session_id or 0x0F0E000000000001)
+
+
+async def test_a_bare_header_in_place_of_a_session_is_another_servers_turn() -> None:
+    """PROTOCOL 2.8: 16 bytes with the error -119, by servers of 3.7 and newer without local sessions."""
+    async with (
+        Rogue(read_only_refusal) as refusing,
+        Rogue(honest) as good,
+        zkwire.connect(f"{refusing.hosts},{good.hosts}", read_only=True, rng=InOrder()) as zk,
+    ):
+        assert (zk.server, zk.state) == (good.hosts, CONNECTED)
+        assert refusing.connections == 1
+
+
+async def test_a_write_refused_by_a_read_only_server_says_so() -> None:
+    async def refusing(peer: Peer) -> None:
+        handshake = await peer.connect_request()
+        await peer.send_frame(connect_response(handshake.timeout, peer.rogue.new_session_id()) + b"\1")
+        while True:
+            request = await peer.request()
+            await peer.reply(request.xid, err=NOT_READ_ONLY)
+
+    async with Rogue(refusing) as rogue, zkwire.connect(rogue.hosts, read_only=True) as zk:
+        with pytest.raises(zkwire.NotReadOnlyError, match="/a"):
+            await zk.create("/a")
+
+
+async def test_watches_come_along_to_the_server_that_can_write() -> None:
+    armed: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    async def taking(peer: Peer) -> None:
+        if await peer.start() == b"isro":
+            await peer.send(b"rw")
+            return
+        await peer.handshake()
+        request = await peer.request()
+        assert request.opcode in (101, 105)
+        armed.set_result(request.body)
+        await peer.answer(request)
+        await peer.event(3, "/a")
+        await peer.serve()
+
+    async with (
+        Rogue(reading_only) as there,
+        Rogue(taking) as better,
+        zkwire.connect(f"{there.hosts},{better.hosts}", read_only=True, rng=InOrder()) as zk,
+    ):
+        _, watch = await zk.get_and_watch("/a")
+        assert (await watch).type is WatchEventType.CHANGED
+        assert struct.pack(">i", 2) + b"/a" in await armed
+        assert zk.state is CONNECTED
+
+
+async def test_a_read_only_servers_session_ends_when_nobody_takes_the_client_any_more_pitfall_53() -> None:
+    """As when all have lost their data, and turn away whoever has seen more than they have."""
+
+    async def once(peer: Peer) -> None:
+        handshake = await peer.connect_request()
+        await peer.send_frame(connect_response(handshake.timeout, peer.rogue.new_session_id()) + b"\1")
+        request = await peer.first_request()
+        await peer.reply(request.xid, err=NOT_READ_ONLY, zxid=77)
+
+    async with Rogue(once, eof_handshake) as rogue, zkwire.connect(rogue.hosts, 1.0, read_only=True) as zk:
+        states = zk.states()
+        with pytest.raises(zkwire.NotReadOnlyError):
+            await zk.create("/a")
+        assert await states_until(states, EXPIRED) == [READ_ONLY, SUSPENDED, EXPIRED]
+        assert [handshake.last_zxid for handshake in rogue.handshakes[:2]] == [0, 77]
+        await rogue.until(lambda: rogue.handshakes[-1].last_zxid == 0)
+        assert {handshake.session_id for handshake in rogue.handshakes} == {0}

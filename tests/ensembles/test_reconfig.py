@@ -1,0 +1,42 @@
+"""reconfig: servers leave and join, by every way of saying which, and each refusal as what it is."""
+
+import pytest
+
+import zkwire
+from zkwire.testing import RealEnsemble
+
+
+@pytest.mark.limit(120)
+async def test_members_leave_join_and_are_listed_as_a_whole() -> None:
+    async with RealEnsemble(fsync=False, reconfig=True, properties={"skipACL": "yes"}) as ensemble:
+        leader = await ensemble.leader()
+        other = next(server for server in ensemble.servers if server is not leader)
+        async with zkwire.connect(leader.hosts) as zk:  # the connections to who leaves, or stops leading, are lost
+            before = await zk.get_config()
+            assert sorted(before.members) == [1, 2, 3]
+            left = await zk.reconfig(leaving=other.number, from_config=before.version)
+            assert left.members == {n: spec for n, spec in before.members.items() if n != other.number}
+            assert left == await zk.get_config()
+            assert left.version > before.version
+            with pytest.raises(zkwire.BadVersionError):
+                await zk.reconfig(leaving=leader.number, from_config=before.version)
+            joined = await zk.reconfig(joining={other.number: before.members[other.number]})
+            assert joined.members == before.members
+            whole = await zk.reconfig(members=joined.members, from_config=joined.version)
+            assert whole.members == before.members
+            with pytest.raises(zkwire.BadArgumentsError, match=r"server\.4=host:port:port:role;port"):
+                await zk.reconfig(joining="nonsense")
+            strangers = [f"server.{n}=127.0.0.1:{n}1:{n}2:participant;{n}3" for n in (7, 8, 9)]
+            with pytest.raises(zkwire.NewConfigNoQuorumError):
+                await zk.reconfig(joining=strangers)
+            assert await zk.get_config() == whole
+
+
+@pytest.mark.limit(120)
+async def test_who_may_not_write_the_configuration_is_refused() -> None:
+    async with (
+        RealEnsemble(fsync=False, reconfig=True) as ensemble,
+        zkwire.connect(ensemble.hosts) as zk,
+    ):
+        with pytest.raises(zkwire.NoAuthError):
+            await zk.reconfig(leaving=3)

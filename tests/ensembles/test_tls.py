@@ -1,0 +1,148 @@
+"""TLS: whose certificate is taken, what a client must show, and that large things pass whole."""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+import zkwire
+from recipes import Lock
+from tests.conformance.tools import eventually, states_until
+from tests.proxy import Proxy
+from zkwire import SessionState
+from zkwire.testing import Certificates, RealServer, authority, issue, make_certificates
+from zkwire.transport import open_link
+
+CHILDREN = 20_000
+
+
+@pytest.fixture(scope="module")
+def tls(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return make_certificates(tmp_path_factory.mktemp("tls"))
+
+
+def trusting(tls: Certificates, *, shows: bool = True) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=tls.ca.certificate)
+    if shows:
+        context.load_cert_chain(tls.client.chain)
+    return context
+
+
+@asynccontextmanager
+async def serving(tls: Certificates) -> AsyncIterator[RealServer]:
+    async with RealServer(tls=tls, fsync=False) as server:
+        yield server
+
+
+async def complaint(connecting: zkwire.Connecting, caplog: pytest.LogCaptureFixture, wanted: str) -> None:
+    """A client that finds no server tries on, and says in its log why it did not take one."""
+    trying = asyncio.ensure_future(connecting)
+
+    async def said() -> bool:
+        return wanted in caplog.text
+
+    try:
+        await eventually(said)
+        assert not trying.done()
+    finally:
+        trying.cancel()
+        await asyncio.wait({trying})
+
+
+@pytest.mark.limit(120)
+async def test_locks_and_long_lists_over_tls_pitfall_62(tls: Certificates) -> None:
+    """A reply of 400 kB is many records of TLS, and many reads."""
+    context = trusting(tls)
+    async with (
+        serving(tls) as server,
+        zkwire.connect(server.secure_hosts, ssl=context) as zk,
+        zkwire.connect(server.secure_hosts, ssl=context) as other,
+    ):
+        names = [f"child-{number:08d}" for number in range(CHILDREN)]
+        await zk.create("/many")
+        for start in range(0, CHILDREN, 2000):
+            async with zk.transaction() as tx:
+                for name in names[start : start + 2000]:
+                    tx.create(f"/many/{name}")
+        for _ in range(3):
+            assert sorted(await other.get_children("/many")) == names
+        blob = bytes(range(256)) * 4000
+        await zk.set("/many", blob)
+        nodes = await asyncio.gather(*(other.get("/many") for _ in range(20)))
+        assert all(node.data == blob for node in nodes)
+        assert zk.state is other.state is SessionState.CONNECTED
+        async with Lock(zk, "/locks/one") as lease:
+            assert lease.is_certain()
+            assert await Lock(other, "/locks/one").try_acquire() is None
+        async with Lock(other, "/locks/one") as lease:
+            assert lease.is_certain()
+
+
+@pytest.mark.limit(120)
+async def test_the_client_is_known_by_its_certificate_on_every_connection(tls: Certificates) -> None:
+    async with serving(tls) as server, Proxy(server.secure_hosts) as proxy:
+        async with zkwire.connect(proxy.hosts, ssl=trusting(tls)) as zk:
+            session_id, states = zk.session_id, zk.states()
+            for _ in range(2):
+                assert ("x509", tls.client.subject) in [(one.scheme, one.user) for one in await zk.whoami()]
+                proxy.cut()
+                await states_until(states, SessionState.SUSPENDED)
+                await states_until(states, SessionState.CONNECTED)
+            assert zk.session_id == session_id
+        await proxy.until(lambda: proxy.open == 0)
+
+
+@pytest.mark.limit(120)
+async def test_who_is_not_trusted_and_who_is_not_named_so(
+    tls: Certificates, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The name is the host of the connect string; TLS failures are those of one server, the next one is tried."""
+    elsewhere = issue(tls.ca, tmp_path, "elsewhere", hosts=["DNS:zk1.example"])
+    async with (
+        serving(tls) as server,
+        serving(Certificates(tls.ca, elsewhere, tls.client)) as misnamed,
+    ):
+        stranger = ssl.create_default_context(cafile=authority(tmp_path, "stranger").certificate)
+        await complaint(zkwire.connect(server.secure_hosts, ssl=stranger), caplog, "unable to get local issuer")
+        await complaint(zkwire.connect(misnamed.secure_hosts, ssl=trusting(tls)), caplog, "not valid for '127.0.0.1'")
+        caplog.clear()
+        await complaint(zkwire.connect(server.secure_hosts, ssl=True), caplog, "CERTIFICATE_VERIFY_FAILED")
+        localhost = server.secure_hosts.replace("127.0.0.1", "localhost")
+        async with zkwire.connect(f"{misnamed.secure_hosts},{localhost}", ssl=trusting(tls)) as zk:
+            assert zk.server == localhost
+        caplog.clear()
+        await complaint(zkwire.connect(server.secure_hosts, 2.0, ssl=trusting(tls, shows=False)), caplog, "no session")
+
+
+@pytest.mark.limit(120)
+async def test_plain_talk_to_a_tls_port_and_tls_to_a_plain_one(
+    tls: Certificates, zookeeper: RealServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(tls) as server:
+        await complaint(zkwire.connect(server.secure_hosts, 1.0), caplog, f"no session with {server.secure_hosts}")
+    await complaint(
+        zkwire.connect(zookeeper.hosts, 1.0, ssl=trusting(tls)), caplog, f"no session with {zookeeper.hosts}"
+    )
+
+
+async def test_a_server_that_is_silent_in_the_tls_handshake_is_given_up(
+    tls: Certificates, zookeeper: RealServer
+) -> None:
+    async with Proxy(zookeeper.hosts) as silent:
+        silent.pause()
+        trying = asyncio.ensure_future(zkwire.connect(silent.hosts, 0.6, ssl=trusting(tls)))
+        await silent.connected(2)
+        trying.cancel()
+        await asyncio.wait({trying})
+        silent.resume()
+        await silent.until(lambda: silent.open == 0)
+
+
+def test_bad_arguments(tls: Certificates) -> None:
+    with pytest.raises(TypeError, match="SSLContext"):
+        zkwire.connect("zk1:2281", ssl="yes")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="open_link"):
+        zkwire.connect("zk1:2281", ssl=trusting(tls), open_link=open_link)

@@ -1,0 +1,44 @@
+"""Follows the ensemble's own list of its servers, which a reconfiguration changes."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from zkwire import hosts
+from zkwire.errors import ServerError, SessionClosedError, SessionError
+from zkwire.requests import GetDataRequest
+from zkwire.session import Session
+from zkwire.states import SessionState
+from zkwire.streams import Watch
+from zkwire.watches import WatchKind
+
+_log = logging.getLogger(__name__)
+
+CONFIG: Final = "/zookeeper/config"
+
+
+async def follow_config(session: Session) -> None:
+    """Give `session` the servers that /zookeeper/config lists, now and at each change, until the session is over.
+
+    An empty list, as that of a standalone server, changes nothing.
+    """
+    while session.states.now not in (SessionState.CLOSED, SessionState.AUTH_FAILED):
+        watch = Watch(session, CONFIG, CONFIG)
+        try:
+            reply = await session.submit(GetDataRequest(CONFIG, True), watch, WatchKind.DATA)
+            addresses = hosts.parse_config(reply.data or b"")
+            if addresses:
+                _log.info("the ensemble lists its servers as %s", ",".join(map(str, addresses)))
+                session.set_hosts(addresses)
+            await watch
+        except SessionClosedError:
+            return
+        except SessionError:
+            if session.states.now is SessionState.EXPIRED:
+                return  # there will be no other session
+        except ServerError as error:
+            _log.warning("the servers of the ensemble cannot be followed: %s", error)
+            return
+        finally:
+            watch.cancel()
