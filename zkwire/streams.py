@@ -11,6 +11,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self
+from weakref import ref
 
 from zkwire.connection import Notification, Watcher
 from zkwire.states import SessionState, States
@@ -207,7 +208,8 @@ class WatchSet:
 class StateStream:
     """The session's state now and every later one, none left out; ends behind CLOSED.
 
-    Iterate it in one task: `async for state in zk.states()`.  A slow reader misses nothing.
+    Iterate it in one task: `async for state in zk.states()`.  A slow reader misses nothing.  Leave by `break` as you
+    like; who keeps the stream in a variable calls `close()`.
     """
 
     def __init__(self, source: States) -> None:
@@ -215,7 +217,18 @@ class StateStream:
         self._states = deque([source.now])
         self._waiter: asyncio.Future[None] | None = None
         self._ended = False
-        source.listen(self._changed)
+        us = ref(self)  # a stream that was left by `break` must not be kept, and told, for ever
+
+        def tell(state: SessionState) -> None:
+            stream = us()
+            if stream is not None:
+                stream._changed(state)
+
+        self._listener = tell
+        source.listen(tell)
+
+    def __del__(self) -> None:
+        self.close()
 
     def __aiter__(self) -> Self:
         return self
@@ -237,7 +250,7 @@ class StateStream:
 
     def close(self) -> None:
         """Stop listening."""
-        self._source.unlisten(self._changed)
+        self._source.unlisten(self._listener)
 
     def _changed(self, state: SessionState) -> None:
         self._states.append(state)

@@ -50,7 +50,8 @@ async def test_data_gives_the_value_now_and_after_each_change(server: Server, pa
         assert await value(nodes) == b"again"
 
 
-async def test_children_gives_the_names_now_and_after_each_change(server: Server, path: str) -> None:
+async def test_children_gives_the_names_now_and_after_each_change_pitfall_36(server: Server, path: str) -> None:
+    """By getChildren2, whose watch is one for children like that of getChildren."""
     async with zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other, zk.children(path) as lists:
         assert await names(lists) is None
         await other.create(path)

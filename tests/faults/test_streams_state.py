@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import weakref
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -391,3 +392,18 @@ async def test_a_stream_closed_while_away_is_not_set_again(zookeeper: RealServer
         proxy.accept()
         await zk.ping()
         assert proxy.requests(mark) == ["connect"]
+
+
+async def test_states_left_by_break_are_not_kept(zookeeper: RealServer) -> None:
+    gc.disable()  # it must go without
+    try:
+        async with zkwire.connect(zookeeper.hosts) as zk:
+            states = zk.states()
+            left = weakref.ref(states)
+            async for state in states:
+                assert state is CONNECTED
+                break
+            del states
+            assert left() is None
+    finally:
+        gc.enable()
