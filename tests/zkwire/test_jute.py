@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, get_type_hints
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zkwire import jute, multi, records, requests
@@ -25,9 +25,10 @@ from zkwire.jute import (
     Vector,
     record,
 )
-from zkwire.records import ACL, Stat
+from zkwire.records import ACL, Stat, WatcherEvent
 from zkwire.requests import ClientInfo
 
+EACH = settings(max_examples=30)  # of dozens of records
 RECORDS: list[type[Record]] = sorted(
     {
         value
@@ -102,6 +103,7 @@ def test_the_records_of_the_protocol_are_all_here() -> None:
 
 
 @pytest.mark.parametrize("cls", ALL, ids=lambda cls: cls.__name__)
+@EACH
 @given(data=st.data())
 def test_a_record_comes_back_as_it_went(cls: type[Record], data: st.DataObject) -> None:
     value = data.draw(instances(cls))
@@ -113,6 +115,7 @@ def test_a_record_comes_back_as_it_went(cls: type[Record], data: st.DataObject) 
 
 
 @pytest.mark.parametrize("cls", ALL, ids=lambda cls: cls.__name__)
+@EACH
 @given(data=st.data(), before=st.binary(max_size=9), behind=st.binary(max_size=9))
 def test_what_stands_around_a_record_is_not_looked_at(
     cls: type[Record], data: st.DataObject, before: bytes, behind: bytes
@@ -125,6 +128,7 @@ def test_what_stands_around_a_record_is_not_looked_at(
 
 
 @pytest.mark.parametrize("cls", ALL, ids=lambda cls: cls.__name__)
+@EACH
 @given(data=st.data(), before=st.binary(max_size=3))
 def test_a_record_cut_at_any_byte_is_a_decode_error(cls: type[Record], data: st.DataObject, before: bytes) -> None:
     encoded = data.draw(instances(cls)).encode()
@@ -412,6 +416,7 @@ def test_a_record_has_slots_and_takes_no_other_attribute(cls: type[Record]) -> N
         ACL("31", "world", "anyone"),  # type: ignore[arg-type]
         ACL(None, "world", "anyone"),  # type: ignore[arg-type]
         ACL(31, b"world", "anyone"),  # type: ignore[arg-type]
+        WatcherEvent(1, 3, None),  # type: ignore[arg-type]
         ACL(31, "world", "\ud800"),
         SomeAcls([ACL(-(2**31) - 1, "world", "anyone")]),
         SomeAcls(["world"]),  # type: ignore[list-item]
