@@ -196,6 +196,7 @@ class Session(Exchange):
                 self._expire(f"{address} says that session {self.id:#x} has expired, or that its password is wrong")
                 continue
             except AuthFailedError as error:
+                _log.error("%s", error)
                 self._end(error, SessionState.AUTH_FAILED)
             except (OSError, ProtocolError) as error:
                 _log.warning("no session with %s: %s: %s", address, type(error).__name__, error or "no answer in time")

@@ -183,6 +183,27 @@ async def test_no_ping_is_sent_into_a_slow_exchange_and_certainty_does_not_come_
         await rogue.until(lambda: (-2, 11) in rogue.requests)  # pings begin once the exchange is through
 
 
+async def test_a_client_that_is_cancelled_or_out_of_patience_within_an_exchange_leaves_nothing() -> None:
+    """A server that falls silent there is given up for the next one, as in the handshake."""
+
+    async def silent(peer: Peer) -> None:
+        await peer.handshake()
+        await peer.request()
+        await peer.ignore()
+
+    async with Rogue(silent) as rogue:
+        connecting = asyncio.ensure_future(zkwire.connect(rogue.hosts, 1.0, sasl=ThreeSteps()))
+        await rogue.connected(2)
+        await rogue.requested(SASL, 2)
+        connecting.cancel()
+        await asyncio.wait({connecting})
+        assert connecting.cancelled()
+        await rogue.disconnected(2)
+        first, second = rogue.handshakes
+        assert first.session_id == 0
+        assert second.session_id != 0, "the session was made, and is resumed"
+
+
 async def test_bad_arguments() -> None:
     with pytest.raises(TypeError, match="start and step"):
         zkwire.connect("zk1:2181", sasl=("bob", "secret"))  # type: ignore[arg-type]

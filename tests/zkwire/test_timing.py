@@ -75,3 +75,11 @@ def test_each_host_of_a_list_can_be_tried_before_the_session_is_given_up(timeout
 def test_one_timeout_and_a_third_pass_before_the_client_gives_up(timeout: float) -> None:
     """pitfall 63; PROTOCOL 11.1: as the Java client since 3.9.3."""
     assert timing.give_up_after(timeout) == pytest.approx(timeout * 4 / 3)
+
+
+@given(st.integers(0, 10_000), st.floats(0.001, 1e6))
+def test_the_question_who_can_write_is_asked_ever_less_often_but_not_without_end(rounds: int, timeout: float) -> None:
+    now, next_time = timing.ask_again_after(rounds, timeout), timing.ask_again_after(rounds + 1, timeout)
+    assert 0 < now <= next_time <= timeout
+    assert timing.ask_again_after(0, 10.0) == 0.1
+    assert timing.ask_again_after(10_000, 10.0) == 10.0
