@@ -41,12 +41,17 @@ def run(version: str, options: Sequence[str]) -> Result:
         command = [sys.executable, "-m", "pytest", "--quiet", "-m", "not memory", f"--junitxml={report}", *SUITE]
         environment = os.environ | {"ZOOKEEPER_HOME": str((STORE / version).resolve())}
         code = subprocess.run([*command, *options], env=environment, check=False).returncode
-        tests = list(ElementTree.parse(report).iter("testcase")) if report.exists() else []
+        return result(version, report, code, time.monotonic() - start)
+
+
+def result(version: str, report: Path, code: int, seconds: float) -> Result:
+    """Read pytest's report, if there is one, of a run that ended with `code`."""
+    tests = list(ElementTree.parse(report).iter("testcase")) if report.exists() else []
     failed = [test for test in tests if test.find("failure") is not None or test.find("error") is not None]
     differing = [test for test in tests if test not in failed and test.find("skipped") is not None]
     passed = len(tests) - len(failed) - len(differing)
     # A run that ended before its tests did has failed, whatever it had counted by then.
-    return Result(version, passed, len(differing), len(failed) or int(code != 0), time.monotonic() - start)
+    return Result(version, passed, len(differing), len(failed) or int(code != 0), seconds)
 
 
 def table(results: Sequence[Result]) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conformance import matrix
 from zkwire.testing import (
     OpenSSLError,
     RealEnsemble,
@@ -158,3 +159,23 @@ async def test_users_and_a_super_user_are_configured() -> None:
 async def test_a_server_without_tls_has_no_secure_hosts(zookeeper: RealServer) -> None:
     with pytest.raises(RuntimeError, match="unless tls= is given"):
         _ = zookeeper.secure_hosts
+
+
+# One version after the other
+
+
+def test_the_table_of_versions_counts_what_differs_apart(tmp_path: Path) -> None:
+    report = "<testsuites><testsuite><testcase/><testcase><skipped/></testcase>{}</testsuite></testsuites>"
+    good, bad = tmp_path / "good.xml", tmp_path / "bad.xml"
+    good.write_text(report.format(""))
+    bad.write_text(report.format("<testcase><failure/></testcase><testcase><skipped/><error/></testcase>"))
+    results = [matrix.result("3.5.10", good, 0, 7.4), matrix.result("3.6.4", bad, 1, 8.0)]
+    assert matrix.table(results).splitlines()[2:] == ["| 3.5.10 | 1 | 1 | 0 | 7 |", "| 3.6.4 | 1 | 1 | 2 | 8 |"]
+    # It was interrupted, or ended before there was a report.
+    assert matrix.result("3.7.2", good, 2, 1.0).failed == 1
+    assert matrix.result("3.7.2", tmp_path / "none.xml", 4, 1.0).failed == 1
+
+
+def test_no_version_is_no_success(capsys: pytest.CaptureFixture[str]) -> None:
+    assert matrix.main(["-x"]) == 2
+    assert "VERSIONS=" in capsys.readouterr().err
