@@ -15,6 +15,7 @@ import traceback
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
+import hypothesis
 import pytest
 
 import zkwire
@@ -23,6 +24,10 @@ from zkwire.testing import RealServer, ServerProcess, ZooKeeperMissingError, fin
 AsyncTest = Callable[..., Coroutine[Any, Any, None]]
 
 DEFAULT_LIMIT = 60.0
+
+# How long an example takes says more about what else the machine does than about the code.
+hypothesis.settings.register_profile("zkwire", deadline=None)
+hypothesis.settings.load_profile("zkwire")
 
 _path_numbers = itertools.count(1)
 

@@ -86,7 +86,7 @@ class Exchange:
         request = call.request
         if len(call.body) + 8 > REQUEST_LIMIT:
             raise ValueError(
-                f"{request.operation} {request.subject or ''}: a request of {len(call.body) + 8} bytes, where a server"
+                f"{request.described}: a request of {len(call.body) + 8} bytes, where a server"
                 f" takes {REQUEST_LIMIT} (its jute.maxbuffer): store less, or spread it over several nodes"
             )
         if call.watcher is not None:
@@ -171,7 +171,7 @@ class Exchange:
                 self._fail(
                     call,
                     ProtocolError(
-                        f"{call.request.operation} {call.request.subject or ''}: in place of the answer came {reason};"
+                        f"{call.request.described}: in place of the answer came {reason};"
                         " if that is the answer, ask for less at a time"
                     ),
                 )
@@ -181,7 +181,7 @@ class Exchange:
                 self._fail(
                     call,
                     ConnectionLostError(
-                        f"{call.request.operation} {call.request.subject or ''}: the connection to {self.server} broke"
+                        f"{call.request.described}: the connection to {self.server} broke"
                         f" before the answer came ({reason}); it may have been carried out: look before you repeat it",
                         maybe_applied=True,
                     ),

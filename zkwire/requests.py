@@ -68,6 +68,11 @@ class Request(Record, Generic[R]):
         """The node that the request is about, where it is about one."""
         return getattr(self, "path", None)
 
+    @property
+    def described(self) -> str:
+        """The request as an error names it: the operation, and the node if it is about one."""
+        return self.operation if self.subject is None else f"{self.operation} {self.subject}"
+
 
 class CreateFlags(enum.IntFlag):
     """The create mode; containers and TTL nodes have opcodes of their own beside it."""

@@ -10,6 +10,7 @@ from tests.proxy import Proxy
 from zkwire import ClientInfo, Create
 
 
+@pytest.mark.since("3.7", "whoAmI")
 async def test_whoami_names_the_address(server: Server) -> None:
     async with zkwire.connect(server.hosts) as zk:
         who = await zk.whoami()
@@ -17,6 +18,7 @@ async def test_whoami_names_the_address(server: Server) -> None:
         assert (who[0].scheme, who[0].user) == ("ip", "127.0.0.1")
 
 
+@pytest.mark.since("3.6", "getEphemerals")
 async def test_the_ephemeral_nodes_of_this_session_alone(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
         await zk.create(path)
@@ -34,6 +36,7 @@ async def test_the_ephemeral_nodes_of_this_session_alone(server: Server, path: s
         assert await zk.get_ephemerals(f"{path}/a") == [f"{path}/ab"]
 
 
+@pytest.mark.since("3.6", "getEphemerals")
 async def test_ephemeral_nodes_below_a_chroot(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk:
         await zk.create(path)
@@ -65,6 +68,7 @@ async def test_a_prefix_that_no_path_has_is_refused_and_nothing_is_sent(server: 
         assert proxy.requests(mark) == []
 
 
+@pytest.mark.since("3.6", "getAllChildrenNumber")
 async def test_descendants_are_counted_at_every_depth(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk, zkwire.connect(f"{server.hosts}{path}") as app:
         await zk.create(path)

@@ -11,6 +11,7 @@ from tests.proxy import Proxy
 from zkwire import Create, GetChildren, GetData, Node, WatchSet
 
 
+@pytest.mark.since("3.6", "multiRead")
 async def test_each_read_gives_what_its_verb_does_in_one_request(server: Server, path: str) -> None:
     async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         await zk.pipeline([Create(path, b"data"), Create(f"{path}/a", b"1"), Create(f"{path}/b")])
@@ -27,6 +28,7 @@ async def test_each_read_gives_what_its_verb_does_in_one_request(server: Server,
         assert (data, stat.num_children) == (b"data", 2)
 
 
+@pytest.mark.since("3.6", "multiRead")
 async def test_an_error_stands_in_its_place(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk:
         await zk.create(path)
@@ -42,6 +44,7 @@ async def test_an_error_stands_in_its_place(server: Server, path: str) -> None:
         assert names == ["locked"]
 
 
+@pytest.mark.since("3.6", "multiRead")
 async def test_paths_are_those_below_the_chroot(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk, zkwire.connect(f"{server.hosts}{path}") as app:
         await zk.create(f"{path}/a", b"1", make_parents=True)
@@ -60,6 +63,7 @@ async def test_nothing_to_read_sends_nothing(server: Server) -> None:
         assert proxy.requests(mark) == []
 
 
+@pytest.mark.since("3.6", "multiRead")
 async def test_what_does_not_fit_into_one_request_goes_in_several_and_one_write(server: Server, path: str) -> None:
     async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         await zk.create(path, b"data")
@@ -74,6 +78,7 @@ async def test_what_does_not_fit_into_one_request_goes_in_several_and_one_write(
         assert proxy.requests(mark) == ["multiRead", "multiRead"]
 
 
+@pytest.mark.since("3.6", "multiRead")
 async def test_null_data_reads_as_empty(server: Server, path: str) -> None:
     nothing: Any = None
     async with zkwire.connect(server.hosts) as zk:
@@ -104,6 +109,7 @@ async def test_what_cannot_be_read_so_is_refused_and_nothing_is_sent(server: Ser
         assert proxy.requests(mark) == []
 
 
+@pytest.mark.since("3.6", "multiRead")
 async def test_a_reading_that_is_cut_off_is_repeated(server: Server, path: str) -> None:
     async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         await zk.create(path, b"data")

@@ -14,6 +14,9 @@ CREATED, DELETED, CHANGED, CHILDREN = WatchEventType
 
 Seen = tuple[WatchEventType, str]
 
+# ZOOKEEPER-4466: before, a session has one watch of one mode on a path: the last one asked for displaces the others.
+MIXED = "watches of several modes on one path"
+
 CHANGES = [
     "create", "set", "create /a", "set /a", "create /a/b", "set /a/b", "delete /a/b", "delete /a", "delete", "create",
 ]  # fmt: skip
@@ -85,6 +88,7 @@ async def following(stream: AsyncIterator[Any]) -> Any:
 # Which events
 
 
+@pytest.mark.since("3.6", "addWatch")
 @pytest.mark.parametrize("who", ["own", "another's"])
 @pytest.mark.parametrize("kind", KINDS)
 async def test_each_kind_is_told_its_changes_and_no_others(server: Server, path: str, kind: str, who: str) -> None:
@@ -100,6 +104,7 @@ async def test_each_kind_is_told_its_changes_and_no_others(server: Server, path:
         assert plain(await taken(events), path) == TOLD[kind]
 
 
+@pytest.mark.since("3.6", "addWatch")
 async def test_recursive_is_not_the_default(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk, zk.events(path) as events:
         await zk.create(path)
@@ -107,6 +112,7 @@ async def test_recursive_is_not_the_default(server: Server, path: str) -> None:
         assert plain(await taken(events), path) == [(CREATED, ""), (CHILDREN, "")]
 
 
+@pytest.mark.since("3.6", "addWatch")
 @pytest.mark.parametrize("kind", KINDS)
 async def test_an_event_names_the_zxid_of_the_change_where_the_server_sends_it(
     server: Server, path: str, kind: str
@@ -117,6 +123,7 @@ async def test_an_event_names_the_zxid_of_the_change_where_the_server_sends_it(
         assert event.zxid in (None, stat.czxid)
 
 
+@pytest.mark.since("3.6", "addWatch")
 async def test_what_the_end_of_a_session_deletes_is_told(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk:
         await zk.create(path)
@@ -126,6 +133,7 @@ async def test_what_the_end_of_a_session_deletes_is_told(server: Server, path: s
             assert plain([await following(events) for _ in range(2)], path) == [(CREATED, "/a"), (DELETED, "/a")]
 
 
+@pytest.mark.since("3.6", "addWatch")
 async def test_the_events_of_a_transaction_come_in_its_order(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk, zk.events(path, recursive=True) as events:
         async with zk.transaction() as tx:
@@ -139,6 +147,7 @@ async def test_the_events_of_a_transaction_come_in_its_order(server: Server, pat
         ]  # fmt: skip
 
 
+@pytest.mark.since("3.6", "addWatch")
 async def test_a_refused_write_is_not_told(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk, zk.events(path, recursive=True) as events:
         with pytest.raises(zkwire.NoNodeError):
@@ -148,6 +157,8 @@ async def test_a_refused_write_is_not_told(server: Server, path: str) -> None:
         assert await taken(events) == []
 
 
+@pytest.mark.since("3.6", "addWatch")
+@pytest.mark.since("3.9", MIXED, raises=AssertionError)
 async def test_the_root_can_be_watched(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk, zk.events("/", recursive=True) as below, zk.events("/") as alone:
         await zk.create(path)
@@ -156,6 +167,7 @@ async def test_the_root_can_be_watched(server: Server, path: str) -> None:
         assert (CHILDREN, "/") in plain(await taken(alone))
 
 
+@pytest.mark.since("3.6", "addWatch")
 async def test_paths_below_a_chroot_are_the_callers(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as outside:
         await outside.create(path)
@@ -183,6 +195,8 @@ async def one_shots(zk: Client, path: str) -> dict[str, Watch]:
     }
 
 
+@pytest.mark.since("3.6", "addWatch")
+@pytest.mark.since("3.9", MIXED, raises=AssertionError)
 @pytest.mark.parametrize("first", ["one-shot", "lasting"])
 async def test_kinds_on_one_path_do_not_disturb_one_another_pitfall_40(server: Server, path: str, first: str) -> None:
     async with zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
@@ -212,6 +226,7 @@ async def test_kinds_on_one_path_do_not_disturb_one_another_pitfall_40(server: S
             assert plain(await taken(recursive), path) == expected
 
 
+@pytest.mark.since("3.6", "addWatch")
 async def test_a_child_watch_below_does_not_leak_into_a_recursive_one(server: Server, path: str) -> None:
     """PROTOCOL 9.5: its CHILDREN comes on the same connection."""
     async with zkwire.connect(server.hosts) as zk:
@@ -225,6 +240,7 @@ async def test_a_child_watch_below_does_not_leak_into_a_recursive_one(server: Se
             assert plain(await taken(persistent), path) == [(CHILDREN, "/a")]
 
 
+@pytest.mark.since("3.6", "addWatch")
 @pytest.mark.parametrize("kind", KINDS)
 async def test_many_streams_of_one_node_each_get_every_event_once(server: Server, path: str, kind: str) -> None:
     async with zkwire.connect(server.hosts) as zk, stream(zk, kind, path) as one, stream(zk, kind, path) as two:
@@ -237,6 +253,7 @@ async def test_many_streams_of_one_node_each_get_every_event_once(server: Server
             assert plain(await taken(events), path) == [(CREATED, ""), (CHANGED, ""), (DELETED, "")]
 
 
+@pytest.mark.since("3.6", "addWatch")
 async def test_nested_recursive_streams_each_get_every_event_once(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk:
         await zk.create(path)
@@ -248,6 +265,8 @@ async def test_nested_recursive_streams_each_get_every_event_once(server: Server
             assert plain(await taken(lower), path) == [(CREATED, "/a"), (CREATED, "/a/b")]
 
 
+@pytest.mark.since("3.6", "addWatch")
+@pytest.mark.since("3.9", MIXED, raises=AssertionError)
 @pytest.mark.parametrize("left", KINDS)
 async def test_leaving_one_stream_leaves_all_others_of_the_path_alone_pitfall_40(
     server: Server, path: str, left: str
@@ -266,6 +285,8 @@ async def test_leaving_one_stream_leaves_all_others_of_the_path_alone_pitfall_40
             assert [type for type, _ in plain(await taken(events))] == expected
 
 
+@pytest.mark.since("3.6", "addWatch")
+@pytest.mark.since("3.9", MIXED, raises=AssertionError)
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_one_shot_watch_given_up_leaves_the_stream_alone_pitfall_40(
     server: Server, path: str, kind: str
@@ -287,6 +308,7 @@ async def test_a_one_shot_watch_given_up_leaves_the_stream_alone_pitfall_40(
 # Entering, iterating, leaving
 
 
+@pytest.mark.since("3.6", "addWatch")
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_change_right_behind_the_entering_is_told_pitfall_34(server: Server, path: str, kind: str) -> None:
     async with zkwire.connect(server.hosts) as zk:
@@ -299,6 +321,7 @@ async def test_a_change_right_behind_the_entering_is_told_pitfall_34(server: Ser
         await events.__aexit__(None, None, None)
 
 
+@pytest.mark.since("3.6", "addWatch")
 async def test_an_event_is_there_before_the_reply_of_an_own_change(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk, zk.events(path) as events:
         order: list[object] = []
@@ -319,6 +342,7 @@ async def test_an_event_is_there_before_the_reply_of_an_own_change(server: Serve
         assert order == [CREATED, "created", DELETED]
 
 
+@pytest.mark.since("3.6", "addWatch")
 @pytest.mark.parametrize("kind", KINDS)
 async def test_behind_the_block_nothing_more_is_told_and_it_can_be_entered_anew(
     server: Server, path: str, kind: str
@@ -333,6 +357,7 @@ async def test_behind_the_block_nothing_more_is_told_and_it_can_be_entered_anew(
             assert plain(await taken(again), path) == [(DELETED, "")]
 
 
+@pytest.mark.since("3.6", "addWatch")
 async def test_leaving_ends_an_iteration_in_another_task(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk:
         async with zk.events(path) as events:
@@ -346,6 +371,7 @@ async def test_leaving_ends_an_iteration_in_another_task(server: Server, path: s
         assert plain(await task, path) == [(CREATED, "")]
 
 
+@pytest.mark.since("3.6", "addWatch")
 async def test_cancelling_the_wait_for_an_event_loses_none(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk, zk.events(path) as events:
         for _ in range(2):
@@ -363,6 +389,7 @@ async def test_cancelling_the_wait_for_an_event_loses_none(server: Server, path:
         assert plain(seen + await taken(events), path) == [(CREATED, ""), (CHANGED, "")]
 
 
+@pytest.mark.since("3.6", "addWatch")
 async def test_misuse_is_told(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk:
         for bad in ("", "a", "/a/", "//", "/a/../b"):
@@ -387,6 +414,7 @@ async def test_misuse_is_told(server: Server, path: str) -> None:
             await events.__aenter__()
 
 
+@pytest.mark.since("3.6", "addWatch")
 async def test_events_that_are_not_taken_give_way_to_one_resync(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk, zk.events(path, backlog=3) as events:
         await zk.create(path)
@@ -403,6 +431,7 @@ async def test_events_that_are_not_taken_give_way_to_one_resync(server: Server, 
         assert plain(await taken(events), path) == [(CREATED, "")]
 
 
+@pytest.mark.since("3.6", "addWatch")
 async def test_the_default_backlog_holds_thousands(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk:
         await zk.create(path)
@@ -411,6 +440,7 @@ async def test_the_default_backlog_holds_thousands(server: Server, path: str) ->
             assert plain(await taken(events), path) == [(CREATED, f"/{number}") for number in range(3000)]
 
 
+@pytest.mark.since("3.6", "addWatch")
 async def test_the_end_of_the_client_is_told_behind_the_last_event(server: Server, path: str) -> None:
     zk = await zkwire.connect(server.hosts)
     async with zk.events(path) as events, zk.events(path) as waited:

@@ -13,7 +13,6 @@ from tests.ensembles.tools import Relay, behind, quorum_port
 from tests.proxy import Proxy
 from tests.recipes.tools import no_task_stays, until, until_line
 from zkwire import SessionState
-from zkwire.requests import ReconfigRequest
 from zkwire.testing import EnsembleServer, RealEnsemble
 
 CONNECTED, SUSPENDED = SessionState.CONNECTED, SessionState.SUSPENDED
@@ -212,16 +211,15 @@ async def test_a_server_joins_and_another_one_leaves() -> None:
         async with zkwire.connect(ensemble.hosts) as zk:
             _, watch = await zk.get_and_watch("/zookeeper/config")
             newcomer = await ensemble.add()
-            reply = await zk._ask(ReconfigRequest(newcomer.spec, None, None, -1))
-            assert newcomer.spec in (reply.data or b"").decode()
+            joined = await zk.reconfig(joining=newcomer.spec)
+            assert f"server.{newcomer.number}={joined.members[newcomer.number]}" == newcomer.spec
             assert (await watch).path == "/zookeeper/config"
 
             leader = await ensemble.leader()
             leaving = next(server for server in ensemble.servers if server not in (leader, newcomer))
-            reply = await zk._ask(ReconfigRequest(None, str(leaving.number), None, -1))
-            members = (reply.data or b"").decode().splitlines()
-            assert len([line for line in members if line.startswith("server.")]) == 3
-            assert not [line for line in members if line.startswith(f"server.{leaving.number}=")]
+            left = await zk.reconfig(leaving=leaving.number)
+            assert len(left.members) == 3
+            assert leaving.number not in left.members
             leaving.kill()
 
             # The newcomer votes: without it there is no quorum once the leader is gone.
@@ -236,5 +234,5 @@ async def test_a_server_joins_and_another_one_leaves() -> None:
 
 async def test_an_ensemble_that_may_not_be_reconfigured_says_so(ensemble: RealEnsemble) -> None:
     async with zkwire.connect(ensemble.hosts) as zk:
-        with pytest.raises(zkwire.ReconfigDisabledError):
-            await zk._ask(ReconfigRequest(None, "1", None, -1))
+        with pytest.raises(zkwire.ReconfigDisabledError, match="reconfigEnabled=true"):
+            await zk.reconfig(leaving=1)

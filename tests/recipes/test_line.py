@@ -457,21 +457,21 @@ TAPES = st.lists(st.integers(0, 6 * 720 - 1), min_size=30, max_size=150)
 STARTS = st.sampled_from([0, 2**31 - 2, 2**32 - 3])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(TAPES, st.integers(1, 7), st.integers(1, 3), STARTS)
 def test_model_of_a_line(tape: list[int], count: int, slots: int, start: int) -> None:
     """Pitfalls 5, 19 and 21: never more owners than slots, and no wake-up is lost, in whatever order things happen."""
     play(World(["lock-"] * count, slots=slots, start=start), tape)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(TAPES, st.integers(2, 6), st.integers(1, 2), st.integers(1, 4))
 def test_model_of_a_line_with_reconnects(tape: list[int], count: int, slots: int, reconnects: int) -> None:
     """Pitfalls 1 and 2: a reconnect, to a server that may be behind, neither stops the line nor makes two owners."""
     play(World(["lock-"] * count, slots=slots, reconnects=reconnects), tape)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(TAPES, st.integers(2, 6), st.integers(1, 2), st.integers(1, 3), st.integers(0, 2))
 def test_model_of_a_line_with_evictions(
     tape: list[int], count: int, slots: int, evictions: int, reconnects: int
@@ -480,7 +480,7 @@ def test_model_of_a_line_with_evictions(
     play(World(["lock-"] * count, slots=slots, evictions=evictions, reconnects=reconnects), tape)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(TAPES, st.lists(st.sampled_from(["__READ__", "__WRIT__"]), min_size=1, max_size=7), st.integers(0, 2))
 def test_model_of_readers_and_writers(tape: list[int], kinds: list[str], reconnects: int) -> None:
     """Pitfalls 4 and 16: a writer is alone, readers are not, and nobody waits for those behind."""
