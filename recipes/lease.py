@@ -1,5 +1,4 @@
-"""A lease: one holding of a lock, watched for as long as it lasts, and the `async with` that cancels its body when it
-is lost.
+"""A lease: one holding of a lock, watched for as long as it lasts.
 
 Knows one place in a line that owns.  How it came to own, and who is next, is the lock's affair.
 
@@ -11,8 +10,6 @@ last request that was answered. The last comes before anybody else can own.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from types import TracebackType
 from typing import Final, Protocol
 
 from recipes.line import Standing, let_others_run
@@ -52,6 +49,13 @@ class Successors(Protocol):
         """Go on without it."""
 
 
+class Body(Protocol):
+    """What runs while a lease is held."""
+
+    def interrupt(self) -> None:
+        """Stop, for the lease is lost."""
+
+
 class Lease:
     """One holding of a lock; made by acquiring, ended by `release` or by its loss.
 
@@ -76,7 +80,7 @@ class Lease:
         self._loss: LockLostError | None = None
         self._over: asyncio.Future[None] | None = None
         self._removal: Removal | None = None
-        self._bodies: list[Hold] = []
+        self._bodies: list[Body] = []
         self._watching: asyncio.Future[None] | None = None
         self._timer: asyncio.Handle
         if standing.is_watched:
@@ -164,11 +168,11 @@ class Lease:
 
     # -- being told -------------------------------------------------------------------------------------------------
 
-    def enter_body(self, body: Hold) -> None:
+    def enter_body(self, body: Body) -> None:
         """Have `body` interrupted when the lease is lost; the innermost one is."""
         self._bodies.append(body)
 
-    def leave_body(self, body: Hold) -> LockLostError | None:
+    def leave_body(self, body: Body) -> LockLostError | None:
         """Undo `enter_body`; return how the lease was lost, if it was."""
         self._bodies.remove(body)
         if self._loss is None and not self.is_released and not self.is_certain():
@@ -239,60 +243,3 @@ class Lease:
             watching.cancel()
         if self._over is not None and not self._over.done():
             self._over.set_result(None)
-
-
-class Hold:
-    """What `async with lock.hold() as lease` enters: it acquires, and releases at the end.
-
-    When the lease is lost it cancels the body and raises LockLostError in place of the cancellation.
-    """
-
-    def __init__(self, acquire: Callable[[], Awaitable[Lease]]) -> None:
-        self._acquire = acquire
-        self._lease: Lease | None = None
-        self._task: asyncio.Task[object] | None = None
-        self._cancelling = 0
-        self._interrupted = False
-
-    async def __aenter__(self) -> Lease:
-        if self._lease is not None:
-            raise RuntimeError("this is entered already: call hold() for each `async with`")
-        lease = await self._acquire()
-        self._task = asyncio.current_task()
-        if self._task is None:
-            raise RuntimeError("a lock is held by a task")
-        self._cancelling = self._task.cancelling()
-        self._lease = lease
-        lease.enter_body(self)
-        return lease
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        lease, task = self._lease, self._task
-        if lease is None or task is None:
-            raise RuntimeError("left without having been entered")
-        self._lease = None
-        loss = lease.leave_body(self)
-        # The cancellation that came from us ends here; one from elsewhere at the same time goes on.
-        ours = self._interrupted and task.uncancel() <= self._cancelling and kind is asyncio.CancelledError
-        await lease.release()
-        if loss is not None and (ours or kind is None or isinstance(error, SessionError)):
-            raise loss from error
-
-    def interrupt(self) -> None:
-        """Cancel the body; called by the lease when it is lost."""
-        if self._task is not None and self._task is not asyncio.current_task():
-            self._interrupted = True
-            self._task.cancel()
-
-
-def checked_within(within: float | None) -> float | None:
-    """Return `within` if it bounds a wait: None, or a number of seconds from 0.  Raises: TypeError, ValueError."""
-    if within is None:
-        return None
-    if isinstance(within, bool) or not isinstance(within, int | float):
-        raise TypeError(f"within is a number of seconds or None, not {within!r}")
-    if not within >= 0:
-        raise ValueError(f"within is a number of seconds from 0, not {within!r}")
-    return within

@@ -11,8 +11,9 @@ import pytest
 
 import zkwire
 from recipes import Lease, Lock, LockLostError
+from tests.recipes.processes import Worker
 from tests.recipes.tools import expire, line, until, until_line, until_watches
-from tests.recipes.worker import Orders, Worker, start
+from tests.recipes.worker import Orders, start
 from zkwire import SessionState, sequence
 from zkwire.testing import RealServer
 
