@@ -31,7 +31,7 @@ async def test_an_answer_that_is_always_too_large_fails_its_own_call_alone() -> 
     async with Rogue(too_large) as server, zkwire.connect(server.hosts) as zk:
         reading = asyncio.ensure_future(zk.get_many([GetData("/a")]))
         other = asyncio.create_task(zk.get("/a"))
-        with pytest.raises(zkwire.ProtocolError, match=rf"multiRead .*{TOO_LARGE}.*ask for less at a time"):
+        with pytest.raises(zkwire.ProtocolError, match=rf"multiRead: .*{TOO_LARGE}.*ask for less at a time"):
             await reading
         assert (await other).data == rogue.DATA
         assert [code for _, code in server.requests].count(MULTI_READ) == 2
