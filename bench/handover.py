@@ -205,7 +205,7 @@ def _server(options: argparse.Namespace) -> Iterator[str]:
         _say("no ZooKeeper here yet: fetching one")
         fetch = [sys.executable, "-m", "zkwire.testing.fetch"]
         subprocess.run(fetch, cwd=ROOT, stdout=sys.stderr, check=True)
-    server = RealServer(tick_time=2.0, fsync=not options.no_fsync)
+    server = RealServer(tick_time=2.0, jvm=(), fsync=not options.no_fsync)
     try:
         asyncio.run(server.start())
         yield server.hosts

@@ -17,6 +17,7 @@ from zkwire import Client, NoNodeError
 from zkwire.testing import Server
 
 LIMIT: Final = 20.0
+PATIENCE = 5.0  # seconds in which what is to go has gone
 MOST_STEPS: Final = 120
 MOST_TURNS: Final = 600
 
@@ -135,7 +136,7 @@ async def nothing_stays(stage: Scene, stays: Collection[str] = ()) -> None:
         return not left
 
     try:
-        await until(none_left, limit=5)
+        await until(none_left, limit=PATIENCE)
     except AssertionError:
         raise AssertionError(f"nodes stay: {left}") from None
     await no_watch_stays(stage.server.hosts)
@@ -153,7 +154,7 @@ async def no_watch_stays(hosts: str) -> None:
         return not count
 
     try:
-        await until(none_left, limit=5)
+        await until(none_left, limit=PATIENCE)
     except AssertionError:
         raise AssertionError(f"{count} watches stay") from None
 

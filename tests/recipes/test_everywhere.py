@@ -3,6 +3,7 @@
 import pytest
 
 from recipes import Lock
+from tests.recipes import everywhere
 from tests.recipes.everywhere import Scene, cancel_at_every_moment, cut_at_every_step
 
 
@@ -26,7 +27,8 @@ async def careless(stage: Scene) -> None:
     await stage.zk.delete(path)
 
 
-async def test_a_node_that_a_cancellation_leaves_is_found() -> None:
+async def test_a_node_that_a_cancellation_leaves_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(everywhere, "PATIENCE", 0.3)
     with pytest.raises(AssertionError, match="nodes stay") as caught:
         await cancel_at_every_moment(careless)
     assert "cancelled after" in str(caught.value.__notes__)
@@ -36,6 +38,7 @@ async def watching(stage: Scene) -> None:
     await stage.zk.exists_and_watch(stage.path)
 
 
-async def test_a_watch_that_stays_is_found() -> None:
+async def test_a_watch_that_stays_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(everywhere, "PATIENCE", 0.3)
     with pytest.raises(AssertionError, match="watches stay"):
         await cut_at_every_step(watching)

@@ -11,12 +11,17 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from zkwire.testing.certificates import Certificates
-from zkwire.testing.real import POLL_INTERVAL, PORT_ATTEMPTS, PortTakenError, RealServer, ServerFailedError, free_ports
+from zkwire.testing.real import (
+    POLL_INTERVAL,
+    PORT_ATTEMPTS,
+    QUICK_START,
+    PortTakenError,
+    RealServer,
+    ServerFailedError,
+    free_ports,
+)
 
 READY_TIME_LIMIT: Final = 45.0
-
-# Java starts in half the time without its second compiler, and three servers share what cores there are.
-_QUICK_START: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +103,7 @@ class RealEnsemble:
         version: str | None = None,
         tick_time: float = 0.5,
         properties: Mapping[str, str] | None = None,
-        jvm: Sequence[str] = (),
+        jvm: Sequence[str] = QUICK_START,
         fsync: bool = True,
         read_only: bool = False,
         reconfig: bool = False,
@@ -109,7 +114,7 @@ class RealEnsemble:
         if size < 1:
             raise ValueError(f"an ensemble has one server at least, not {size}")
         settings: dict[str, str] = {}
-        java = [*_QUICK_START]
+        java: list[str] = []
         if read_only:
             settings |= {"localSessionsEnabled": "true", "localSessionsUpgradingEnabled": "true"}
             java.append("-Dreadonlymode.enabled=true")
