@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import zkwire
-from recipes.line import Position, earlier, everyone
+from recipes.position import Position, earlier, everyone
 from zkwire import sequence
 
 
