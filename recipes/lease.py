@@ -255,6 +255,15 @@ class Lease:
         else:
             self._lose(self._doubt())
 
+    def _look_at_the_clock_again(self) -> None:
+        """Take note that the lease may be over earlier or later than it was."""
+        if not self.is_over:
+            self._timer.cancel()
+            if self._removal is None:  # the guard has not begun
+                self._begin_guard()
+            else:
+                self._check_certainty()
+
     def _lose(self, why: str) -> LockLostError:
         if self._loss is None:
             self._loss = LockLostError(self.path, why)

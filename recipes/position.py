@@ -151,7 +151,7 @@ class Position:
 
 
 class Promises:
-    """Until when others have promised to be done, as a waiter counts it: from the moment in which it saw the promise."""
+    """Until when others have promised to be done, as a waiter counts it: from when it saw the promise."""
 
     __slots__ = ("_ends",)
 
