@@ -238,9 +238,7 @@ async def hold_for_ever(hosts: str, path: str, limit: float) -> None:
             report("lost", why=error.why)
 
 
-async def test_a_process_that_hangs_is_taken_over_before_its_session_ends(
-    zookeeper: RealServer, path: str
-) -> None:
+async def test_a_process_that_hangs_is_taken_over_before_its_session_ends(zookeeper: RealServer, path: str) -> None:
     """Pitfall 14: and it is told, once it goes on."""
     async with (
         zkwire.connect(zookeeper.hosts) as zk,

@@ -348,6 +348,35 @@ async def test_the_number_is_watched_ahead_of_the_blockers_and_a_hand_over_sends
         await release(lease, leases[0])
 
 
+async def test_a_resize_is_three_requests_and_one_for_each_who_waits(zookeeper: RealServer, path: str) -> None:
+    async with (
+        Proxy(zookeeper.hosts) as proxy,
+        Proxy(zookeeper.hosts) as theirs,
+        zkwire.connect(proxy.hosts) as zk,
+        zkwire.connect(theirs.hosts) as other,
+    ):
+        lease = await Semaphore(other, path, 2).acquire()
+        leases = [lease, await Semaphore(other, path, 2).acquire()]
+        task = await waiting(other, Semaphore(other, path, 2), 3)
+        await until(lambda: len(other._session.watches) >= 4)
+        await other.ping()
+        mark, since = proxy.mark(), theirs.mark()
+        await Semaphore(zk, path, 2).resize(1)
+        assert proxy.requests(mark) == ["sync", "getData", "setData"]
+        assert proxy.segments(mark) == 2
+        await theirs.until(lambda: ("NodeDataChanged", path) in theirs.events(since))
+        await other.ping()
+        own = [lease.path for lease in leases]
+        read = [f for f in theirs.log[since:] if f.direction == "request" and f.opcode == "getData"]
+        assert [frame.path for frame in read if frame.path not in own and frame.path == path] == [path]
+        await release(*leases, await asyncio.wait_for(_after(leases, task), 10))
+
+
+async def _after(leases: list[Lease], task: asyncio.Task[Lease]) -> Lease:
+    await release(*leases)
+    return await task
+
+
 # -- cuts and cancellations -------------------------------------------------------------------------------------------
 
 
