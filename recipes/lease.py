@@ -20,7 +20,7 @@ from zkwire import Client, NoNodeError, Removal, SessionError, Transaction, Watc
 _UNWATCHED: Final = 0.1
 
 
-_DELETED: Final = "somebody else has deleted it"
+DELETED: Final = "somebody else has deleted it"
 _UNCERTAIN: Final = "the session may have expired: no server has answered for three quarters of its timeout"
 
 
@@ -49,6 +49,23 @@ class Successors(Protocol):
         """Go on without it."""
 
 
+class Nobody:
+    """No successors in this process: whoever comes next stands in the line on its own account."""
+
+    def want_place(self) -> bool:
+        """Nobody does."""
+        return False
+
+    def take_over(self, standing: Standing) -> None:
+        """Never called."""
+
+    def take_turn(self) -> None:
+        """There is no turn to take."""
+
+
+NOBODY: Final = Nobody()
+
+
 class Body(Protocol):
     """What runs while a lease is held."""
 
@@ -69,7 +86,7 @@ class Lease:
         "standing", "token",
     )  # fmt: skip
 
-    def __init__(self, zk: Client, standing: Standing, successors: Successors) -> None:
+    def __init__(self, zk: Client, standing: Standing, successors: Successors = NOBODY) -> None:
         self._zk = zk
         self._loop = asyncio.get_running_loop()
         self.standing = standing
@@ -87,7 +104,7 @@ class Lease:
             # Soon, and not now: the caller has waited long enough.
             self._timer = self._loop.call_soon(self._begin_guard)
         else:
-            self._timer = self._loop.call_later(min(_UNWATCHED, self.certain_for()), self._begin_guard)
+            self._timer = self._loop.call_later(min(_UNWATCHED, self._left()), self._begin_guard)
 
     # -- asking -----------------------------------------------------------------------------------------------------
 
@@ -95,6 +112,11 @@ class Lease:
     def is_released(self) -> bool:
         """Whether `release` was called as often as it was acquired."""
         return self._depth == 0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it was released or lost."""
+        return self._depth == 0 or self._loss is not None
 
     def is_certain(self) -> bool:
         """Whether the lock is held for certain at this moment."""
@@ -106,16 +128,14 @@ class Lease:
 
         A clock that runs unevenly aside, nobody else can own it before that.
         """
-        if self._loss is not None or self.is_released:
-            return 0.0
-        return self._zk.certain_for(self.standing.place.session_id)
+        return self._left()
 
     def check(self) -> None:
         """Return if the lock is held for certain.  Raises: LockLostError; RuntimeError when it was released."""
         if self._loss is None and self.is_released:
             raise RuntimeError(f"the lock node {self.path} was released")
-        if not self.is_certain():
-            raise self._lose(_UNCERTAIN)
+        if self._left() <= 0:
+            raise self._lose(self._doubt())
 
     async def lost(self) -> LockLostError | None:
         """Return when the lease is lost, with the error that tells how; None when it was released before.
@@ -175,9 +195,17 @@ class Lease:
     def leave_body(self, body: Body) -> LockLostError | None:
         """Undo `enter_body`; return how the lease was lost, if it was."""
         self._bodies.remove(body)
-        if self._loss is None and not self.is_released and not self.is_certain():
-            self._lose(_UNCERTAIN)
+        if not self.is_over and self._left() <= 0:
+            self._lose(self._doubt())
         return self._loss
+
+    def _left(self) -> float:
+        """For how many seconds the lease is safe from everybody else, whatever happens; 0 once it is over."""
+        return 0.0 if self.is_over else self._zk.certain_for(self.standing.place.session_id)
+
+    def _doubt(self) -> str:
+        """Why nothing is left of it."""
+        return _UNCERTAIN
 
     def _begin_guard(self) -> None:
         self._check_certainty()
@@ -193,7 +221,7 @@ class Lease:
         try:
             await self._zk.get_and_watch(self.path, into=self.standing.watches)
         except NoNodeError:
-            self._lose(_DELETED)
+            self._lose(DELETED)
         except SessionError as error:
             self._lose(str(error))
         else:
@@ -213,7 +241,7 @@ class Lease:
             self._lose(str(error))
             return
         if any(event.type is WatchEventType.DELETED for event in events):
-            self._lose(_DELETED)
+            self._lose(DELETED)
         elif events:
             self.standing.is_watched = False  # its data was changed, which has used the watch up
             self._watching = self._loop.create_task(self._watch_node())
@@ -221,10 +249,20 @@ class Lease:
             self._await_events()
 
     def _check_certainty(self) -> None:
-        if self.is_certain():
-            self._timer = self._loop.call_at(self._zk.certain_until, self._check_certainty)
+        left = self._left()
+        if left > 0:
+            self._timer = self._loop.call_later(left, self._check_certainty)
         else:
-            self._lose(_UNCERTAIN)
+            self._lose(self._doubt())
+
+    def _look_at_the_clock_again(self) -> None:
+        """Take note that the lease may be over earlier or later than it was."""
+        if not self.is_over:
+            self._timer.cancel()
+            if self._removal is None:  # the guard has not begun
+                self._begin_guard()
+            else:
+                self._check_certainty()
 
     def _lose(self, why: str) -> LockLostError:
         if self._loss is None:

@@ -40,7 +40,7 @@ class Hold(Generic[H]):
 
     def __init__(self, acquire: Callable[[], Awaitable[H]]) -> None:
         self._acquire = acquire
-        self._lease: H | None = None
+        self._lease: Held | None = None
         self._task: asyncio.Task[Any] | None = None
         self._cancelling = 0
         self._interrupted = False
@@ -68,6 +68,10 @@ class Hold(Generic[H]):
         await lease.release()
         if loss is not None and (ours or kind is None or isinstance(error, SessionError)):
             raise loss from error
+
+    def go_on_under(self, lease: Held) -> None:
+        """Have the body's end release `lease`, which takes the place of the one that it began with."""
+        self._lease = lease
 
     def interrupt(self) -> None:
         """Cancel the body; called by the lease when it is lost."""

@@ -78,7 +78,19 @@ ZKWIRE_NAMES = [
     "DigestMD5", "Observer", "SaslMechanism",
     "four_letter_word",
 ]
-RECIPES_NAMES = ["Hold", "Lease", "Lock", "LockLostError", "ReentrantLock"]
+RECIPES_NAMES = [
+    "Hold",
+    "Lease",
+    "Lock",
+    "LockLostError",
+    "PermitsError",
+    "ReadWriteLock",
+    "ReentrantLock",
+    "Semaphore",
+    "TimedLease",
+    "TimedLock",
+    "WriteLease",
+]
 
 
 def _name(path: Path) -> str:

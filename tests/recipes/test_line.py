@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import zkwire
-from recipes.line import Position, earlier, everyone
+from recipes.position import Position, earlier, everyone
 from zkwire import sequence
 
 
@@ -200,7 +200,7 @@ def test_own_departure_is_told_apart() -> None:
 def test_readers_are_blocked_by_earlier_writers_only() -> None:
     """Pitfall 4: a reader does not count the writers behind it."""
     r0, w1, r2, w3 = (ticket(n, "__READ__" if n % 2 == 0 else "__WRIT__") for n in range(4))
-    reader = Position(r2, blocks=writers)
+    reader = Position(r2, blocks=writers, ahead=0)
     reader.listed([r0, w1, r2, w3])
     assert reader.to_watch == [w1]
     reader.departed(w1)
@@ -210,7 +210,64 @@ def test_readers_are_blocked_by_earlier_writers_only() -> None:
     assert writer.to_watch == [w1, r2]
 
 
+def test_readers_do_not_look_ahead_and_list_when_the_last_writer_goes() -> None:
+    w0, w1, r2 = (ticket(n, kind) for n, kind in enumerate(("__WRIT__", "__WRIT__", "__READ__")))
+    reader = Position(r2, blocks=writers, ahead=0)
+    reader.listed([w0, w1, r2])
+    assert reader.to_watch == [w1]
+    reader.watched(w1)
+    assert not reader.is_armed
+    reader.departed(w1)
+    assert reader.needs_list  # w0 may be there still
+    reader.listed([w0, r2])
+    assert reader.to_watch == [w0]
+
+
+def test_a_number_that_is_not_known_lets_nobody_own() -> None:
+    position = Position(B, slots=None)
+    position.listed([A, B])
+    assert not position.owns
+    assert position.needs_size
+    position.sized(2, is_watched=False)
+    assert position.owns
+    assert position.needs_size  # nobody tells of its change
+
+
+def test_a_departure_after_a_change_of_the_number_counts_under_the_new_one() -> None:
+    """Pitfall 21."""
+    position = Position(C, slots=None)
+    position.listed([A, B, C])
+    position.sized(2)
+    position.watched(A)
+    position.watched(B)
+    position.watched(C)
+    assert position.is_armed
+    assert not position.needs_look
+    position.resized()
+    position.departed(A)
+    assert not position.owns
+    assert not position.is_armed
+    assert position.needs_look
+    position.sized(1)
+    assert not position.owns
+    position.sized(2)
+    assert position.owns
+
+
+def test_after_a_reconnect_the_number_is_not_known_either() -> None:
+    for slots in (1, None):
+        position = Position(A, slots=slots)
+        position.listed([A])
+        position.sized(1)
+        position.disarmed()
+        position.listed([A])
+        assert position.owns == (slots == 1)
+
+
 # -- the model --------------------------------------------------------------------------------------------------------
+
+
+SIZE, READ_SIZE = "size", "size, without a watch"
 
 
 @dataclass
@@ -223,11 +280,11 @@ class Contender:
     applied: int  # how much of the log its server has seen
     requests: deque[str] = field(default_factory=deque)
     inbox: deque[tuple[str, Any, int]] = field(default_factory=deque)
-    watches: set[str] = field(default_factory=set)  # at its server
+    watches: set[str] = field(default_factory=set)  # at its server; SIZE stands for the number of slots
     table: set[str] = field(default_factory=set)  # at the client
     asked: list[str] = field(default_factory=list)
     answers: list[Any] = field(default_factory=list)
-    events: list[str] = field(default_factory=list)
+    events: list[tuple[str, str]] = field(default_factory=list)
     carried_over: bool = False
     known: int = 0  # how far in the log the newest thing is that was delivered
     owns: bool = False
@@ -240,13 +297,22 @@ class Contender:
         for request, answer in zip(self.asked, self.answers, strict=True):
             if request == "list":
                 self.position.listed(answer)
+            elif request in (SIZE, READ_SIZE):
+                self.position.sized(answer, is_watched=request == SIZE)
             elif answer:
                 self.position.watched(request)
+                if answer == "shared" and "__READ__" in self.name:
+                    self.position.departed(request)
             else:
                 self.position.departed(request)
         self.asked, self.answers = [], []
-        for name in self.events:
-            self.position.departed(name)
+        for kind, name in self.events:
+            if name == SIZE:
+                self.position.resized()
+            elif kind == "departure":
+                self.position.departed(name)
+            else:
+                self.position.unwatched(name)
         self.events = []
         if self.carried_over:
             self.carried_over = False
@@ -257,9 +323,11 @@ class Contender:
             self.over = True
         elif self.position.owns:
             self.owns = True
-        elif self.position.needs_list or self.position.to_watch:
+        elif self.position.needs_look:
             if not self.position.is_watched:
                 self.asked.append(self.name)
+            if self.position.needs_size:
+                self.asked.append(SIZE)
             self.asked += ["list"] if self.position.needs_list else self.position.to_watch
             self.requests.extend(self.asked)
 
@@ -278,6 +346,8 @@ class World:
         start: int = 0,
         reconnects: int = 0,
         evictions: int = 0,
+        downgrades: int = 0,
+        sizes: tuple[int, ...] = (),
         lag: bool = True,
     ) -> None:
         self.kinds = kinds
@@ -285,6 +355,9 @@ class World:
         self.start = start
         self.reconnects = reconnects
         self.evictions = evictions
+        self.downgrades = downgrades
+        self.sizes = list(sizes)  # to which the number of slots will be changed
+        self.is_fixed = not sizes
         self.lag = lag
         self.log: list[tuple[str, str]] = []
         self.line: list[Contender] = []
@@ -298,14 +371,29 @@ class World:
         for what, name in self.log[:upto]:
             if what == "create":
                 live.append(name)
-            else:
+            elif what == "delete":
                 live.remove(name)
         return live
+
+    def shared(self, upto: int | None = None) -> set[str]:
+        """The writers who have let readers in."""
+        return {name for what, name in self.log[:upto] if what == "share"}
+
+    def size(self, upto: int | None = None) -> int:
+        """The number of slots."""
+        return ([self.slots] + [int(name) for what, name in self.log[:upto] if what == "size"])[-1]
+
+    def blockers(self, contender: Contender, upto: int | None = None) -> list[str]:
+        """Those who truly block `contender`."""
+        blocks, shared = self.blocks(contender), self.shared(upto) if "__READ__" in contender.name else set()
+        return [name for name in earlier(contender.name, self.live(upto)) if blocks(name) and name not in shared]
 
     def actions(self, *, departures: bool = True) -> Iterator[tuple[str, Action]]:
         """What may happen next."""
         if len(self.line) < len(self.kinds):
             yield "enter", self.enter
+        if self.sizes and departures:
+            yield "resize", self.resize
         live = self.live()
         for contender in self.line:
             who = contender.name
@@ -317,6 +405,8 @@ class World:
                 yield f"deliver {who}", partial(self.deliver, contender)
             if departures and who in live:
                 yield f"depart {who}", partial(self.depart, contender)
+                if self.downgrades and contender.owns and writers(who) and who not in self.shared():
+                    yield f"downgrade {who}", partial(self.downgrade, contender)
                 if self.evictions and not contender.owns:
                     yield f"evict {who}", partial(self.evict, contender)
                 if self.reconnects and not contender.owns and not contender.over:
@@ -328,10 +418,12 @@ class World:
         name = ticket(self.start + number, self.kinds[number])
         self.change("create", name)
         contender = Contender(name, Position(name), applied=len(self.log))
-        contender.position = Position(name, blocks=self.blocks(contender), slots=self.slots)
+        slots = self.slots if self.is_fixed else None
+        ahead = 0 if "__READ__" in name else 1
+        contender.position = Position(name, blocks=self.blocks(contender), slots=slots, ahead=ahead)
         contender.known = len(self.log)
-        contender.asked = ["list"]
-        contender.requests.append("list")
+        contender.asked = ["list"] if self.is_fixed else ["list", READ_SIZE]
+        contender.requests.extend(contender.asked)
         self.line.append(contender)
 
     def change(self, what: str, name: str) -> None:
@@ -344,34 +436,60 @@ class World:
         """The contender's server learns of the next change."""
         what, name = self.log[contender.applied]
         contender.applied += 1
-        if what == "delete" and name in contender.watches:
-            contender.watches.discard(name)
-            contender.inbox.append(("event", name, contender.applied))
-            if name != contender.name and not contender.over:
+        changed = SIZE if what == "size" else name
+        if what != "create" and changed in contender.watches:
+            contender.watches.discard(changed)
+            contender.inbox.append(("departure" if what == "delete" else "change", changed, contender.applied))
+            if what == "delete" and name != contender.name and not contender.over:
                 self.heard.setdefault(name, set()).add(contender.name)
+                self.check_heard(contender, name)
+
+    def check_heard(self, contender: Contender, name: str) -> None:
+        """A reader hears of nobody behind whom another writer stands: it could not act."""
+        if "__READ__" in contender.name:
+            between = [other for other in self.blockers(contender, contender.applied) if earlier(other, [name])]
+            assert not between, f"{contender.name} hears of {name}, and waits for {between}"
 
     def execute(self, contender: Contender) -> None:
         """The contender's server executes the next request."""
         request = contender.requests.popleft()
         live = self.live(contender.applied)
-        answer: Any = sorted(live, key=hash) if request == "list" else request in live
-        if request != "list" and request in live:
+        answer: Any = request in live
+        if request == "list":
+            answer = sorted(live, key=hash)
+        elif request in (SIZE, READ_SIZE):
+            answer = self.size(contender.applied)
+        elif answer and request in self.shared(contender.applied):
+            answer = "shared"
+        if request == SIZE or request in live:
             contender.watches.add(request)
         contender.inbox.append(("answer", answer, contender.applied))
 
     def deliver(self, contender: Contender) -> None:
         kind, what, contender.known = contender.inbox.popleft()
-        if kind == "event" and what == contender.name and contender.owns:
+        owned = contender.owns
+        if kind == "departure" and what == contender.name and contender.owns:
             contender.owns, contender.over = False, True  # the lease is lost
-        elif kind == "event":
-            contender.events.append(what)
+        elif kind != "answer":
+            contender.events.append((kind, what))
             contender.table.discard(what)
         else:
-            if what is True:
-                contender.table.add(contender.asked[len(contender.answers)])
+            asked = contender.asked[len(contender.answers)]
+            if asked == SIZE or what is True or what == "shared":
+                contender.table.add(asked)
             contender.answers.append(what)
         contender.think()
-        self.check(contender)
+        if contender.owns and not owned:
+            self.check(contender)
+
+    def downgrade(self, contender: Contender) -> None:
+        """The owner lets readers in."""
+        self.downgrades -= 1
+        self.change("share", contender.name)
+
+    def resize(self) -> None:
+        """Somebody changes the number of slots."""
+        self.change("size", str(self.sizes.pop(0)))
 
     def depart(self, contender: Contender) -> None:
         """The owner releases, or a waiter is cancelled."""
@@ -393,23 +511,27 @@ class World:
         contender.inbox.clear()
         contender.applied = applied
         contender.carried_over = bool(contender.table)
-        contender.watches = contender.table & set(self.live(applied))
+        live = {*self.live(applied), SIZE}
+        newer = self.log[contender.known : applied]
+        changed = {SIZE if what == "size" else name for what, name in newer if what in ("size", "share")} & live
+        contender.watches = contender.table & live - changed
         for name in sorted(contender.table - contender.watches, reverse=applied % 2 == 0):
-            contender.inbox.append(("event", name, applied))
+            contender.inbox.append(("change" if name in live else "departure", name, applied))
 
     def check(self, contender: Contender) -> None:
         """Who owns was entitled to when the newest thing that it knows was true, and nobody else is."""
-        if not contender.owns:
-            return
-        then = self.live(contender.known)
-        assert contender.name in then, "owns although it had been told that its node was gone"
-        blockers = [name for name in earlier(contender.name, then) if self.blocks(contender)(name)]
-        assert len(blockers) < self.slots
+        known = contender.known
+        # Who enters reads the number right behind the list, and watches its own node a little later.
+        is_told = self.is_fixed or contender.position.is_watched
+        assert contender.name in self.live(known) or not is_told, (
+            "owns although it had been told that its node was gone"
+        )
+        assert len(self.blockers(contender, known)) < self.size(known)
         live = self.live()
         owners = [other.name for other in self.line if other.owns and other.name in live]
         if any("__READ__" in kind for kind in self.kinds):
-            assert len(owners) == 1 or not any(writers(name) for name in owners), owners
-        else:
+            assert len(owners) == 1 or not any(writers(name) for name in set(owners) - self.shared()), owners
+        elif self.is_fixed:
             assert len(owners) <= self.slots, owners
 
     def settle(self) -> None:
@@ -422,15 +544,17 @@ class World:
         live = self.live()
         for contender in self.line:
             if contender.name in live:
-                blockers = [name for name in earlier(contender.name, live) if self.blocks(contender)(name)]
-                assert contender.owns == (len(blockers) < self.slots), f"{contender.name} among {live}"
+                entitled = len(self.blockers(contender)) < self.size()
+                # Who owned when the number shrank still does.
+                assert contender.owns or not entitled, f"{contender.name} among {live}"
+                assert entitled or not contender.owns or not self.is_fixed, f"{contender.name} among {live}"
             elif not contender.owns:
                 assert contender.over, f"{contender.name} does not know that its node is gone"
 
     def key(self) -> str:
         """All that matters for what may follow."""
         line = [{**vars(contender), "position": contender.position.__getstate__()} for contender in self.line]
-        return repr((self.log, self.heard, self.reconnects, self.evictions, line))
+        return repr((self.log, self.heard, self.reconnects, self.evictions, self.downgrades, self.sizes, line))
 
     def check_herd(self) -> None:
         """Of those who still wait no more than two, or slots + 1, have heard of any one departure."""
@@ -481,11 +605,35 @@ def test_model_of_a_line_with_evictions(
 
 
 @settings(max_examples=150)
-@given(TAPES, st.lists(st.sampled_from(["__READ__", "__WRIT__"]), min_size=1, max_size=7), st.integers(0, 2))
-def test_model_of_readers_and_writers(tape: list[int], kinds: list[str], reconnects: int) -> None:
-    """Pitfalls 4 and 16: a writer is alone, readers are not, and nobody waits for those behind."""
-    world = World(kinds, reconnects=reconnects)
+@given(
+    TAPES,
+    st.lists(st.sampled_from(["__READ__", "__WRIT__"]), min_size=1, max_size=7),
+    st.integers(0, 2),
+    st.integers(0, 3),
+)
+def test_model_of_readers_and_writers(tape: list[int], kinds: list[str], reconnects: int, downgrades: int) -> None:
+    """Pitfalls 4 and 16: a writer is alone until it lets readers in, readers are not, and nobody waits for those
+    behind."""
+    world = World(kinds, reconnects=reconnects, downgrades=downgrades)
     world.check_herd = lambda: None  # type: ignore[method-assign]  # all readers behind a writer hear it leave
+    play(world, tape)
+
+
+@settings(max_examples=150)
+@given(
+    TAPES,
+    st.integers(2, 7),
+    st.integers(1, 3),
+    st.lists(st.integers(1, 4), min_size=1, max_size=4).map(tuple),
+    st.integers(0, 2),
+    st.integers(0, 1),
+)
+def test_model_of_a_semaphore_that_is_resized(
+    tape: list[int], count: int, slots: int, sizes: tuple[int, ...], reconnects: int, evictions: int
+) -> None:
+    """Pitfall 21: whoever comes to own is entitled to by the number of that moment, and nobody waits who need not."""
+    world = World(["lease-"] * count, slots=slots, sizes=sizes, reconnects=reconnects, evictions=evictions)
+    world.check_herd = lambda: None  # type: ignore[method-assign]  # how many hear depends on the number
     play(world, tape)
 
 

@@ -8,7 +8,8 @@ import pytest
 
 import zkwire
 from recipes import Lease, Lock, LockLostError, ReentrantLock
-from recipes.line import Line, Place
+from recipes.line import Line, Place, _Wait
+from recipes.position import Position
 from tests.proxy import Proxy
 from tests.recipes.tools import (
     all_watches,
@@ -715,7 +716,9 @@ async def test_a_place_of_a_former_session_is_no_place(zookeeper: RealServer, pa
         node, stat = await zk.create_and_stat(f"{path}/lock-", ephemeral=True, sequential=True)
         name = node.rpartition("/")[2]
         former = Place(node, name, stat.czxid, zk.session_id ^ 1)
-        came = await outcome(asyncio.wait_for(Line(zk, path)._wait(former, [name]), 3))
+        position = Position(name)
+        position.listed([name])
+        came = await outcome(asyncio.wait_for(Line(zk, path)._wait(_Wait(former, position)), 3))
         assert isinstance(came, Exception)
         assert not isinstance(came, TimeoutError)
 

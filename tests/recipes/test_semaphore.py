@@ -1,0 +1,463 @@
+"""The semaphore: how many hold at a time, on which number all agree, and what happens when it changes."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+import zkwire
+from recipes import Lease, LockLostError, PermitsError, Semaphore
+from tests.proxy import Proxy
+from tests.recipes.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, no_watch_stays
+from tests.recipes.tools import body_raises, line, outcome, until, until_line
+from zkwire import Client
+from zkwire.testing import RealServer, Server
+
+pytestmark = pytest.mark.limit(30)
+
+
+@asynccontextmanager
+async def two() -> AsyncIterator[tuple[Client, Client]]:
+    """Two clients of one server in memory, which keeps no watch at the end."""
+    async with Server() as server, zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
+        yield zk, other
+        await no_watch_stays(server.hosts)
+
+
+async def waiting(zk: Client, semaphore: Semaphore, tickets: int) -> asyncio.Task[Lease]:
+    """Start to acquire, and return the task once so many tickets stand in the line and it waits."""
+    task = asyncio.create_task(semaphore.acquire())
+    await until_line(zk, semaphore.path, tickets)
+    await until(lambda: len(zk._session.watches) > 1)
+    await zk.ping()
+    return task
+
+
+async def release(*leases: Lease) -> None:
+    for lease in leases:
+        await lease.release()
+
+
+# -- how many ---------------------------------------------------------------------------------------------------------
+
+
+async def test_so_many_hold_and_the_next_waits(zookeeper: RealServer, path: str) -> None:
+    """Pitfall 21: who owns follows from one list; there is no count to go wrong."""
+    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
+        mine, theirs = Semaphore(zk, path, 3), Semaphore(other, path, 3)
+        leases = [await mine.acquire(), await theirs.acquire(), await mine.acquire()]
+        assert await theirs.try_acquire() is None
+        fourth = await waiting(zk, mine, 4)
+        fifth = await waiting(other, theirs, 5)
+        await leases[1].release()  # whichever goes
+        fourth_lease = await fourth
+        await other.ping()
+        assert not fifth.done()
+        await leases[2].release()
+        await release(leases[0], fourth_lease, await fifth)
+        assert await line(zk, path) == []
+        assert (await zk.get(path)).data == b"3"
+
+
+async def test_several_tasks_hold_by_one_object() -> None:
+    async with two() as (zk, other):
+        semaphore = Semaphore(zk, "/s", 3)
+        inside = most = 0
+
+        async def use() -> None:
+            nonlocal inside, most
+            async with semaphore:
+                inside += 1
+                most = max(most, inside)
+                await zk.ping()
+                inside -= 1
+
+        await asyncio.gather(*(use() for _ in range(12)))
+        assert most == 3
+        assert await line(other, "/s") == []
+
+
+async def test_one_permit_is_a_lock_in_the_order_of_tickets() -> None:
+    async with two() as (zk, _):
+        semaphore = Semaphore(zk, "/s", 1)
+        served: list[int] = []
+
+        async def use(number: int) -> None:
+            async with semaphore as lease:
+                served.append(number)
+                assert lease.path.partition("-lease-")[2] == f"{number:010d}"
+
+        await asyncio.gather(*(use(number) for number in range(5)))
+        assert served == list(range(5))
+
+
+async def test_a_lease_is_lost_as_a_locks_is() -> None:
+    """Pitfall 14."""
+    async with two() as (zk, other):
+        with body_raises(LockLostError, match="somebody else has deleted it"):
+            async with Semaphore(zk, "/s", 2) as lease:
+                await other.delete(lease.path)
+                await asyncio.Event().wait()
+
+
+async def test_bounds_name_what_was_waited_for() -> None:
+    """Pitfall 8."""
+    async with two() as (zk, other), Semaphore(other, "/s", 1):
+        with pytest.raises(TimeoutError, match=r"the semaphore /s was not free within 0\.01 s"):
+            await Semaphore(zk, "/s", 1).acquire(within=0.01)
+        await until_line(other, "/s", 1)
+
+
+# -- the number -------------------------------------------------------------------------------------------------------
+
+
+async def test_another_number_is_an_error_and_no_ticket_stays() -> None:
+    async with two() as (zk, other):
+        async with Semaphore(zk, "/s", 3) as lease:
+            for use in (Semaphore(other, "/s", 2).acquire, Semaphore(other, "/s", 2).try_acquire):
+                with pytest.raises(PermitsError, match="the semaphore /s has 3 permits, not 2") as caught:
+                    await use()
+                assert isinstance(caught.value, ValueError)
+                assert (caught.value.path, caught.value.asked, caught.value.stored) == ("/s", 2, b"3")
+                assert await line(zk, "/s") == [lease.path[3:]]
+            with pytest.raises(PermitsError, match="has 3 permits, not 2"):
+                await Semaphore(other, "/s", 2).resize(4)
+        assert (await zk.get("/s")).data == b"3"
+
+
+async def test_none_takes_what_is_stored() -> None:
+    async with two() as (zk, other):
+        with pytest.raises(PermitsError, match="the semaphore /s has no number of permits yet: give one"):
+            await Semaphore(zk, "/s", None).acquire()
+        assert await other.exists("/s") is None
+        async with Semaphore(zk, "/s", 2), Semaphore(other, "/s", None):
+            assert await Semaphore(other, "/s", None).try_acquire() is None
+
+
+@pytest.mark.parametrize("data", [b"many", b"0", b"-1", b"2.0", b"99999999999", "\u0663".encode(), b" 3"])
+async def test_a_node_that_is_no_semaphores(data: bytes) -> None:
+    async with two() as (zk, other):
+        await other.create("/s", data)
+        for permits in (3, None):
+            with pytest.raises(PermitsError, match="the node /s is no semaphore's"):
+                await Semaphore(zk, "/s", permits).acquire()
+            with pytest.raises(PermitsError, match="the node /s is no semaphore's"):
+                await Semaphore(zk, "/s", permits).resize(2)
+        assert await line(other, "/s") == []
+        assert (await other.get("/s")).data == data
+
+
+async def test_a_node_without_a_number_gets_one_from_the_first() -> None:
+    async with two() as (zk, other):
+        await other.create("/s")
+        with pytest.raises(PermitsError, match="has no number of permits yet"):
+            await Semaphore(zk, "/s", None).acquire()
+        semaphores = [Semaphore(client, "/s", permits) for client, permits in ((zk, 2), (other, 3))]
+        came = [await outcome(each) for each in [semaphore.acquire() for semaphore in semaphores]]
+        assert isinstance(came[0], Lease)
+        assert isinstance(came[1], PermitsError)
+        assert (await other.get("/s")).data == b"2"
+        await came[0].release()
+        tried = await Semaphore(other, "/s", 2).try_acquire()
+        assert tried is not None
+        await tried.release()
+
+
+async def test_two_that_make_it_at_once_with_different_numbers() -> None:
+    """Pitfall 21: one of them writes the number, and the other learns of it, not both."""
+    async with two() as (zk, other):
+        came = await asyncio.gather(
+            *(outcome(Semaphore(each, "/a/s", n).acquire()) for each, n in ((zk, 1), (other, 2)))
+        )
+        leases = [each for each in came if isinstance(each, Lease)]
+        assert len(leases) == 1
+        assert len([each for each in came if isinstance(each, PermitsError)]) == 1
+        assert len(await until_line(zk, "/a/s", 1)) == 1
+        await release(*leases)
+
+
+@pytest.mark.parametrize("bad", [0, -1, 2**31])
+async def test_a_number_out_of_range(bad: int) -> None:
+    async with two() as (zk, other):
+        with pytest.raises(ValueError, match=f"not {bad}"):
+            Semaphore(zk, "/s", bad)
+        with pytest.raises(ValueError, match=f"not {bad}"):
+            await Semaphore(zk, "/s", 1).resize(bad)
+        assert await other.exists("/s") is None
+
+
+@pytest.mark.parametrize("bad", [True, "3", 2.0, b"3"])
+async def test_a_number_of_a_wrong_type(bad: Any) -> None:
+    async with two() as (zk, _):
+        with pytest.raises(TypeError, match="whole number"):
+            Semaphore(zk, "/s", bad)
+        with pytest.raises(TypeError, match="whole number"):
+            await Semaphore(zk, "/s", 1).resize(bad)
+
+
+# -- resizing ---------------------------------------------------------------------------------------------------------
+
+
+async def test_growing_lets_those_in_who_wait(zookeeper: RealServer, path: str) -> None:
+    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
+        semaphore = Semaphore(zk, path, 1)
+        first = await semaphore.acquire()
+        tasks = [await waiting(zk, semaphore, number) for number in (2, 3, 4)]
+        await Semaphore(other, path, 1).resize(3)
+        leases = [await tasks[0], await tasks[1]]
+        await zk.ping()
+        assert not tasks[2].done()
+        await first.release()
+        await release(*leases, await tasks[2])
+        assert await line(zk, path) == []
+
+
+async def test_shrinking_lets_those_finish_who_hold(zookeeper: RealServer, path: str) -> None:
+    """Pitfall 21: who is armed when the number shrinks does not own by the next departure."""
+    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
+        semaphore, theirs = Semaphore(zk, path, 3), Semaphore(other, path, 3)
+        leases = [await semaphore.acquire() for _ in range(3)]
+        waiter = await waiting(other, theirs, 4)
+        await until(lambda: len(other._session.watches) == 5)  # itself, the number, three blockers
+        await semaphore.resize(1)
+        for lease in leases[:2]:
+            lease.check()
+            await lease.release()
+            await other.ping()
+            await other.ping()
+            assert not waiter.done()
+            assert await semaphore.try_acquire() is None
+        await leases[2].release()
+        await (await waiter).release()
+        async with semaphore:
+            assert await theirs.try_acquire() is None
+
+
+async def test_a_departure_on_the_heels_of_a_shrink() -> None:
+    """Pitfall 21: told of at the same time, they count in the order of the changes."""
+    async with two() as (zk, other):
+        semaphore, theirs = Semaphore(zk, "/s", 2), Semaphore(other, "/s", 2)
+        leases = [await semaphore.acquire(), await semaphore.acquire()]
+        waiter = await waiting(other, theirs, 3)
+        await until(lambda: len(other._session.watches) == 4)  # itself, the number, two blockers
+        await asyncio.gather(zk.set("/s", b"1"), leases[0].release())
+        await other.ping()
+        await other.ping()
+        assert not waiter.done()
+        await leases[1].release()
+        await (await waiter).release()
+
+
+async def test_objects_at_work_follow_and_new_ones_must_agree() -> None:
+    async with two() as (zk, other):
+        at_work, idle = Semaphore(zk, "/s", 1), Semaphore(other, "/s", 1)
+        await release(await at_work.acquire())
+        await at_work.resize(2)
+        with pytest.raises(PermitsError, match="has 2 permits, not 1"):
+            await idle.acquire()
+        await Semaphore(other, "/s", 2).resize(3)
+        leases = [await at_work.acquire() for _ in range(3)]
+        assert await at_work.try_acquire() is None
+        await release(*leases)
+
+
+async def test_an_object_makes_the_node_anew_with_the_last_number_that_it_saw() -> None:
+    """Pitfall 18: the container has been cleaned up."""
+    async with two() as (zk, other):
+        semaphore = Semaphore(zk, "/s", 1)
+        await semaphore.resize(2)
+        await other.delete("/s")
+        await release(await semaphore.acquire(), await semaphore.acquire())
+        assert (await other.get("/s")).data == b"2"
+
+
+async def test_resizing_what_is_not_there() -> None:
+    async with two() as (zk, other):
+        await Semaphore(zk, "/a/s", None).resize(4)
+        assert (await other.get("/a/s")).data == b"4"
+        await other.create("/b")
+        await Semaphore(zk, "/b", 2).resize(5)
+        assert (await other.get("/b")).data == b"5"
+
+
+async def test_a_number_that_is_spoilt_while_somebody_waits() -> None:
+    async with two() as (zk, other):
+        semaphore = Semaphore(zk, "/s", 1)
+        async with semaphore as lease:
+            waiter = await waiting(zk, semaphore, 2)
+            await other.set("/s", b"spoilt")
+            with pytest.raises(PermitsError, match="is no semaphore's"):
+                await waiter
+            assert await until_line(other, "/s", 1) == [lease.path[3:]]
+
+
+async def test_a_session_that_ends_while_it_waits() -> None:
+    """Pitfalls 15 and 17: the number is read anew, in the session that follows."""
+    async with Server() as server, zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
+        held = [await Semaphore(other, "/s", 2).acquire() for _ in range(2)]
+        waiter = await waiting(zk, Semaphore(zk, "/s", 2), 3)
+        server.expire(zk.session_id)
+        await Semaphore(other, "/s", 2).resize(3)
+        await (await waiter).release()
+        await release(*held)
+        await until_line(other, "/s", 0)
+
+
+# -- frames -----------------------------------------------------------------------------------------------------------
+
+
+async def test_uncontended_acquire_and_release_are_two_round_trips(zookeeper: RealServer, path: str) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+        mark = proxy.mark()
+        async with Semaphore(zk, f"{path}/s", 2):
+            assert proxy.segments(mark) == 2  # the parents have to be made
+        mark = proxy.mark()
+        async with Semaphore(zk, f"{path}/s", 2):
+            assert proxy.segments(mark) == 1
+        assert proxy.requests(mark) == ["create2", "getChildren", "getData", "delete"]
+        assert proxy.segments(mark) == 2
+
+
+async def test_the_number_is_watched_ahead_of_the_blockers_and_a_hand_over_sends_nothing(
+    zookeeper: RealServer, path: str
+) -> None:
+    """Pitfalls 19 and 21."""
+    async with (
+        Proxy(zookeeper.hosts) as proxy,
+        zkwire.connect(zookeeper.hosts) as zk,
+        zkwire.connect(proxy.hosts) as zk2,
+    ):
+        leases = [await Semaphore(zk, path, 2).acquire() for _ in range(2)]
+        mark = proxy.mark()
+        task = asyncio.create_task(Semaphore(zk2, path, 2).acquire())
+
+        def answered() -> int:
+            return [f.opcode for f in proxy.log[mark:] if f.direction == "reply"].count("getData")
+
+        await proxy.until(lambda: answered() == 5)
+        asked = [frame.path for frame in proxy.log[mark:] if frame.direction == "request"]
+        own = (await line(zk, path))[2]
+        assert asked[2:] == [path, f"{path}/{own}", path, leases[0].path, leases[1].path]
+        assert proxy.segments(mark) == 2
+        mark = proxy.mark()
+        await leases[1].release()
+        lease = await task
+        assert proxy.requests(mark) == []
+        await release(lease, leases[0])
+
+
+async def test_a_resize_is_three_requests_and_one_for_each_who_waits(zookeeper: RealServer, path: str) -> None:
+    async with (
+        Proxy(zookeeper.hosts) as proxy,
+        Proxy(zookeeper.hosts) as theirs,
+        zkwire.connect(proxy.hosts) as zk,
+        zkwire.connect(theirs.hosts) as other,
+    ):
+        lease = await Semaphore(other, path, 2).acquire()
+        leases = [lease, await Semaphore(other, path, 2).acquire()]
+        task = await waiting(other, Semaphore(other, path, 2), 3)
+        await until(lambda: len(other._session.watches) >= 4)
+        await other.ping()
+        mark, since = proxy.mark(), theirs.mark()
+        await Semaphore(zk, path, 2).resize(1)
+        assert proxy.requests(mark) == ["sync", "getData", "setData"]
+        assert proxy.segments(mark) == 2
+        await theirs.until(lambda: ("NodeDataChanged", path) in theirs.events(since))
+        await other.ping()
+        own = [lease.path for lease in leases]
+        read = [f for f in theirs.log[since:] if f.direction == "request" and f.opcode == "getData"]
+        assert [frame.path for frame in read if frame.path not in own and frame.path == path] == [path]
+        await release(*leases, await asyncio.wait_for(_after(leases, task), 10))
+
+
+async def _after(leases: list[Lease], task: asyncio.Task[Lease]) -> Lease:
+    await release(*leases)
+    return await task
+
+
+# -- cuts and cancellations -------------------------------------------------------------------------------------------
+
+
+async def acquire_and_release(stage: Scene) -> None:
+    async with Semaphore(stage.zk, stage.path, 2):
+        pass
+
+
+async def contend(stage: Scene) -> None:
+    held = [await Semaphore(stage.other, stage.path, 2).acquire() for _ in range(2)]
+    task = asyncio.create_task(Semaphore(stage.zk, stage.path, 2).acquire())
+    await until_line(stage.other, stage.path, 3)
+    await until(lambda: len(stage.zk._session.watches) >= 4 or task.done())
+    await held[1].release()
+    lease = await task
+    lease.check()
+    assert await Semaphore(stage.other, stage.path, 2).try_acquire() is None
+    await release(lease, held[0])
+
+
+async def resize(stage: Scene) -> None:
+    await Semaphore(stage.zk, stage.path, None).resize(3)
+
+
+async def check_resized(stage: Scene) -> None:
+    await resize(stage)
+    await release(await Semaphore(stage.other, stage.path, 3).acquire())
+
+
+async def resize_while_others_wait(stage: Scene) -> None:
+    semaphore = Semaphore(stage.other, stage.path, 1)
+    first = await semaphore.acquire()
+    second = await waiting(stage.other, semaphore, 2)
+    await Semaphore(stage.zk, stage.path, 1).resize(2)
+    await release(await second, first)
+    assert (await stage.other.get(stage.path)).data == b"2"
+
+
+async def be_resized_while_waiting(stage: Scene) -> None:
+    theirs = Semaphore(stage.other, stage.path, 3)
+    mine = Semaphore(stage.zk, stage.path, 3)
+    await release(await mine.acquire())  # it has agreed, and follows from now on
+    held = [await theirs.acquire() for _ in range(3)]
+    task = asyncio.create_task(mine.acquire())
+    await until_line(stage.other, stage.path, 4)
+    await theirs.resize(1)
+    await release(*held[:2])
+    await stage.zk.ping()
+    await stage.zk.ping()
+    assert not task.done()
+    await theirs.resize(2)
+    await release(await task, held[2])
+
+
+@pytest.mark.parametrize(
+    "play", [acquire_and_release, contend, resize, resize_while_others_wait, be_resized_while_waiting]
+)
+async def test_it_is_cut_at_every_step(play: Any) -> None:
+    """Pitfalls 1, 10, 13, 15, 20 and 21: a lease is not orphaned when the loss precedes the list."""
+    await cut_at_every_step(play, at_least=2)
+
+
+async def test_an_acquire_is_cancelled_at_every_moment() -> None:
+    """Pitfalls 9, 10, 11 and 15."""
+    await cancel_at_every_moment(acquire_and_release, afterwards=acquire_and_release)
+
+
+async def test_a_wait_is_cancelled_at_every_moment() -> None:
+    """Pitfalls 9, 10 and 11."""
+    held: list[Lease] = []
+
+    async def hold(stage: Scene) -> None:
+        held[:] = [await Semaphore(stage.other, stage.path, 2).acquire() for _ in range(2)]
+
+    async def let_go(stage: Scene) -> None:
+        await release(*held)
+        await acquire_and_release(stage)
+
+    await cancel_at_every_moment(acquire_and_release, prepare=hold, afterwards=let_go, most=50)
+
+
+async def test_a_resize_is_cancelled_at_every_moment() -> None:
+    """Pitfall 11: it has happened or not, and may be called again."""
+    await cancel_at_every_moment(resize, afterwards=check_resized)
