@@ -247,7 +247,8 @@ class Lease:
         if self._loss is None:
             self._loss = LockLostError(self.path, why)
             self._stop_guard()
-            self._new_removal().start()  # the session may yet live, and nobody must wait for a node without a holder
+            if why is not _DELETED and self._zk.session_id == self.standing.place.session_id:
+                self._new_removal().start()  # it may yet be there, and nobody must wait for a node without a holder
             self.standing.watches.cancel()
             if self._bodies:
                 self._bodies[-1].interrupt()

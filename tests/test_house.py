@@ -78,7 +78,10 @@ ZKWIRE_NAMES = [
     "DigestMD5", "Observer", "SaslMechanism",
     "four_letter_word",
 ]
-RECIPES_NAMES = ["Hold", "Lease", "Lock", "LockLostError", "ReentrantLock"]
+RECIPES_NAMES = [
+    "Hold", "Lease", "Lock", "LockLostError", "ReentrantLock",
+    "Election", "LeaderStream", "Term", "Terms", "LockTakenError", "TryLock", "MultiLease", "MultiLock",
+]
 
 
 def _name(path: Path) -> str:

@@ -381,7 +381,7 @@ class Client(Administration):
 
         async def commit(request: MultiRequest) -> MultiReply:
             if session_id is not None and self.session_id != session_id:
-                raise SessionExpiredError(f"the session {session_id % 2**64:#x} of this transaction is over: begin anew")
+                raise SessionExpiredError(f"the session {session_id % 2**64:#x} of this transaction is over")
             return await self._ask(request)
 
         return Transaction(commit, self.chroot, self._requester.refusal)
