@@ -70,6 +70,7 @@ class TryLock(Locking[Lease]):
             raise ValueError("the root cannot be a TryLock: it is always there; name a node below it")
         if not isinstance(data, bytes):
             raise TypeError(f"the data of a lock are bytes, not {data!r}")
+        self._parent = self.path.rpartition("/")[0] or "/"
         self._data = data
         self._acl = acl
 
@@ -81,30 +82,38 @@ class TryLock(Locking[Lease]):
 
     async def _try_acquire(self) -> Lease | None:
         under_way = _UNDER_WAY.setdefault(self._zk, {})
-        taking = asyncio.create_task(self._take(under_way.get(self.path)))
+        given_up = asyncio.Event()
+        taking = asyncio.create_task(self._take(under_way.get(self.path), given_up))
         under_way[self.path] = taking
         taking.add_done_callback(self._forget)
         try:
             place = await asyncio.shield(taking)
         except asyncio.CancelledError:
+            given_up.set()
             taking.add_done_callback(self._give_back)
             raise
         return None if place is None else _PlainLease(self._zk, Standing(place, WatchSet(), False), NoSuccessors())
 
     # -- taking -----------------------------------------------------------------------------------------------------
 
-    async def _take(self, before: asyncio.Task[Place | None] | None) -> Place | None:
-        """Create the node; return it, None if it is taken.  Nobody cancels this: it has to learn what it has made."""
+    async def _take(self, before: asyncio.Task[Place | None] | None, given_up: asyncio.Event) -> Place | None:
+        """Create the node; return it, None if it is taken.
+
+        Arguments: `before`, the try to wait for; `given_up`, whether nobody wants it any more: nothing new is begun
+        then.  Nobody cancels this, for it has to learn what it has made.
+        """
         if before is not None:
             await asyncio.wait([before])
-        while True:
+        while not given_up.is_set():
             session_id, newest = self._zk.session_id, self._zk.last_zxid
             try:
-                _, stat = await self._zk.create_and_stat(
-                    self.path, self._data, ephemeral=True, acl=self._acl, make_parents=True
-                )
+                _, stat = await self._zk.create_and_stat(self.path, self._data, ephemeral=True, acl=self._acl)
             except NodeExistsError:
                 return None
+            except NoNodeError:
+                if not given_up.is_set():
+                    await self._make_parents()
+                continue
             except ConnectionLostError:
                 found = await self._look()
                 if found is None:
@@ -119,11 +128,22 @@ class TryLock(Locking[Lease]):
             place = Place(self.path, self.path.rpartition("/")[2], stat.czxid, stat.ephemeral_owner)
             if await self._is_certain(place):
                 return place
+        return None
+
+    async def _make_parents(self) -> None:
+        """Make the nodes above; if that is cut off or its session expires, the next create tells."""
+        try:
+            await self._zk.ensure_path(self._parent, acl=self._acl)
+        except ConnectionLostError:
+            pass
+        except SessionExpiredError:
+            if self._zk.state is SessionState.EXPIRED:
+                raise
 
     async def _look(self) -> zkwire.Stat | None:
         """Return the Stat of the node that stands there; the server asked may be behind the one that made it."""
         try:
-            _, node = await self._zk.pipeline([Sync(self.path.rpartition("/")[0] or "/"), GetData(self.path)])
+            _, node = await self._zk.pipeline([Sync(self._parent), GetData(self.path)])
         except SessionExpiredError:
             if self._zk.state is SessionState.EXPIRED:
                 raise
