@@ -77,6 +77,25 @@ async def test_names_on_the_wire_are_those_of_curators_leader_latch(zookeeper: R
         assert term.token == stat.czxid
 
 
+async def test_candidates_of_other_clients_stand_in_the_same_election(zookeeper: RealServer, path: str) -> None:
+    """A node as Curator's LeaderLatch makes it; and one that is no candidate."""
+    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
+        await zk.create(path, container=True)
+        await zk.create(f"{path}/config")
+        latch = f"{path}/_c_0b9a3f9e-5a5a-4c4c-9d9d-1e2f3a4b5c6d-latch-"
+        first = await other.create(latch, b"java-1", ephemeral=True, sequential=True)
+        waiting = asyncio.create_task(Election(zk, path, b"ours").acquire())
+        await until_line(zk, path, 3)  # with the other node
+        last = await other.create(latch, b"java-2", ephemeral=True, sequential=True)
+        assert await Election(zk, path).candidates() == [b"java-1", b"ours", b"java-2"]
+        await other.delete(first)
+        term = await waiting
+        assert sorted([term.path, last], key=lambda node: node.rpartition("-")[2]) == [term.path, last]
+        await term.resign()
+        async with Election(zk, path).observe() as leaders:
+            assert await anext(leaders) == b"java-2"
+
+
 async def test_the_next_leads_when_the_first_is_done(zookeeper: RealServer, path: str) -> None:
     async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
         terms: list[Term] = []
