@@ -216,8 +216,10 @@ class Removal:
             self._janitor.begin(self._path, self, self._first)
         else:
             going.awaited_by.append(self._gone)
-            if self.newest_zxid is None:
+            if self.newest_zxid is None or going.newest_zxid is None:
                 going.newest_zxid = None
+            else:
+                going.newest_zxid = max(going.newest_zxid, self.newest_zxid)
         return self._gone
 
     def done(self) -> bool:

@@ -120,6 +120,7 @@ async def test_a_transaction_checks_every_node(zookeeper: RealServer, path: str)
 
 
 async def test_any_kind_of_lock_will_do(zookeeper: RealServer, path: str) -> None:
+    """Pitfall 7: the inner release of a re-entrant one does not free it."""
     async with zkwire.connect(zookeeper.hosts) as zk:
         trying, again = TryLock(zk, f"{path}/try"), ReentrantLock(zk, f"{path}/reentrant")
         lock = MultiLock([trying, Election(zk, f"{path}/election"), again, Lock(zk, f"{path}/lock")])
@@ -127,6 +128,7 @@ async def test_any_kind_of_lock_will_do(zookeeper: RealServer, path: str) -> Non
             assert list(lease.tokens) == [f"{path}/{name}" for name in ("election", "lock", "reentrant", "try")]
             async with again as inner:  # by the same task
                 inner.check()
+            assert await Lock(zk, f"{path}/reentrant").try_acquire() is None
             lease.check()
             async with lease.transaction() as transaction:
                 transaction.create(f"{path}/work")
