@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Final, Self, TypeVar
 
 import zkwire
-from recipes.lease import Lease, LockLostError, NoSuccessors
+from recipes.lease import Lease, LockLostError
 from recipes.line import Line
 from recipes.locking import Hold, Locking
 from zkwire import (
@@ -171,11 +171,11 @@ class Election(Locking[Term]):
         return found
 
     async def _acquire(self) -> Term:
-        return Term(self._zk, await self._line.stand(), NoSuccessors()).begin(one_of_many=False)
+        return Term(self._zk, await self._line.stand()).begin(one_of_many=False)
 
     async def _try_acquire(self) -> Term | None:
         standing = await self._line.try_stand()
-        return None if standing is None else Term(self._zk, standing, NoSuccessors()).begin(one_of_many=False)
+        return None if standing is None else Term(self._zk, standing).begin(one_of_many=False)
 
 
 class Terms:
@@ -199,7 +199,7 @@ class Terms:
             await before.resign()
         if self._zk.state is SessionState.CLOSED:
             raise zkwire.SessionClosedError("the client is closed: make a new one with zkwire.connect")
-        self._term = Term(self._zk, await self._line.stand(), NoSuccessors()).begin(one_of_many=True)
+        self._term = Term(self._zk, await self._line.stand()).begin(one_of_many=True)
         return self._term
 
 

@@ -20,7 +20,7 @@ from zkwire import Client, NoNodeError, Removal, SessionError, Transaction, Watc
 _UNWATCHED: Final = 0.1
 
 
-_DELETED: Final = "somebody else has deleted it"
+DELETED: Final = "somebody else has deleted it"
 _UNCERTAIN: Final = "the session may have expired: no server has answered for three quarters of its timeout"
 
 
@@ -49,18 +49,21 @@ class Successors(Protocol):
         """Go on without it."""
 
 
-class NoSuccessors:
-    """Successors of a lease behind which nobody waits in this process."""
+class Nobody:
+    """No successors in this process: whoever comes next stands in the line on its own account."""
 
     def want_place(self) -> bool:
         """Nobody does."""
         return False
 
     def take_over(self, standing: Standing) -> None:
-        """Nobody does."""
+        """Never called."""
 
     def take_turn(self) -> None:
-        """Nobody does."""
+        """There is no turn to take."""
+
+
+NOBODY: Final = Nobody()
 
 
 class Body(Protocol):
@@ -83,7 +86,7 @@ class Lease:
         "standing", "token",
     )  # fmt: skip
 
-    def __init__(self, zk: Client, standing: Standing, successors: Successors) -> None:
+    def __init__(self, zk: Client, standing: Standing, successors: Successors = NOBODY) -> None:
         self._zk = zk
         self._loop = asyncio.get_running_loop()
         self.standing = standing
@@ -207,12 +210,12 @@ class Lease:
         try:
             node, _ = await self._zk.get_and_watch(self.path, into=self.standing.watches)
         except NoNodeError:
-            self._lose(_DELETED)
+            self._lose(DELETED)
         except SessionError as error:
             self._lose(str(error))
         else:
             if node.stat.czxid != self.token:  # another one that has taken its place
-                self._lose(_DELETED)
+                self._lose(DELETED)
                 return
             self.standing.is_watched = True
             self._await_events()
@@ -230,7 +233,7 @@ class Lease:
             self._lose(str(error))
             return
         if any(event.type is WatchEventType.DELETED for event in events):
-            self._lose(_DELETED)
+            self._lose(DELETED)
         elif events:
             self.standing.is_watched = False  # its data was changed, which has used the watch up
             self._watching = self._loop.create_task(self._watch_node())
@@ -247,7 +250,7 @@ class Lease:
         if self._loss is None:
             self._loss = LockLostError(self.path, why)
             self._stop_guard()
-            if why is not _DELETED and self._zk.session_id == self.standing.place.session_id:
+            if why is not DELETED and self._zk.session_id == self.standing.place.session_id:
                 self._new_removal().start()  # it may yet be there, and nobody must wait for a node without a holder
             self.standing.watches.cancel()
             if self._bodies:

@@ -13,7 +13,7 @@ from typing import Final
 from weakref import WeakKeyDictionary
 
 import zkwire
-from recipes.lease import Lease, LockLostError, NoSuccessors
+from recipes.lease import Lease, LockLostError
 from recipes.line import Place, Standing
 from recipes.locking import Locking
 from zkwire import (
@@ -92,7 +92,7 @@ class TryLock(Locking[Lease]):
             given_up.set()
             taking.add_done_callback(self._give_back)
             raise
-        return None if place is None else _PlainLease(self._zk, Standing(place, WatchSet(), False), NoSuccessors())
+        return None if place is None else _PlainLease(self._zk, Standing(place, WatchSet(), False))
 
     # -- taking -----------------------------------------------------------------------------------------------------
 
