@@ -1,22 +1,33 @@
 """Distributed locks and their relatives, on top of `zkwire`."""
 
+from recipes.election import Election, LeaderStream, Term, Terms
 from recipes.lease import Lease, LockLostError
 from recipes.lock import Lock, ReentrantLock
 from recipes.locking import Hold
+from recipes.multilock import MultiLease, MultiLock
 from recipes.rwlock import ReadWriteLock, WriteLease
 from recipes.semaphore import PermitsError, Semaphore
 from recipes.timed import TimedLease, TimedLock
+from recipes.trylock import LockTakenError, TryLock
 
 __all__ = [
+    "Election",
     "Hold",
+    "LeaderStream",
     "Lease",
     "Lock",
     "LockLostError",
+    "LockTakenError",
+    "MultiLease",
+    "MultiLock",
     "PermitsError",
     "ReadWriteLock",
     "ReentrantLock",
     "Semaphore",
+    "Term",
+    "Terms",
     "TimedLease",
     "TimedLock",
+    "TryLock",
     "WriteLease",
 ]

@@ -173,7 +173,7 @@ class Lease:
             self._stop_guard()
             self._successors.take_over(self.standing)
             return
-        gone = (self._removal or self._zk.removal(self.path)).start()  # before anything else: somebody waits for it
+        gone = (self._removal or self._new_removal()).start()  # before anything else: somebody waits for it
         self._stop_guard()
         self._successors.take_turn()
         await gone
@@ -211,7 +211,7 @@ class Lease:
         self._check_certainty()
         if self._loss is not None:
             return
-        self._removal = self._zk.removal(self.path)
+        self._removal = self._new_removal()
         if self.standing.is_watched:
             self._await_events()
         else:
@@ -219,12 +219,15 @@ class Lease:
 
     async def _watch_node(self) -> None:
         try:
-            await self._zk.get_and_watch(self.path, into=self.standing.watches)
+            node, _ = await self._zk.get_and_watch(self.path, into=self.standing.watches)
         except NoNodeError:
             self._lose(DELETED)
         except SessionError as error:
             self._lose(str(error))
         else:
+            if node.stat.czxid != self.token:  # another one that has taken its place
+                self._lose(DELETED)
+                return
             self.standing.is_watched = True
             self._await_events()
 
@@ -268,11 +271,16 @@ class Lease:
         if self._loss is None:
             self._loss = LockLostError(self.path, why)
             self._stop_guard()
-            self._zk.discard(self.path)  # the session may yet live, and nobody must wait for a node without a holder
+            if why is not DELETED and self._zk.session_id == self.standing.place.session_id:
+                self._new_removal().start()  # it may yet be there, and nobody must wait for a node without a holder
             self.standing.watches.cancel()
             if self._bodies:
                 self._bodies[-1].interrupt()
         return self._loss
+
+    def _new_removal(self) -> Removal:
+        """Return the removal of our node, to be started."""
+        return self._zk.removal(self.path)
 
     def _stop_guard(self) -> None:
         self._timer.cancel()

@@ -98,6 +98,11 @@ class Locking(ABC, Generic[H]):
         self.path = path
         self._entered: dict[asyncio.Task[Any], list[Hold[H]]] = {}
 
+    @property
+    def client(self) -> Client:
+        """The client that acquires it."""
+        return self._zk
+
     async def __aenter__(self) -> H:
         hold = self.hold()
         lease = await hold.__aenter__()

@@ -79,16 +79,24 @@ ZKWIRE_NAMES = [
     "four_letter_word",
 ]
 RECIPES_NAMES = [
+    "Election",
     "Hold",
+    "LeaderStream",
     "Lease",
     "Lock",
     "LockLostError",
+    "LockTakenError",
+    "MultiLease",
+    "MultiLock",
     "PermitsError",
     "ReadWriteLock",
     "ReentrantLock",
     "Semaphore",
+    "Term",
+    "Terms",
     "TimedLease",
     "TimedLock",
+    "TryLock",
     "WriteLease",
 ]
 

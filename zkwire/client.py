@@ -15,11 +15,12 @@ from typing import Any, Final, TypeVar
 from zkwire import credentials, hosts, paths
 from zkwire.administration import Administration
 from zkwire.arguments import checked_data, checked_version, creation, with_stat
-from zkwire.errors import NoNodeError
+from zkwire.errors import NoNodeError, SessionExpiredError
 from zkwire.events import BACKLOG, EventStream
 from zkwire.followers import ChildrenStream, DataStream
 from zkwire.janitor import Removal
 from zkwire.jute import Record
+from zkwire.multi import MultiReply, MultiRequest
 from zkwire.operations import GetChildren, GetData, Node, Operation
 from zkwire.records import ACL, OPEN_ACL, Stat
 from zkwire.requester import Requester
@@ -357,21 +358,33 @@ class Client(Administration):
         """
         await delete_tree(self._requester, path)
 
-    def discard(self, path: str) -> asyncio.Future[None]:
+    def discard(self, path: str, *, newest_zxid: int | None = None) -> asyncio.Future[None]:
         """Delete the node again and again, over lost connections, until it is known to be gone or the session is.
 
         The first request is sent in the order of the calls, and at once.  The future that is returned need not be
         awaited, and never fails: a node that cannot be deleted is logged.
+        Arguments: `newest_zxid`, the latest transaction that can have created the node, for a path at which somebody
+        else may create one: when the answer to a delete is lost, a node that is newer is left alone.
         """
-        return self.removal(path).start()
+        return self.removal(path, newest_zxid=newest_zxid).start()
 
-    def removal(self, path: str) -> Removal:
+    def removal(self, path: str, *, newest_zxid: int | None = None) -> Removal:
         """Prepare a `discard`, so that its `start()` is no more than a write."""
-        return self._session.janitor.removal(self._server_path(path))
+        return self._session.janitor.removal(self._server_path(path), newest_zxid)
 
-    def transaction(self) -> Transaction:
-        """Return a new transaction; `async with zk.transaction() as tx` commits at the end (request: multi)."""
-        return Transaction(self._ask, self.chroot, self._requester.refusal)
+    def transaction(self, *, session_id: int | None = None) -> Transaction:
+        """Return a new transaction; `async with zk.transaction() as tx` commits at the end (request: multi).
+
+        Arguments: `session_id`, the only session in which it may be carried out: when that is over, the commit raises
+        SessionExpiredError and nothing has happened, even if another session has followed.
+        """
+
+        async def commit(request: MultiRequest) -> MultiReply:
+            if session_id is not None and self.session_id != session_id:
+                raise SessionExpiredError(f"the session {session_id % 2**64:#x} of this transaction is over")
+            return await self._ask(request)
+
+        return Transaction(commit, self.chroot, self._requester.refusal)
 
     async def pipeline(self, operations: Sequence[Operation]) -> list[Any]:
         """Send the operations in one write and return what each gave, in their order, once all are answered.

@@ -121,9 +121,15 @@ class Janitor:
             self._ask(path, Call(DeleteRequest(path, -1), removal))
 
     def look(self, path: str) -> None:
-        """Ask who stands there now."""
+        """Ask who stands there now; a server that is behind the times must not show what was deleted: sync first."""
         removal = self._removals.get(path)
-        if removal is not None:
+        if removal is None:
+            return
+        try:
+            self._submit(SyncRequest(paths.split(path)[0])).add_done_callback(_retrieve)
+        except SessionError:
+            self.gone(path)
+        else:
             self._ask(path, Call(GetDataRequest(path, False), removal))
 
     def _ask(self, path: str, call: Call) -> None:
@@ -210,8 +216,10 @@ class Removal:
             self._janitor.begin(self._path, self, self._first)
         else:
             going.awaited_by.append(self._gone)
-            if self.newest_zxid is None:
+            if self.newest_zxid is None or going.newest_zxid is None:
                 going.newest_zxid = None
+            else:
+                going.newest_zxid = max(going.newest_zxid, self.newest_zxid)
         return self._gone
 
     def done(self) -> bool:

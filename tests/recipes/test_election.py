@@ -1,0 +1,644 @@
+"""Elections: leading, resigning, standing again, observing; what it costs on the wire, and cuts and cancellations."""
+
+import asyncio
+import gc
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+import zkwire
+from recipes import Election, LeaderStream, LockLostError, Term, Terms
+from recipes.election import in_order
+from tests.proxy import Proxy
+from tests.recipes.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, no_watch_stays, scene
+from tests.recipes.tools import (
+    body_raises,
+    expire,
+    line,
+    no_task_stays,
+    outcome,
+    this_task,
+    until,
+    until_line,
+    until_state,
+    until_watches,
+)
+from zkwire import Client, SessionClosedError, SessionExpiredError, SessionState, TransactionError
+from zkwire.testing import RealServer, Server
+
+pytestmark = pytest.mark.limit(30)
+
+P = "/election"
+
+
+async def lead_for_ever(election: Election, terms: list[Term]) -> None:
+    """Lead, note it, and go on until cancelled or lost."""
+    async with election.lead() as term:
+        terms.append(term)
+        await asyncio.Event().wait()
+
+
+async def stand_for_ever(election: Election, terms: list[Term]) -> None:
+    """Stand again and again."""
+    async for term in election.terms():
+        async with term:
+            terms.append(term)
+            await asyncio.Event().wait()
+
+
+async def until_so_many(terms: list[Term], count: int) -> None:
+    await until(lambda: len(terms) == count)
+
+
+@asynccontextmanager
+async def running(*coroutines: Any) -> AsyncIterator[list[asyncio.Task[Any]]]:
+    """Run them as tasks, in this order, and cancel them at the end."""
+    tasks = [asyncio.create_task(coroutine) for coroutine in coroutines]
+    try:
+        yield tasks
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+
+# -- leading ----------------------------------------------------------------------------------------------------------
+
+
+async def test_names_on_the_wire_are_those_of_curators_leader_latch(zookeeper: RealServer, path: str) -> None:
+    async with zkwire.connect(zookeeper.hosts) as zk, Election(zk, path, data=b"host-1").lead() as term:
+        assert re.fullmatch(rf"{path}/_c_[0-9a-f-]{{36}}-latch-[0-9]{{10}}", term.path)
+        data, stat = await zk.get(term.path)
+        assert data == b"host-1"
+        assert stat.ephemeral_owner == zk.session_id
+        assert term.token == stat.czxid
+
+
+async def test_candidates_of_other_clients_stand_in_the_same_election(zookeeper: RealServer, path: str) -> None:
+    """A node as Curator's LeaderLatch makes it; and one that is no candidate."""
+    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
+        await zk.create(path, container=True)
+        await zk.create(f"{path}/config")
+        latch = f"{path}/_c_0b9a3f9e-5a5a-4c4c-9d9d-1e2f3a4b5c6d-latch-"
+        first = await other.create(latch, b"java-1", ephemeral=True, sequential=True)
+        waiting = asyncio.create_task(Election(zk, path, b"ours").acquire())
+        await until_line(zk, path, 3)  # with the other node
+        last = await other.create(latch, b"java-2", ephemeral=True, sequential=True)
+        assert await Election(zk, path).candidates() == [b"java-1", b"ours", b"java-2"]
+        await other.delete(first)
+        term = await waiting
+        assert sorted([term.path, last], key=lambda node: node.rpartition("-")[2]) == [term.path, last]
+        await term.resign()
+        async with Election(zk, path).observe() as leaders:
+            assert await anext(leaders) == b"java-2"
+
+
+async def test_the_next_leads_when_the_first_is_done(zookeeper: RealServer, path: str) -> None:
+    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
+        terms: list[Term] = []
+        async with Election(zk, path, b"1").lead(within=5) as first:
+            first.check()
+            async with running(lead_for_ever(Election(other, path, b"2"), terms)):
+                await until_line(zk, path, 2)
+                assert await Election(zk, path).candidates() == [b"1", b"2"]
+                assert await Election(zk, path, b"3").try_acquire() is None
+                with pytest.raises(TimeoutError, match=f"leadership of {path} was not free within 0.05 s"):
+                    await Election(zk, path, b"3").acquire(within=0.05)
+                assert not terms
+                await first.resign()
+                await until(lambda: bool(terms))
+                assert terms[0].token > first.token
+                assert await Election(zk, path).candidates() == [b"2"]
+        assert await line(zk, path) == []
+        assert await Election(zk, path).candidates() == []
+
+
+async def test_resigning_within_the_body_and_standing_again_behind_the_others() -> None:
+    async with scene(P) as stage:
+        terms: list[Term] = []
+        election = Election(stage.zk, P, b"1")
+        async with running(lead_for_ever(Election(stage.other, P, b"2"), terms)) as (task,):
+            await until(lambda: bool(terms))
+            again = asyncio.create_task(election.acquire())
+            await until_line(stage.zk, P, 2)
+            await terms[0].resign()
+            term = await again
+            assert not task.done()  # its body goes on, and leads no more
+            with pytest.raises(RuntimeError, match="released"):
+                terms[0].check()
+            behind = asyncio.create_task(Election(stage.other, P, b"3").acquire())
+            await until_line(stage.zk, P, 2)
+            await term.resign()
+            anew = asyncio.create_task(election.acquire())
+            await (last := await behind).resign()
+            assert (await anew).token > last.token
+            await anew.result().release()
+
+
+async def test_a_term_is_a_lease(zookeeper: RealServer, path: str) -> None:
+    async with zkwire.connect(zookeeper.hosts) as zk:
+        term = await Election(zk, path).acquire()
+        async with term.transaction() as transaction:
+            transaction.create(f"{path}-work", b"1")
+        losing = asyncio.create_task(term.lost())
+        assert 0 < term.certain_for() <= zk.session_timeout
+        await zk.delete(term.path)
+        assert isinstance(await losing, LockLostError)
+        with pytest.raises(TransactionError):
+            async with term.transaction() as transaction:
+                transaction.delete(f"{path}-work")
+        await term.resign()
+
+
+async def test_a_leader_whose_node_is_deleted_is_cancelled(zookeeper: RealServer, path: str) -> None:
+    """Pitfall 14."""
+    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
+        with body_raises(LockLostError, match="deleted"):
+            async with Election(zk, path).lead() as term:
+                await other.delete(term.path)
+                await asyncio.Event().wait()
+        assert this_task().cancelling() == 0
+
+
+async def test_a_leader_that_hears_nothing_stops_before_the_next_begins(zookeeper: RealServer, path: str) -> None:
+    """Pitfalls 14 and 17: the network is silent; certainty ends at three quarters of the timeout."""
+    loop = asyncio.get_running_loop()
+    async with (
+        Proxy(zookeeper.hosts) as proxy,
+        zkwire.connect(proxy.hosts, session_timeout=1.0) as zk,
+        zkwire.connect(zookeeper.hosts) as other,
+    ):
+        stopped = 0.0
+
+        async def leading() -> None:
+            nonlocal stopped
+            async with Election(zk, path, b"1").lead():
+                led.set()
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    stopped = loop.time()
+
+        led = asyncio.Event()
+        async with running(leading()) as (task,):
+            await led.wait()
+            waiter = asyncio.create_task(Election(other, path, b"2").acquire())
+            await until_line(other, path, 2)
+            proxy.pause()
+            term = await waiter
+            assert 0 < stopped < loop.time()
+            proxy.resume()
+            assert isinstance(await outcome(task), LockLostError)
+        await term.resign()
+        await until_line(other, path, 0)
+
+
+async def test_an_election_on_a_closed_client() -> None:
+    """Pitfall 6."""
+    async with Server() as server:
+        zk = await zkwire.connect(server.hosts)
+        election = Election(zk, P)
+        terms = election.terms()
+        await zk.close()
+        for asked in (election.acquire(), election.try_acquire(), anext(terms), anext(election.observe())):
+            assert isinstance(await outcome(asked), SessionClosedError)
+
+
+@pytest.mark.parametrize("bad", ["", "election", "/a//b", "/a/"])
+async def test_bad_paths(memory: Any, bad: str) -> None:
+    async with zkwire.connect(memory.hosts) as zk:
+        with pytest.raises(ValueError, match=re.escape(repr(bad))):
+            Election(zk, bad)
+
+
+async def test_bad_data_and_bounds(memory: Any, path: str) -> None:
+    async with zkwire.connect(memory.hosts) as zk:
+        wrong: Any = "host-1"
+        with pytest.raises(TypeError, match="host-1"):
+            Election(zk, path, wrong)
+        with pytest.raises(ValueError, match="within"):
+            Election(zk, path).lead(within=-1)
+        assert await zk.exists(path) is None
+
+
+# -- standing again ---------------------------------------------------------------------------------------------------
+
+
+async def test_one_whose_session_expires_stands_again(zookeeper: RealServer, path: str) -> None:
+    """Pitfalls 12, 13 and 17: in the new session, behind the others, and by a node of the new session."""
+    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
+        terms: list[Term] = []
+        others: list[Term] = []
+        async with running(stand_for_ever(Election(zk, path, b"1"), terms)) as (task,):
+            await until(lambda: bool(terms))
+            async with running(stand_for_ever(Election(other, path, b"2"), others)) as (waiter,):
+                await until_line(other, path, 2)
+                old = zk.session_id
+                await expire(zookeeper, zk)
+                await until(lambda: bool(others))
+                await until_line(other, path, 2)
+                assert not terms[0].is_certain()
+                assert await Election(other, path).candidates() == [b"2", b"1"]
+                waiter.cancel()
+                await until(lambda: len(terms) == 2)
+            assert not task.done()
+            stat = await other.exists(terms[1].path)
+            assert stat is not None
+            assert stat.ephemeral_owner == zk.session_id != old
+            assert terms[0].token < others[0].token < terms[1].token
+        await until_line(other, path, 0)
+
+
+async def test_one_whose_node_is_deleted_stands_again() -> None:
+    """Pitfall 17: and does so without end, but once for each loss."""
+    async with scene(P) as stage:
+        terms: list[Term] = []
+        async with running(stand_for_ever(Election(stage.zk, P, b"1"), terms)):
+            for count in range(1, 6):
+                await until_so_many(terms, count)
+                await stage.other.delete(terms[-1].path)
+            await until(lambda: len(terms) == 6)
+            assert len(await line(stage.other, P)) == 1
+        assert [term.token for term in terms] == sorted({term.token for term in terms})
+        await until_line(stage.other, P, 0)
+
+
+async def test_a_body_that_ends_stands_again_behind_the_others() -> None:
+    async with scene(P) as stage:
+        order: list[bytes] = []
+
+        async def standing(zk: Client, data: bytes) -> None:
+            async for term in Election(zk, P, data).terms():
+                async with term:
+                    order.append(data)
+                    await until_line(zk, P, 2)
+                if len(order) >= 6:
+                    break
+
+        async with running(standing(stage.zk, b"1"), standing(stage.other, b"2")):
+            await until(lambda: len(order) >= 6)
+        assert order[:6] in ([b"1", b"2"] * 3, [b"2", b"1"] * 3)
+        await until_line(stage.other, P, 0)
+
+
+async def test_a_term_that_is_not_entered_is_resigned_when_the_next_is_asked_for() -> None:
+    async with scene(P) as stage:
+        terms = Election(stage.zk, P).terms()
+        assert isinstance(terms, Terms)
+        first = await anext(terms)
+        second = await anext(terms)
+        assert first.is_released
+        assert second.token > first.token
+        assert len(await line(stage.zk, P)) == 1
+        await second.release()
+        with pytest.raises(RuntimeError, match="released"):
+            async with first:
+                pass
+
+
+async def test_what_a_body_raises_goes_through_but_for_the_loss() -> None:
+    async with scene(P) as stage:
+        entered = 0
+        with body_raises(KeyError, match="mine"):
+            async for term in Election(stage.zk, P).terms():
+                async with term:
+                    entered += 1
+                    if entered == 1:
+                        await stage.other.delete(term.path)
+                        term._zk._session.certain_until = float("-inf")
+                        term.check()  # raises the loss itself
+                    raise KeyError("mine")
+        assert entered == 2
+        with body_raises(LockLostError, match="elsewhere"):
+            async for term in Election(stage.zk, P).terms():
+                async with term:
+                    raise LockLostError("/elsewhere", "of another lock")
+        await until_line(stage.other, P, 0)
+
+
+async def test_a_term_entered_by_acquire_tells_its_loss() -> None:
+    async with scene(P) as stage:
+        term = await Election(stage.zk, P).acquire()
+        with body_raises(LockLostError):
+            async with term:
+                await stage.other.delete(term.path)
+                await asyncio.Event().wait()
+        with body_raises(LockLostError):
+            async with term:
+                pass
+        assert this_task().cancelling() == 0
+
+
+async def test_without_renewal_the_terms_end_with_the_session() -> None:
+    async with Server() as server, zkwire.connect(server.hosts, renew=False) as zk:
+        terms: list[Term] = []
+        async with running(stand_for_ever(Election(zk, P), terms)) as (task,):
+            await until(lambda: bool(terms))
+            server.expire(zk.session_id)
+            assert isinstance(await outcome(task), SessionExpiredError)
+
+
+# -- observing --------------------------------------------------------------------------------------------------------
+
+
+async def test_an_observer_sees_every_leader_and_every_change_of_its_data(zookeeper: RealServer, path: str) -> None:
+    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
+        leaders = Election(other, path).observe()
+        assert isinstance(leaders, LeaderStream)
+        async with leaders:
+            assert await anext(leaders) is None  # not even the election's node is there
+            first = await Election(zk, path, b"1").acquire()
+            assert await anext(leaders) == b"1"
+            second = asyncio.create_task(Election(zk, path, b"2").acquire())
+            await until_line(zk, path, 2)
+            for data in (b"1a", b"1b", b"1b"):
+                await first.set(data)
+                assert await anext(leaders) == data
+            first.check()
+            await first.resign()
+            assert await anext(leaders) == b"2"
+            same = asyncio.create_task(Election(zk, path, b"2").acquire())
+            await until_line(zk, path, 2)
+            await (await second).resign()
+            assert await anext(leaders) == b"2"  # another leader
+            await (await same).resign()
+            assert await anext(leaders) is None
+            await zk.create(f"{path}/config")  # is no candidate
+            again = await Election(zk, path, b"3").acquire()
+            assert await anext(leaders) == b"3"
+            await again.resign()
+            with pytest.raises(RuntimeError, match="released"):
+                await again.set(b"late")
+        with pytest.raises(StopAsyncIteration):
+            await anext(leaders)
+        await until_watches(zookeeper, 0)
+
+
+async def test_candidates_that_come_and_go_wake_no_observer(zookeeper: RealServer, path: str) -> None:
+    """It watches the leader's node and nothing else; a change of leader costs a list and a read."""
+    async with (
+        Proxy(zookeeper.hosts) as proxy,
+        zkwire.connect(zookeeper.hosts) as zk,
+        zkwire.connect(proxy.hosts) as watching,
+    ):
+        first = await Election(zk, path, b"1").acquire()
+        mark = proxy.mark()
+        async with Election(watching, path).observe() as leaders:
+            assert await anext(leaders) == b"1"
+            assert proxy.requests(mark) == ["getChildren", "getData"]
+            mark = proxy.mark()
+            following = asyncio.ensure_future(anext(leaders))
+            waiting = [asyncio.create_task(Election(zk, path, b"2").acquire()) for _ in range(5)]
+            tickets = await until_line(zk, path, 6)
+            for task in waiting[2:]:
+                task.cancel()
+            await until_line(zk, path, 3)
+            await watching.ping()
+            assert proxy.events(mark) == []
+            assert proxy.requests(mark) == []
+            assert not following.done()
+            await first.resign()
+            assert await following == b"2"
+            assert proxy.events(mark) == [("NodeDeleted", f"{path}/{tickets[0]}")]
+            assert proxy.requests(mark) == ["getChildren", "getData"]
+            mark = proxy.mark()
+            await (await waiting[0]).set(b"2a")
+            assert await anext(leaders) == b"2a"
+            assert proxy.requests(mark) == ["getData"]
+        for task in waiting[:2]:
+            await (await task).resign()
+        await asyncio.wait(waiting)
+        await until_watches(zookeeper, 0)
+
+
+async def test_what_leading_costs(zookeeper: RealServer, path: str) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+        await zk.create(path, container=True)
+        mark = proxy.mark()
+        async with Election(zk, path).lead():
+            assert proxy.requests(mark) == ["create2", "getChildren"]
+            assert proxy.segments(mark) == 1
+        assert proxy.requests(mark) == ["create2", "getChildren", "delete"]
+        async with Election(zk, path).lead() as term:
+            mark = proxy.mark()
+            await term.set(b"data")
+            assert await Election(zk, path).candidates() == [b"data"]
+            asked = proxy.requests(mark)
+            assert [name for name in asked if name != "getData"] == ["setData", "getChildren"]
+
+
+async def test_an_observer_left_by_break_leaves_nothing() -> None:
+    async with scene(P) as stage:
+        term = await Election(stage.other, P, b"1").acquire()
+        async for data in Election(stage.zk, P).observe():
+            assert data == b"1"
+            break
+        await term.resign()
+        gc.collect()
+        await no_watch_stays(stage.server.hosts)
+        async for data in Election(stage.zk, P).observe():
+            assert data is None
+            break
+        gc.collect()
+        await no_watch_stays(stage.server.hosts)
+
+
+async def test_closing_an_observer_ends_the_wait() -> None:
+    async with scene(P) as stage:
+        for candidate in (False, True):
+            leaders = Election(stage.zk, P).observe()
+            term = await Election(stage.other, P, b"1").acquire() if candidate else None
+            await anext(leaders)
+            waiting = asyncio.ensure_future(anext(leaders))
+            await asyncio.sleep(0)
+            with pytest.raises(RuntimeError, match="already"):
+                await anext(leaders)
+            await leaders.aclose()
+            assert isinstance(await outcome(waiting), StopAsyncIteration)
+            if term is not None:
+                await term.resign()
+            await no_watch_stays(stage.server.hosts)
+
+
+async def test_an_observer_goes_on_in_a_new_session_and_after_a_cancelled_wait() -> None:
+    async with scene(P) as stage:
+        for step in range(4):
+            leaders = Election(stage.zk, P).observe()
+            term = await Election(stage.other, P, b"1").acquire() if step % 2 else None
+            assert await anext(leaders) == (b"1" if term else None)
+            waiting = asyncio.ensure_future(anext(leaders))
+            await asyncio.sleep(0)
+            if step < 2:
+                stage.server.expire(stage.zk.session_id)
+                await until_state(stage.zk, SessionState.EXPIRED)
+            else:
+                waiting.cancel()
+                assert isinstance(await outcome(waiting), asyncio.CancelledError)
+                await no_watch_stays_but(stage, term)
+                waiting = asyncio.ensure_future(anext(leaders))
+            await stage.zk.ping()
+            assert not waiting.done()
+            if term:
+                await term.resign()
+                assert await waiting is None
+            else:
+                term = await Election(stage.other, P, b"2").acquire()
+                assert await waiting == b"2"
+                await term.resign()
+            leaders.close()
+            await no_watch_stays(stage.server.hosts)
+
+
+async def no_watch_stays_but(stage: Scene, term: Term | None) -> None:
+    """Wait until the server keeps no watch of `stage.zk`; a leader watches its own node."""
+    if term is None:
+        await no_watch_stays(stage.server.hosts)
+    else:
+        await until(lambda: len(stage.zk._session.watches) == 0)
+
+
+async def test_an_observer_loses_nothing_while_it_is_away() -> None:
+    """The leader goes, and others come and go, while the connection is down."""
+    async with scene(P) as stage:
+        first = await Election(stage.other, P, b"1").acquire()
+        async with Election(stage.zk, P).observe() as leaders:
+            assert await anext(leaders) == b"1"
+            waiting = asyncio.ensure_future(anext(leaders))
+            with stage.server.refuse_connections():
+                stage.server.drop(stage.zk.session_id)
+                await first.resign()
+                await (await Election(stage.other, P, b"2").acquire()).resign()
+                last = await Election(stage.other, P, b"3").acquire()
+            assert await waiting == b"3"
+        await last.resign()
+
+
+@pytest.mark.parametrize(
+    ("names", "ordered"),
+    [
+        ([], []),
+        (["config", "lock"], []),
+        (["b-0000000002", "a-0000000010", "c-0000000001"], ["c-0000000001", "b-0000000002", "a-0000000010"]),
+        (["x--2147483648", "x-2147483647", "y-2147483646"], ["y-2147483646", "x-2147483647", "x--2147483648"]),
+    ],
+)
+def test_the_order_of_candidates(names: list[str], ordered: list[str]) -> None:
+    """Pitfall 5: as numbers, and across their overflow."""
+    assert in_order(names) == ordered
+    assert in_order(reversed(names)) == ordered
+
+
+# -- everywhere -------------------------------------------------------------------------------------------------------
+
+
+async def lead_and_resign(stage: Scene) -> None:
+    async with Election(stage.zk, stage.path, b"1").lead() as term:
+        term.check()
+
+
+async def wait_lead_and_resign(stage: Scene) -> None:
+    first = await Election(stage.other, stage.path, b"1").acquire()
+    waiting = asyncio.create_task(lead_and_resign(stage))
+    await until_line(stage.other, stage.path, 2)
+    await first.resign()
+    await waiting
+
+
+async def stand_twice(stage: Scene) -> None:
+    count = 0
+    async for term in Election(stage.zk, stage.path, b"1").terms():
+        async with term:
+            count += 1
+        if count == 2:
+            break
+
+
+async def observe_two_leaders(stage: Scene) -> None:
+    election = Election(stage.other, stage.path, b"1")
+    term = await election.acquire()
+    async with Election(stage.zk, stage.path).observe() as leaders:
+        assert await anext(leaders) == b"1"
+        await term.resign()
+        assert await anext(leaders) is None
+        term = await election.acquire()
+        assert await anext(leaders) == b"1"
+        await term.resign()
+
+
+async def read_the_candidates(stage: Scene) -> None:
+    async with Election(stage.other, stage.path, b"1").lead():
+        assert await Election(stage.zk, stage.path).candidates() == [b"1"]
+
+
+@pytest.mark.parametrize(
+    ("play", "steps"),
+    [
+        (lead_and_resign, 3),
+        (wait_lead_and_resign, 4),
+        (stand_twice, 6),
+        (observe_two_leaders, 5),
+        (read_the_candidates, 2),
+    ],
+)
+async def test_cut_at_every_step(play: Any, steps: int) -> None:
+    """Pitfalls 12, 13, 17 and 20: a create whose answer is lost is found again; a reconnect makes no second leader."""
+    await cut_at_every_step(play, at_least=steps)
+
+
+@pytest.mark.parametrize("play", [lead_and_resign, stand_twice])
+async def test_cancelled_at_every_moment(play: Any) -> None:
+    """Pitfalls 3, 9 and 10."""
+    await cancel_at_every_moment(play, afterwards=lead_and_resign)
+
+
+async def test_cancelled_at_every_moment_of_a_wait() -> None:
+    """Pitfall 8: the bound holds for the whole of it, and whoever stood before is not harmed."""
+    holders: dict[str, Term] = {}
+
+    async def prepare(stage: Scene) -> None:
+        holders[stage.path] = await Election(stage.other, stage.path, b"first").acquire()
+
+    async def act(stage: Scene) -> None:
+        await Election(stage.zk, stage.path, b"1").acquire()
+
+    async def afterwards(stage: Scene) -> None:
+        holders[stage.path].check()
+        assert await Election(stage.zk, stage.path).try_acquire() is None
+        await holders.pop(stage.path).resign()
+        await lead_and_resign(stage)
+
+    await cancel_at_every_moment(act, prepare=prepare, afterwards=afterwards, most=40)
+
+
+async def test_observers_cancelled_at_every_moment() -> None:
+    async def act(stage: Scene) -> None:
+        async for data in Election(stage.zk, stage.path).observe():
+            if data == b"never":
+                break
+
+    await cancel_at_every_moment(act, afterwards=lead_and_resign, most=30)
+
+
+async def test_expired_at_every_step() -> None:
+    """Pitfalls 12 and 13: the session ends behind the first request, the second and so on."""
+    for step in range(1, 12):
+        async with scene(P) as stage, no_task_stays():
+            await expire_at(stage, step)
+
+
+async def expire_at(stage: Scene, step: int) -> None:
+    async def leads_alone() -> bool:
+        tickets = [f"{P}/{name}" for name in await line(stage.other, P)]
+        return bool(terms) and terms[-1].is_certain() and tickets == [terms[-1].path]
+
+    terms: list[Term] = []
+    with stage.server.hold_replies(session=stage.zk.session_id, nth=step, times=1) as held:
+        async with running(stand_for_ever(Election(stage.zk, P, b"1"), terms)):
+            await until(lambda: bool(terms) or bool(held.hits))
+            stage.server.expire(stage.zk.session_id)
+            held.end()
+            await until(leads_alone)
+        await until_line(stage.other, P, 0)
