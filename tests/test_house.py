@@ -78,7 +78,7 @@ ZKWIRE_NAMES = [
     "DigestMD5", "Observer", "SaslMechanism",
     "four_letter_word",
 ]
-RECIPES_NAMES = ["Hold", "Lease", "Lock", "LockLostError", "ReentrantLock"]
+RECIPES_NAMES = ["Hold", "Item", "Lease", "Lock", "LockLostError", "Queue", "ReentrantLock"]
 
 
 def _name(path: Path) -> str:
