@@ -8,6 +8,7 @@ delete what somebody else has claimed since.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from types import TracebackType
 
@@ -37,7 +38,7 @@ class Item:
         self._mark = nodes.mark(claimed.name)
         self._session_id = claimed.session_id
         self._handed_back = handed_back
-        self._is_handled = False
+        self._is_handled = self._is_lost = False
         name = claimed.path.rpartition("/")[2]
         place = Place(claimed.path, name, claimed.token, claimed.session_id)
         self._lease = Lease(nodes.zk, Standing(place, WatchSet(), False), _Nobody())
@@ -78,7 +79,7 @@ class Item:
         """Undo `enter_body`; return how the claim was lost, if it was."""
         loss = self._lease.leave_body(body)
         if loss is not None:
-            self._is_handled = False
+            self._is_lost = True
         return loss
 
     async def release(self) -> None:
@@ -94,7 +95,7 @@ class Item:
 
     async def _end(self) -> ZooKeeperError | None:
         """Do as `release`; return its error, for whoever waited may be gone."""
-        if not self._is_handled:
+        if self._is_lost or not self._is_handled:
             await self._hand_back()
             return None
         try:
@@ -109,11 +110,24 @@ class Item:
         return None
 
     async def _hand_back(self) -> None:
-        gone = self._nodes.drop(self._mark, self._session_id)
         self._handed_back()
+        if self._is_lost:
+            # Nobody waits for this: it may take until a server answers again, or the session is over.
+            self._nodes.in_background(self._free_what_is_ours())
+            await self._lease.release()
+            return
+        gone = self._nodes.drop(self._mark, self._session_id)
         await self._lease.release()
         if gone is not None:
             await gone
+
+    async def _free_what_is_ours(self) -> None:
+        """Have the node that hides the item deleted, unless it is the next one's by now."""
+        with contextlib.suppress(ZooKeeperError):
+            if self._zk.session_id == self._session_id:
+                _, (mark,) = await self._nodes.look_after_loss(self._mark)
+                if mark is not None and mark.data == self.path.encode():
+                    self._nodes.drop(self._mark, self._session_id)
 
     async def _delete(self) -> None:
         transaction = self._lease.transaction()
@@ -130,8 +144,9 @@ class Item:
                 return
             committed = await self._delete_in_session()
         if isinstance(committed, zkwire.TransactionError) and isinstance(committed.cause, zkwire.NoNodeError):
-            self._nodes.drop(self._mark, self._session_id)
-            if committed.cause.path != self.entry:  # an item that somebody has deleted by hand is handled, too
+            self._is_lost = committed.cause.path != self.entry  # an item that was deleted by hand is handled, too
+            await self._hand_back()
+            if self._is_lost:
                 raise LockLostError(self.path, "somebody else has deleted it; the item may be handled again")
         elif isinstance(committed, zkwire.TransactionError):
             raise committed.cause
