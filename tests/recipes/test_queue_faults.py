@@ -14,6 +14,7 @@ from tests.recipes.everywhere import Scene, cancel_at_every_moment, cut_at_every
 from tests.recipes.tools import body_raises, outcome, until, until_line
 from zkwire import SessionState
 
+
 @pytest.fixture(autouse=True)
 def _traces_go_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each play waits for them."""
