@@ -46,15 +46,26 @@ def in_order(names: Iterable[str]) -> list[str]:
     Numbers are compared as numbers, across their overflow.  Whoever else puts something here is asked for a number
     only: without a priority it has the default.
     """
-    given = list(names)
-    if all(len(name) == _PLAIN_LENGTH and name[-10:].isdigit() and name.startswith(_PREFIX) for name in given):
-        return sorted(given)  # nearly always: as text
+    given = sorted(names)
+    if _are_plain(given):
+        return given
     numbered = [(name, number) for name in given if (number := zkwire.sequence(name)) is not None]
     if not numbered:
         return []
     origin = numbered[0][1]
     ranked = [(_priority(name), zkwire.sequence_distance(number, origin), name) for name, number in numbered]
     return [name for _, _, name in sorted(ranked)]
+
+
+def _are_plain(names: list[str]) -> bool:
+    """Whether these names, sorted as text, are in order: all of the common form, with no number below 0.
+
+    Asked of whole lists at once, for a deep queue has many.
+    """
+    if not names:
+        return True
+    are_ours = names[0].startswith(_PREFIX) and names[-1].startswith(_PREFIX)
+    return are_ours and set(map(len, names)) == {_PLAIN_LENGTH} and "".join(names).count("-") == 2 * len(names)
 
 
 def _priority(name: str) -> int:

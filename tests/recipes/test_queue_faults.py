@@ -10,7 +10,7 @@ import pytest
 
 import zkwire
 from recipes import LockLostError, Queue
-from tests.recipes.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, scene
+from tests.recipes.everywhere import Scene, below, cancel_at_every_moment, cut_at_every_step, scene
 from tests.recipes.tools import body_raises, outcome, until, until_line
 from zkwire import SessionState
 
@@ -28,10 +28,13 @@ STAYS = ("entries", "taken", "consumers", "producers", "room")
 async def settled(stage: Scene) -> None:
     """Wait until nothing is held any more: no claim, no trace of a put, no place in a line."""
 
-    async def free() -> bool:
-        return not await stage.zk.get_ephemerals("/") and not await stage.other.get_ephemerals("/")
+    lasting = {f"{stage.path}/{name}" for name in STAYS}
 
-    await until(free, what=f"ephemeral nodes stay below {stage.path}")
+    async def free() -> bool:
+        nodes = await below(stage.other, stage.path)
+        return lasting.issuperset(node for node in nodes if not node.startswith(f"{stage.path}/entries/"))
+
+    await until(free, what=f"nodes stay below {stage.path}")
 
 
 async def contents(stage: Scene, path: str | None = None) -> list[bytes]:
