@@ -5,6 +5,8 @@ from recipes.lease import Lease, LockLostError
 from recipes.lock import Lock, ReentrantLock
 from recipes.locking import Hold
 from recipes.multilock import MultiLease, MultiLock
+from recipes.queue import Queue
+from recipes.queue_claims import Item
 from recipes.rwlock import ReadWriteLock, WriteLease
 from recipes.semaphore import PermitsError, Semaphore
 from recipes.timed import TimedLease, TimedLock
@@ -13,6 +15,7 @@ from recipes.trylock import LockTakenError, TryLock
 __all__ = [
     "Election",
     "Hold",
+    "Item",
     "LeaderStream",
     "Lease",
     "Lock",
@@ -21,6 +24,7 @@ __all__ = [
     "MultiLease",
     "MultiLock",
     "PermitsError",
+    "Queue",
     "ReadWriteLock",
     "ReentrantLock",
     "Semaphore",

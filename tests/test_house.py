@@ -78,6 +78,7 @@ ZKWIRE_NAMES = [
     "DigestMD5", "Observer", "SaslMechanism",
     "four_letter_word",
 ]
+<<<<<<< HEAD
 RECIPES_NAMES = [
     "Election",
     "Hold",
@@ -99,6 +100,9 @@ RECIPES_NAMES = [
     "TryLock",
     "WriteLease",
 ]
+=======
+RECIPES_NAMES = ["Hold", "Item", "Lease", "Lock", "LockLostError", "Queue", "ReentrantLock"]
+>>>>>>> r-queue
 
 
 def _name(path: Path) -> str:

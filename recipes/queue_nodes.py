@@ -1,0 +1,92 @@
+"""The nodes of a queue: where they are, how they are made, and what is done for them behind the caller's back.
+
+    path/entries/entry-100-0000000001    an item: the data as it was put
+    path/taken/entry-100-0000000001      ephemeral: somebody has this item, or has just taken it out
+    path/taken/_c_<uuid>                 ephemeral: one claim, for its lease to watch
+    path/put-<uuid>                      ephemeral: the trace of a put, for as long as its answer may be lost
+    path/consumers/, path/producers/     the lines of those who wait for an item, for room
+    path/room                            of bounded queues: its version counts the puts
+
+`entries` and `taken` are those of kazoo's LockingQueue, which can share the path.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from typing import Any, Final
+
+import zkwire
+from zkwire import ACL, Client, Create, GetData, Node, Sync
+
+# What may be in the way of nodes that are just being made; whoever makes them tries again.
+_PASSING: Final = (zkwire.NodeExistsError, zkwire.NoNodeError, zkwire.ConnectionLostError)
+
+
+class Nodes:
+    """The nodes of the queue at `path`; arguments as Queue's."""
+
+    def __init__(self, zk: Client, path: str, acl: Sequence[ACL]) -> None:
+        self.zk = zk
+        self.path = zkwire.validate_path(path)
+        self.acl = acl
+        base = "" if path == "/" else path
+        self.entries = f"{base}/entries"
+        self.taken = f"{base}/taken"
+        self.consumers = f"{base}/consumers"
+        self.producers = f"{base}/producers"
+        self.room = f"{base}/room"
+        self._trace = f"{base}/put-"
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def entry(self, name: str) -> str:
+        """The node of the item `name`."""
+        return f"{self.entries}/{name}"
+
+    def mark(self, name: str) -> str:
+        """The node that says that the item `name` is somebody's."""
+        return f"{self.taken}/{name}"
+
+    def trace(self) -> str:
+        """A node for the trace of one put."""
+        return self._trace + self.zk.unique_id()
+
+    async def make(self) -> None:
+        """Make the nodes that are missing, as containers; where the connection is lost meanwhile, perhaps not all."""
+        try:
+            await self.zk.ensure_path(self.path, container=True, acl=self.acl)
+        except zkwire.ConnectionLostError:
+            return
+        wanted = [Create(path, container=True, acl=self.acl) for path in (self.entries, self.taken)]
+        for answer in await self.zk.pipeline(wanted):
+            if isinstance(answer, BaseException) and not isinstance(answer, _PASSING):
+                raise answer
+
+    async def look_after_loss(self, *paths: str) -> tuple[int, list[Node | None]]:
+        """Return the session, and what stands at `paths` now that a connection was lost, None for nothing.
+
+        The server that answers may be behind the one that was lost: hence the sync.  A late write of the old connection
+        cannot come behind it.
+        """
+        while True:
+            synced, *answers = await self.zk.pipeline([Sync(self.path), *(GetData(path) for path in paths)])
+            if isinstance(synced, zkwire.ConnectionLostError):
+                continue
+            for answer in answers:
+                if isinstance(answer, BaseException) and not isinstance(answer, zkwire.NoNodeError):
+                    raise answer
+            return self.zk.session_id, [answer if isinstance(answer, Node) else None for answer in answers]
+
+    def drop(self, path: str, session_id: int) -> asyncio.Future[None] | None:
+        """Have the ephemeral node `path` of the session deleted for certain, unless it went with that session.
+
+        In a later session a node of that name would be somebody else's.
+        """
+        return self.zk.discard(path) if session_id == self.zk.session_id else None
+
+    def in_background(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Have `work` done whatever becomes of the caller; it must not fail."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
