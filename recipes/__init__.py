@@ -1,7 +1,17 @@
 """Distributed locks and their relatives, on top of `zkwire`."""
 
+from recipes.counter import Counter
 from recipes.lease import Lease, LockLostError
 from recipes.lock import Lock, ReentrantLock
 from recipes.locking import Hold
+from recipes.shared_value import SharedValue
 
-__all__ = ["Hold", "Lease", "Lock", "LockLostError", "ReentrantLock"]
+__all__ = [
+    "Counter",
+    "Hold",
+    "Lease",
+    "Lock",
+    "LockLostError",
+    "ReentrantLock",
+    "SharedValue",
+]

@@ -78,7 +78,15 @@ ZKWIRE_NAMES = [
     "DigestMD5", "Observer", "SaslMechanism",
     "four_letter_word",
 ]
-RECIPES_NAMES = ["Hold", "Lease", "Lock", "LockLostError", "ReentrantLock"]
+RECIPES_NAMES = [
+    "Counter",
+    "Hold",
+    "Lease",
+    "Lock",
+    "LockLostError",
+    "ReentrantLock",
+    "SharedValue",
+]
 
 
 def _name(path: Path) -> str:
