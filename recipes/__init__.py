@@ -1,5 +1,6 @@
 """Distributed locks and their relatives, on top of `zkwire`."""
 
+from recipes.barrier import Barrier, DoubleBarrier
 from recipes.counter import Counter
 from recipes.lease import Lease, LockLostError
 from recipes.lock import Lock, ReentrantLock
@@ -7,7 +8,9 @@ from recipes.locking import Hold
 from recipes.shared_value import SharedValue
 
 __all__ = [
+    "Barrier",
     "Counter",
+    "DoubleBarrier",
     "Hold",
     "Lease",
     "Lock",

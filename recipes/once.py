@@ -27,6 +27,16 @@ def child(path: str, name: str) -> str:
     return f"/{name}" if path == "/" else f"{path}/{name}"
 
 
+async def make_container(zk: Client, path: str, acl: Sequence[ACL]) -> None:
+    """Make the node as a container, and those above it, if they are missing, over lost connections."""
+    while True:
+        try:
+            await zk.ensure_path(path, container=True, acl=acl)
+        except ConnectionLostError:
+            continue
+        return
+
+
 async def read_or_make(zk: Client, path: str, data: bytes, acl: Sequence[ACL]) -> Node:
     """Read the node; make it, persistent and with `data`, and the nodes above it, if it is missing."""
     while True:

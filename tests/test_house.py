@@ -79,7 +79,9 @@ ZKWIRE_NAMES = [
     "four_letter_word",
 ]
 RECIPES_NAMES = [
+    "Barrier",
     "Counter",
+    "DoubleBarrier",
     "Hold",
     "Lease",
     "Lock",
