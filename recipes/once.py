@@ -34,6 +34,10 @@ async def make_container(zk: Client, path: str, acl: Sequence[ACL]) -> None:
             await zk.ensure_path(path, container=True, acl=acl)
         except ConnectionLostError:
             continue
+        except zkwire.SessionExpiredError:
+            if zk.state is zkwire.SessionState.EXPIRED:
+                raise
+            continue
         return
 
 
@@ -44,8 +48,12 @@ async def read_or_make(zk: Client, path: str, data: bytes, acl: Sequence[ACL]) -
             return await zk.get(path)
         except NoNodeError:
             pass
+        except zkwire.SessionExpiredError:
+            if zk.state is zkwire.SessionState.EXPIRED:
+                raise
+            continue
         # If somebody else has made it, or we may have: look again.
-        with contextlib.suppress(zkwire.NodeExistsError, ConnectionLostError):
+        with contextlib.suppress(zkwire.NodeExistsError, ConnectionLostError, zkwire.SessionExpiredError):
             await zk.create(path, data, acl=acl, make_parents=True)
 
 

@@ -82,10 +82,13 @@ RECIPES_NAMES = [
     "Barrier",
     "Counter",
     "DoubleBarrier",
+    "Group",
     "Hold",
     "Lease",
     "Lock",
     "LockLostError",
+    "Member",
+    "PersistentEphemeral",
     "ReentrantLock",
     "SharedValue",
 ]
