@@ -6,6 +6,7 @@ from recipes.group import Group, Member
 from recipes.lease import Lease, LockLostError
 from recipes.lock import Lock, ReentrantLock
 from recipes.locking import Hold
+from recipes.partitioner import Partitioner
 from recipes.persistent_ephemeral import PersistentEphemeral
 from recipes.shared_value import SharedValue
 
@@ -19,6 +20,7 @@ __all__ = [
     "Lock",
     "LockLostError",
     "Member",
+    "Partitioner",
     "PersistentEphemeral",
     "ReentrantLock",
     "SharedValue",

@@ -46,7 +46,8 @@ class Member:
         self.path = keeper.path
         self._keeper = keeper
         self._loop = asyncio.get_running_loop()
-        self._over: asyncio.Future[BaseException | None] = self._loop.create_future()
+        self._over: asyncio.Future[zkwire.ZooKeeperError | None] = self._loop.create_future()
+        self._is_told = False
         self._keeping: asyncio.Task[None] | None = None
         self._timer = self._loop.call_later(_UNWATCHED, self._begin)
 
@@ -75,13 +76,14 @@ class Member:
         Cancellation: it may have been replaced.
         """
         if self._over.done():
+            self._is_told = True
             raise self._over.result() or RuntimeError(f"the member {self.path} has left")
         await self._keeper.set(data)
 
     async def leave(self) -> None:
         """Leave the group, and return when the node is known to be gone; a second call does nothing.
 
-        Raises: what has ended the membership before, see `lost`, unless `lost` has told it.
+        Raises: what has ended the membership before, unless `lost` or `set` has told it, or the client is closed.
         Cancellation: it leaves all the same.
         """
         self._timer.cancel()
@@ -96,15 +98,21 @@ class Member:
             self._end(None)
         if gone is not None:
             await gone
+        error = self._over.result()
+        if error is not None and not self._is_told and not isinstance(error, zkwire.SessionClosedError):
+            self._is_told = True
+            raise error
 
-    async def lost(self) -> BaseException | None:
+    async def lost(self) -> zkwire.ZooKeeperError | None:
         """Return when the membership has ended, with the error that has ended it; None when it has left.
 
         What ends it: NodeExistsError, when another session has taken the name while this one was renewed;
         SessionExpiredError, if the client renews no session; SessionClosedError; what else forbids the node.
         Cancellation: harmless.
         """
-        return await asyncio.shield(self._over)
+        error = await asyncio.shield(self._over)
+        self._is_told = True
+        return error
 
     def _begin(self) -> None:
         self._keeping = self._loop.create_task(self._keep())
@@ -115,7 +123,7 @@ class Member:
         except zkwire.ZooKeeperError as error:
             self._end(error)
 
-    def _end(self, error: BaseException | None) -> None:
+    def _end(self, error: zkwire.ZooKeeperError | None) -> None:
         if not self._over.done():
             self._over.set_result(error)
 

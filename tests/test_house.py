@@ -88,6 +88,7 @@ RECIPES_NAMES = [
     "Lock",
     "LockLostError",
     "Member",
+    "Partitioner",
     "PersistentEphemeral",
     "ReentrantLock",
     "SharedValue",
