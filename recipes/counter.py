@@ -68,7 +68,7 @@ class Counter:
         self._turn = asyncio.Lock()
         self._known: _Known | None = None
 
-    async def add(self, n: int) -> int:
+    async def add(self, n: int = 1) -> int:
         """Add `n`, which may be negative, and return the new value.
 
         Exactly once, though a connection breaks: what became of a write that lost its answer is found out.  While

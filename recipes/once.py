@@ -64,6 +64,10 @@ class _Trace(NamedTuple):
     version: int
     session_id: int
 
+    def at(self, version: int) -> _Trace:
+        """Return the trace with another version."""
+        return _Trace(self.path, version, self.session_id)
+
 
 class ExactWriter:
     """Writes the node at `path`; one write at a time, which the caller sees to.
@@ -114,13 +118,13 @@ class ExactWriter:
             trace = _Trace(path, 0, self._zk.session_id)
             transaction.create(trace.path, ephemeral=True, acl=self._acl)
         else:
-            trace = trace._replace(version=trace.version + 1)
+            trace = trace.at(trace.version + 1)
             transaction.set(trace.path, b"")
         self._trace = trace
         try:
             await transaction.commit()
         except TransactionError as error:
-            self._trace = None if trace.version == 0 else trace._replace(version=trace.version - 1)
+            self._trace = None if trace.version == 0 else trace.at(trace.version - 1)
             if error.index == 0 and isinstance(error.cause, BadVersionError | NoNodeError):
                 return False
             if error.index == 1 and isinstance(error.cause, NoNodeError):
@@ -151,7 +155,7 @@ class ExactWriter:
         if isinstance(traced, Node):
             if traced.stat.version == trace.version:
                 return True
-            self._trace = trace._replace(version=traced.stat.version)
+            self._trace = trace.at(traced.stat.version)
             return None
         self._trace = None
         if not isinstance(traced, NoNodeError):

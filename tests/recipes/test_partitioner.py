@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import zkwire
 from recipes import Lock, LockLostError, Partitioner
 from recipes.partitioner import division
+from tests.proxy import Proxy
 from tests.recipes.everywhere import Scene, below, cancel_at_every_moment, cut_at_every_step, nothing_stays, scene
 from tests.recipes.tools import body_raises, expire, until, until_watches
 from zkwire import Client
@@ -240,6 +241,25 @@ async def test_who_has_nothing_waits() -> None:
         assert await anext(mine) == {0, 1}
 
 
+async def test_what_it_costs(zookeeper: RealServer, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("recipes.group._UNWATCHED", 60.0)
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk, zkwire.connect(zookeeper.hosts) as z:
+        for node in ("members", "locks/a"):
+            await zk.ensure_path(f"{path}/{node}")
+        mark = proxy.mark()
+        async with Partitioner(zk, path, ["a"], name="one", settle=0.0) as mine:
+            assert await anext(mine) == {"a"}
+            assert proxy.requests(mark)[:4] == ["create2", "getChildren2", "create2", "getChildren"]
+            await until_watches(zookeeper, 2)
+            mark = proxy.mark()
+            name = next(name for name in map(str, range(100)) if division(["a"], ["one", name])["one"])
+            async with Partitioner(z, path, ["a"], name=name, settle=0.0):
+                await until(lambda: bool(proxy.requests(mark)))
+                for _ in range(3):
+                    await zk.ping()
+            assert set(proxy.requests(mark)) - {"ping"} == {"getChildren2"}
+
+
 async def test_misuse_is_refused() -> None:
     async with scene() as stage:
         for bad in ([1, "1"], [""], ["."], ["a", "a"]):
@@ -264,9 +284,9 @@ async def test_misuse_is_refused() -> None:
 
 
 async def take_all(stage: Scene) -> None:
-    async with Partitioner(stage.zk, stage.path, range(2), settle=0.0) as mine:
+    async with Partitioner(stage.zk, stage.path, ["only"], settle=0.0) as mine:
         async for partitions in mine:
-            if len(partitions) == 2:
+            if partitions:
                 break
     await only_containers(stage)
 
