@@ -79,6 +79,7 @@ ZKWIRE_NAMES = [
     "four_letter_word",
 ]
 <<<<<<< HEAD
+<<<<<<< HEAD
 RECIPES_NAMES = [
     "Election",
     "Hold",
@@ -103,6 +104,23 @@ RECIPES_NAMES = [
 =======
 RECIPES_NAMES = ["Hold", "Item", "Lease", "Lock", "LockLostError", "Queue", "ReentrantLock"]
 >>>>>>> r-queue
+=======
+RECIPES_NAMES = [
+    "Barrier",
+    "Counter",
+    "DoubleBarrier",
+    "Group",
+    "Hold",
+    "Lease",
+    "Lock",
+    "LockLostError",
+    "Member",
+    "Partitioner",
+    "PersistentEphemeral",
+    "ReentrantLock",
+    "SharedValue",
+]
+>>>>>>> r-state
 
 
 def _name(path: Path) -> str:

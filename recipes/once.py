@@ -1,0 +1,184 @@
+"""Writes of one node that are carried out exactly once, though the connection may break before the answer comes.
+
+A conditional write that has lost its answer cannot be told from somebody else's: two who add 1 to the same 7 both find
+an 8, one version further.  So each write goes together with one of a node of our own, the *trace*, in a transaction:
+afterwards the trace tells whether it was carried out, whatever others have written since.  That is one request, as the
+write alone would be.  The trace is ephemeral and goes once it has not been needed for a moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import zkwire
+from zkwire import ACL, BadVersionError, Client, ConnectionLostError, GetData, Node, NoNodeError, Sync, TransactionError
+
+# A trace that stays for this long, in seconds, costs a busy writer one delete in many writes, and an idle one no node.
+_LINGER: Final = 0.1
+
+ANY_VERSION: Final = -1
+
+
+def child(path: str, name: str) -> str:
+    """Return the path of the child `name` of the node at `path`."""
+    return f"/{name}" if path == "/" else f"{path}/{name}"
+
+
+async def make_container(zk: Client, path: str, acl: Sequence[ACL]) -> None:
+    """Make the node as a container, and those above it, if they are missing, over lost connections."""
+    while True:
+        try:
+            await zk.ensure_path(path, container=True, acl=acl)
+        except ConnectionLostError:
+            continue
+        except zkwire.SessionExpiredError:
+            if zk.state is zkwire.SessionState.EXPIRED:
+                raise
+            continue
+        return
+
+
+async def read_or_make(zk: Client, path: str, data: bytes, acl: Sequence[ACL]) -> Node:
+    """Read the node; make it, persistent and with `data`, and the nodes above it, if it is missing."""
+    while True:
+        try:
+            return await zk.get(path)
+        except NoNodeError:
+            pass
+        except zkwire.SessionExpiredError:
+            if zk.state is zkwire.SessionState.EXPIRED:
+                raise
+            continue
+        # If somebody else has made it, or we may have: look again.
+        with contextlib.suppress(zkwire.NodeExistsError, ConnectionLostError, zkwire.SessionExpiredError):
+            await zk.create(path, data, acl=acl, make_parents=True)
+
+
+class _Trace(NamedTuple):
+    """The trace: its path, its version when it was last known to stand, its session's id."""
+
+    path: str
+    version: int
+    session_id: int
+
+    def at(self, version: int) -> _Trace:
+        """Return the trace with another version."""
+        return _Trace(self.path, version, self.session_id)
+
+
+class ExactWriter:
+    """Writes the node at `path`; one write at a time, which the caller sees to.
+
+    Arguments: `acl`, of the traces.
+    """
+
+    def __init__(self, zk: Client, path: str, *, acl: Sequence[ACL]) -> None:
+        self._zk = zk
+        self._path = path
+        self._acl = acl
+        self._loop = asyncio.get_running_loop()
+        self._trace: _Trace | None = None
+        self._is_writing = False
+        self._used_at = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def write(self, data: bytes, version: int) -> bool:
+        """Write `data` if the node's version is `version` (-1: any); return whether it was, False also without a node.
+
+        Raises: ConnectionLostError with `maybe_applied` when the session expires before it could be found out what
+        became of a write whose answer was lost, and the node does not tell; what the client raises.
+        Cancellation: it may have been carried out; no trace stays.
+        """
+        self._is_writing = True
+        try:
+            while True:
+                answer = await self._attempt(data, version)
+                if answer is not None:
+                    break
+        except BaseException:
+            self._drop_trace()
+            raise
+        finally:
+            self._is_writing = False
+        self._used_at = self._loop.time()
+        if self._timer is None:
+            self._timer = self._loop.call_later(_LINGER, self._look_whether_idle)
+        return answer
+
+    async def _attempt(self, data: bytes, version: int) -> bool | None:
+        """Write once; return None if nothing came of it and it is to be tried again."""
+        trace = self._trace
+        transaction = self._zk.transaction()
+        transaction.set(self._path, data, version)
+        if trace is None or trace.session_id != self._zk.session_id:
+            path = child(self._path, f"writing-{self._zk.unique_id()}")
+            trace = _Trace(path, 0, self._zk.session_id)
+            transaction.create(trace.path, ephemeral=True, acl=self._acl)
+        else:
+            trace = trace.at(trace.version + 1)
+            transaction.set(trace.path, b"")
+        self._trace = trace
+        try:
+            await transaction.commit()
+        except TransactionError as error:
+            self._trace = None if trace.version == 0 else trace.at(trace.version - 1)
+            if error.index == 0 and isinstance(error.cause, BadVersionError | NoNodeError):
+                return False
+            if error.index == 1 and isinstance(error.cause, NoNodeError):
+                self._trace = None  # somebody has deleted it
+                return None
+            raise
+        except ConnectionLostError as lost:
+            return await self._find_out(trace, data, version, lost) if lost.maybe_applied else None
+        except zkwire.SessionExpiredError:  # it was never sent
+            if self._zk.state is zkwire.SessionState.EXPIRED:
+                raise
+            return None
+        return True
+
+    async def _find_out(self, trace: _Trace, data: bytes, version: int, lost: ConnectionLostError) -> bool | None:
+        """Tell what became of a write whose answer was lost; None: it was not carried out, try again.
+
+        The server that answers now may be behind the one that carried it out: hence the sync.
+        """
+        while True:
+            try:
+                _, node, traced = await self._zk.pipeline([Sync(self._path), GetData(self._path), GetData(trace.path)])
+            except zkwire.SessionExpiredError:
+                if self._zk.state is zkwire.SessionState.EXPIRED:
+                    raise lost from None
+            else:
+                break
+        if isinstance(traced, Node):
+            if traced.stat.version == trace.version:
+                return True
+            self._trace = trace.at(traced.stat.version)
+            return None
+        self._trace = None
+        if not isinstance(traced, NoNodeError):
+            raise traced
+        if trace.session_id == self._zk.session_id and trace.version == 0:
+            return None
+        # The trace has gone with its session: the node itself may tell.
+        if isinstance(node, Node) and version != ANY_VERSION:
+            if node.stat.version == version:
+                return None
+            if node.stat.version == version + 1 and node.data != data:
+                return False
+        raise lost
+
+    def _look_whether_idle(self) -> None:
+        self._timer = None
+        idle = self._loop.time() - self._used_at
+        if self._is_writing or idle < _LINGER:
+            self._timer = self._loop.call_later(_LINGER - min(idle, _LINGER / 2), self._look_whether_idle)
+        else:
+            self._drop_trace()
+
+    def _drop_trace(self) -> None:
+        trace, self._trace = self._trace, None
+        if trace is not None:
+            self._zk.discard(trace.path)

@@ -1,0 +1,323 @@
+"""An ephemeral node that outlives its session: it is put back in the next one, and when somebody deletes it.
+
+`Keeper` is what keeps one node standing; members of a group are kept by it, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Final, NoReturn, Self
+
+from recipes.companion import Companion
+from recipes.locking import checked_within
+from recipes.once import make_container
+from zkwire import (
+    ACL,
+    OPEN_ACL,
+    Client,
+    ConnectionLostError,
+    GetChildren,
+    GetData,
+    NodeExistsError,
+    NoNodeError,
+    SessionExpiredError,
+    SessionState,
+    Sync,
+    WatchEventType,
+    WatchSet,
+    ZooKeeperError,
+    validate_path,
+)
+
+_NOT_EPHEMERAL: Final = "it is no ephemeral node, and so never goes by itself: delete it, or choose another name"
+_OURS: Final = "this client has created it already"
+
+
+class Keeper:
+    """Keeps one ephemeral node of this client's standing.
+
+    Arguments: `path`, the node, whose parent is made as a container when it is missing; `data`, at first; `acl`, of
+    every node that is made; `former`, the ids of this client's own sessions of before, whose nodes are waited for to
+    go, instead of being taken for somebody else's.
+    """
+
+    def __init__(
+        self, zk: Client, path: str, data: bytes, *, acl: Sequence[ACL], former: set[int] | None = None
+    ) -> None:
+        self._zk = zk
+        self.path = path
+        self._data = checked_data(data)
+        self._acl = acl
+        self._former = set() if former is None else former
+        self._session_id = 0
+        self._turn = asyncio.Lock()  # of those who write the node
+        self._there = asyncio.Event()  # also set when `_error` is
+        self._error: BaseException | None = None
+
+    @property
+    def stands(self) -> bool:
+        """Whether the node stands, as far as we have been told."""
+        return self._there.is_set() and self._error is None and self._session_id == self._zk.session_id
+
+    async def created(self) -> None:
+        """Return when the node stands.  Raises: what has ended the keeping."""
+        if not self.stands and self._error is None:
+            self._there.clear()  # it stood in the session before, and who keeps it may not know yet
+        await self._there.wait()
+        if self._error is not None:
+            raise self._error
+
+    async def stand(self, *, within: float = 0.0) -> None:
+        """Create the node.
+
+        Arguments: `within`, for how many seconds to wait for another session's node to go.
+        Raises: NodeExistsError without such a wait, TimeoutError at its end.
+        Cancellation: no node stays.
+        """
+        try:
+            async with asyncio.timeout(within or None) as limit, self._turn:
+                while not await self._created(waits=within > 0):
+                    pass
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise TimeoutError(f"{self.path} was not free within {within} s") from None
+
+    async def keep(self) -> NoReturn:
+        """Put the node back each time that it is gone.
+
+        Raises: NodeExistsError when another session has taken the path; SessionExpiredError if no other session
+        follows; what the client raises.
+        """
+        try:
+            while True:
+                try:
+                    await self._until_gone()
+                    self._lost()
+                    await self.stand()
+                except SessionExpiredError:
+                    if self._zk.state is SessionState.EXPIRED:
+                        raise
+                    self._lost()
+        except ZooKeeperError as error:
+            self._error = error
+            self._there.set()
+            raise
+
+    async def set(self, data: bytes) -> None:
+        """Have the node hold `data`, now and whenever it is put back; return when it does.
+
+        Raises: as `created`.
+        Cancellation: it may hold it.
+        """
+        self._data = checked_data(data)
+        async with self._turn:
+            while self.stands:
+                try:
+                    await self._zk.set(self.path, self._data)
+                except (ConnectionLostError, SessionExpiredError):
+                    continue  # nobody else writes it: again
+                except NoNodeError:
+                    self._lost()
+                break
+        await self.created()
+
+    def discard(self) -> asyncio.Future[None] | None:
+        """Have the node removed, if it is ours, and return what to wait for."""
+        if not self.stands:
+            return None
+        self._there.clear()
+        return self._zk.discard(self.path)
+
+    # -- within -----------------------------------------------------------------------------------------------------
+
+    async def _created(self, *, waits: bool) -> bool:
+        """Try to create the node; return whether it stands."""
+        try:
+            return await self._create(waits=waits)
+        except SessionExpiredError:
+            if self._zk.state is SessionState.EXPIRED:
+                raise
+            return False  # whatever stood there went with the session
+
+    async def _create(self, *, waits: bool) -> bool:
+        newest = self._zk.last_zxid
+        try:
+            _, stat = await self._zk.create_and_stat(self.path, self._data, ephemeral=True, acl=self._acl)
+        except NoNodeError:
+            await make_container(self._zk, self.path.rpartition("/")[0] or "/", self._acl)
+            return False
+        except NodeExistsError as error:
+            await self._until_free(error, waits=waits)
+            return False
+        except ConnectionLostError:
+            owner = await self._find(newest)
+        else:
+            owner = stat.ephemeral_owner
+        if owner:
+            self._session_id = owner
+            self._there.set()
+        return owner != 0
+
+    async def _until_free(self, error: NodeExistsError, *, waits: bool) -> None:
+        """Wait until another session's node is gone, if that is to be waited for; otherwise raise `error`."""
+        while True:
+            try:
+                node, watch = await self._zk.get_and_watch(self.path)
+            except NoNodeError:
+                return
+            try:
+                owner = node.stat.ephemeral_owner
+                if owner == self._zk.session_id:
+                    error.hint = _OURS
+                elif owner == 0:
+                    error.hint = _NOT_EPHEMERAL
+                elif waits or owner in self._former:
+                    await watch
+                    continue
+                else:
+                    error.hint = (
+                        f"it belongs to another session, {owner % 2**64:#x}; if that is this process's before a"
+                        " restart, it goes with that session: wait for it with within="
+                    )
+                raise error
+            finally:
+                watch.cancel()
+
+    async def _find(self, newest: int) -> int:
+        """Look for a node whose create lost its answer, and return our session's id if it is there, otherwise 0.
+
+        Arguments: `newest`, a zxid that is older than the create.
+        Cancellation: it is looked for all the same, and removed.
+        """
+        searching = asyncio.get_running_loop().create_task(self._search(newest))
+        try:
+            return await asyncio.shield(searching)
+        except asyncio.CancelledError:
+            searching.add_done_callback(self._drop_found)
+            raise
+
+    async def _search(self, newest: int) -> int:
+        """Look once.
+
+        The server that answers now may be behind the one that carried it out: hence the sync.
+        """
+        _, node = await self._zk.pipeline([Sync(self.path), GetData(self.path)])
+        if isinstance(node, NoNodeError):
+            return 0
+        if isinstance(node, BaseException):
+            raise node
+        owner: int = node.stat.ephemeral_owner
+        # One that is older was made by somebody else in this client.
+        return owner if owner == self._zk.session_id and node.stat.czxid > newest else 0
+
+    def _drop_found(self, searching: asyncio.Task[int]) -> None:
+        if not searching.cancelled() and searching.exception() is None and searching.result():
+            self._zk.discard(self.path)
+
+    async def _until_gone(self) -> None:
+        """Return when the node is not there, or not ours.
+
+        A watch on its children, of which it has none, tells of its deletion, and not of each change of its data.
+        """
+        with WatchSet() as watches:
+            node, names = await self._zk.pipeline([GetData(self.path), GetChildren(self.path, into=watches)])
+            for answer in (node, names):
+                if isinstance(answer, BaseException) and not isinstance(answer, NoNodeError):
+                    raise answer
+            if isinstance(node, NoNodeError) or isinstance(names, NoNodeError):
+                return
+            if node.stat.ephemeral_owner != self._zk.session_id:
+                return
+            while (await watches.next()).type is not WatchEventType.DELETED:
+                pass
+
+    def _lost(self) -> None:
+        self._there.clear()
+        if self._session_id != self._zk.session_id:
+            self._former.add(self._session_id)
+
+
+class PersistentEphemeral:
+    """An ephemeral node that stands for as long as the block lasts, not only for as long as the session does.
+
+        async with PersistentEphemeral(zk, "/services/web/host-1", b"10.0.0.7:80") as node:
+            await node.set(b"10.0.0.7:8080")
+
+    It is put back in a new session, and when somebody deletes it.
+    Arguments: `path`, the node, whose parent is made as a container when it is missing; `data`, at first; `acl`, of
+    every node that is made; `within`, for how many seconds to wait, on entering, for the node of another session to go,
+    such as this process's own before a restart.
+    Raises, on entering: NodeExistsError when another session's node is there, after a `within` TimeoutError.  While the
+    block lasts, by cancelling it: NodeExistsError when another session has taken the path meanwhile;
+    SessionExpiredError if the client renews no session; what else forbids the node.
+    Cancellation: no node stays.
+    Requests: create; then getData and getChildren, with a watch, in one write; removeWatches and delete at the
+    end.
+    """
+
+    def __init__(
+        self, zk: Client, path: str, data: bytes = b"", *, acl: Sequence[ACL] = OPEN_ACL, within: float = 0.0
+    ) -> None:
+        self.path = validate_path(path)
+        if path == "/":
+            raise ValueError("the root is no ephemeral node: path names one below it")
+        self._within = checked_within(within) or 0.0
+        self._keeper = Keeper(zk, self.path, data, acl=acl)
+        self._companion: Companion | None = None
+
+    async def __aenter__(self) -> Self:
+        if self._companion is not None:
+            raise RuntimeError(f"the node {self.path} is kept already")
+        await self._keeper.stand(within=self._within)
+        self._companion = Companion(self._keeper.keep())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        companion, self._companion = self._companion, None
+        if companion is None:
+            raise RuntimeError("left without having been entered")
+        try:
+            await companion.leave(kind)
+        finally:
+            gone = self._keeper.discard()
+            if gone is not None:
+                await gone
+
+    @property
+    def stands(self) -> bool:
+        """Whether the node stands, as far as this client has been told: False from the expiry of a session until it
+        has been put back."""
+        return self._keeper.stands
+
+    async def created(self) -> None:
+        """Return when the node stands, at once if it does.  Raises: what has ended the keeping.
+
+        Cancellation: harmless.
+        """
+        self._check_entered()
+        await self._keeper.created()
+
+    async def set(self, data: bytes) -> None:
+        """Have the node hold `data`, now and whenever it is put back; return when it does (request: setData).
+
+        Raises: as `created`.
+        Cancellation: it may hold it.
+        """
+        self._check_entered()
+        await self._keeper.set(data)
+
+    def _check_entered(self) -> None:
+        if self._companion is None:
+            raise RuntimeError(f"the node {self.path} is kept by `async with` only")
+
+
+def checked_data(data: bytes) -> bytes:
+    """Return `data` if it is bytes.  Raises: TypeError."""
+    if not isinstance(data, bytes):
+        raise TypeError(f"data is bytes, not {data!r}")
+    return data

@@ -1,0 +1,316 @@
+"""A group: who is in it, who is told, and what becomes of a member whose session or node goes."""
+
+import asyncio
+import gc
+import itertools
+
+import pytest
+
+import zkwire
+from recipes import Group
+from tests.proxy import Proxy
+from tests.recipes.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, no_watch_stays, scene
+from tests.recipes.tools import expire, until, until_state, until_watches
+from zkwire import NodeExistsError, NoNodeError, SessionState
+from zkwire.testing import RealServer
+
+
+async def test_members_join_change_and_leave(zookeeper: RealServer, path: str) -> None:
+    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as zk2:
+        group, other = Group(zk, f"{path}/a/b"), Group(zk2, f"{path}/a/b")
+        assert await group.members() == {}
+        one = await group.join("one", b"1")
+        assert (one.name, one.path, one.stands) == ("one", f"{path}/a/b/one", True)
+        async with await other.join("two") as two:
+            assert await other.members() == {"one": b"1", "two": b""}
+            await two.set(b"2")
+            await zk.sync(path)
+            assert await group.members() == {"one": b"1", "two": b"2"}
+        await one.leave()
+        await one.leave()
+        assert await one.lost() is None
+        with pytest.raises(RuntimeError, match="has left"):
+            await one.set(b"")
+        assert await group.members() == {}
+        await until_watches(zookeeper, 0)
+
+
+async def test_who_watches_is_told_of_each_change(zookeeper: RealServer, path: str) -> None:
+    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as zk2:
+        group, other = Group(zk, path), Group(zk2, path)
+        async with group.watch() as changes:
+            assert await anext(changes) == {}
+            one = await other.join("one", b"1")
+            assert await anext(changes) == {"one": b"1"}
+            await one.set(b"2")
+            assert await anext(changes) == {"one": b"2"}
+            two = await other.join("two")
+            seen = await anext(changes)
+            assert seen == {"one": b"2", "two": b""}
+            seen.clear()  # it is a copy
+            await two.leave()
+            assert await anext(changes) == {"one": b"2"}
+            await one.leave()
+            assert await anext(changes) == {}
+            await zk2.delete_tree(path)
+            waiting = asyncio.create_task(changes.__anext__())
+            await zk.ping()
+            await until_watches(zookeeper, 1)
+            await other.join("three")
+            assert await waiting == {"three": b""}
+        await zk2.close()
+        await until_watches(zookeeper, 0)
+
+
+async def test_what_it_costs(zookeeper: RealServer, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+        await zk.create(path)
+        group = Group(zk, path)
+        monkeypatch.setattr("recipes.group._UNWATCHED", 60.0)
+        mark = proxy.mark()
+        member = await group.join("one", b"1")
+        await member.leave()
+        assert proxy.requests(mark) == ["create2", "delete"]
+        monkeypatch.setattr("recipes.group._UNWATCHED", 0.1)
+        mark = proxy.mark()
+        members = [await group.join(name) for name in ("one", "two", "three")]
+        await until_watches(zookeeper, 3)
+        assert sorted(proxy.requests(mark)) == sorted(["create2", "getData", "getChildren"] * 3)
+        mark = proxy.mark()
+        assert len(await group.members()) == 3
+        await members[0].set(b"2")
+        assert proxy.requests(mark) == ["getChildren", "getData", "getData", "getData", "setData"]
+        async with group.watch() as changes:
+            await anext(changes)
+            mark = proxy.mark()
+            await members[0].set(b"3")
+            await anext(changes)
+            await members[1].leave()
+            await anext(changes)
+            told = [name for name in proxy.requests(mark) if name != "removeWatches"]
+            assert told == ["setData", "getData", "delete", "getChildren"]
+        for member in members:
+            await member.leave()
+
+
+async def test_a_name_is_taken_by_a_live_session(zookeeper: RealServer, path: str) -> None:
+    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as zk2:
+        member = await Group(zk, path).join("one", b"ours")
+        with pytest.raises(NodeExistsError, match=r"another session.*within="):
+            await Group(zk2, path).join("one", b"theirs")
+        with pytest.raises(NodeExistsError, match="this client"):
+            await Group(zk, path).join("one")
+        with pytest.raises(TimeoutError, match="was not free within"):
+            await Group(zk2, path).join("one", within=0.02)
+        waiting = asyncio.create_task(Group(zk2, path).join("one", b"theirs", within=30))
+        await until_watches(zookeeper, 2)  # the member's own, and that of who waits
+        assert await Group(zk, path).members() == {"one": b"ours"}
+        await member.leave()
+        member = await waiting
+        assert await Group(zk2, path).members() == {"one": b"theirs"}
+        await member.leave()
+
+
+async def test_a_membership_comes_back_in_a_new_session(zookeeper: RealServer, path: str) -> None:
+    """Pitfalls 12, 13 and 17."""
+    async with (
+        zkwire.connect(zookeeper.hosts, session_timeout=1.0) as zk,
+        zkwire.connect(zookeeper.hosts) as other,
+    ):
+        member = await Group(zk, path).join("one", b"1")
+        old = zk.session_id
+        await expire(zookeeper, zk)
+        await until(lambda: zk.session_id not in (0, old))
+
+        async def is_back() -> bool:
+            try:
+                return (await other.get(member.path)).stat.ephemeral_owner == zk.session_id
+            except NoNodeError:
+                return False
+
+        await until(is_back)
+        await member.set(b"2")
+        assert await Group(zk, path).members() == {"one": b"2"}
+        await member.leave()
+        assert await Group(zk, path).members() == {}
+
+
+async def test_a_member_whose_node_is_deleted_is_put_back() -> None:
+    async with scene() as stage:
+        member = await Group(stage.zk, "/g").join("one", b"1")
+        await until(lambda: len(stage.zk._session.watches) == 1)
+        for _ in range(2):
+            await stage.other.delete(member.path)
+
+            async def is_back() -> bool:
+                return await Group(stage.other, "/g").members() == {"one": b"1"}
+
+            await until(is_back)
+        await member.leave()
+
+
+async def test_a_name_lost_to_another_session_is_told() -> None:
+    async with scene() as stage:
+        member = await Group(stage.zk, "/g").join("one", b"ours")
+        losing = asyncio.create_task(member.lost())
+        refusal = stage.server.refuse_connections()
+        stage.server.expire(stage.zk.session_id)
+        await Group(stage.other, "/g").join("one", b"theirs")
+        refusal.end()
+        assert isinstance(await losing, NodeExistsError)
+        assert not member.stands
+        with pytest.raises(NodeExistsError):
+            await member.set(b"")
+        await member.leave()
+        assert await Group(stage.other, "/g").members() == {"one": b"theirs"}
+
+
+async def test_memberships_end_with_their_client() -> None:
+    async with scene() as stage:
+        zk = await zkwire.connect(stage.server.hosts)
+        group = Group(zk, "/g")
+        early = await group.join("early")
+        await until(lambda: len(zk._session.watches) == 1)
+        late = await group.join("late")
+        changes = group.watch()
+        assert set(await anext(changes)) == {"early", "late"}
+        await zk.close()
+        assert await Group(stage.other, "/g").members() == {}
+        assert isinstance(await early.lost(), zkwire.SessionClosedError)
+        assert isinstance(await late.lost(), zkwire.SessionClosedError)
+        with pytest.raises(zkwire.SessionClosedError):
+            await anext(changes)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a\x00", 7, None])
+async def test_bad_names_are_refused(name: object) -> None:
+    async with scene() as stage:
+        with pytest.raises((ValueError, TypeError)):
+            await Group(stage.zk, "/g").join(name)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="data"):
+            await Group(stage.zk, "/g").join("one", "text")  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="within"):
+            await Group(stage.zk, "/g").join("one", within=-1)
+        assert await stage.other.exists("/g") is None
+
+
+# -- watching ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("expires", [False, True])
+async def test_changes_while_we_are_away_are_told_when_we_are_back(expires: bool) -> None:
+    async with scene() as stage, Group(stage.zk, "/g").watch() as changes:
+        group = Group(stage.other, "/g")
+        one, two = await group.join("one", b"1"), await group.join("two", b"2")
+        while len(await anext(changes)) < 2:
+            pass
+        refusal = stage.server.refuse_connections()
+        if expires:
+            stage.server.expire(stage.zk.session_id)
+        stage.server.drop(stage.zk.session_id)
+        await until_state(stage.zk, SessionState.SUSPENDED, SessionState.CONNECTING, SessionState.EXPIRED)
+        await one.set(b"3")
+        await two.leave()
+        await group.join("two", b"4")
+        await group.join("three")
+        refusal.end()
+        members: dict[str, bytes] = {}
+        while members != {"one": b"3", "two": b"4", "three": b""}:
+            members = await anext(changes)
+
+
+async def test_nothing_is_told_twice_and_the_last_state_is_never_left_out() -> None:
+    async with scene() as stage, Group(stage.zk, "/g").watch() as changes:
+        group = Group(stage.other, "/g")
+        members = [await group.join(f"m{number}") for number in range(10)]
+        for number, member in enumerate(members):
+            await (member.leave() if number % 2 else member.set(b"%d" % number))
+        wanted = {f"m{number}": b"%d" % number for number in range(0, 10, 2)}
+        seen = [await anext(changes)]
+        while seen[-1] != wanted:
+            seen.append(await anext(changes))
+        assert all(before != after for before, after in itertools.pairwise(seen))
+        waiting = asyncio.create_task(anext(changes))
+        for _ in range(3):
+            await stage.zk.ping()
+        assert not waiting.done()
+        waiting.cancel()
+        await asyncio.wait([waiting])
+
+
+async def test_a_loop_left_by_break_leaves_no_watch() -> None:
+    async with scene() as stage:
+        await Group(stage.other, "/g").join("one")
+
+        async def first() -> None:
+            async for members in Group(stage.zk, "/g").watch():
+                assert members == {"one": b""}
+                break
+
+        await first()
+        gc.collect()
+        await until(lambda: len(stage.zk._session.watches) == 0)
+        changes = Group(stage.zk, "/g").watch()
+        await anext(changes)
+        waiting = asyncio.create_task(anext(changes))
+        await asyncio.sleep(0)
+        with pytest.raises(RuntimeError, match="somebody waits"):
+            await anext(changes)
+        changes.close()
+        with pytest.raises(StopAsyncIteration):
+            await waiting
+        await until(lambda: len(stage.zk._session.watches) == 0)
+
+
+async def take_part(stage: Scene) -> None:
+    group = Group(stage.zk, stage.path)
+    async with group.watch() as changes:
+        await anext(changes)
+        async with await group.join("one", b"1") as member:
+            assert await anext(changes) == {"one": b"1"}
+            await member.set(b"2")
+            assert await group.members() == {"one": b"2"}
+            async for members in changes:
+                if members == {"one": b"2"}:
+                    break
+        while await anext(changes):
+            pass
+
+
+async def test_it_is_cut_at_every_step() -> None:
+    await cut_at_every_step(take_part, at_least=8)
+
+
+async def test_it_is_cancelled_at_every_moment() -> None:
+    await cancel_at_every_moment(take_part, afterwards=take_part, at_least=8)
+
+
+async def last(stage: Scene) -> None:
+    """As `take_part`, of somebody who is not there for a moment when the session expires."""
+    group = Group(stage.zk, stage.path)
+    async with group.watch() as changes, await group.join("one", b"1") as member:
+        await member.set(b"2")
+        async for members in changes:
+            if members == {"one": b"2"}:
+                break
+
+
+async def test_a_session_expires_at_every_step() -> None:
+    for step in range(1, 40):
+        async with scene() as stage:
+            fault = stage.server.drop_after(session=stage.zk.session_id, nth=step)
+
+            async def end(stage: Scene = stage) -> None:
+                await fault.until_hit()  # noqa: B023
+                stage.server.expire(stage.zk.session_id)
+
+            ending = asyncio.create_task(end())
+            async with asyncio.timeout(20):
+                await last(stage)
+            ending.cancel()
+            await asyncio.wait([ending])
+            assert await Group(stage.other, stage.path).members() == {}
+            await no_watch_stays(stage.server.hosts)
+            if not fault.hits:
+                return
+    raise AssertionError("there is no end of steps")

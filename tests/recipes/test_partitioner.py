@@ -1,0 +1,299 @@
+"""The partitioner: a pure division, and that nobody works on what somebody else may hold."""
+
+import asyncio
+from contextlib import AsyncExitStack
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import zkwire
+from recipes import Lock, LockLostError, Partitioner
+from recipes.partitioner import division
+from tests.proxy import Proxy
+from tests.recipes.everywhere import Scene, below, cancel_at_every_moment, cut_at_every_step, nothing_stays, scene
+from tests.recipes.tools import body_raises, expire, until, until_watches
+from zkwire import Client
+from zkwire.testing import RealServer
+
+STAYS = ["members", "locks"]
+
+
+async def only_containers(stage: Scene) -> None:
+    """Wait until nothing stands below the members' node nor below a lock's."""
+
+    async def so() -> bool:
+        nodes = [node.removeprefix(f"{stage.path}/") for node in await below(stage.other, stage.path)]
+        return not [node for node in nodes if node.startswith("members/") or node.count("/") > 1]
+
+    await until(so)
+
+
+# -- the division -----------------------------------------------------------------------------------------------------
+
+names = st.sets(st.integers(0, 99), max_size=12).map(lambda numbers: {str(number) for number in numbers})
+
+
+@given(names, names)
+def test_every_partition_has_one_member_and_the_shares_are_even(partitions: set[str], members: set[str]) -> None:
+    shares = division(partitions, members)
+    assert set(shares) == members
+    if members:
+        assert sorted(name for share in shares.values() for name in share) == sorted(partitions)
+        sizes = [len(share) for share in shares.values()]
+        assert max(sizes) - min(sizes) <= 1
+
+
+@given(names, names, st.randoms(use_true_random=False))
+def test_the_division_does_not_depend_on_the_order(partitions: set[str], members: set[str], rng: object) -> None:
+    shuffled, mixed = sorted(partitions), sorted(members)
+    rng.shuffle(shuffled)  # type: ignore[attr-defined]
+    rng.shuffle(mixed)  # type: ignore[attr-defined]
+    given, same = division(sorted(partitions), sorted(members)), division(shuffled, mixed)
+    assert {name: set(share) for name, share in given.items()} == {name: set(share) for name, share in same.items()}
+
+
+def test_few_partitions_move_when_a_member_goes() -> None:
+    partitions = [str(number) for number in range(100)]
+    members = [f"host-{number}" for number in range(5)]
+    before, after = division(partitions, members), division(partitions, members[1:])
+    moved = [name for member in members[1:] for name in before[member] if name not in after[member]]
+    assert len(before[members[0]]) == 20  # these have to move
+    assert len(moved) <= 20
+
+
+# -- members ----------------------------------------------------------------------------------------------------------
+
+
+class Worker:
+    """A member that takes what it is given, and knows what the others have."""
+
+    holders: dict[object, "Worker"]
+
+    def __init__(
+        self, zk: Client, path: str, holders: dict[object, "Worker"], *, settle: float = 0.02, alone: bool = True
+    ) -> None:
+        self.alone = alone  # False where a server ends sessions before their time, which nobody can know of
+        self.partitioner = Partitioner(zk, path, range(4), settle=settle)
+        self.holders = holders
+        self.held: frozenset[int] = frozenset()
+        self.task = asyncio.create_task(self.work())
+
+    async def work(self) -> None:
+        try:
+            async with self.partitioner as mine:
+                async for partitions in mine:
+                    for partition in self.held - partitions:
+                        self.give_up(partition)
+                    for partition in partitions - self.held:
+                        assert partition not in self.holders or not self.alone
+                        self.holders[partition] = self
+                        mine.lease(partition).check()
+                    self.held = partitions
+        finally:
+            for partition in self.held:
+                self.give_up(partition)
+
+    def give_up(self, partition: int) -> None:
+        if self.holders.get(partition) is self:
+            del self.holders[partition]
+
+    async def stop(self) -> None:
+        self.task.cancel()
+        await asyncio.wait([self.task])
+
+
+async def until_all_held(holders: dict[object, Worker], *workers: Worker) -> None:
+    """Wait until all is held, and evenly, by these."""
+    share = 4 // len(workers)
+
+    def so() -> bool:
+        for worker in workers:
+            if worker.task.done():
+                worker.task.result()
+        return (
+            all(len(worker.held) in (share, share + bool(4 % len(workers))) for worker in workers) and len(holders) == 4
+        )
+
+    await until(so)
+
+
+async def test_partitions_are_divided_as_members_come_and_go(zookeeper: RealServer, path: str) -> None:
+    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as zk2:
+        holders: dict[object, Worker] = {}
+        one = Worker(zk, path, holders)
+        await until_all_held(holders, one)
+        two = Worker(zk2, path, holders)
+        await until_all_held(holders, one, two)
+        three = Worker(zk2, path, holders)
+        await until_all_held(holders, one, two, three)
+        await one.stop()
+        await until_all_held(holders, two, three)
+        await asyncio.gather(two.stop(), three.stop())
+        assert await zk.get_children(f"{path}/members") == []
+        for number in range(4):
+            assert await zk.get_children(f"{path}/locks/{number}") == []
+        await until_watches(zookeeper, 0)
+
+
+async def test_many_come_and_go_together() -> None:
+    """Pitfall 25."""
+    async with scene() as stage, AsyncExitStack() as stack:
+        holders: dict[object, Worker] = {}
+        clients = [await stack.enter_async_context(zkwire.connect(stage.server.hosts)) for _ in range(3)]
+        for _ in range(3):
+            workers = [Worker(zk, stage.path, holders, settle=0.0, alone=False) for zk in (*clients, *clients)]
+            await until(lambda: len(holders) == 4)
+            await asyncio.gather(*(worker.stop() for worker in workers[:3]))
+            stage.server.expire(clients[0].session_id)
+            more = Worker(stage.other, stage.path, holders, settle=0.0, alone=False)
+            await until_all_held(holders, *workers[3:], more)
+            await asyncio.gather(*(worker.stop() for worker in (*workers[3:], more)))
+            await only_containers(stage)
+        await nothing_stays(stage, stays=STAYS)
+
+
+async def test_what_is_to_go_is_handed_back_when_the_body_asks_for_more() -> None:
+    async with scene() as stage, Partitioner(stage.zk, stage.path, range(4), settle=0.0) as mine:
+        given = frozenset[int]()
+        while len(given) < 4:
+            given = await anext(mine)
+        holders: dict[object, Worker] = {}
+        other = Worker(stage.other, stage.path, holders, settle=0.0)
+        less = await anext(mine)
+        while len(less) > 2:
+            less = await anext(mine)
+        for _ in range(3):
+            await stage.other.ping()
+        assert not other.held & less
+        for partition in given - less:  # still ours, for all that anybody knows
+            if partition not in other.held:
+                mine.lease(partition).check()
+        waiting = asyncio.create_task(mine.__anext__())
+        await until_all_held_by(other, given - less)
+        assert not waiting.done()
+        with pytest.raises(RuntimeError, match="somebody waits"):
+            await anext(mine)
+        await other.stop()
+        assert len(await waiting) > 2
+
+
+async def until_all_held_by(worker: Worker, partitions: frozenset[int]) -> None:
+    await until(lambda: worker.held == partitions)
+
+
+async def test_a_lock_lost_is_told_and_the_partition_comes_back() -> None:
+    async with scene() as stage, Partitioner(stage.zk, stage.path, ["only"], settle=0.0) as mine:
+        assert await anext(mine) == {"only"}
+        lease = mine.lease("only")
+        losing = asyncio.create_task(lease.lost())
+        await until(lambda: len(stage.zk._session.watches) == 3)
+        await stage.other.delete(lease.path)
+        assert isinstance(await losing, LockLostError)
+        assert await anext(mine) == frozenset()
+        assert await anext(mine) == {"only"}
+        assert mine.lease("only").token > lease.token
+        with pytest.raises(LookupError, match="other"):
+            mine.lease("other")
+
+
+async def test_it_goes_on_in_the_next_session(zookeeper: RealServer, path: str) -> None:
+    """Pitfalls 13, 14 and 17."""
+    async with (
+        zkwire.connect(zookeeper.hosts, session_timeout=1.0) as zk,
+        Partitioner(zk, path, ["a", "b"], settle=0.01) as mine,
+    ):
+        while len(await anext(mine)) < 2:
+            pass
+        old = mine.lease("a")
+        await expire(zookeeper, zk)
+        while await anext(mine):
+            pass
+        assert not old.is_certain()
+        while len(await anext(mine)) < 2:
+            pass
+        assert mine.lease("a").token > old.token
+
+
+async def test_without_another_session_the_block_ends() -> None:
+    async with scene() as stage, zkwire.connect(stage.server.hosts, renew=False) as zk:
+        with body_raises(zkwire.SessionExpiredError):
+            async with Partitioner(zk, stage.path, range(2), settle=0.0) as mine:
+                await anext(mine)
+                stage.server.expire(zk.session_id)
+                async for _ in mine:
+                    pass
+        await only_containers(stage)
+        await nothing_stays(stage, stays=STAYS)
+
+
+async def test_who_has_nothing_waits() -> None:
+    async with scene() as stage, AsyncExitStack() as stack:
+        taken = [await Lock(stage.other, f"{stage.path}/locks/{number}").acquire() for number in range(2)]
+        mine = await stack.enter_async_context(Partitioner(stage.zk, stage.path, range(2), settle=0.0))
+        waiting = asyncio.create_task(mine.__anext__())
+        for _ in range(3):
+            await stage.zk.ping()
+        assert not waiting.done()
+        await taken[1].release()
+        assert await waiting == {1}
+        await taken[0].release()
+        assert await anext(mine) == {0, 1}
+
+
+async def test_what_it_costs(zookeeper: RealServer, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("recipes.group._UNWATCHED", 60.0)
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk, zkwire.connect(zookeeper.hosts) as z:
+        for node in ("members", "locks/a"):
+            await zk.ensure_path(f"{path}/{node}")
+        mark = proxy.mark()
+        async with Partitioner(zk, path, ["a"], name="one", settle=0.0) as mine:
+            assert await anext(mine) == {"a"}
+            assert proxy.requests(mark)[:4] == ["create2", "getChildren2", "create2", "getChildren"]
+            await until_watches(zookeeper, 2)
+            mark = proxy.mark()
+            name = next(name for name in map(str, range(100)) if division(["a"], ["one", name])["one"])
+            async with Partitioner(z, path, ["a"], name=name, settle=0.0):
+                await until(lambda: bool(proxy.requests(mark)))
+                for _ in range(3):
+                    await zk.ping()
+            assert set(proxy.requests(mark)) - {"ping"} == {"getChildren2"}
+
+
+async def test_misuse_is_refused() -> None:
+    async with scene() as stage:
+        for bad in ([1, "1"], [""], ["."], ["a", "a"]):
+            with pytest.raises(ValueError, match="partitions are different"):
+                Partitioner(stage.zk, "/p", bad)
+        for settle in (-1, float("nan"), float("inf")):
+            with pytest.raises(ValueError, match="settle"):
+                Partitioner(stage.zk, "/p", [1], settle=settle)
+        with pytest.raises(TypeError, match="settle"):
+            Partitioner(stage.zk, "/p", [1], settle=True)
+        mine = Partitioner(stage.zk, "/p", ["a/b", "\u00e4 c"], name="me", settle=0.0)
+        for _ in range(2):
+            async with mine:
+                with pytest.raises(RuntimeError, match="entered already"):
+                    await mine.__aenter__()
+                while len(await anext(mine)) < 2:
+                    pass
+                with pytest.raises(zkwire.NodeExistsError):
+                    await Partitioner(stage.other, "/p", [1], name="me").__aenter__()
+        with pytest.raises(StopAsyncIteration):
+            await anext(mine)
+
+
+async def take_all(stage: Scene) -> None:
+    async with Partitioner(stage.zk, stage.path, ["only"], settle=0.0) as mine:
+        async for partitions in mine:
+            if partitions:
+                break
+    await only_containers(stage)
+
+
+async def test_it_is_cut_at_every_step() -> None:
+    await cut_at_every_step(take_all, at_least=8, stays=STAYS)
+
+
+async def test_it_is_cancelled_at_every_moment() -> None:
+    await cancel_at_every_moment(take_all, afterwards=take_all, at_least=8, stays=STAYS)

@@ -1,0 +1,225 @@
+"""A node that stands for as long as the block does, whatever happens to sessions; and no longer."""
+
+import asyncio
+
+import pytest
+
+import zkwire
+from recipes import PersistentEphemeral
+from tests.proxy import Proxy
+from tests.recipes.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, no_watch_stays, scene
+from tests.recipes.tools import body_raises, expire, outcome, until, until_watches
+from zkwire import NodeExistsError, SessionState
+from zkwire.testing import RealServer, Server
+
+
+async def until_owned(zk: zkwire.Client, path: str, session_id: int) -> None:
+    """Wait until the node at `path` is of the session."""
+
+    async def owned() -> bool:
+        stat = await zk.exists(path)
+        return stat is not None and stat.ephemeral_owner == session_id
+
+    await until(owned)
+
+
+async def test_it_stands_while_the_block_lasts(zookeeper: RealServer, path: str) -> None:
+    async with zkwire.connect(zookeeper.hosts) as zk:
+        async with PersistentEphemeral(zk, f"{path}/a/b", b"1") as node:
+            assert node.stands
+            await node.created()
+            assert (await zk.get(node.path)).data == b"1"
+            await node.set(b"2")
+            found = await zk.get(node.path)
+            assert (found.data, found.stat.ephemeral_owner) == (b"2", zk.session_id)
+        assert await zk.get_children(f"{path}/a") == []
+        await until_watches(zookeeper, 0)
+
+
+async def test_what_it_costs(zookeeper: RealServer, path: str) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+        await zk.create(path)
+        mark = proxy.mark()
+        async with PersistentEphemeral(zk, f"{path}/n") as node:
+            await until_watches(zookeeper, 1)
+            await node.set(b"x")
+        assert proxy.requests(mark) == ["create2", "getData", "getChildren", "setData", "removeWatches", "delete"]
+
+
+async def test_it_is_put_back_when_somebody_deletes_it(zookeeper: RealServer, path: str) -> None:
+    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
+        async with PersistentEphemeral(zk, path, b"1") as node:
+            await node.set(b"2")
+            for _ in range(3):
+                await other.delete(path)
+                await until_owned(other, path, zk.session_id)
+                await node.created()
+                assert (await other.get(path)).data == b"2"
+        assert await zk.exists(path) is None
+
+
+async def test_it_is_put_back_in_a_new_session(zookeeper: RealServer, path: str) -> None:
+    """Pitfalls 12 and 13: what the new session trusts is its own node."""
+    async with (
+        zkwire.connect(zookeeper.hosts, session_timeout=1.0) as zk,
+        zkwire.connect(zookeeper.hosts) as other,
+        PersistentEphemeral(zk, path, b"1") as node,
+    ):
+        old = zk.session_id
+        await expire(zookeeper, zk)
+        await until(lambda: zk.session_id not in (0, old))
+        await until_owned(other, path, zk.session_id)
+        await node.created()
+        assert node.stands
+
+
+async def test_a_set_between_two_sessions_is_in_the_node_that_is_put_back() -> None:
+    async with scene() as stage, PersistentEphemeral(stage.zk, "/n", b"1") as node:
+        refusal = stage.server.refuse_connections()
+        stage.server.expire(stage.zk.session_id)
+        setting = asyncio.create_task(node.set(b"2"))
+        await refusal.until_hit()
+        refusal.end()
+        await setting
+        assert (await stage.other.get("/n")).data == b"2"
+
+
+async def test_the_node_of_our_own_dying_session_is_waited_for() -> None:
+    """Pitfalls 12 and 17: it is neither taken over nor taken for somebody else's."""
+    async with (
+        Server(tick_time=0.1, max_session_timeout=20.0) as server,
+        zkwire.connect(server.hosts, session_timeout=10.0) as other,
+        zkwire.connect(server.hosts, session_timeout=0.3) as zk,
+        PersistentEphemeral(zk, "/n") as node,
+    ):
+        old = zk.session_id
+        # The server believes in the session for longer than the client does.
+        async with zkwire.connect(server.hosts, 20.0, session_id=old, session_password=zk.session_password) as twin:
+            refusal = server.refuse_connections()
+            await until(lambda: zk.state in (SessionState.EXPIRED, SessionState.CONNECTING))
+            refusal.end()
+            await until(lambda: zk.session_id not in (0, old) and len(zk._session.watches) == 1)
+            assert not node.stands
+            await until_owned(other, "/n", old)
+            await twin.close()
+        await node.created()
+        await until_owned(other, "/n", zk.session_id)
+
+
+async def test_a_node_of_somebody_else_is_not_taken_over(zookeeper: RealServer, path: str) -> None:
+    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
+        await other.create(path, ephemeral=True)
+        with pytest.raises(NodeExistsError, match=r"another session, 0x[0-9a-f]+; if that is"):
+            async with PersistentEphemeral(zk, path):
+                pass
+        with pytest.raises(TimeoutError, match=f"{path} was not free within 0.05 s"):
+            async with PersistentEphemeral(zk, path, within=0.05):
+                pass
+        waiting = PersistentEphemeral(zk, path, within=30)
+        entering = asyncio.create_task(waiting.__aenter__())
+        await until_watches(zookeeper, 1)
+        await other.set(path, b"still here")
+        await other.delete(path)
+        await entering
+        with pytest.raises(NodeExistsError, match="this client has created it already"):
+            async with PersistentEphemeral(zk, path):
+                pass
+        await waiting.__aexit__(None, None, None)
+        await other.create(path)
+        with pytest.raises(NodeExistsError, match="no ephemeral node"):
+            async with PersistentEphemeral(zk, path):
+                pass
+        await until_watches(zookeeper, 0)
+
+
+async def test_who_loses_the_path_to_another_session_is_told_and_leaves_its_node_alone() -> None:
+    async with scene() as stage:
+        with body_raises(NodeExistsError, match="another session"):
+            async with PersistentEphemeral(stage.zk, "/n") as node:
+                refusal = stage.server.refuse_connections()
+                stage.server.expire(stage.zk.session_id)
+                await stage.other.create("/n", ephemeral=True)
+                refusal.end()
+                with pytest.raises(asyncio.CancelledError):
+                    await asyncio.Event().wait()
+                assert not node.stands
+                with pytest.raises(NodeExistsError):
+                    await node.set(b"")
+                raise asyncio.CancelledError
+        assert (await stage.other.get("/n")).stat.ephemeral_owner == stage.other.session_id
+        await no_watch_stays(stage.server.hosts)
+
+
+async def test_an_error_is_raised_at_the_end_of_a_body_that_does_not_stop() -> None:
+    async with scene() as stage, zkwire.connect(stage.server.hosts, renew=False) as zk:
+        with body_raises(zkwire.SessionExpiredError):
+            async with PersistentEphemeral(zk, "/n"):
+                stage.server.expire(zk.session_id)
+                assert isinstance(await outcome(asyncio.Event().wait()), asyncio.CancelledError)
+        with pytest.raises(LookupError):
+            async with PersistentEphemeral(stage.zk, "/n"):
+                raise LookupError
+
+
+async def test_the_same_object_is_entered_again_and_not_twice() -> None:
+    async with scene() as stage:
+        node = PersistentEphemeral(stage.zk, "/n")
+        for _ in range(2):
+            async with node:
+                with pytest.raises(RuntimeError, match="kept already"):
+                    await node.__aenter__()
+        with pytest.raises(RuntimeError, match="async with"):
+            await node.set(b"")
+
+
+@pytest.mark.parametrize("bad", ["", "n", "/", "/a/"])
+async def test_bad_paths_are_refused(bad: str) -> None:
+    async with scene() as stage:
+        with pytest.raises(ValueError, match=r"path|root"):
+            PersistentEphemeral(stage.zk, bad)
+        with pytest.raises(TypeError):
+            PersistentEphemeral(stage.zk, "/n", "text")  # type: ignore[arg-type]
+
+
+async def keep(stage: Scene) -> None:
+    async with PersistentEphemeral(stage.zk, f"{stage.path}/n", b"1") as node:
+        await node.set(b"2")
+        await stage.other.delete(node.path)
+        await stage.zk.ping()
+        await node.created()
+
+
+async def test_it_is_cut_at_every_step() -> None:
+    await cut_at_every_step(keep, at_least=5)
+
+
+async def test_it_is_cancelled_at_every_moment() -> None:
+    await cancel_at_every_moment(keep, afterwards=keep, at_least=8)
+
+
+@pytest.mark.parametrize("is_before", [True, False])
+async def test_who_is_cancelled_while_looking_for_its_node_leaves_none(is_before: bool) -> None:
+    """Pitfalls 10 and 11: the create has lost its answer, and then whoever looks for it goes."""
+    async with scene() as stage:
+        await stage.zk.create(stage.path)
+        for turns in range(30):
+            drop = stage.server.drop_before if is_before else stage.server.drop_after
+            with drop("create", session=stage.zk.session_id) as fault:
+                entering = asyncio.create_task(PersistentEphemeral(stage.zk, f"{stage.path}/n").__aenter__())
+                await fault.until_hit()
+                await until(lambda: stage.zk.state is SessionState.SUSPENDED)
+                await until(lambda: stage.zk.state is SessionState.CONNECTED)
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                if entering.done():
+                    break
+                entering.cancel()
+                await outcome(entering)
+
+            async def gone() -> bool:
+                return await stage.other.get_children(stage.path) == []
+
+            await stage.zk.ping()
+            await until(gone)
+        else:
+            raise AssertionError("there is no end of turns")
