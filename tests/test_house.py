@@ -78,7 +78,7 @@ ZKWIRE_NAMES = [
     "DigestMD5", "Observer", "SaslMechanism",
     "four_letter_word",
 ]
-RECIPES_NAMES = ["Hold", "Lease", "Lock", "LockLostError", "ReentrantLock"]
+RECIPES_NAMES = ["Cache", "CacheChange", "ChangeStream", "Hold", "Lease", "Lock", "LockLostError", "ReentrantLock"]
 
 
 def _name(path: Path) -> str:
