@@ -105,7 +105,9 @@ class Mirror:
         if event.type is WatchEventType.DELETED:
             return self._heard_deleted(path, zxid)
         if path == self.root or self._is_covered(parent):
-            self._want(path, zxid, is_new=True)
+            # Who changes and is not known was made unheard, and what is below it too.
+            is_unheard = event.type is WatchEventType.CHANGED and not self._is_covered(path)
+            self._want(path, zxid, lists=is_unheard, is_new=True)
         return []
 
     def _heard_deleted(self, path: str, zxid: int) -> list[CacheChange]:
@@ -194,7 +196,7 @@ class Mirror:
         return level < self.depth
 
     def _is_covered(self, path: str) -> bool:
-        """Whether the children of `path` would go unnoticed if they were not read now; otherwise it will be listed."""
+        """Whether `path` is known or about to be; otherwise it will be found in a list, and its children after it."""
         return path in self.nodes or path in self._wanted or path in self._reading
 
     def _want(self, path: str, zxid: int, *, lists: bool = False, is_new: bool = False) -> None:

@@ -1,13 +1,13 @@
 """The mirror's decisions, without a socket: random changes, reads, losses and orders of arrival against a model."""
 
+import random
 from collections import deque
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from recipes import CacheChange
 from recipes.mirror import Answer, Mirror, Question
@@ -64,30 +64,35 @@ class Tree:
         return WatchEvent(what, path, self.zxid)
 
 
-class Interleavings(RuleBasedStateMachine):
+class World:
     """A client whose mirror is told of a tree over a wire that is slow, and breaks.
 
     Events may be told ahead of answers that were sent before them, as they are by a task that takes all there are.
     """
 
-    @initialize(
-        gives_zxids=st.booleans(), depth=st.sampled_from([None, None, 0, 1, 2]), begin=st.lists(st.sampled_from(PATHS))
-    )
-    def start(self, gives_zxids: bool, depth: int | None, begin: list[str]) -> None:
+    def __init__(self, rng: random.Random, gives_zxids: bool, depth: int | None) -> None:
+        self.rng = rng
         self.tree = Tree()
         self.gives_zxids = gives_zxids
         self.depth = depth
         self.asked: deque[Question] = deque()  # by the client, and not yet executed
         self.unanswered: list[Question] = []  # what the client has no answer to, in the order of its asking
         self.wire: deque[WatchEvent | str | tuple[Question, Answer]] = deque()
-        self.is_up = False
+        self.is_up = True
         self.mirror = Mirror(ROOT, depth)
         self.shown: dict[str, Node] = {}  # what the changes say
         self.newest: dict[str, int] = {}
-        self.is_up = True
-        for path in begin:
+        for _ in range(rng.randrange(12)):
             self.tree.zxid += 1
-            self.tree.change(path, CREATED)
+            self.tree.change(rng.choice(PATHS), CREATED)
+
+    def step(self) -> None:
+        """Let something happen."""
+        happening = [self.change] * 6 + [self.transaction, self.delete_all] + [self.ask] * 4
+        happening += [self.execute] * 6 + [self.deliver] * 10 + [self.cut if self.is_up else self.connect]
+        happening += [self.overflow] if self.is_up and not self.rng.randrange(5) else []
+        self.rng.choice(happening)()
+        self.check()
 
     # -- the server ---------------------------------------------------------------------------------------------------
 
@@ -103,54 +108,46 @@ class Interleavings(RuleBasedStateMachine):
         elif above(event.path) == ROOT and event.type is not CHANGED:
             self.wire.append(WatchEvent(WatchEventType.CHILDREN, ROOT, event.zxid))
 
-    @rule(path=st.sampled_from(PATHS), what=st.sampled_from([CREATED, CREATED, CREATED, CHANGED, DELETED]))
-    def change(self, path: str, what: WatchEventType) -> None:
+    def change(self) -> None:
         self.tree.zxid += 1
-        self.told(self.tree.change(path, what))
+        self.told(self.tree.change(self.rng.choice(PATHS), self.rng.choice([CREATED, CREATED, CHANGED, DELETED])))
 
-    @rule(
-        changes=st.lists(
-            st.tuples(st.sampled_from(PATHS), st.sampled_from([CREATED, DELETED, CHANGED])), min_size=2, max_size=6
-        )
-    )
-    def transaction(self, changes: list[tuple[str, WatchEventType]]) -> None:
+    def transaction(self) -> None:
         self.tree.zxid += 1
-        for path, what in changes:
-            self.told(self.tree.change(path, what))
+        few = self.rng.sample(PATHS, 2)
+        for _ in range(self.rng.randrange(2, 6)):
+            self.told(self.tree.change(self.rng.choice(few), self.rng.choice([CREATED, DELETED, CHANGED])))
 
-    @rule()
     def delete_all(self) -> None:
         for path in reversed(PATHS):
             self.tree.zxid += 1
             self.told(self.tree.change(path, DELETED))
 
-    @precondition(lambda self: self.is_up and self.asked)
-    @rule(between=st.none() | st.tuples(st.sampled_from(PATHS), st.sampled_from([CREATED, DELETED])))
-    def execute(self, between: tuple[str, WatchEventType] | None = None) -> None:
+    def execute(self) -> None:
         """Data and names need not be of the same moment."""
+        if not self.is_up or not self.asked:
+            return
         question = self.asked.popleft()
         there = self.tree.nodes.get(question.path)
-        if between is not None:
-            self.change(*between)
+        if not self.rng.randrange(4):
+            self.change()
         missing = NoNodeError(question.path)
         names: Any = self.tree.names(question.path) if question.path in self.tree.nodes else missing
         self.wire.append((question, Answer(there or missing, names if question.lists else ())))
 
     # -- the client ---------------------------------------------------------------------------------------------------
 
-    @rule(most=st.integers(1, 5))
-    def ask(self, most: int = 100) -> None:
-        questions = self.mirror.ask(most)
-        assert len(questions) <= most
+    def ask(self) -> None:
+        questions = self.mirror.ask(self.rng.choice([1, 2, 100]))
         assert not {question.path for question in questions} & {question.path for question in self.unanswered}
         self.asked.extend(questions)
         self.unanswered.extend(questions)
 
-    @precondition(lambda self: self.wire)
-    @rule(ahead=st.booleans())
-    def deliver(self, ahead: bool = False) -> None:
+    def deliver(self) -> None:
+        if not self.wire:
+            return
         at = 0
-        if ahead:
+        if self.rng.randrange(2):
             at = next((at for at, item in enumerate(self.wire) if not isinstance(item, tuple)), 0)
         item = self.wire[at]
         del self.wire[at]
@@ -181,27 +178,21 @@ class Interleavings(RuleBasedStateMachine):
 
     # -- losses -------------------------------------------------------------------------------------------------------
 
-    @precondition(lambda self: self.is_up)
-    @rule(arrives=st.integers(0, 5))
-    def cut(self, arrives: int) -> None:
-        for _ in range(min(arrives, len(self.wire))):
+    def cut(self) -> None:
+        for _ in range(min(self.rng.randrange(6), len(self.wire))):
             self.deliver()
         self.wire.clear()
         self.is_up = False
 
-    @precondition(lambda self: not self.is_up)
-    @rule(expired=st.booleans())
-    def connect(self, expired: bool = False) -> None:
+    def connect(self) -> None:
         """Reads are repeated, or given up in the end of the session; then events are told again."""
         self.is_up = True
-        if expired:
+        if not self.rng.randrange(3):
             self.mirror.give_up(self.unanswered)
             self.unanswered = []
         self.asked = deque(self.unanswered)
         self.wire.append("resync")
 
-    @precondition(lambda self: self.is_up)
-    @rule()
     def overflow(self) -> None:
         """More events than are kept: all of them are given up."""
         self.wire = deque(item for item in self.wire if isinstance(item, tuple))
@@ -209,44 +200,49 @@ class Interleavings(RuleBasedStateMachine):
 
     # -- what must hold -----------------------------------------------------------------------------------------------
 
-    def expected(self) -> dict[str, Node]:
-        level = ROOT.count("/")
-        return {
-            path: there
-            for path, there in self.tree.nodes.items()
-            if self.depth is None or path.count("/") - level <= self.depth
-        }
+    def check(self) -> None:
+        assert self.shown == self.mirror.nodes
+        for path in self.mirror.nodes:
+            names = self.mirror.children(path)
+            if names is not None:
+                assert {f"{path}/{name}" for name in names} == {p for p in self.shown if above(p) == path}
 
-    @invariant()
-    def the_changes_tell_all(self) -> None:
-        if hasattr(self, "mirror"):
-            assert self.shown == self.mirror.nodes
-            for path in self.mirror.nodes:
-                names = self.mirror.children(path)
-                if names is not None:
-                    assert {f"{path}/{name}" for name in names} == {p for p in self.shown if above(p) == path}
-
-    def teardown(self) -> None:
-        if not hasattr(self, "mirror"):
-            return
+    def settle(self) -> None:
+        """Nothing happens any more: in the end the mirror is the tree."""
         if not self.is_up:
             self.connect()
         rounds = 0
         while self.wire or self.asked or self.mirror.is_wanting:
             rounds += 1
-            assert rounds < 200, "it reads without end"
-            while self.wire:
-                self.deliver()
+            assert rounds < 50, "it reads without end"
             self.ask()
             while self.asked:
-                self.execute()
+                question = self.asked.popleft()
+                there = self.tree.nodes.get(question.path)
+                names = self.tree.names(question.path) if there is not None and question.lists else ()
+                self.wire.append((question, Answer(there or NoNodeError(question.path), names)))
+            while self.wire:
+                self.deliver()
+        self.check()
         assert self.mirror.is_complete
-        assert self.mirror.nodes == self.expected()
-        self.the_changes_tell_all()
+        level = ROOT.count("/")
+        assert self.mirror.nodes == {
+            path: there
+            for path, there in self.tree.nodes.items()
+            if self.depth is None or path.count("/") - level <= self.depth
+        }
 
 
-TestInterleavings = Interleavings.TestCase
-TestInterleavings.settings = settings(max_examples=150, stateful_step_count=40)
+@settings(max_examples=400)
+@given(seed=st.integers(0, 2**32), gives_zxids=st.booleans(), depth=st.sampled_from([None, None, None, 0, 1, 2]))
+def test_whatever_happens_the_mirror_is_the_tree_in_the_end(seed: int, gives_zxids: bool, depth: int | None) -> None:
+    """And at no time shows a node without the one above it, an older state than before, or what no change tells."""
+    rng = random.Random(seed)
+    world = World(rng, gives_zxids, depth)
+    for _ in range(4):
+        for _ in range(rng.randrange(60)):
+            world.step()
+        world.settle()
 
 
 # -- what is asked for ------------------------------------------------------------------------------------------------
