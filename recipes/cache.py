@@ -20,10 +20,12 @@ from zkwire import (
     EventStream,
     GetChildren,
     GetData,
+    NoAuthError,
     Node,
     NoNodeError,
     ProtocolError,
     Resync,
+    ServerError,
     SessionExpiredError,
     SessionState,
     ZooKeeperError,
@@ -114,8 +116,8 @@ class Cache:
     Arguments: `path`, the uppermost node, which need not exist; `recursive`, whether all that is below it belongs to
     the mirror, or else its children only; `depth`, how many levels below it, instead: 0 for the node alone; `within`,
     how many seconds entering may take.
-    Raises, when it is entered: TimeoutError; UnimplementedError by servers before 3.6; what the server says to a read
-    of `path` but NoNodeError; SessionError.  ValueError and TypeError at once.
+    Raises, at once: ValueError, TypeError.  When it is entered: TimeoutError; UnimplementedError by servers before 3.6,
+    where `zk.data` and `zk.children` follow one node; NoAuthError when `path` may not be read; SessionError.
     Cancellation: of entering, and leaving: no task and no watch stays.
     Order: each node's states in the order of its changes, none older than one that was shown.  A node is shown only
     below one that is.  Between nodes no order is promised: of one transaction a part may be shown before the rest.
@@ -281,14 +283,18 @@ class Cache:
         given = iter(await self._zk.get_many(reads))
         answers = [Answer(next(given), next(given) if question.lists else ()) for question in batch]
         for question, answer in zip(batch, answers, strict=True):
-            if question.path == self.path and isinstance(answer.node, ZooKeeperError):
-                self._check_root(answer.node)
+            if isinstance(answer.node, ServerError):
+                self._check(question.path, answer.node)
         return answers
 
-    def _check_root(self, error: ZooKeeperError) -> None:
-        """A cache of what cannot be read at all is a mistake to be told at once."""
-        if not isinstance(error, NoNodeError) and self._complete is not None and not self._complete.done():
-            raise error
+    def _check(self, path: str, error: ServerError) -> None:
+        """Have the cache end by `error`, unless it only says that there is nothing for us at `path`."""
+        if isinstance(error, NoNodeError):
+            return
+        is_complete = self._complete is not None and self._complete.done()
+        if isinstance(error, NoAuthError) and (is_complete or path != self.path):
+            return  # to have no right to anything at all, though, is a mistake to be told at once
+        raise error
 
     def _tell(self, changes: list[CacheChange]) -> None:
         if changes:

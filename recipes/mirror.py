@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from zkwire import Node, NoNodeError, ServerError, Stat, WatchEvent, WatchEventType
+from zkwire import Node, ServerError, Stat, WatchEvent, WatchEventType
 
 _UNTOLD: Final = 1 << 63  # in place of the zxid of an event by a server that sends none: later than anything read
 
@@ -157,8 +157,10 @@ class Mirror:
             self._wanted[path] = None
         else:
             self._unlisted.discard(path)
-        if isinstance(answer.node, ServerError):
-            return self._answered_without(path, read, answer.node)
+        if isinstance(answer.node, ServerError):  # there is no such node, or none that we may read
+            if read.heard:
+                self._wanted[path] = None
+            return self._remove(path)
         stat = answer.node.stat
         if _seen(stat) < read.heard:
             self._wanted[path] = None
@@ -178,14 +180,6 @@ class Mirror:
                     self._wanted[child] = None
                     self._unlisted.add(child)
         return changes
-
-    def _answered_without(self, path: str, read: _Read, error: ServerError) -> list[CacheChange]:
-        """There is no such node, or none that we may read."""
-        if read.heard:
-            self._wanted[path] = None
-            if isinstance(error, NoNodeError):
-                return []  # it may have come since
-        return [] if read.again else self._remove(path)
 
     # -- within -------------------------------------------------------------------------------------------------------
 

@@ -131,7 +131,7 @@ class World:
         there = self.tree.nodes.get(question.path)
         if not self.rng.randrange(4):
             self.change()
-        missing = NoNodeError(question.path)
+        missing = NoNodeError(-101, question.path)
         names: Any = self.tree.names(question.path) if question.path in self.tree.nodes else missing
         self.wire.append((question, Answer(there or missing, names if question.lists else ())))
 
@@ -220,7 +220,7 @@ class World:
                 question = self.asked.popleft()
                 there = self.tree.nodes.get(question.path)
                 names = self.tree.names(question.path) if there is not None and question.lists else ()
-                self.wire.append((question, Answer(there or NoNodeError(question.path), names)))
+                self.wire.append((question, Answer(there or NoNodeError(-101, question.path), names)))
             while self.wire:
                 self.deliver()
         self.check()
@@ -343,7 +343,7 @@ def test_a_branch_that_was_lost_meanwhile_goes_from_below() -> None:
     mirror = filled("/r", "/r/a", "/r/a/b")
     mirror.resync()
     questions = mirror.ask(100)
-    changes = [c for q in questions for c in mirror.answered(q, Answer(NoNodeError(q.path), NoNodeError(q.path)))]
+    changes = [c for q in questions for c in mirror.answered(q, Answer(NoNodeError(-101, q.path), NoNodeError(-101, q.path)))]
     assert [(change.type, change.path) for change in changes] == [
         (DELETED, "/r/a/b"),
         (DELETED, "/r/a"),
@@ -356,7 +356,7 @@ def test_a_node_that_may_not_be_read_is_not_here() -> None:
     mirror = filled("/r", "/r/a", "/r/a/b")
     mirror.heard(WatchEvent(CHANGED, "/r/a", 9))
     [question] = mirror.ask(100)
-    assert [change.path for change in mirror.answered(question, Answer(NoAuthError("/r/a")))] == ["/r/a/b", "/r/a"]
+    assert [change.path for change in mirror.answered(question, Answer(NoAuthError(-102, "/r/a")))] == ["/r/a/b", "/r/a"]
     assert not mirror.is_wanting
 
 
