@@ -173,6 +173,7 @@ async def test_a_cache_of_depth_0_has_the_node_alone(hosts: str, path: str) -> N
         await other.delete(f"{path}/a")
         await until_stat(cache, other)
         await other.delete(path)
+        await until(lambda: cache.get(path) is None)
         assert told(await take(changes, 1)) == [("DELETED", path, b"", None)]
 
 
