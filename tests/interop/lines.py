@@ -40,12 +40,14 @@ TRIALS: Final = [
     Trial(("lock",), ("kazoo", "go")),
     Trial(("lock",), ("kazoo-as-curator", "curator", "go", "rust")),
     Trial(("write", "read"), ("curator",)),
+    Trial(("write", "read"), ("kazoo",)),
     Trial(("lead",), ("curator",)),
     Trial(("lead",), ("rust",)),
     Trial(("lead",), ("kazoo",)),
     Trial(("lead",), ("curator", "rust")),
     Trial(("add",), ("curator", "kazoo")),
     Trial(("add8",), ("curator",)),
+    Trial(("put", "take"), ("kazoo",)),
 ]
 
 
@@ -66,6 +68,8 @@ async def share(trial: Trial, commands: dict[str, Command], hosts: str) -> list[
         await asyncio.gather(*(contender.obey(recipe, path, notes, ROUNDS) for contender, recipe in orders))
         if trial.recipes[0].startswith("add"):
             return [await counted(zk, path, ROUNDS * len(contenders))]
+        if "put" in trial.recipes:
+            return [await taken(zk, notes, [contender.name for contender, recipe in orders if recipe == "put"])]
         wanted = sorted(contender.name for contender, recipe in orders if recipe != "read" for _ in range(ROUNDS))
         seen = [await noted(zk, notes, wanted)]
         if trial.recipes == ("lock",):
@@ -80,6 +84,14 @@ async def counted(zk: zkwire.Client, path: str, wanted: int) -> str:
     if count != wanted:
         raise FailedError(f"{wanted} additions have made {count}")
     return f"{count} additions, none lost"
+
+
+async def taken(zk: zkwire.Client, notes: str, putters: Sequence[str]) -> str:
+    wanted = {f"{name}-{number}" for name in putters for number in range(ROUNDS)}
+    found = await zk.get_children(notes)
+    if set(found) != wanted:
+        raise FailedError(f"of {len(wanted)} items that were put {len(found)} were taken")
+    return f"{len(found)} items, none lost and none twice"
 
 
 async def noted(zk: zkwire.Client, notes: str, wanted: Sequence[str]) -> str:

@@ -32,14 +32,35 @@ def lock_for(recipe: str, zk: Any, path: str) -> Any:
     return kind(zk, path, extra_lock_patterns=["lock-"])
 
 
+def add(zk: Any, path: str, notes: str, rounds: int, name: str) -> None:
+    counter = zk.Counter(path, support_curator=True)
+    for _ in range(rounds):
+        counter += 1
+
+
+def put(zk: Any, path: str, notes: str, rounds: int, name: str) -> None:
+    queue = zk.LockingQueue(path)
+    for number in range(rounds):
+        queue.put(f"{name}-{number}".encode())
+
+
+def take(zk: Any, path: str, notes: str, rounds: int, name: str) -> None:
+    queue = zk.LockingQueue(path)
+    for _ in range(rounds):
+        item = queue.get().decode()
+        zk.create(f"{notes}/{item}")
+        assert queue.consume()
+
+
+OTHERS = {"add": add, "put": put, "take": take}
+
+
 def obey(zk: Any, recipe: str, path: str, notes: str, rounds: int, name: str) -> str:
-    if recipe not in ("lock", "lead", "read", "write", "add"):
-        return "lacking"
-    if recipe == "add":
-        counter = zk.Counter(path, support_curator=True)
-        for _ in range(rounds):
-            counter += 1
+    if recipe in OTHERS:
+        OTHERS[recipe](zk, path, notes, rounds, name)
         return "done"
+    if recipe not in ("lock", "lead", "read", "write"):
+        return "lacking"
     for _ in range(rounds):
         with lock_for(recipe, zk, path):
             before, _ = zk.get(notes)

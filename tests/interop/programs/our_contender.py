@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
@@ -10,7 +11,7 @@ import zkwire
 
 # Which recipe an order is about; one that is not there is lacking.
 NAMES = {"lock": "Lock", "read": "ReadWriteLock", "write": "ReadWriteLock", "lead": "Election", "add": "Counter"}
-NAMES["add8"] = NAMES["add"]
+NAMES |= {"add8": "Counter", "put": "Queue", "take": "Queue"}
 
 
 def held(recipe: str, zk: zkwire.Client, path: str) -> AbstractAsyncContextManager[object]:
@@ -26,14 +27,39 @@ def held(recipe: str, zk: zkwire.Client, path: str) -> AbstractAsyncContextManag
     return entered
 
 
+async def add(kind: Any, zk: zkwire.Client, path: str, notes: str, rounds: int, name: str) -> None:
+    counter = kind(zk, path, size=4)
+    for _ in range(rounds):
+        await counter.add(1)
+
+
+async def add8(kind: Any, zk: zkwire.Client, path: str, notes: str, rounds: int, name: str) -> None:
+    counter = kind(zk, path)
+    for _ in range(rounds):
+        await counter.add(1)
+
+
+async def put(kind: Any, zk: zkwire.Client, path: str, notes: str, rounds: int, name: str) -> None:
+    queue = kind(zk, path)
+    for number in range(rounds):
+        await queue.put(f"{name}-{number}".encode())
+
+
+async def take(kind: Any, zk: zkwire.Client, path: str, notes: str, rounds: int, name: str) -> None:
+    queue = kind(zk, path)
+    for _ in range(rounds):
+        async with queue.claim() as item:
+            await zk.create(f"{notes}/{item.data.decode()}")
+
+
+OTHERS: dict[str, Callable[..., Awaitable[None]]] = {"add": add, "add8": add8, "put": put, "take": take}
+
+
 async def obey(zk: zkwire.Client, recipe: str, path: str, notes: str, rounds: int, name: str) -> str:
     if not hasattr(recipes, NAMES.get(recipe, "")):
         return "lacking"
-    if recipe in ("add", "add8"):
-        kind: Any = getattr(recipes, NAMES[recipe])
-        counter = kind(zk, path, size=4 if recipe == "add" else 8)
-        for _ in range(rounds):
-            await counter.add(1)
+    if recipe in OTHERS:
+        await OTHERS[recipe](getattr(recipes, NAMES[recipe]), zk, path, notes, rounds, name)
         return "done"
     for _ in range(rounds):
         async with held(recipe, zk, path):
