@@ -27,7 +27,12 @@ pytestmark = pytest.mark.limit(30)
 CREATED, DELETED, CHANGED = WatchEventType.CREATED, WatchEventType.DELETED, WatchEventType.CHANGED
 
 
-@pytest.fixture(params=["zookeeper", pytest.param("memory", marks=pytest.mark.memory)])
+since_3_6 = pytest.mark.since("3.6.0", "addWatch")
+
+
+@pytest.fixture(
+    params=[pytest.param("zookeeper", marks=since_3_6), pytest.param("memory", marks=pytest.mark.memory)]
+)
 def hosts(request: pytest.FixtureRequest) -> str:
     """One of the servers."""
     server: RealServer | ServerProcess = request.getfixturevalue(request.param)
@@ -382,6 +387,7 @@ async def plant(zk: Client, path: str, branches: int, leaves: int) -> None:
                 tx.create(f"{path}/{branch}/{leaf}", b"%d" % leaf)
 
 
+@since_3_6
 async def test_ten_thousand_nodes_in_few_round_trips(zookeeper: RealServer, path: str) -> None:
     hosts = zookeeper.hosts
     async with AsyncExitStack() as stack:
@@ -490,7 +496,9 @@ async def test_what_was_missed_while_there_was_no_connection_is_told(hosts: str,
             await until_equal(cache, other)
 
 
-@pytest.mark.parametrize("kind", ["zookeeper", "memory"])
+@pytest.mark.parametrize(
+    "kind", [pytest.param("zookeeper", marks=since_3_6), pytest.param("memory", marks=pytest.mark.memory)]
+)
 async def test_it_goes_on_in_the_session_that_follows(kind: str, zookeeper: RealServer, path: str) -> None:
     """Pitfall 35: and the server keeps one watch, not one for each session."""
     async with AsyncExitStack() as stack:
