@@ -18,7 +18,7 @@ help:
 	@echo 'make bench         measure lock hand-over latency; ARGS=--real on a real ZooKeeper'
 	@echo 'make lint          run mypy --strict and ruff over everything'
 	@echo 'make differential  compare the server in memory with a real one, at random; ARGS="--minutes 10"'
-	@echo 'make interop       try other clients on the server in memory: kazoo and zkCli, fetched for the occasion'
+	@echo 'make interop       try other clients on the server in memory, and beside our recipes; fetched for it; ARGS=lines'
 	@echo 'make conformance   what holds on any server, on each of VERSIONS="3.5.10 3.9", fetched one after the other'
 	@echo 'make zookeeper     fetch a real ZooKeeper into .zookeeper/; ARGS=3.8 names another line, ARGS=3.8.4 a version'
 	@echo 'make clean         remove everything that these targets made'

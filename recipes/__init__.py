@@ -1,12 +1,14 @@
 """Distributed locks and their relatives, on top of `zkwire`."""
 
 from recipes.barrier import Barrier, DoubleBarrier
+from recipes.cache import Cache, ChangeStream
 from recipes.counter import Counter
 from recipes.election import Election, LeaderStream, Term, Terms
 from recipes.group import Group, Member
 from recipes.lease import Lease, LockLostError
 from recipes.lock import Lock, ReentrantLock
 from recipes.locking import Hold
+from recipes.mirror import CacheChange
 from recipes.multilock import MultiLease, MultiLock
 from recipes.partitioner import Partitioner
 from recipes.persistent_ephemeral import PersistentEphemeral
@@ -20,6 +22,9 @@ from recipes.trylock import LockTakenError, TryLock
 
 __all__ = [
     "Barrier",
+    "Cache",
+    "CacheChange",
+    "ChangeStream",
     "Counter",
     "DoubleBarrier",
     "Election",

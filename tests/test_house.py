@@ -80,6 +80,7 @@ ZKWIRE_NAMES = [
 ]
 <<<<<<< HEAD
 <<<<<<< HEAD
+<<<<<<< HEAD
 RECIPES_NAMES = [
     "Election",
     "Hold",
@@ -121,6 +122,9 @@ RECIPES_NAMES = [
     "SharedValue",
 ]
 >>>>>>> r-state
+=======
+RECIPES_NAMES = ["Cache", "CacheChange", "ChangeStream", "Hold", "Lease", "Lock", "LockLostError", "ReentrantLock"]
+>>>>>>> r-cache
 
 
 def _name(path: Path) -> str:

@@ -1,24 +1,28 @@
-"""`python -m tests.interop`: other people's clients against the in-memory server.
+"""`python -m tests.interop [TRIAL ...]`: other people's clients against the in-memory server, and beside our recipes.
 
-kazoo is installed in a throw-away environment and put through kazoo_trial.py. Java's zkCli is given the commands of
-zkcli.txt, once against the in-memory server and once against a real one, and must print the same, times and the real
-one's port aside. Neither is a dependency of zkwire. The exit status is 1 when a trial fails and 2 when what it needs
-cannot be had: pip without a package index, Maven without a repository, no Java, no ZooKeeper's jars.
+- kazoo is installed in a throw-away environment and put through kazoo_trial.py.
+- zkcli: Java's zkCli is given the commands of zkcli.txt, once against the in-memory server and once against a real one,
+  and must print the same, times and the real one's port aside.
+- lines: kazoo, Curator, go-zk and the Rust client share locks and more with our recipes, on a real server: lines.py.
+
+None of them is a dependency of zkwire. The exit status is 1 when a trial fails and 2 when what it needs cannot be had:
+pip, go or cargo without a package index, Maven without a repository, no Java, no ZooKeeper's jars.
 """
 
 import asyncio
 import difflib
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
-import venv
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
+from tests.interop import lines
+from tests.interop.contenders import FailedError, MissingError, python_with_kazoo, run, tool
 from zkwire.testing import RealServer, ZooKeeperMissingError
 from zkwire.testing.installation import find_zookeeper
 
@@ -27,14 +31,6 @@ HERE = Path(__file__).parent
 COMMONS_CLI = "commons-cli:commons-cli:1.5.0"
 TIME_LIMIT = 300.0
 TICK_TIME = 2.0
-
-
-class MissingError(Exception):
-    """What a trial needs cannot be had; the message says what and why."""
-
-
-class FailedError(Exception):
-    """A client did not get along with the server; the message says how."""
 
 
 @contextmanager
@@ -53,32 +49,9 @@ def in_memory() -> Iterator[str]:
             process.stdin.close()
 
 
-def run(command: Sequence[str | Path], what: str) -> str:
-    """Run a command and return what it printed. Raises: MissingError when it cannot be run or fails."""
-    try:
-        done = subprocess.run(
-            list(map(str, command)),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=TIME_LIMIT,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise MissingError(f"{what}: {error}") from error
-    if done.returncode:
-        raise MissingError(f"{what}: {' '.join(done.stdout.split()) or f'exit status {done.returncode}'}")
-    return done.stdout
-
-
 def kazoo(folder: Path) -> None:
     """Install kazoo and run its trial."""
-    environment = folder / "venv"
-    try:
-        venv.create(environment, with_pip=True)
-    except (OSError, subprocess.CalledProcessError) as error:
-        raise MissingError(f"no virtual environment could be made: {error}") from error
-    python = environment / "bin" / "python"
-    run([python, "-m", "pip", "--disable-pip-version-check", "--quiet", "install", "kazoo"], "pip cannot install kazoo")
+    python = python_with_kazoo(folder)
     with in_memory() as hosts:
         done = subprocess.run([python, HERE / "kazoo_trial.py", hosts], timeout=TIME_LIMIT)
     if done.returncode:
@@ -87,9 +60,7 @@ def kazoo(folder: Path) -> None:
 
 def zkcli(folder: Path) -> None:
     """Let zkCli carry out the same commands on both servers, and compare what it prints."""
-    java, maven = shutil.which("java"), shutil.which("mvn")
-    if java is None or maven is None:
-        raise MissingError("zkCli needs a java command, and Maven (mvn) to fetch its parser of options")
+    java, maven = tool("java", "zkCli"), tool("mvn", "zkCli, to fetch its parser of options,")
     try:
         jars = find_zookeeper().class_path
     except ZooKeeperMissingError as error:
@@ -134,11 +105,29 @@ def comparable(text: str) -> list[str]:
     return [line for line in lines if line not in events] + [line for line in events if "type:None" not in line]
 
 
-def main() -> int:
-    """Run all trials; return the exit status."""
+def lines_trial(folder: Path) -> None:
+    """Let other clients share paths with our recipes."""
+    match asyncio.run(lines.play(folder)):
+        case 1:
+            raise FailedError("a trial of shared paths, above")
+        case 2:
+            raise MissingError("a client, or a recipe of one, above")
+
+
+TRIALS: Final[dict[str, Callable[[Path], None]]] = {"kazoo": kazoo, "zkcli": zkcli, "lines": lines_trial}
+
+
+def main(chosen: Sequence[str]) -> int:
+    """Run the `chosen` trials, all if there are none; return the exit status."""
     status = 0
-    for trial in (kazoo, zkcli):
-        print(f"{trial.__name__}:", flush=True)
+    unknown = set(chosen) - set(TRIALS)
+    if unknown:
+        print(f"no such trial: {', '.join(sorted(unknown))}; there are {', '.join(TRIALS)}", file=sys.stderr)
+        return 1
+    for name, trial in TRIALS.items():
+        if chosen and name not in chosen:
+            continue
+        print(f"{name}:", flush=True)
         try:
             with tempfile.TemporaryDirectory(prefix="zkwire-interop-") as folder:
                 trial(Path(folder))
@@ -152,4 +141,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

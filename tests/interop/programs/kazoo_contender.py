@@ -1,0 +1,87 @@
+"""kazoo's recipes, as a contender of tests/interop/lines.py, which says what is asked and answered.
+
+Run with kazoo's Python.  With `--named-as-curator` its tickets of a lock have a name that Curator reads.
+"""
+
+import sys
+import time
+from importlib import import_module
+from typing import Any
+
+# Loaded by name, as whoever checks types here has no kazoo.
+kazoo_client: Any = import_module("kazoo.client")
+kazoo_lock: Any = import_module("kazoo.recipe.lock")
+
+LIMIT = 20.0
+
+# A lock whose tickets other clients know as such who know no names but Curator's.
+NamedAsCurator: Any = type("NamedAsCurator", (kazoo_lock.Lock,), {"_NODE_NAME": "-lock-"})
+
+
+def lock_for(recipe: str, zk: Any, path: str) -> Any:
+    """A lock that sees the tickets of the others."""
+    if recipe == "lead":
+        election = zk.Election(path)
+        election.lock = zk.Lock(path, extra_lock_patterns=["latch-"])  # an Election cannot be told so
+        return election.lock
+    if recipe == "read":
+        return zk.ReadLock(path, extra_lock_patterns=["__WRIT__"])
+    if recipe == "write":
+        return zk.WriteLock(path, extra_lock_patterns=["__WRIT__", "__READ__"])
+    kind = NamedAsCurator if "--named-as-curator" in sys.argv else kazoo_lock.Lock
+    return kind(zk, path, extra_lock_patterns=["lock-"])
+
+
+def add(zk: Any, path: str, notes: str, rounds: int, name: str) -> None:
+    counter = zk.Counter(path, support_curator=True)
+    for _ in range(rounds):
+        counter += 1
+
+
+def put(zk: Any, path: str, notes: str, rounds: int, name: str) -> None:
+    queue = zk.LockingQueue(path)
+    for number in range(rounds):
+        queue.put(f"{name}-{number}".encode())
+
+
+def take(zk: Any, path: str, notes: str, rounds: int, name: str) -> None:
+    queue = zk.LockingQueue(path)
+    for _ in range(rounds):
+        item = queue.get().decode()
+        zk.create(f"{notes}/{item}")
+        assert queue.consume()
+
+
+OTHERS = {"add": add, "put": put, "take": take}
+
+
+def obey(zk: Any, recipe: str, path: str, notes: str, rounds: int, name: str) -> str:
+    if recipe in OTHERS:
+        OTHERS[recipe](zk, path, notes, rounds, name)
+        return "done"
+    if recipe not in ("lock", "lead", "read", "write"):
+        return "lacking"
+    for _ in range(rounds):
+        with lock_for(recipe, zk, path):
+            before, _ = zk.get(notes)
+            if recipe == "read":
+                time.sleep(0.002)
+                assert zk.get(notes)[0] == before, "somebody has written while we held the lock for reading"
+            else:
+                zk.set(notes, before + f"{name}\n".encode())
+    return "done"
+
+
+def main() -> None:
+    zk = kazoo_client.KazooClient(sys.argv[-1], timeout=10.0)
+    zk.start(LIMIT)
+    print("ready", flush=True)
+    for line in sys.stdin:
+        recipe, path, notes, rounds, name = line.split()
+        print(obey(zk, recipe, path, notes, int(rounds), name), flush=True)
+    zk.stop()
+    zk.close()
+
+
+if __name__ == "__main__":
+    main()
