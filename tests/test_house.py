@@ -78,23 +78,33 @@ ZKWIRE_NAMES = [
     "DigestMD5", "Observer", "SaslMechanism",
     "four_letter_word",
 ]
-<<<<<<< HEAD
-<<<<<<< HEAD
-<<<<<<< HEAD
 RECIPES_NAMES = [
+    "Barrier",
+    "Cache",
+    "CacheChange",
+    "ChangeStream",
+    "Counter",
+    "DoubleBarrier",
     "Election",
+    "Group",
     "Hold",
+    "Item",
     "LeaderStream",
     "Lease",
     "Lock",
     "LockLostError",
     "LockTakenError",
+    "Member",
     "MultiLease",
     "MultiLock",
+    "Partitioner",
     "PermitsError",
+    "PersistentEphemeral",
+    "Queue",
     "ReadWriteLock",
     "ReentrantLock",
     "Semaphore",
+    "SharedValue",
     "Term",
     "Terms",
     "TimedLease",
@@ -102,29 +112,6 @@ RECIPES_NAMES = [
     "TryLock",
     "WriteLease",
 ]
-=======
-RECIPES_NAMES = ["Hold", "Item", "Lease", "Lock", "LockLostError", "Queue", "ReentrantLock"]
->>>>>>> r-queue
-=======
-RECIPES_NAMES = [
-    "Barrier",
-    "Counter",
-    "DoubleBarrier",
-    "Group",
-    "Hold",
-    "Lease",
-    "Lock",
-    "LockLostError",
-    "Member",
-    "Partitioner",
-    "PersistentEphemeral",
-    "ReentrantLock",
-    "SharedValue",
-]
->>>>>>> r-state
-=======
-RECIPES_NAMES = ["Cache", "CacheChange", "ChangeStream", "Hold", "Lease", "Lock", "LockLostError", "ReentrantLock"]
->>>>>>> r-cache
 
 
 def _name(path: Path) -> str:
