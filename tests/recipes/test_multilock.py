@@ -407,7 +407,7 @@ async def wait_for_the_last(stage: Scene) -> None:
     await waiting
 
 
-@pytest.mark.parametrize(("play", "steps"), [(acquire_and_release, 6), (find_one_taken, 5), (wait_for_the_last, 6)])
+@pytest.mark.parametrize(("play", "steps"), [(acquire_and_release, 6), (wait_for_the_last, 6)])
 async def test_cut_at_every_step(play: Any, steps: int) -> None:
     """Pitfalls 3, 12, 13, 17 and 20."""
     await cut_at_every_step(in_line(play), at_least=steps)
