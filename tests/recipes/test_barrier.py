@@ -354,7 +354,7 @@ async def test_what_entering_and_leaving_cost(zookeeper: RealServer, path: str) 
         await until_watches(zookeeper, 2)
         await other.enter()
         await entering
-        assert proxy.requests(mark)[:5] == ["create2", "getChildren", "exists", "getData", "getData"]
+        assert proxy.requests(mark) == ["create2", "getChildren", "exists", "getData", "getData"]
         mark = proxy.mark()
         leaving = asyncio.create_task(barrier.leave())
         await until_watches(zookeeper, 1)
@@ -365,6 +365,18 @@ async def test_what_entering_and_leaving_cost(zookeeper: RealServer, path: str) 
             ["getChildren", "delete", "getData", "getChildren"],
             ["getChildren", "getData", "getChildren", "multi"],
         )
+
+
+async def test_what_it_costs_to_be_the_last_to_come(zookeeper: RealServer, path: str) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk, zkwire.connect(zookeeper.hosts) as z:
+        first, last = DoubleBarrier(z, path, 2), DoubleBarrier(zk, path, 2)
+        entering = asyncio.create_task(first.enter())
+        await until_watches(zookeeper, 2)
+        mark = proxy.mark()
+        await last.enter()
+        assert proxy.requests(mark) == ["create2", "getChildren", "multi", "getData"]
+        await entering
+        await asyncio.gather(first.leave(), last.leave())
 
 
 async def test_each_departure_wakes_few(zookeeper: RealServer, path: str) -> None:
