@@ -302,6 +302,18 @@ async def test_a_body_that_fails_holds_nobody_up() -> None:
         await nothing_stays(stage)
 
 
+async def test_bodies_all_of_which_fail_leave_nothing() -> None:
+    async with scene() as stage:
+
+        async def fail(zk: Client) -> None:
+            async with DoubleBarrier(zk, stage.path, 2):
+                raise LookupError("failed")
+
+        came = await asyncio.gather(outcome(fail(stage.zk)), outcome(fail(stage.other)))
+        assert all(isinstance(each, LookupError) for each in came)
+        await nothing_stays(stage)
+
+
 async def test_a_session_that_expires_while_entering_enters_anew() -> None:
     """Pitfalls 12 and 13."""
     async with scene() as stage:
