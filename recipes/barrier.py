@@ -7,6 +7,7 @@ The upper half is pure: what a member of a round has to do, given who is there.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from types import TracebackType
@@ -31,6 +32,7 @@ from zkwire import (
     Sync,
     TransactionError,
     WatchSet,
+    ZooKeeperError,
     validate_path,
 )
 
@@ -175,10 +177,14 @@ class DoubleBarrier:
         if kind is None:
             await self.leave()
         elif self._round is not None:  # the others need not wait for a member that has failed, nor it for them
-            self._round = None
+            failed, self._round = self._round, None
             gone = self._discard_own()
             if gone is not None:
                 await gone
+            with contextlib.suppress(ZooKeeperError):  # it is the body's error that counts
+                names = await self._list()
+                if READY in names and not any(name in names for name in failed):
+                    await self._end_round(failed)
 
     # -- entering ---------------------------------------------------------------------------------------------------
 

@@ -302,6 +302,18 @@ async def test_a_body_that_fails_holds_nobody_up() -> None:
         await nothing_stays(stage)
 
 
+async def test_bodies_all_of_which_fail_leave_nothing() -> None:
+    async with scene() as stage:
+
+        async def fail(zk: Client) -> None:
+            async with DoubleBarrier(zk, stage.path, 2):
+                raise LookupError("failed")
+
+        came = await asyncio.gather(outcome(fail(stage.zk)), outcome(fail(stage.other)))
+        assert all(isinstance(each, LookupError) for each in came)
+        await nothing_stays(stage)
+
+
 async def test_a_session_that_expires_while_entering_enters_anew() -> None:
     """Pitfalls 12 and 13."""
     async with scene() as stage:
@@ -344,6 +356,11 @@ async def test_misuse_is_refused() -> None:
         await barrier.leave()
 
 
+def asked(proxy: Proxy, mark: int) -> list[str]:
+    """The requests but for the watches given up, for which nobody waits."""
+    return [name for name in proxy.requests(mark) if name != "removeWatches"]
+
+
 async def test_what_entering_and_leaving_cost(zookeeper: RealServer, path: str) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk, zkwire.connect(zookeeper.hosts) as z:
         other = DoubleBarrier(z, path, 2)
@@ -354,17 +371,28 @@ async def test_what_entering_and_leaving_cost(zookeeper: RealServer, path: str) 
         await until_watches(zookeeper, 2)
         await other.enter()
         await entering
-        assert proxy.requests(mark)[:5] == ["create2", "getChildren", "exists", "getData", "getData"]
+        assert asked(proxy, mark) == ["create2", "getChildren", "exists", "getData", "getData"]
         mark = proxy.mark()
         leaving = asyncio.create_task(barrier.leave())
         await until_watches(zookeeper, 1)
         await other.leave()
         await leaving
-        told = [name for name in proxy.requests(mark) if name != "removeWatches"]
-        assert told in (
+        assert asked(proxy, mark) in (
             ["getChildren", "delete", "getData", "getChildren"],
             ["getChildren", "getData", "getChildren", "multi"],
         )
+
+
+async def test_what_it_costs_to_be_the_last_to_come(zookeeper: RealServer, path: str) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk, zkwire.connect(zookeeper.hosts) as z:
+        first, last = DoubleBarrier(z, path, 2), DoubleBarrier(zk, path, 2)
+        entering = asyncio.create_task(first.enter())
+        await until_watches(zookeeper, 2)
+        mark = proxy.mark()
+        await last.enter()
+        assert asked(proxy, mark) == ["create2", "getChildren", "multi", "getData"]
+        await entering
+        await asyncio.gather(first.leave(), last.leave())
 
 
 async def test_each_departure_wakes_few(zookeeper: RealServer, path: str) -> None:

@@ -10,7 +10,7 @@ import zkwire
 from recipes import Group
 from tests.proxy import Proxy
 from tests.recipes.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, no_watch_stays, scene
-from tests.recipes.tools import expire, until, until_state, until_watches
+from tests.recipes.tools import body_raises, expire, until, until_state, until_watches
 from zkwire import NodeExistsError, NoNodeError, SessionState
 from zkwire.testing import RealServer
 
@@ -163,6 +163,18 @@ async def test_a_name_lost_to_another_session_is_told() -> None:
             await member.set(b"")
         await member.leave()
         assert await Group(stage.other, "/g").members() == {"one": b"theirs"}
+
+
+async def test_what_has_ended_a_membership_is_raised_at_the_end_of_its_block() -> None:
+    async with scene() as stage:
+        with body_raises(NodeExistsError):
+            async with await Group(stage.zk, "/g").join("one") as member:
+                refusal = stage.server.refuse_connections()
+                stage.server.expire(stage.zk.session_id)
+                await Group(stage.other, "/g").join("one")
+                refusal.end()
+                await until(member._over.done)
+        await member.leave()  # told
 
 
 async def test_memberships_end_with_their_client() -> None:
