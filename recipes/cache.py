@@ -244,18 +244,23 @@ class Cache:
 
     async def _follow_states(self) -> None:
         # A loss of the connection is always followed by a Resync, some turns of the loop later.
-        async for state in self._zk.states():
-            if state not in _CONNECTED:
-                self._is_in_doubt = True
+        states = self._zk.states()
+        try:
+            async for state in states:
+                if state not in _CONNECTED:
+                    self._is_in_doubt = True
+        finally:
+            states.close()
 
     async def _read(self) -> None:
         while True:
-            while self._is_in_doubt or not self._mirror.is_wanting:
+            if self._mirror.is_complete and not self._is_in_doubt:
+                self._completed()
+            if self._is_in_doubt or not self._mirror.is_wanting:
                 self._arrival = asyncio.get_running_loop().create_future()
                 await self._arrival
-            await self._read_once()
-            if self._complete is not None and not self._complete.done() and self._mirror.is_complete:
-                self._complete.set_result(None)
+            else:
+                await self._read_once()
 
     async def _read_once(self) -> None:
         """Ask for what is wanted, in several requests at a time, and take the answers in their order."""
@@ -295,6 +300,10 @@ class Cache:
         if isinstance(error, NoAuthError) and (is_complete or path != self.path):
             return  # to have no right to anything at all, though, is a mistake to be told at once
         raise error
+
+    def _completed(self) -> None:
+        if self._complete is not None and not self._complete.done():
+            self._complete.set_result(None)
 
     def _tell(self, changes: list[CacheChange]) -> None:
         if changes:

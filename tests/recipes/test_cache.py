@@ -522,6 +522,26 @@ async def test_it_goes_on_in_the_session_that_follows(kind: str, zookeeper: Real
         assert last == {path: b"after 1", f"{path}/e": None}
 
 
+async def test_a_node_that_goes_before_it_is_read_does_not_keep_anybody_from_entering() -> None:
+    """The first read is lost with the session; the deletion comes with the answer that sets the watch again."""
+    async with Server() as server, zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
+        await other.create("/a")
+        cache = Cache(zk, "/a")
+        with server.hold_replies("multiRead") as reading:
+            entering = asyncio.ensure_future(cache.__aenter__())
+            await reading.until_hit()
+            with server.hold_replies("addWatch") as setting:
+                server.expire(zk.session_id)
+                await setting.until_hit()
+                await other.delete("/a")
+        async with asyncio.timeout(5):
+            await entering
+        assert cache.get("/a") is None
+        assert cache.is_current
+        await cache.__aexit__(None, None, None)
+        await no_watch_stays(server.hosts)
+
+
 async def test_the_end_of_the_session_is_told_behind_the_last_change() -> None:
     async with Server() as server, zkwire.connect(server.hosts, renew=False) as zk:
         await zk.create("/a", b"1")

@@ -202,6 +202,7 @@ class World:
 
     def check(self) -> None:
         assert self.shown == self.mirror.nodes
+        assert self.mirror._unlisted <= self.mirror._wanted.keys() | self.mirror._reading.keys()
         for path in self.mirror.nodes:
             names = self.mirror.children(path)
             if names is not None:
