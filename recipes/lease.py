@@ -21,7 +21,7 @@ _UNWATCHED: Final = 0.1
 
 
 DELETED: Final = "somebody else has deleted it"
-_UNCERTAIN: Final = "the session may have expired: no server has answered for three quarters of its timeout"
+UNCERTAIN: Final = "the session may have expired: no server has answered for three quarters of its timeout"
 
 
 class LockLostError(ZooKeeperError):
@@ -201,11 +201,17 @@ class Lease:
 
     def _left(self) -> float:
         """For how many seconds the lease is safe from everybody else, whatever happens; 0 once it is over."""
+        return self._left_of_session()
+
+    def _left_of_session(self) -> float:
         return 0.0 if self.is_over else self._zk.certain_for(self.standing.place.session_id)
 
     def _doubt(self) -> str:
         """Why nothing is left of it."""
-        return _UNCERTAIN
+        return UNCERTAIN
+
+    def _guard_stopped(self) -> None:
+        """Nobody looks after the lease any more: it is released, lost, or somebody else's."""
 
     def _begin_guard(self) -> None:
         self._check_certainty()
@@ -289,3 +295,4 @@ class Lease:
             watching.cancel()
         if self._over is not None and not self._over.done():
             self._over.set_result(None)
+        self._guard_stopped()

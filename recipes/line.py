@@ -323,7 +323,6 @@ class Line:
         for name, answer in zip(watched, answers, strict=True):
             if isinstance(answer, zkwire.NoNodeError):
                 position.departed(name)
-                wait.promises.forget(name)
             elif isinstance(answer, BaseException):
                 raise answer
             else:
@@ -368,7 +367,8 @@ class Line:
         arrival.cancel()
         for name, version in wait.promises.broken(loop.time()):
             try:
-                await self._zk.delete(self._child(name), version)
+                if wait.position.is_blocked_by(name):
+                    await self._zk.delete(self._child(name), version)
             except zkwire.ConnectionLostError:
                 continue  # perhaps it is gone: the list that follows will tell
             except zkwire.NoNodeError:
@@ -381,11 +381,10 @@ class Line:
 
     def _note(self, wait: _Wait, event: WatchEvent) -> None:
         name = event.path.rpartition("/")[2]
-        if event.path == self.path:
+        if self._read_slots is not None and event.path == self.path:
             wait.position.resized()
         elif event.type is WatchEventType.DELETED:
             wait.position.departed(name)
-            wait.promises.forget(name)
         else:
             wait.position.unwatched(name)
 

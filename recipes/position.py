@@ -83,6 +83,10 @@ class Position:
         is_told = self._is_listed and self._is_sized
         return is_told and len(self._before) == self._slots and self._watched.issuperset(self._before)
 
+    def is_blocked_by(self, name: str) -> bool:
+        """Whether `name` stands before it, for all that is known."""
+        return name in self._before
+
     @property
     def to_watch(self) -> list[str]:
         """The blockers that it should watch and does not yet, in their order."""
@@ -167,7 +171,7 @@ class Promises:
             self._ends[name] = version, end
 
     def forget(self, name: str) -> None:
-        """Take note that `name` is gone, or promises nothing."""
+        """Take note that `name` promises nothing, or is not waited for any more."""
         self._ends.pop(name, None)
 
     @property

@@ -12,7 +12,7 @@ from typing import Final
 
 import zkwire
 from recipes import marks
-from recipes.lease import DELETED, Lease, LockLostError
+from recipes.lease import DELETED, UNCERTAIN, Lease, LockLostError
 from recipes.line import Line, Standing
 from recipes.locking import Locking
 from zkwire import ACL, OPEN_ACL, Client, validate_path
@@ -83,13 +83,12 @@ class TimedLease(Lease):
             return
 
     def _left(self) -> float:
-        return max(0.0, min(super()._left(), self._end - self._loop.time()))
+        return max(0.0, min(self._left_of_session(), self._end - self._loop.time()))
 
     def _doubt(self) -> str:
-        return _BROKEN if self._end <= self._loop.time() else super()._doubt()
+        return _BROKEN if self._end <= self._loop.time() else UNCERTAIN
 
-    def _stop_guard(self) -> None:
-        super()._stop_guard()
+    def _guard_stopped(self) -> None:
         if self._promising is not None and self._promising is not asyncio.current_task():
             self._promising.cancel()
 
