@@ -162,12 +162,14 @@ class Queue:
 
     async def _wait(self, take: Callable[[], Awaitable[T | None]]) -> T:
         """Stand in the line of the consumers; the first looks, takes and leaves, and so the next one is the first."""
-        await self._nodes.make()
+        if not self._takes.has_nodes:
+            await self._nodes.make()
         standing = await self._line.stand()
         try:
             while True:
                 with WatchSet() as watches:
-                    if not await self._takes.look(watches):
+                    await self._takes.look(watches)
+                    if not self._takes.has_nodes:
                         await self._nodes.make()
                     elif self._takes.stock.is_empty:
                         await watches.next()

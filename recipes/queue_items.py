@@ -127,7 +127,7 @@ class Stock:
     def won(self) -> None:
         """Take note that the item picked is ours."""
         self._takes_left -= 1
-        self._rivals = self._rivals * 3 // 4
+        self._rivals = max(0, self._rivals - 1)
 
     def lost(self) -> None:
         """Take note that the item picked is somebody else's."""

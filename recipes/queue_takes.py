@@ -34,20 +34,21 @@ class Claimed(NamedTuple):
 class Takes:
     """The takes of one consumer, whose tasks share what it knows of the items.
 
-    Arguments: `nodes`, the queue's.
+    Arguments: `nodes`, the queue's.  `has_nodes`: whether the last list has found them there.
     """
 
     def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes
         self._zk = nodes.zk
         self.stock = Stock()
+        self.has_nodes = False
         self._in_hand: set[str] = set()
         self._read_ahead: tuple[str, bytes] | None = None
 
     # -- looking ----------------------------------------------------------------------------------------------------
 
-    async def look(self, watches: WatchSet | None = None, *, read_ahead: bool = False) -> bool:
-        """List the items that are to be had; return whether the queue's nodes are there.
+    async def look(self, watches: WatchSet | None = None, *, read_ahead: bool = False) -> None:
+        """List the items that are to be had.
 
         Arguments: `watches`, told when that may have changed; `read_ahead`, whether to read, with the list, the item
         that will probably be the first.
@@ -64,12 +65,13 @@ class Takes:
                 ]
             )
             names, hidden = _names(entries), _names(taken)
+            self.has_nodes = names is not None
             self._read_ahead = (guess, ahead[0].data) if guess and isinstance(ahead[0], Node) else None
             # What another task here is about to take it may yet leave, and that nobody would tell.
             in_hand = self._in_hand if watches is None else set()
             self.stock.fill(names or (), in_hand.union(hidden or ()))
             if watches is None or is_hiding or not names or not self.stock.is_empty:
-                return names is not None
+                return
             is_hiding = True
 
     async def peek(self) -> bytes | None:

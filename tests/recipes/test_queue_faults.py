@@ -10,9 +10,10 @@ import pytest
 
 import zkwire
 from recipes import LockLostError, Queue
+from recipes.queue_items import in_order
 from tests.recipes.everywhere import Scene, below, cancel_at_every_moment, cut_at_every_step, scene
 from tests.recipes.tools import body_raises, outcome, until, until_line
-from zkwire import SessionState
+from zkwire import GetData, SessionState
 
 
 @pytest.fixture(autouse=True)
@@ -37,15 +38,17 @@ async def settled(stage: Scene) -> None:
     await until(free, what=f"nodes stay below {stage.path}")
 
 
-async def contents(stage: Scene, path: str | None = None) -> list[bytes]:
+async def contents(stage: Scene) -> list[bytes]:
     """Take out, by the client that is left alone, all that is in the queue."""
     await settled(stage)
-    queue = Queue(stage.other, path or stage.path)
-    found = []
-    while await queue.size():
-        found.append(await queue.get(within=5))
-    await settled(stage)
-    return found
+    try:
+        names = in_order(await stage.other.get_children(f"{stage.path}/entries"))
+    except zkwire.NoNodeError:
+        return []
+    nodes = await stage.other.get_many([GetData(f"{stage.path}/entries/{name}") for name in names])
+    for name in names:
+        await stage.other.delete(f"{stage.path}/entries/{name}")
+    return [node.data for node in nodes]
 
 
 # -- cut --------------------------------------------------------------------------------------------------------------
@@ -184,7 +187,7 @@ async def test_a_get_that_is_cancelled_loses_nothing() -> None:
 
 
 async def test_a_get_whose_client_is_closed_upon_the_cancellation_loses_nothing() -> None:
-    for turns in range(40):
+    for turns in range(30):
         async with scene() as stage:
             await three_are_there(stage)
             taking = asyncio.create_task(Queue(stage.zk, stage.path).get())
@@ -207,7 +210,7 @@ async def test_a_wait_that_is_cancelled_leaves_nothing() -> None:
         await Queue(stage.other, stage.path).put(b"0")
         assert await contents(stage) == [b"0"]
 
-    await cancel_at_every_moment(get, afterwards=afterwards, stays=STAYS, most=60)
+    await cancel_at_every_moment(get, afterwards=afterwards, stays=STAYS, most=40)
 
 
 async def test_a_claim_that_is_cancelled_loses_nothing() -> None:
@@ -241,7 +244,7 @@ async def test_a_put_that_waits_for_room_and_is_cancelled_leaves_nothing() -> No
         await queue.put(b"2", within=5)
         assert await contents(stage) == [b"2"]
 
-    await cancel_at_every_moment(put, prepare=fill, afterwards=afterwards, stays=STAYS, most=60)
+    await cancel_at_every_moment(put, prepare=fill, afterwards=afterwards, stays=STAYS, most=40)
 
 
 async def test_a_bounded_put_that_is_cancelled_is_made_once_or_not() -> None:

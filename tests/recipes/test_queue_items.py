@@ -93,7 +93,7 @@ def test_who_has_lost_tries_one_of_the_first_few_until_nobody_competes_any_more(
     many.pick(0)
     many.lost()
     assert many.pick(10**6) in {name(100, number) for number in range(1, 251)}
-    for _ in range(13):
+    for _ in range(64):
         stock.won()
     assert stock.pick(1) == name(100, 1)
 
