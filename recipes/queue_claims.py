@@ -41,7 +41,7 @@ class Item:
         self._is_handled = self._is_lost = False
         name = claimed.path.rpartition("/")[2]
         place = Place(claimed.path, name, claimed.token, claimed.session_id)
-        self._lease = Lease(nodes.zk, Standing(place, WatchSet(), False), _Nobody())
+        self._lease = Lease(nodes.zk, Standing(place, WatchSet(), False))
 
     # -- asking -----------------------------------------------------------------------------------------------------
 
@@ -176,20 +176,6 @@ class Claim(Hold[Item]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None and self._lease is not None:
+        if kind is None and isinstance(self._lease, Item):
             self._lease.handled()
         await super().__aexit__(kind, error, trace)
-
-
-class _Nobody:
-    """Nobody waits in this process for the place of a claim: the next claim is of another item."""
-
-    def want_place(self) -> bool:
-        """Never."""
-        return False
-
-    def take_over(self, standing: Standing) -> None:
-        """Never called."""
-
-    def take_turn(self) -> None:
-        """There is no turn."""
