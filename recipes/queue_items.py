@@ -78,8 +78,8 @@ def _priority(name: str) -> int:
 class Stock:
     """The items that a consumer knows of from its last list, and which of them it should try.
 
-    It is the first one, as long as nobody competes.  Who has lost one to somebody else tries one of the first few of the
-    same priority instead, that not all run after the same; after some successes it is the first one again.
+    It is the first one, as long as nobody competes.  Who has lost one to somebody else tries one of the first few of
+    the same priority instead, that not all run after the same; after some successes it is the first one again.
     """
 
     __slots__ = ("_names", "_rivals", "_takes_left")
