@@ -36,7 +36,7 @@ class Queue:
     how many items it may have, claimed ones included: then producers wait for room; all who put into one queue
     must give the same; `acl`, of every node that is made.
     Order: the more urgent first, and of one priority those that were put earlier; several consumers that take at the
-    same moment may each take one of the first few.
+    same moment may each take one of the first few of a priority.
     Shares its items with kazoo's LockingQueue.
     """
 

@@ -6,6 +6,7 @@ priority in three digits, then the number that the server gave.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Collection, Iterable
 from typing import Final
 
@@ -77,8 +78,8 @@ def _priority(name: str) -> int:
 class Stock:
     """The items that a consumer knows of from its last list, and which of them it should try.
 
-    It is the first one, as long as nobody competes.  Who has lost one to somebody else tries one of the first few
-    instead, that not all run after the same; after some successes at the first try it is the first one again.
+    It is the first one, as long as nobody competes.  Who has lost one to somebody else tries one of the first few of
+    the same priority instead, that not all run after the same; after some successes it is the first one again.
     """
 
     __slots__ = ("_names", "_rivals", "_takes_left")
@@ -122,6 +123,8 @@ class Stock:
         if not self._rivals:
             return self._names.pop(0)
         window = min(len(self._names), max(self._rivals, len(self._names) // _PART))
+        # Not into a lesser priority.
+        window = bisect_right(self._names, _priority(self._names[0]), hi=window, key=_priority)
         return self._names.pop(roll % window)
 
     def won(self) -> None:

@@ -98,6 +98,17 @@ def test_who_has_lost_tries_one_of_the_first_few_until_nobody_competes_any_more(
     assert stock.pick(1) == name(100, 1)
 
 
+def test_who_competes_does_not_reach_into_a_lesser_priority() -> None:
+    stock = Stock()
+    stock.fill([name(50, 7), name(50, 8), *(name(100, number) for number in range(100)), name(999, 0)], ())
+    for _ in range(6):
+        stock.lost()
+    assert {stock.pick(999_999), stock.pick(999_999)} == {name(50, 7), name(50, 8)}
+    assert {stock.pick(roll) for roll in range(0, 10_000, 100)} == {name(100, number) for number in range(100)}
+    assert stock.pick(5) == name(999, 0)
+    assert stock.pick(5) is None
+
+
 def test_an_expired_list_is_not_used() -> None:
     stock = filled(5000)
     assert not stock.is_stale
