@@ -220,6 +220,9 @@ class GroupWatching(Following[dict[str, bytes]]):
 
     async def _look(self) -> tuple[object, dict[str, bytes]]:
         """Read what is not known, and leave a watch on each thing that is."""
+        if not self._is_armed:  # what was known has no watch any more
+            self._known.clear()
+            self._needs_list = True
         while self._needs_list:
             found = await self._found(self._zk.get_children_and_watch(self.path, into=self._watches))
             if found is None:
@@ -237,8 +240,3 @@ class GroupWatching(Following[dict[str, bytes]]):
             elif not isinstance(node, NoNodeError):  # that it is gone the watch on the group tells
                 raise node
         return self._known.copy(), self._known.copy()
-
-    def _disarm(self) -> None:
-        super()._disarm()
-        self._known.clear()
-        self._needs_list = True

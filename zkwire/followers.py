@@ -57,7 +57,7 @@ class Following(Generic[T]):
     """
 
     _noun = "state"  # what a RuntimeError calls that which is waited for
-    _is_armed = False
+    _is_armed = False  # whether the watches that the last look has left stand, or have fired
 
     def __init__(self, path: str, is_over: Callable[[], bool]) -> None:
         self.path = path
@@ -148,8 +148,8 @@ class Following(Generic[T]):
         """Take note of an event, ahead of the next look."""
 
     def _disarm(self) -> None:
-        """Give all watches up: the next look is like a first one.  Also called when a look has failed or was cancelled,
-        and when the stream is closed."""
+        """Give all watches up, as is done when a look has failed or was cancelled, and when the stream is closed: the
+        next look, which finds `_is_armed` false, is like a first one."""
         self._is_armed = False
         self._watches.cancel()
         self._watches = WatchSet()
