@@ -6,10 +6,9 @@ What is theirs alone: a leader may change its data while it leads, and whoever o
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import Final, Self
 
 import zkwire
 from recipes.lease import Lease, LockLostError
@@ -19,18 +18,14 @@ from zkwire import (
     ACL,
     OPEN_ACL,
     Client,
+    Following,
     GetData,
     NoNodeError,
-    SessionExpiredError,
     SessionState,
+    WatchEvent,
     WatchEventType,
-    WatchSet,
     validate_path,
 )
-
-T = TypeVar("T")
-
-_NOTHING_YET: Final = object()
 
 LATCH_PREFIX: Final = "latch-"  # of Curator's LeaderLatch, which can stand in the same election
 
@@ -203,104 +198,38 @@ class Terms:
         return self._term
 
 
-class LeaderStream:
+class LeaderStream(Following[bytes | None]):
     """The data of the leader, now and after each change, None while there is none; made by `Election.observe`.
 
     Sequence numbers only grow, so that whoever is the first of the line stays that until it goes: its node tells all.
     """
 
-    _is_armed = False
+    _noun = "leader"
 
     def __init__(self, zk: Client, path: str) -> None:
-        self.path = path
+        super().__init__(path, lambda: zk.state is SessionState.EXPIRED)
         self._zk = zk
-        self._loop = asyncio.get_running_loop()
-        self._watches = WatchSet()  # of one watch at most: the one whose firing makes the last state an old one
         self._leader: str | None = None
-        self._last: object = _NOTHING_YET
-        self._arrival: asyncio.Future[None] | None = None
-        self._is_closed = False
-        self._is_iterated = False
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    async def aclose(self) -> None:
-        """Do as `close`, for contextlib.aclosing."""
-        self.close()
-
-    def close(self) -> None:
-        """Give the watch up, here and on the server, and end the iteration; nothing waits for an answer."""
-        self._is_closed = True
-        self._disarm()
-        if self._arrival is not None and not self._arrival.done():
-            self._arrival.set_result(None)
-
-    def __del__(self) -> None:
-        # Left by `break`.  Whatever thread collects us, the watch is given up in the loop's own.
-        if self._is_armed and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._watches.cancel)
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> bytes | None:
-        if self._is_iterated:
-            raise RuntimeError(f"somebody waits for the next leader of {self.path} already")
-        self._is_iterated = True
-        try:
-            while not self._is_closed:
-                try:
-                    mark, data = await self._next()
-                except SessionExpiredError:
-                    if self._zk.state is SessionState.EXPIRED:
-                        raise  # there will be no other session
-                    continue  # others' nodes are the same in the session that follows
-                if not self._is_closed and mark != self._last:
-                    self._last = mark
-                    return data
-            raise StopAsyncIteration
-        finally:
-            self._is_iterated = False
-            if self._is_closed:
-                self._disarm()
-
-    async def _next(self) -> tuple[object, bytes | None]:
-        """Wait until somebody else may lead, or something else be told; return that and what tells it from others."""
-        try:
-            if self._is_armed:
-                self._arrival = self._watches.arrival()
-                await self._arrival
-                if any(event.type is WatchEventType.DELETED for event in self._watches.take()):
-                    self._leader = None
-            return await self._look()
-        except BaseException:
-            self._disarm()
-            raise
+    def _heard(self, event: WatchEvent) -> None:
+        if event.type is WatchEventType.DELETED:
+            self._leader = None
 
     async def _look(self) -> tuple[object, bytes | None]:
-        """Return who leads now, and leave a watch for the change of that."""
-        self._disarm()
+        """Return who leads now, and leave one watch for the change of that."""
         while not self._is_closed:
             if self._leader is not None:
-                node = await self._asked(self._zk.get_and_watch(_child(self.path, self._leader), into=self._watches))
+                node = await self._found(self._zk.get_and_watch(_child(self.path, self._leader), into=self._watches))
                 if node is not None:
-                    self._is_armed = True
                     return (self._leader, node[0].stat.mzxid), node[0].data
-            self._leader = _first(await self._asked(self._zk.get_children(self.path)) or ())
+            self._leader = _first(await self._found(self._zk.get_children(self.path)) or ())
             if self._leader is None and await self._is_nobody():
-                self._is_armed = True
                 break
         return None, None
 
     async def _is_nobody(self) -> bool:
         """Leave a watch for the first candidate and return True, unless there is one by now."""
-        found = await self._asked(self._zk.get_children_and_watch(self.path, into=self._watches))
+        found = await self._found(self._zk.get_children_and_watch(self.path, into=self._watches))
         if found is not None:
             self._leader = _first(found[0])
             is_nobody = self._leader is None
@@ -309,19 +238,6 @@ class LeaderStream:
         if not is_nobody:
             self._disarm()
         return is_nobody
-
-    async def _asked(self, question: Awaitable[T]) -> T | None:
-        """Return the answer, None if the node is absent."""
-        try:
-            return await question
-        except NoNodeError as error:
-            error.__traceback__ = None  # it holds us, in a circle, which would keep the watch of a stream left by break
-            return None
-
-    def _disarm(self) -> None:
-        self._is_armed = False
-        self._watches.cancel()
-        self._watches = WatchSet()
 
 
 def in_order(names: Iterable[str]) -> list[str]:

@@ -18,14 +18,13 @@ from zkwire import (
     ACL,
     OPEN_ACL,
     Client,
+    Following,
     GetData,
     Node,
     NoNodeError,
-    SessionExpiredError,
     SessionState,
     WatchEvent,
     WatchEventType,
-    WatchSet,
     validate_path,
 )
 
@@ -188,7 +187,7 @@ class Group:
         return GroupWatching(self._zk, self.path)
 
 
-class GroupWatching:
+class GroupWatching(Following[dict[str, bytes]]):
     """The members of a group, now and after each change; made by `Group.watch`.
 
     Of changes in quick succession some may be left out, the last one never; a reconnect, or a new session after an
@@ -200,86 +199,16 @@ class GroupWatching:
     getChildren.
     """
 
-    _is_armed = False
+    _noun = "members"
 
     def __init__(self, zk: Client, path: str) -> None:
-        self.path = path
+        super().__init__(path, lambda: zk.state is SessionState.EXPIRED)
         self._zk = zk
-        self._loop = asyncio.get_running_loop()
-        self._watches = WatchSet()
         self._names: list[str] = []  # of the members, as last listed
         self._known: dict[str, bytes] = {}  # the data of those on whom a watch stands
         self._needs_list = True
-        self._last: dict[str, bytes] | None = None
-        self._arrival: asyncio.Future[None] | None = None
-        self._is_closed = False
-        self._is_iterated = False
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    async def aclose(self) -> None:
-        """Do as `close`, for contextlib.aclosing."""
-        self.close()
-
-    def close(self) -> None:
-        """Give the watches up, here and on the server, and end the iteration."""
-        self._is_closed = True
-        self._disarm()
-        if self._arrival is not None and not self._arrival.done():
-            self._arrival.set_result(None)
-
-    def __del__(self) -> None:
-        # Left by `break`.  Whatever thread collects us, the watches are given up in the loop's own.
-        if self._is_armed and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._watches.cancel)
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> dict[str, bytes]:
-        if self._is_iterated:
-            raise RuntimeError(f"somebody waits for the next members of {self.path} already")
-        self._is_iterated = True
-        try:
-            while not self._is_closed:
-                try:
-                    members = await self._next()
-                except SessionExpiredError:
-                    if self._zk.state is SessionState.EXPIRED:
-                        raise
-                    continue  # the members are the same in the session that follows
-                if not self._is_closed and members != self._last:
-                    self._last = members
-                    return members.copy()
-            raise StopAsyncIteration
-        finally:
-            self._is_iterated = False
-            if self._is_closed:
-                self._disarm()
-
-    async def _next(self) -> dict[str, bytes]:
-        """Wait until there may be a change, and return the members."""
-        try:
-            if self._is_armed:
-                self._arrival = self._watches.arrival()
-                await self._arrival
-                if self._is_closed:
-                    return {}
-                for event in self._watches.take():
-                    self._note(event)
-            self._is_armed = True
-            return await self._look()
-        except BaseException:
-            self._disarm()
-            raise
-
-    def _note(self, event: WatchEvent) -> None:
+    def _heard(self, event: WatchEvent) -> None:
         """Forget what is out of date: its watch is used up."""
         if event.path == self.path:
             self._needs_list = True
@@ -289,16 +218,18 @@ class GroupWatching:
         if event.type is WatchEventType.DELETED and name in self._names:
             self._names.remove(name)
 
-    async def _look(self) -> dict[str, bytes]:
+    async def _look(self) -> tuple[object, dict[str, bytes]]:
         """Read what is not known, and leave a watch on each thing that is."""
+        if not self._is_armed:  # what was known has no watch any more
+            self._known.clear()
+            self._needs_list = True
         while self._needs_list:
-            try:
-                self._names, _ = await self._zk.get_children_and_watch(self.path, into=self._watches)
-            except NoNodeError:
+            found = await self._found(self._zk.get_children_and_watch(self.path, into=self._watches))
+            if found is None:
                 stat, _ = await self._zk.exists_and_watch(self.path, into=self._watches)
                 if stat is not None:
                     continue
-                self._names = []
+            self._names = [] if found is None else found[0]
             self._needs_list = False
             self._known = {name: self._known[name] for name in self._names if name in self._known}
         unknown = [name for name in self._names if name not in self._known]
@@ -308,11 +239,4 @@ class GroupWatching:
                 self._known[name] = node.data
             elif not isinstance(node, NoNodeError):  # that it is gone the watch on the group tells
                 raise node
-        return dict(self._known)
-
-    def _disarm(self) -> None:
-        self._is_armed = False
-        self._watches.cancel()
-        self._watches = WatchSet()
-        self._known.clear()
-        self._needs_list = True
+        return self._known.copy(), self._known.copy()

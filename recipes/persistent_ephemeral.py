@@ -24,6 +24,7 @@ from zkwire import (
     NoNodeError,
     SessionExpiredError,
     SessionState,
+    Stat,
     Sync,
     WatchEventType,
     WatchSet,
@@ -51,7 +52,8 @@ class Keeper:
         self._data = checked_data(data)
         self._acl = acl
         self._former = set() if former is None else former
-        self._session_id = 0
+        self._session_id = 0  # of the node that we have made last, as is its czxid
+        self._czxid = 0
         self._turn = asyncio.Lock()  # of those who write the node
         self._there = asyncio.Event()  # also set when `_error` is
         self._error: BaseException | None = None
@@ -125,11 +127,15 @@ class Keeper:
         await self.created()
 
     def discard(self) -> asyncio.Future[None] | None:
-        """Have the node removed, if it is ours, and return what to wait for."""
+        """Have the node removed, if it is ours, and return what to wait for.
+
+        When the answer is lost, what others have put there meanwhile is left alone.  If somebody deletes our node and
+        yet another puts one in its place before we have heard of that, theirs goes.
+        """
         if not self.stands:
             return None
         self._there.clear()
-        return self._zk.discard(self.path)
+        return self._zk.discard(self.path, newest_zxid=self._czxid)
 
     # -- within -----------------------------------------------------------------------------------------------------
 
@@ -153,13 +159,13 @@ class Keeper:
             await self._until_free(error, waits=waits)
             return False
         except ConnectionLostError:
-            owner = await self._find(newest)
-        else:
-            owner = stat.ephemeral_owner
-        if owner:
-            self._session_id = owner
-            self._there.set()
-        return owner != 0
+            found = await self._find(newest)
+            if found is None:
+                return False
+            stat = found
+        self._session_id, self._czxid = stat.ephemeral_owner, stat.czxid
+        self._there.set()
+        return True
 
     async def _until_free(self, error: NodeExistsError, *, waits: bool) -> None:
         """Wait until another session's node is gone, if that is to be waited for; otherwise raise `error`."""
@@ -186,8 +192,8 @@ class Keeper:
             finally:
                 watch.cancel()
 
-    async def _find(self, newest: int) -> int:
-        """Look for a node whose create lost its answer, and return our session's id if it is there, otherwise 0.
+    async def _find(self, newest: int) -> Stat | None:
+        """Look for a node whose create lost its answer, and return its Stat, None if it is not there.
 
         Arguments: `newest`, a zxid that is older than the create.
         Cancellation: it is looked for all the same, and removed.
@@ -199,23 +205,25 @@ class Keeper:
             searching.add_done_callback(self._drop_found)
             raise
 
-    async def _search(self, newest: int) -> int:
+    async def _search(self, newest: int) -> Stat | None:
         """Look once.
 
         The server that answers now may be behind the one that carried it out: hence the sync.
         """
         _, node = await self._zk.pipeline([Sync(self.path), GetData(self.path)])
         if isinstance(node, NoNodeError):
-            return 0
+            return None
         if isinstance(node, BaseException):
             raise node
-        owner: int = node.stat.ephemeral_owner
+        stat: Stat = node.stat
         # One that is older was made by somebody else in this client.
-        return owner if owner == self._zk.session_id and node.stat.czxid > newest else 0
+        return stat if stat.ephemeral_owner == self._zk.session_id and stat.czxid > newest else None
 
-    def _drop_found(self, searching: asyncio.Task[int]) -> None:
-        if not searching.cancelled() and searching.exception() is None and searching.result():
-            self._zk.discard(self.path)
+    def _drop_found(self, searching: asyncio.Task[Stat | None]) -> None:
+        if not searching.cancelled() and searching.exception() is None:
+            found = searching.result()
+            if found is not None:
+                self._zk.discard(self.path, newest_zxid=found.czxid)
 
     async def _until_gone(self) -> None:
         """Return when the node is not there, or not ours.

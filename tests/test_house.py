@@ -65,7 +65,7 @@ IMPURE = OTHER_CLOCKS_AND_DICE | {"asyncio", "socket", "random", "ssl", "select"
 ZKWIRE_NAMES = [
     "ACL", "CREATOR_ALL_ACL", "OPEN_ACL", "READ_ONLY_ACL", "Perms", "Stat", "Node", "Client", "Connecting",
     "connect", "SessionState", "StateStream", "Transaction", "Watch", "WatchEvent", "WatchEventType", "WatchSet",
-    "EventStream", "Resync", "DataStream", "ChildrenStream",
+    "EventStream", "Resync", "DataStream", "ChildrenStream", "Following",
     "Create", "Removal", "GetData", "GetChildren", "Sync", "ancestors", "sequence", "sequence_distance",
     "validate_path", "ZooKeeperError", "ServerError", "TransactionError", "ConnectionLostError", "ProtocolError",
     "SessionError", "SessionExpiredError", "SessionClosedError", "AuthFailedError", "BadArgumentsError",

@@ -48,7 +48,7 @@ from zkwire.errors import (
     ZooKeeperError,
 )
 from zkwire.events import EventStream, Resync
-from zkwire.followers import ChildrenStream, DataStream
+from zkwire.followers import ChildrenStream, DataStream, Following
 from zkwire.janitor import Removal
 from zkwire.observer import Observer
 from zkwire.operations import Create, GetChildren, GetData, Node, Sync
@@ -85,6 +85,7 @@ __all__ = [
     "DigestMD5",
     "EphemeralOnLocalSessionError",
     "EventStream",
+    "Following",
     "GetChildren",
     "GetData",
     "InvalidACLError",

@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 import zkwire
-from recipes import PersistentEphemeral
+from recipes import Group, PersistentEphemeral
 from tests.proxy import Proxy
 from tests.recipes.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, no_watch_stays, scene
-from tests.recipes.tools import body_raises, expire, outcome, until, until_watches
+from tests.recipes.tools import body_raises, expire, outcome, until, until_state, until_watches
 from zkwire import NodeExistsError, SessionState
 from zkwire.testing import RealServer, Server
 
@@ -146,6 +146,23 @@ async def test_who_loses_the_path_to_another_session_is_told_and_leaves_its_node
                 with pytest.raises(NodeExistsError):
                     await node.set(b"")
                 raise asyncio.CancelledError
+        assert (await stage.other.get("/n")).stat.ephemeral_owner == stage.other.session_id
+        await no_watch_stays(stage.server.hosts)
+
+
+@pytest.mark.parametrize("is_member", [True, False])
+async def test_who_leaves_without_an_answer_leaves_the_next_at_its_path_alone(is_member: bool) -> None:
+    """The delete was carried out; by the time it is asked again, another session's node stands there."""
+    async with scene() as stage:
+        kept = await Group(stage.zk, "/").join("n") if is_member else PersistentEphemeral(stage.zk, "/n")
+        await kept.__aenter__()
+        with stage.server.refuse_connections() as refusing:
+            with stage.server.drop_after("delete", session=stage.zk.session_id):
+                leaving = asyncio.create_task(kept.__aexit__(None, None, None))
+                await until_state(stage.zk, SessionState.SUSPENDED)
+            await stage.other.create("/n", ephemeral=True)
+            refusing.end()
+        await leaving
         assert (await stage.other.get("/n")).stat.ephemeral_owner == stage.other.session_id
         await no_watch_stays(stage.server.hosts)
 
