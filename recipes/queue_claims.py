@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from types import TracebackType
+from typing import Self
 
 import zkwire
 from recipes.lease import Body, Lease, LockLostError
@@ -21,12 +22,16 @@ from recipes.queue_takes import Claimed
 from zkwire import Transaction, WatchSet, ZooKeeperError
 
 
-class Item:
+class Item(bytes):
     """An item that is ours for as long as its claim lasts; made by `Queue.claim`.
 
-    `data` is what was put; `token`, the fencing token, the zxid of the claim: who claims the item after us has a
-    greater one; `path` is the claim's own node, `entry` the item's.
+    It is what was put, as bytes, and so is `data`; `token`, the fencing token, is the zxid of the claim: who claims the
+    item after us has a greater one; `path` is the claim's own node, `entry` the item's.
     """
+
+    def __new__(cls, nodes: Nodes, claimed: Claimed, handed_back: Callable[[], None]) -> Self:
+        """Be the data that was claimed."""
+        return super().__new__(cls, claimed.data)
 
     def __init__(self, nodes: Nodes, claimed: Claimed, handed_back: Callable[[], None]) -> None:
         self.data = claimed.data

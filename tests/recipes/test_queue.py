@@ -305,7 +305,7 @@ async def test_a_claimed_item_is_hidden_and_deleted_at_the_end(zookeeper: RealSe
         queue, theirs = Queue(zk, path), Queue(other, path)
         await queue.put_many([b"a", b"b"])
         async with queue.claim() as item:
-            assert item.data == b"a"
+            assert item == item.data == b"a"
             assert item.is_certain()
             assert item.certain_for() > 0
             item.check()
