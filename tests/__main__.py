@@ -20,8 +20,51 @@ PROCESSES: Final = 3
 # These share something that takes long to start.
 TOGETHER: Final = ("ensembles",)
 # Seconds, about, of what takes longer than DEFAULT; by this the processes get equal shares.
-DEFAULT: Final = 1.0
-SECONDS: Final[dict[str, float]] = {}
+DEFAULT: Final = 0.7
+SECONDS: Final[dict[str, float]] = {
+    "conformance/test_input.py": 7,
+    "conformance/test_streams.py": 6,
+    "conformance/test_tree_removal.py": 12,
+    "differential/test_differential.py": 11,
+    "ensembles": 60,
+    "faults/test_answers_too_large.py": 4,
+    "faults/test_cache_trials.py": 4,
+    "faults/test_line_trials.py": 8,
+    "faults/test_lock_cancel.py": 30,
+    "faults/test_lock_cuts.py": 14,
+    "faults/test_lock_trials.py": 16,
+    "faults/test_queue_trials.py": 9,
+    "faults/test_session_cancel.py": 5,
+    "faults/test_session_expiry.py": 10,
+    "faults/test_session_reconnect.py": 8,
+    "faults/test_state_trials.py": 7,
+    "faults/test_streams.py": 9,
+    "faults/test_streams_state.py": 5,
+    "recipes/test_barrier.py": 5,
+    "recipes/test_cache.py": 11,
+    "recipes/test_counter.py": 7,
+    "recipes/test_election.py": 6,
+    "recipes/test_lease.py": 6,
+    "recipes/test_line.py": 8,
+    "recipes/test_lock.py": 3,
+    "recipes/test_multilock.py": 7,
+    "recipes/test_queue.py": 8,
+    "recipes/test_queue_faults.py": 10,
+    "recipes/test_rwlock.py": 8,
+    "recipes/test_semaphore.py": 5,
+    "recipes/test_timed.py": 7,
+    "recipes/test_trylock.py": 3,
+    "test_docs_testing.py": 6,
+    "test_house.py": 4,
+    "testing/test_ensemble.py": 13,
+    "testing/test_fixtures.py": 10,
+    "testing/test_real.py": 10,
+    "testing/test_server_garbage.py": 4,
+    "zkwire/test_hosts.py": 4,
+    "zkwire/test_jute.py": 16,
+    "zkwire/test_paths.py": 3,
+    "zkwire/test_watches.py": 3,
+}
 
 
 def main(arguments: list[str]) -> int:
