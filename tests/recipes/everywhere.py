@@ -39,14 +39,13 @@ Play = Callable[[Scene], Awaitable[object]]
 
 @asynccontextmanager
 async def scene(path: str = "/recipe", *, session_timeout: float = 10.0) -> AsyncIterator[Scene]:
-    """A server of its own and two clients of it, which come back to it at once: what breaks is not the server."""
-    with patch("zkwire.hosts._FIRST_PAUSE", 0.001):
-        async with (
-            Server() as server,
-            zkwire.connect(server.hosts, session_timeout) as other,
-            zkwire.connect(server.hosts, session_timeout) as zk,
-        ):
-            yield Scene(server, zk, other, path)
+    """A server of its own and two clients of it."""
+    async with (
+        Server() as server,
+        zkwire.connect(server.hosts, session_timeout) as other,
+        zkwire.connect(server.hosts, session_timeout) as zk,
+    ):
+        yield Scene(server, zk, other, path)
 
 
 async def cut_at_every_step(play: Play, *, stays: Collection[str] = (), at_least: int = 1) -> int:
@@ -57,7 +56,8 @@ async def cut_at_every_step(play: Play, *, stays: Collection[str] = (), at_least
     them; the recipe's own node always may. `at_least`, how many requests the play has: fewer mean that it was not
     played.
     """
-    steps = [await _cut(play, stays, is_before=is_before) for is_before in (True, False)]
+    with patch("zkwire.hosts._FIRST_PAUSE", 0.001):  # seconds: of all the time this takes, most went by in pauses
+        steps = [await _cut(play, stays, is_before=is_before) for is_before in (True, False)]
     assert min(steps) >= at_least, f"{play} has {steps} steps only"
     return max(steps)
 
