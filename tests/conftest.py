@@ -129,7 +129,7 @@ def zookeeper_own() -> Iterator[RealServer]:
 
 def _serve() -> Iterator[RealServer]:
     try:
-        server = RealServer()
+        server = RealServer(fsync=False)  # no test cuts the power
     except ZooKeeperMissingError as error:
         # Not a skip, nor one failure among many: without a server most of the suite would say nothing.
         pytest.exit(str(error), returncode=pytest.ExitCode.TESTS_FAILED)

@@ -11,6 +11,7 @@ from tests.differential.operations import Step, scripts
 from tests.differential.play import Different, Play
 from tests.differential.sides import MAX_TIMEOUT, RealSide
 from zkwire.testing import RealServer
+from zkwire.testing.real import QUICK_START
 
 
 @contextmanager
@@ -20,7 +21,7 @@ def real_side() -> Iterator[RealSide]:
         version="3.9",
         tick_time=2.0,
         properties={"maxSessionTimeout": str(round(MAX_TIMEOUT * 1000))},
-        jvm=["-Dznode.container.checkIntervalMs=1000000000"],
+        jvm=["-Dznode.container.checkIntervalMs=1000000000", *QUICK_START],
         fsync=False,
     )
     asyncio.run(server.start())

@@ -10,6 +10,7 @@ from tests.conformance.tools import cancelled, states_until, turns
 from tests.proxy import Proxy
 from zkwire import SessionState
 from zkwire.testing import RealServer
+from zkwire.testing.real import QUICK_START
 
 CONNECTING, CONNECTED, READ_ONLY, SUSPENDED, EXPIRED, AUTH_FAILED, CLOSED = SessionState
 
@@ -262,7 +263,7 @@ async def test_bad_arguments_are_refused_before_anything_is_sent(
 async def test_a_server_that_enforces_a_scheme_takes_those_that_show_it() -> None:
     """PROTOCOL 12.3"""
     enforced = ("-Dzookeeper.enforce.auth.enabled=true", "-Dzookeeper.enforce.auth.schemes=digest")
-    async with RealServer(jvm=enforced) as server:
+    async with RealServer(jvm=[*QUICK_START, *enforced]) as server:
         async with (
             Proxy(server.hosts) as proxy,
             zkwire.connect(proxy.hosts, 2.0, auth=[("digest", b"bob:secret")]) as zk,

@@ -64,7 +64,7 @@ class Campaign:
         """Have all that live come to their end, and see that they have left nothing and were right."""
         await zk.create(f"{self.path}-stop")
         for worker in self.workers:
-            if worker.process.returncode is None:
+            if not worker.ended:
                 await worker.end()
         assert not [entry for worker in self.workers for entry in worker.all("overlap")]
         tokens = [entry["token"] for entry in self.terms]
@@ -128,7 +128,7 @@ async def test_twenty_candidates_and_a_leader_that_is_killed_twenty_times(
             await at_least(zk, path, 20)
             await trial.start(4)
             worker.signal(signal.SIGKILL)
-            await worker.process.wait()
+            await worker.gone()
             # Its sessions would last until they expire.  That of the leader goes last, so that no dead one leads.
             dead = sorted(worker.all("standing"), key=lambda entry: entry["name"] == term["name"])
             for standing in dead:
@@ -175,7 +175,7 @@ async def test_a_leader_that_is_killed_is_followed_when_its_session_has_expired(
             await until_line(zk, path, count)
         first, worker = await trial.term(1)
         worker.signal(signal.SIGKILL)
-        await worker.process.wait()
+        await worker.gone()
         second, _ = await trial.term(2)
         assert second["name"] != first["name"]
         await until_line(zk, path, 1)

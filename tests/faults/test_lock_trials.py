@@ -55,7 +55,7 @@ async def test_four_workers_with_a_bound_are_each_alone_in_turn(zookeeper: RealS
         for worker in workers:
             await worker.end()
         entries = served(workers)
-        assert {entry["pid"] for entry in entries} == {worker.process.pid for worker in workers}
+        assert {entry["pid"] for entry in entries} == {worker.pid for worker in workers}
         assert len({entry["token"] for entry in entries}) == len(entries) == 4
 
 

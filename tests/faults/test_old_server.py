@@ -10,6 +10,7 @@ from tests import rogue
 from tests.rogue import Peer, Rogue
 from zkwire import Client, GetData
 from zkwire.testing import RealServer, Server, VirtualClock
+from zkwire.testing.real import QUICK_START
 
 _UNKNOWN = {15: "3.5.0", 16: "3.5.0", 19: "3.5.1", 21: "3.5.3", 22: "3.6.0", 103: "3.6.0", 104: "3.6.0", 107: "3.7.0"}
 
@@ -102,7 +103,7 @@ async def test_a_server_without_ttl_nodes_says_how_to_have_them_and_keeps_the_co
 
 @pytest.mark.limit(120)
 async def test_a_real_server_without_ttl_nodes_refuses_in_the_same_way(path: str) -> None:
-    switched_off = RealServer(jvm=["-Dzookeeper.extendedTypesEnabled=false"])
+    switched_off = RealServer(jvm=[*QUICK_START, "-Dzookeeper.extendedTypesEnabled=false"])
     async with switched_off as server, zkwire.connect(server.hosts) as zk:
         with pytest.raises(zkwire.UnimplementedError, match=r"zookeeper\.extendedTypesEnabled=true"):
             await zk.create(path, ttl=5)
@@ -115,7 +116,8 @@ async def test_a_real_server_without_ttl_nodes_refuses_in_the_same_way(path: str
 
 @pytest.mark.limit(120)
 async def test_a_real_server_removes_ttl_nodes_when_their_time_is_over(path: str) -> None:
-    async with RealServer(jvm=["-Dznode.container.checkIntervalMs=100"]) as server, zkwire.connect(server.hosts) as zk:
+    frequent = RealServer(jvm=[*QUICK_START, "-Dznode.container.checkIntervalMs=100"])
+    async with frequent as server, zkwire.connect(server.hosts) as zk:
         await zk.create(path)
         await zk.create(f"{path}/long", ttl=3600)
         await zk.create(f"{path}/short", ttl=0.2)

@@ -1,23 +1,25 @@
 """Processes for trials: an async function that runs in a process of its own and reports in lines of JSON.
 
-`python -m tests.recipes.processes MODULE:FUNCTION ORDERS` runs it; ORDERS are its keyword arguments, as JSON.
+They are forked from one that has imported what all of them need: an interpreter of their own, and its imports, would
+cost each of them half a second of a processor.
 """
 
 import asyncio
 import importlib
 import json
+import multiprocessing
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerProcess
 from typing import Any
 
-PROJECT = Path(__file__).parents[2]
+FORKING = multiprocessing.get_context("forkserver")
+FORKING.set_forkserver_preload(["hypothesis", "pytest", "recipes", __name__])
 
 
 def report(event: str, **what: Any) -> None:
@@ -29,17 +31,22 @@ def report(event: str, **what: Any) -> None:
 class Worker:
     """A process, seen from the test: what it has reported so far."""
 
-    process: asyncio.subprocess.Process
+    process: ForkServerProcess
     reports: list[dict[str, Any]] = field(default_factory=list)
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
     ended: bool = False
 
-    async def listen(self) -> None:
-        assert self.process.stdout is not None
-        while text := await self.process.stdout.readline():
+    @property
+    def pid(self) -> int:
+        assert self.process.pid is not None
+        return self.process.pid
+
+    async def listen(self, output: asyncio.StreamReader) -> None:
+        while text := await output.readline():
             async with self.changed:
                 self.reports.append(json.loads(text))
                 self.changed.notify_all()
+        self.process.join()  # its output is closed: it is ending
         async with self.changed:
             self.ended = True
             self.changed.notify_all()
@@ -55,13 +62,20 @@ class Worker:
         assert len(self.all(event)) >= count, f"the worker has ended without {event}: {self.reports}"
         return self.all(event)[count - 1]
 
+    async def gone(self) -> None:
+        """Wait for its end."""
+        async with self.changed:
+            await self.changed.wait_for(lambda: self.ended)
+
     async def end(self) -> None:
         """Wait for its end, and see that it was a good one."""
         await self.until("done")
-        assert await self.process.wait() == 0
+        await self.gone()
+        assert self.process.exitcode == 0
 
     def signal(self, number: int) -> None:
-        self.process.send_signal(number)
+        with suppress(ProcessLookupError):  # it has ended by itself
+            os.kill(self.pid, number)
 
 
 @asynccontextmanager
@@ -69,24 +83,33 @@ async def start(function: Callable[..., Awaitable[None]], **orders: Any) -> Asyn
     """Run `function(**orders)`, of the top level of its module, in a process, which is killed at the end, whatever
     happens.  When it returns, "done" is reported."""
     name = f"{function.__module__}:{function.__qualname__}"
-    arguments = [sys.executable, "-m", "tests.recipes.processes", name, json.dumps(orders)]
-    process = await asyncio.create_subprocess_exec(*arguments, stdout=subprocess.PIPE, cwd=PROJECT)
+    receiving, sending = FORKING.Pipe(duplex=False)
+    with receiving, sending:
+        process = FORKING.Process(target=_work, args=(name, orders, sending), daemon=True)
+        process.start()
+        output = asyncio.StreamReader()
+        pipe = os.fdopen(os.dup(receiving.fileno()), "rb", buffering=0)
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(output), pipe
+    )
     worker = Worker(process)
-    listening = asyncio.create_task(worker.listen())
+    listening = asyncio.create_task(worker.listen(output))
     try:
         yield worker
     finally:
-        if process.returncode is None:
-            process.send_signal(signal.SIGKILL)
-        await process.wait()
+        worker.signal(signal.SIGKILL)
         await listening
+        transport.close()
+        process.close()
+
+
+def _work(name: str, orders: dict[str, Any], output: Connection) -> None:
+    os.dup2(output.fileno(), 1)
+    output.close()
+    asyncio.run(_run(name, orders))
 
 
 async def _run(name: str, orders: dict[str, Any]) -> None:
     module, _, function = name.partition(":")
     await getattr(importlib.import_module(module), function)(**orders)
     report("done")
-
-
-if __name__ == "__main__":
-    asyncio.run(_run(sys.argv[1], json.loads(sys.argv[2])))

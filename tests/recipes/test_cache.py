@@ -524,7 +524,7 @@ async def test_it_goes_on_in_the_session_that_follows(kind: str, zookeeper: Real
 
 async def test_a_node_that_goes_before_it_is_read_does_not_keep_anybody_from_entering() -> None:
     """The first read is lost with the session; the deletion comes with the answer that sets the watch again."""
-    async with Server() as server, zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
+    async with Server() as server, zkwire.connect(server.hosts, 1.0) as zk, zkwire.connect(server.hosts) as other:
         await other.create("/a")
         cache = Cache(zk, "/a")
         with server.hold_replies("multiRead") as reading:

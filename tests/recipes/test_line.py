@@ -3,12 +3,12 @@ that lags behind it as it likes, watches, and replies and events in the order of
 
 from __future__ import annotations
 
-import copy
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from itertools import islice
+from typing import Any, Final, TypeVar
 
 import pytest
 from hypothesis import given, settings
@@ -333,6 +333,34 @@ class Contender:
 
 
 Action = Callable[[], None]
+T = TypeVar("T")
+
+FROZEN: Final[dict[type, Callable[[Any], Any]]] = {list: tuple, deque: tuple, set: frozenset}
+
+
+def state(thing: Any) -> dict[str, Any]:
+    """What is kept in the attributes of `thing`."""
+    attributes: dict[str, Any] = vars(thing) if hasattr(thing, "__dict__") else thing.__getstate__()[1]
+    return attributes
+
+
+def forked(thing: T) -> T:
+    """A copy with lists and sets of its own, not of what is in them: a tenth of the time of copy.deepcopy."""
+    twin = object.__new__(type(thing))
+    for name, value in state(thing).items():
+        setattr(twin, name, value.copy() if type(value) in FROZEN else value)
+    return twin
+
+
+def hashable(state: dict[str, Any], *without: str) -> tuple[Any, ...]:
+    """The values of `state` as something that sets take."""
+    return tuple(
+        [
+            FROZEN[type(value)](value) if type(value) in FROZEN else value
+            for name, value in state.items()
+            if name not in without
+        ]
+    )
 
 
 class World:
@@ -456,7 +484,7 @@ class World:
         live = self.live(contender.applied)
         answer: Any = request in live
         if request == "list":
-            answer = sorted(live, key=hash)
+            answer = tuple(sorted(live, key=hash))
         elif request in (SIZE, READ_SIZE):
             answer = self.size(contender.applied)
         elif answer and request in self.shared(contender.applied):
@@ -551,10 +579,20 @@ class World:
             elif not contender.owns:
                 assert contender.over, f"{contender.name} does not know that its node is gone"
 
-    def key(self) -> str:
+    def key(self) -> object:
         """All that matters for what may follow."""
-        line = [{**vars(contender), "position": contender.position.__getstate__()} for contender in self.line]
-        return repr((self.log, self.heard, self.reconnects, self.evictions, self.downgrades, self.sizes, line))
+        heard = frozenset((name, frozenset(names)) for name, names in self.heard.items())
+        line = [(hashable(vars(contender), "position"), hashable(state(contender.position))) for contender in self.line]
+        return (*hashable(vars(self), "heard", "line"), heard, *line)
+
+    def fork(self) -> World:
+        """Another world in which everything is as it is here, and may go on in another way."""
+        twin = forked(self)
+        twin.heard = {name: set(names) for name, names in self.heard.items()}
+        twin.line = [forked(contender) for contender in self.line]
+        for contender in twin.line:
+            contender.position = forked(contender.position)
+        return twin
 
     def check_herd(self) -> None:
         """Of those who still wait no more than two, or slots + 1, have heard of any one departure."""
@@ -639,16 +677,16 @@ def test_model_of_a_semaphore_that_is_resized(
 
 def explore(world: World, limit: int) -> int:
     """Play every interleaving of what may happen; return how many states there are."""
-    seen: set[str] = set()
+    seen: set[object] = set()
     stack = [world]
     while stack:
         state = stack.pop()
         if not list(state.actions(departures=False)):
             state.settle()  # nothing is under way
             state.check_herd()
-        for index in range(len(list(state.actions()))):
-            following = copy.deepcopy(state)
-            list(following.actions())[index][1]()
+        for index, _ in enumerate(list(state.actions())):
+            following = state.fork()
+            next(islice(following.actions(), index, None))[1]()
             key = following.key()
             if key not in seen:
                 seen.add(key)
