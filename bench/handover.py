@@ -39,6 +39,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench import rawline
 from bench.crew import CONTESTANTS, Crew, WorkerFailedError
+from bench.disturbance import processor_times, stolen
 from bench.figures import Figures, histogram, median
 from bench.frames import RefusedError
 from bench.turns import SESSION_TIMEOUT, Order, Turn, hand_overs, misordered, overlaps
@@ -113,8 +114,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     _race(crew, course, options.contestants[0], max(options.workers), hold=0.0)
             results = {}
             for workers in options.workers:
+                before = processor_times()
                 results[workers] = _measure(crew, course, options, workers)
-                print(_report(workers, results[workers]), flush=True)
+                print(_report(workers, results[workers], stolen(before, processor_times())), flush=True)
             if options.json:
                 report = _json(options, course, results)
                 options.json.write_text(json.dumps(report, indent=1, allow_nan=False) + "\n", encoding="utf-8")
@@ -269,8 +271,10 @@ def _heading(options: argparse.Namespace, course: Course) -> str:
     )
 
 
-def _report(workers: int, tallies: dict[str, Tally]) -> str:
-    lines = [f"\n{workers} workers", "              count    median       p90       p99   overlaps"]
+def _report(workers: int, tallies: dict[str, Tally], taken: float | None) -> str:
+    # On a machine that is a guest, the host's other guests are the greatest disturbance of all.
+    disturbed = "" if taken is None else f"; {taken:.1%} of the processors' time was taken by the host"
+    lines = [f"\n{workers} workers{disturbed}", "              count    median       p90       p99   overlaps"]
     for name, tally in tallies.items():
         figures = Figures.of(tally.pooled())
         cells = "".join(f"{value:7.0f} µs" for value in (figures.median, figures.p90, figures.p99))

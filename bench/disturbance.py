@@ -1,0 +1,25 @@
+"""How much of the processors' time the host of a virtual machine has taken for others, where the kernel tells."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+_STAT: Final = Path("/proc/stat")
+_STEAL: Final = 7  # behind user, nice, system, idle, iowait, irq and softirq
+_KINDS: Final = 8  # what follows is counted as user's already
+
+
+def processor_times() -> list[int]:
+    """Return the times of all processors together by kind, since the start of the machine; none where none is told."""
+    if not _STAT.exists():
+        return []
+    first, *_ = _STAT.read_text(encoding="ascii").splitlines()
+    return [int(number) for number in first.split()[1 : 1 + _KINDS]]
+
+
+def stolen(before: Sequence[int], after: Sequence[int]) -> float | None:
+    """Return the share, 0 to 1, that was taken between two `processor_times`; None where it is not known."""
+    spent = [late - early for early, late in zip(before, after, strict=True)]
+    if len(spent) < _KINDS or not sum(spent):
+        return None
+    return spent[_STEAL] / sum(spent)
