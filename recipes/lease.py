@@ -13,7 +13,7 @@ import asyncio
 from typing import Final, Protocol
 
 from recipes.line import Standing, let_others_run
-from zkwire import Client, NoNodeError, Removal, SessionError, Transaction, WatchEventType, ZooKeeperError
+from zkwire import Client, NoNodeError, SessionError, Transaction, WatchEventType, ZooKeeperError
 
 # A lease that is over within this time never costs a watch of its own node, so that an uncontended lock is two round
 # trips.  The only loss that is told so much later is a deletion by somebody else.
@@ -37,7 +37,9 @@ class LockLostError(ZooKeeperError):
 
 
 class Successors(Protocol):
-    """Who goes on in this process when a lease ends."""
+    """Who goes on in this process when a lease ends; `takes_over`, whether they ever do with its place in the line."""
+
+    takes_over: bool
 
     def want_place(self) -> bool:
         """Whether the place in the line may be taken over, and somebody wants it."""
@@ -51,6 +53,8 @@ class Successors(Protocol):
 
 class Nobody:
     """No successors in this process: whoever comes next stands in the line on its own account."""
+
+    takes_over = False
 
     def want_place(self) -> bool:
         """Nobody does."""
@@ -82,13 +86,11 @@ class Lease:
     """
 
     __slots__ = (
-        "_bodies", "_depth", "_loop", "_loss", "_over", "_removal", "_successors", "_timer", "_watching", "_zk", "path",
-        "standing", "token",
+        "_bodies", "_depth", "_loss", "_over", "_successors", "_timer", "_watching", "_zk", "path", "standing", "token",
     )  # fmt: skip
 
     def __init__(self, zk: Client, standing: Standing, successors: Successors = NOBODY) -> None:
         self._zk = zk
-        self._loop = asyncio.get_running_loop()
         self.standing = standing
         self.path = standing.place.path
         self.token = standing.place.token
@@ -96,15 +98,14 @@ class Lease:
         self._depth = 1
         self._loss: LockLostError | None = None
         self._over: asyncio.Future[None] | None = None
-        self._removal: Removal | None = None
         self._bodies: list[Body] = []
-        self._watching: asyncio.Future[None] | None = None
-        self._timer: asyncio.Handle
+        self._watching: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        zk.doubts.add(self._look_at_the_clock)
         if standing.is_watched:
-            # Soon, and not now: the caller has waited long enough.
-            self._timer = self._loop.call_soon(self._begin_guard)
+            standing.watches.tell(self._look_at_events)
         else:
-            self._timer = self._loop.call_later(min(_UNWATCHED, self._left()), self._begin_guard)
+            self._timer = asyncio.get_running_loop().call_later(_UNWATCHED, self._watch)
 
     # -- asking -----------------------------------------------------------------------------------------------------
 
@@ -144,7 +145,7 @@ class Lease:
         """
         if self._loss is None and not self.is_released:
             if self._over is None:
-                self._over = self._loop.create_future()
+                self._over = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._over)
         return self._loss
 
@@ -166,16 +167,18 @@ class Lease:
         self._depth -= 1
         if self._depth:
             return
+        successors = self._successors
         if self._loss is not None:
-            self._successors.take_turn()
+            successors.take_turn()
             return
-        if self._successors.want_place() and self._zk.certain_for(self.standing.place.session_id):
+        if successors.takes_over and successors.want_place() and self._zk.certain_for(self.standing.place.session_id):
             self._stop_guard()
-            self._successors.take_over(self.standing)
+            successors.take_over(self.standing)
             return
-        gone = (self._removal or self._new_removal()).start()  # before anything else: somebody waits for it
+        gone = self.standing.removal.start()  # before anything else: somebody waits for it
         self._stop_guard()
-        self._successors.take_turn()
+        self.standing.watches.tell(let_others_run)
+        successors.take_turn()
         await gone
         let_others_run()
         # The watch on our own node has fired by then; what else was watched is of no use any more.
@@ -213,17 +216,11 @@ class Lease:
     def _guard_stopped(self) -> None:
         """Nobody looks after the lease any more: it is released, lost, or somebody else's."""
 
-    def _begin_guard(self) -> None:
-        self._check_certainty()
-        if self._loss is not None:
-            return
-        self._removal = self._new_removal()
-        if self.standing.is_watched:
-            self._await_events()
-        else:
-            self._watching = self._loop.create_task(self._watch_node())
+    def _watch(self) -> None:
+        self._watching = asyncio.get_running_loop().create_task(self._watch_node())
 
     async def _watch_node(self) -> None:
+        """Have our own node watched."""
         try:
             node, _ = await self._zk.get_and_watch(self.path, into=self.standing.watches)
         except NoNodeError:
@@ -235,15 +232,9 @@ class Lease:
                 self._lose(DELETED)
                 return
             self.standing.is_watched = True
-            self._await_events()
+            self.standing.watches.tell(self._look_at_events)
 
-    def _await_events(self) -> None:
-        self._watching = self.standing.watches.arrival()
-        self._watching.add_done_callback(self._look_at_events)
-
-    def _look_at_events(self, arrival: asyncio.Future[None]) -> None:
-        if arrival.cancelled() or self._watching is not arrival:
-            return
+    def _look_at_events(self) -> None:
         try:
             events = [event for event in self.standing.watches.take() if event.path == self.path]
         except SessionError as error:
@@ -253,43 +244,30 @@ class Lease:
             self._lose(DELETED)
         elif events:
             self.standing.is_watched = False  # its data was changed, which has used the watch up
-            self._watching = self._loop.create_task(self._watch_node())
-        else:
-            self._await_events()
+            self._watch()
 
-    def _check_certainty(self) -> None:
-        left = self._left()
-        if left > 0:
-            self._timer = self._loop.call_later(left, self._check_certainty)
+    def _look_at_the_clock(self) -> None:
+        if self._left() > 0:
+            self._zk.doubts.add(self._look_at_the_clock)
         else:
             self._lose(self._doubt())
-
-    def _look_at_the_clock_again(self) -> None:
-        """Take note that the lease may be over earlier or later than it was."""
-        if not self.is_over:
-            self._timer.cancel()
-            if self._removal is None:  # the guard has not begun
-                self._begin_guard()
-            else:
-                self._check_certainty()
 
     def _lose(self, why: str) -> LockLostError:
         if self._loss is None:
             self._loss = LockLostError(self.path, why)
             self._stop_guard()
             if why is not DELETED and self._zk.session_id == self.standing.place.session_id:
-                self._new_removal().start()  # it may yet be there, and nobody must wait for a node without a holder
+                self.standing.removal.start()  # it may yet be there, and nobody must wait for a node without a holder
             self.standing.watches.cancel()
             if self._bodies:
                 self._bodies[-1].interrupt()
         return self._loss
 
-    def _new_removal(self) -> Removal:
-        """Return the removal of our node, to be started."""
-        return self._zk.removal(self.path)
-
     def _stop_guard(self) -> None:
-        self._timer.cancel()
+        self._zk.doubts.discard(self._look_at_the_clock)
+        self.standing.watches.tell(None)
+        if self._timer is not None:
+            self._timer.cancel()
         watching, self._watching = self._watching, None
         if watching is not None and watching is not asyncio.current_task():
             watching.cancel()

@@ -28,8 +28,8 @@ from zkwire import (
     GetChildren,
     GetData,
     Node,
+    Removal,
     Sync,
-    WatchEvent,
     WatchEventType,
     WatchSet,
 )
@@ -61,24 +61,24 @@ class Place(NamedTuple):
 
 @dataclass(slots=True)
 class Standing:
-    """A place that owns, and the watches that tell of its loss; `is_watched`: whether its own node is among them."""
+    """A place that owns, the removal of its node, and the watches that tell of its loss; `is_watched`: whether its own
+    node is among them."""
 
     place: Place
-    watches: WatchSet
-    is_watched: bool
+    removal: Removal
+    watches: WatchSet = field(default_factory=WatchSet)
+    is_watched: bool = False
 
 
 class _EvictedError(Exception):
     """Our node is gone: somebody else has deleted it, or its session is over."""
 
 
-@dataclass(slots=True)
-class _Wait:
-    """One ticket that waits: what it knows, what it watches, and who has promised it to be done."""
+@dataclass(slots=True, kw_only=True)
+class _Ticket(Standing):
+    """A place that waits until it owns: what it knows, and who has promised it to be done."""
 
-    place: Place
     position: Position
-    watches: WatchSet = field(default_factory=WatchSet)
     promises: Promises = field(default_factory=Promises)
 
 
@@ -129,36 +129,33 @@ class Line:
         """
         while True:
             try:
-                place, position = await self._enter()
-                standing = await self._wait(_Wait(place, position))
+                return await self._wait(await self._enter())
             except zkwire.SessionExpiredError:
                 if self._zk.state is zkwire.SessionState.EXPIRED:
                     raise  # there will be no other session
             except _EvictedError:
                 pass
-            else:
-                return standing
 
     async def try_stand(self) -> Standing | None:
         """Enter the line; stay in it only if we own at once, otherwise leave it and return None.
 
         Raises, Cancellation: as `stand`.
         """
-        place, position = await self._enter()
-        if position.owns and self._zk.certain_for(place.session_id):
-            return Standing(place, WatchSet(), False)
-        await self._zk.discard(place.path)
+        ticket = await self._enter()
+        if ticket.position.owns and self._zk.certain_for(ticket.place.session_id):
+            return ticket
+        await ticket.removal.start()
         return None
 
     def leave(self, standing: Standing) -> None:
         """Give `standing` up; its node goes as soon as a server can be told."""
-        self._zk.discard(standing.place.path)
+        standing.removal.start()
         standing.watches.cancel()
 
     # -- entering ---------------------------------------------------------------------------------------------------
 
-    async def _enter(self) -> tuple[Place, Position]:
-        """Create our node and list the children, in one round trip; return our place and what the list says of it.
+    async def _enter(self) -> _Ticket:
+        """Create our node and list the children, in one round trip; return our ticket and what the list says of it.
 
         The name begins with an id that nobody else has, so that a node whose create lost its answer is found again.
         """
@@ -184,10 +181,11 @@ class Line:
                     raise created
                 path, stat = created
                 place = Place(path, path.rpartition("/")[2], stat.czxid, stat.ephemeral_owner)
+            removal = self._zk.removal(place.path)
             try:
-                return place, self._position(place, listing)
+                return _Ticket(place, removal, position=self._position(place, listing))
             except Exception:
-                await self._zk.discard(place.path)
+                await removal.start()
                 raise
 
     def _listing(self) -> list[GetData | GetChildren]:
@@ -269,9 +267,9 @@ class Line:
 
     # -- waiting ----------------------------------------------------------------------------------------------------
 
-    async def _wait(self, wait: _Wait) -> Standing:
+    async def _wait(self, ticket: _Ticket) -> Standing:
         """Return when the ticket owns."""
-        place, position = wait.place, wait.position
+        place, position = ticket.place, ticket.position
         try:
             while not (position.owns and self._zk.certain_for(place.session_id)):
                 if position.is_gone or place.session_id != self._zk.session_id:
@@ -280,31 +278,45 @@ class Line:
                     # It was long since a server answered, so that the session may be over: ask before believing.
                     await self._zk.ping()
                 elif position.needs_look:
-                    await self._look(wait)
-                elif wait.promises.next_end is None:
-                    await wait.watches.arrival()
+                    await self._look(ticket)
+                elif ticket.promises.next_end is None:
+                    decisive = self._decisive(position)
+                    ticket.watches.tell(None if decisive else let_others_run)
+                    gone = await ticket.watches.arrival(hasten=decisive)
+                    if gone is not None:
+                        position.departed(gone.rpartition("/")[2])
+                        continue
                 else:
-                    await self._see_promises_kept(wait, wait.promises.next_end)
-                for event in wait.watches.take():
-                    self._note(wait, event)
-                if wait.watches.was_carried_over:
-                    wait.watches.cancel()
-                    wait.watches = WatchSet()
+                    await self._see_promises_kept(ticket, ticket.promises.next_end)
+                for event in ticket.watches.take():
+                    if event.type is WatchEventType.DELETED:
+                        position.departed(event.path.rpartition("/")[2])
+                    elif event.path != self.path:
+                        position.unwatched(event.path.rpartition("/")[2])
+                    else:
+                        position.resized()
+                if ticket.watches.was_carried_over:
+                    ticket.watches.cancel()
+                    ticket.watches = WatchSet()
                     position.disarmed()
         except BaseException:
-            self._zk.discard(place.path)
-            wait.watches.cancel()
+            self.leave(ticket)
             raise
-        return Standing(place, wait.watches, position.is_watched)
+        ticket.is_watched = position.is_watched
+        return ticket
 
-    async def _look(self, wait: _Wait) -> None:
+    def _decisive(self, position: Position) -> list[str]:
+        """The paths of the nodes each of whose deletion makes the ticket own."""
+        return [self._child(name) for name in position.before] if position.is_armed else []
+
+    async def _look(self, ticket: _Ticket) -> None:
         """Send, in one write, the watches that are missing and the list if one is due; take in what they say.
 
         The watch on our own node goes ahead of those on the blockers: requests are executed in order, so that if
         our node is gone we know it before any departure can make us own.  So does the one on the number of slots,
         for a departure counts by the number that holds at that time.
         """
-        position, watches = wait.position, wait.watches
+        position, watches = ticket.position, ticket.watches
         watched = [] if position.is_watched else [position.name]
         sizes = [GetData(self.path, into=watches)] if position.needs_size else []
         count = len(watched)
@@ -328,7 +340,7 @@ class Line:
             else:
                 position.watched(name)
                 if name != position.name:
-                    self._take_mark(wait, name, answer)
+                    self._take_mark(ticket, name, answer)
 
     def _take_list(self, position: Position, names: Any) -> None:
         if isinstance(names, zkwire.NoNodeError):
@@ -345,48 +357,39 @@ class Line:
         elif self._read_slots is not None:
             position.sized(self._read_slots(node.data), is_watched=is_watched)
 
-    def _take_mark(self, wait: _Wait, name: str, node: Node) -> None:
+    def _take_mark(self, ticket: _Ticket, name: str, node: Node) -> None:
         """Take in what the holder `name` has written into its ticket."""
         mark = marks.found_in(node.data, node.stat.version)
         if mark is None or mark.limit is None:
-            wait.promises.forget(name)
+            ticket.promises.forget(name)
         else:
             end = asyncio.get_running_loop().time() + mark.limit * _PATIENCE
-            wait.promises.seen(name, node.stat.version, end)
+            ticket.promises.seen(name, node.stat.version, end)
         if mark is not None and mark.is_shared and self._is_sharing:
-            wait.position.departed(name)
+            ticket.position.departed(name)
 
-    async def _see_promises_kept(self, wait: _Wait, end: float) -> None:
+    async def _see_promises_kept(self, ticket: _Ticket, end: float) -> None:
         """Wait for an event until a promise has come to its end, and remove the nodes of those who have broken theirs.
 
         What is removed is the version of the node that was read: who has promised anew meanwhile stays.
         """
         loop = asyncio.get_running_loop()
-        arrival = wait.watches.arrival()
+        arrival = ticket.watches.arrival()
         await asyncio.wait([arrival], timeout=max(0.0, end - loop.time()))
         arrival.cancel()
-        for name, version in wait.promises.broken(loop.time()):
+        for name, version in ticket.promises.broken(loop.time()):
             try:
-                if wait.position.is_blocked_by(name):
+                if ticket.position.is_blocked_by(name):
                     await self._zk.delete(self._child(name), version)
             except zkwire.ConnectionLostError:
                 continue  # perhaps it is gone: the list that follows will tell
             except zkwire.NoNodeError:
-                wait.position.departed(name)
+                ticket.position.departed(name)
             except (zkwire.BadVersionError, zkwire.NoAuthError):
                 pass  # an event has told of the new promise, which is read next; or it is not for us to remove
             else:
-                wait.position.departed(name)
-            wait.promises.forget(name)
-
-    def _note(self, wait: _Wait, event: WatchEvent) -> None:
-        name = event.path.rpartition("/")[2]
-        if self._read_slots is not None and event.path == self.path:
-            wait.position.resized()
-        elif event.type is WatchEventType.DELETED:
-            wait.position.departed(name)
-        else:
-            wait.position.unwatched(name)
+                ticket.position.departed(name)
+            ticket.promises.forget(name)
 
     # -- within -----------------------------------------------------------------------------------------------------
 

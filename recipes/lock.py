@@ -24,6 +24,7 @@ class Turns:
     """
 
     def __init__(self, passes: int, drop: Callable[[Standing], None]) -> None:
+        self.takes_over = passes > 0
         self._passes = self._passes_left = passes
         self._drop = drop
         self._taken = False

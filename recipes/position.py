@@ -83,6 +83,11 @@ class Position:
         is_told = self._is_listed and self._is_sized
         return is_told and len(self._before) == self._slots and self._watched.issuperset(self._before)
 
+    @property
+    def before(self) -> Sequence[str]:
+        """Who stands before it, for all that is known."""
+        return self._before
+
     def is_blocked_by(self, name: str) -> bool:
         """Whether `name` stands before it, for all that is known."""
         return name in self._before

@@ -19,7 +19,7 @@ from recipes.line import Place, Standing
 from recipes.locking import Hold
 from recipes.queue_nodes import Nodes
 from recipes.queue_takes import Claimed
-from zkwire import Transaction, WatchSet, ZooKeeperError
+from zkwire import Transaction, ZooKeeperError
 
 
 class Item(bytes):
@@ -46,7 +46,7 @@ class Item(bytes):
         self._is_handled = self._is_lost = False
         name = claimed.path.rpartition("/")[2]
         place = Place(claimed.path, name, claimed.token, claimed.session_id)
-        self._lease = Lease(nodes.zk, Standing(place, WatchSet(), False))
+        self._lease = Lease(nodes.zk, Standing(place, nodes.zk.removal(place.path)))
 
     # -- asking -----------------------------------------------------------------------------------------------------
 

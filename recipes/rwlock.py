@@ -66,8 +66,8 @@ class WriteLease(Lease):
         await self._mark()
         if self.is_over:
             raise self._loss or RuntimeError(f"the lock node {self.path} was released while it was downgraded")
-        lease = Lease(self._zk, self.standing)
         self._stop_guard()
+        lease = Lease(self._zk, self.standing)
         self._depth = 0
         for body in self._bodies:
             lease.enter_body(body)

@@ -27,16 +27,17 @@ class TimedLease(Lease):
     is over here before it is over there.
     """
 
-    __slots__ = ("_data", "_end", "_promising", "_writing")
+    __slots__ = ("_alarm", "_data", "_end", "_loop", "_promising", "_writing")
 
     def __init__(self, zk: Client, standing: Standing, limit: float, data: bytes) -> None:
-        loop = asyncio.get_running_loop()
-        self._end = loop.time() + limit
+        self._loop = asyncio.get_running_loop()
+        self._end = self._loop.time() + limit
         self._data = data
         self._writing = asyncio.Lock()
         self._promising: asyncio.Task[None] | None = None
         super().__init__(zk, standing)
-        self._promising = loop.create_task(self._promise())
+        self._alarm = self._loop.call_at(self._end, self._look_at_the_end)
+        self._promising = self._loop.create_task(self._promise())
 
     async def extend(self, limit: float) -> None:
         """Promise anew: to be done in `limit` seconds from now.
@@ -51,13 +52,22 @@ class TimedLease(Lease):
         self.check()
         end = self._loop.time() + limit
         if end < self._end:
-            self._end = end
-            self._look_at_the_clock_again()
+            self._end_at(end)
         async with self._writing:
             await self._write(end)
             self.check()
-            self._end = end
-        self._look_at_the_clock_again()
+            self._end_at(end)
+
+    def _end_at(self, end: float) -> None:
+        self._end = end
+        self._alarm.cancel()
+        self._alarm = self._loop.call_at(end, self._look_at_the_end)
+
+    def _look_at_the_end(self) -> None:
+        if self._end > self._loop.time():  # a timer may be early by a tick of the clock
+            self._end_at(self._end)
+        else:
+            self._lose(self._doubt())
 
     async def _promise(self) -> None:
         try:
@@ -89,6 +99,7 @@ class TimedLease(Lease):
         return _BROKEN if self._end <= self._loop.time() else UNCERTAIN
 
     def _guard_stopped(self) -> None:
+        self._alarm.cancel()
         if self._promising is not None and self._promising is not asyncio.current_task():
             self._promising.cancel()
 

@@ -24,12 +24,10 @@ from zkwire import (
     GetData,
     NodeExistsError,
     NoNodeError,
-    Removal,
     SessionExpiredError,
     SessionState,
     Sync,
     Transaction,
-    WatchSet,
     ZooKeeperError,
     validate_path,
 )
@@ -92,7 +90,11 @@ class TryLock(Locking[Lease]):
             given_up.set()
             taking.add_done_callback(self._give_back)
             raise
-        return None if place is None else _PlainLease(self._zk, Standing(place, WatchSet(), False))
+        if place is None:
+            return None
+        # The node of another holder has the same name.
+        removal = self._zk.removal(self.path, newest_zxid=place.token)
+        return _PlainLease(self._zk, Standing(place, removal))
 
     # -- taking -----------------------------------------------------------------------------------------------------
 
@@ -197,6 +199,3 @@ class _PlainLease(Lease):
             with contextlib.suppress(LockLostError):
                 self.check()
         await super().release()
-
-    def _new_removal(self) -> Removal:
-        return self._zk.removal(self.path, newest_zxid=self.token)

@@ -34,6 +34,7 @@ RUNGS = {
     "zkwire.read_only": 4,
     "zkwire.observer": 4,
     "zkwire.following": 5,
+    "zkwire.doubts": 4,
     "zkwire.exchange": 4,
     "zkwire.session": 4,
     "zkwire.words": 4,

@@ -60,10 +60,14 @@ class Client(Administration):
 
     Cancellation, every verb: what was not yet written is not sent; a node that a cancelled create has made is removed.
     A cancelled write of another kind may have happened.
+
+    `doubts` is where to be told when the session does not live for certain any more; see Doubts.
     """
 
     def __init__(self, session: Session, chroot: str, rng: random.Random) -> None:
         self._session = session
+        self._loop = asyncio.get_running_loop()
+        self.doubts = session.doubts
         self._requester = Requester(session, chroot)
         self._ask = self._requester.ask
         self._server_path = self._requester.server_path
@@ -124,7 +128,8 @@ class Client(Administration):
 
     def certain_for(self, session_id: int) -> float:
         """Return for how many seconds from now `session_id` is this client's session and lives for certain, or 0."""
-        return self._session.certain_for(session_id)
+        session = self._session
+        return max(0.0, session.certain_until - self._loop.time()) if session_id == session.id else 0.0
 
     def states(self) -> StateStream:
         """Return the state now and every later one, to be iterated: `async for state in zk.states()`."""

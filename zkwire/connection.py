@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections import deque
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from zkwire import timing
@@ -21,6 +22,8 @@ from zkwire.watches import WatchEventType, WatchKind
 
 _REQUEST_START: Final = struct.Struct(">iii")  # length, xid, opcode
 _REPLY_HEADER: Final = struct.Struct(">iqi")  # xid, zxid, err
+_EVENT_START: Final = struct.Struct(">ii")  # length, xid
+_SYNC_CONNECTED: Final = 3  # the state in every event
 _MAX_XID: Final = 2**31 - 1
 _PASSWORD_BYTES: Final = 16
 
@@ -121,6 +124,7 @@ class Connection:
         self._wanted_session = hello.session_id
         self._is_refused = False
         self._frames = FrameReader(frame_limit)
+        self._tripwires: dict[bytes, Callable[[], None]] = {}
         self._xid = 0
         body = hello.encode()
         self._outgoing = [LENGTH.pack(len(body)) + body]
@@ -162,6 +166,28 @@ class Connection:
         data = b"".join(self._outgoing)
         self._outgoing.clear()
         return data
+
+    def set_tripwire(self, path: str, callback: Callable[[], None]) -> None:
+        """Have `tripped_by` return `callback`, once, for the event of the deletion of the node at the server's `path`.
+
+        There is one for each path, the last that was set: whoever sets one hears of the event in any case, only later.
+        """
+        self._tripwires[_deletion(path)] = callback
+
+    def drop_tripwire(self, path: str) -> None:
+        """Undo `set_tripwire`, if there is one."""
+        if self._tripwires:
+            self._tripwires.pop(_deletion(path), None)
+
+    def tripped_by(self, data: bytes) -> Callable[[], None] | None:
+        """Return what waits for the one event which is all that `data` holds.
+
+        To be asked ahead of `receive`, which then takes the event as if nothing had been.  Everything that came before
+        has been received by then, so that what is told is not told too early.
+        """
+        if not self._tripwires or self.error is not None or self._frames.held:
+            return None
+        return self._tripwires.pop(data[:8] + data[20:], None)  # without zxid and error code
 
     def receive(self, data: bytes, now: float) -> list[Incoming]:
         """Take bytes from the peer; return what they complete, in the order of the wire."""
@@ -233,6 +259,8 @@ class Connection:
         xid, zxid, code = _REPLY_HEADER.unpack_from(frame)
         if xid == EVENT_XID:
             event, _ = WatcherEvent.decode(frame, _REPLY_HEADER.size)
+            if self._tripwires and event.type == WatchEventType.DELETED:  # it has come in company
+                self.drop_tripwire(event.path)
             return Notification(event.type, event.path, zxid)
         if not self.calls or self.calls[0].xid != xid:
             if self._apart and self._apart[0].xid == xid:
@@ -270,3 +298,9 @@ class Connection:
                 return
         expected = f"xid {self.calls[0].xid}" if self.calls else "nothing"
         raise ProtocolError(f"a reply with xid {xid} where {expected} was expected")
+
+
+def _deletion(path: str) -> bytes:
+    """Return the frame that tells of a deletion, but for its zxid and error code."""
+    event = WatcherEvent(WatchEventType.DELETED, _SYNC_CONNECTED, path).encode()
+    return _EVENT_START.pack(_REPLY_HEADER.size + len(event), EVENT_XID) + event

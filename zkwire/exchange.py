@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Callable
 from typing import Any, Final, TypeVar
 from weakref import WeakKeyDictionary
 
 from zkwire import timing
 from zkwire.connection import Call, Demand, Incoming, Notification, Watcher
+from zkwire.doubts import Doubts
 from zkwire.errors import ConnectionLostError, ProtocolError, ServerError, SessionError
 from zkwire.janitor import Creation, Janitor
 from zkwire.jute import Record
@@ -49,8 +51,9 @@ class Exchange:
         self.server = ""
         self.last_zxid = 0
         self.certain_until = _NEVER
+        self.doubts = Doubts(lambda: self.certain_until)
         self.watches: WatchTable[Watcher] = WatchTable()
-        self.janitor = Janitor(self.send, self.submit, lambda: self.id)
+        self.janitor = Janitor(self.send_at_once, self.submit, lambda: self.id)
         self._lost_creations: WeakKeyDictionary[asyncio.Future[Any], tuple[Creation, int, int]] = WeakKeyDictionary()
         self._heard = self._loop.time()
         self._unsent: deque[Call] = deque()
@@ -75,10 +78,9 @@ class Exchange:
         self.send(Call(request, future, watcher, kind))
         return future
 
-    def send(self, call: Call, *, at_once: bool = False) -> None:
+    def send(self, call: Call) -> None:
         """Put `call` into the line; its waiter need not be a future.
 
-        Arguments: `at_once`, whether to write the line now, without waiting for the end of the loop's turn.
         Raises: as `submit`.
         """
         if self._over is not None:
@@ -91,11 +93,23 @@ class Exchange:
             )
         if call.watcher is not None:
             self.watches.asked(call.watch_kind, request.subject or "")
-        if at_once:
+        self._enqueue(call)
+
+    def send_at_once(self, call: Call) -> None:
+        """As `send`, and write the line up to and with `call` before this returns, as far as that may be.
+
+        Of requests that set no watch and that are small.
+        """
+        if self._over is not None:
+            raise type(self._over)(*self._over.args)
+        link = self._link
+        connection = None if link is None or link.is_blocked or self._unsent else link.connection
+        if link is None or connection is None or connection.error or len(connection.calls) >= self._max_in_flight:
             self._unsent.append(call)
             self._flush()
         else:
-            self._enqueue(call)
+            connection.send(call, self._loop.time())
+            link.flush()
 
     def disown(self, future: asyncio.Future[Any]) -> None:
         """Take note that whoever awaited `future` was cancelled as its answer came, or was lost: what it made goes."""
@@ -116,9 +130,19 @@ class Exchange:
     def give_up(self, path: str, watcher: Watcher) -> None:
         """Forget that `watcher` waits for `path`; the server's watch goes too when nobody else here wants it."""
         watcher.given_up = True
+        if self._link is not None:
+            self._link.connection.drop_tripwire(path)
         where = self.watches.discard(path, watcher)
         if where is not None:
             self._remove_watch(where, path)
+
+    def hasten(self, path: str, callback: Callable[[], None]) -> None:
+        """Have `callback` called when the deletion of the node at the server's `path` is told, ahead of all else.
+
+        The watch must stand.  It is not called for what a reconnect brings at once, which comes in no order.
+        """
+        if self._link is not None:
+            self._link.connection.set_tripwire(path, callback)
 
     # -- what the link tells ----------------------------------------------------------------------------------------
 
@@ -302,3 +326,4 @@ class Exchange:
             watcher.fail(error)
         for call in calls:
             self._fail(call, type(error)(*error.args))
+        self.doubts.look_soon()  # behind the watches, which tell why

@@ -65,7 +65,7 @@ class Following(Generic[T]):
         self._loop = asyncio.get_running_loop()
         self._watches = WatchSet()  # those whose firing makes the last state an old one
         self._last: object = _NOTHING_YET
-        self._arrival: asyncio.Future[None] | None = None
+        self._arrival: asyncio.Future[str | None] | None = None
         self._is_closed = False
         self._is_iterated = False
 

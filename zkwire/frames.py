@@ -28,8 +28,8 @@ class FrameReader:
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
+        self.held = 0  # bytes of an unfinished frame
         self._parts: list[bytes] = []
-        self._held = 0
         self._wanted = 4  # bytes from the start of the first unfinished frame that are worth looking at again
 
     def feed(self, data: bytes) -> list[bytes]:
@@ -45,8 +45,8 @@ class FrameReader:
                 return [data[4:]]  # nearly always: one read, one frame
         if self._parts:
             self._parts.append(data)
-            self._held += len(data)
-            if self._held < self._wanted:
+            self.held += len(data)
+            if self.held < self._wanted:
                 return []
             data = b"".join(self._parts)
             self._parts.clear()
@@ -66,10 +66,10 @@ class FrameReader:
             self._wanted = 4
         if at < size:
             self._parts.append(data[at:])
-        self._held = size - at
+        self.held = size - at
         return frames
 
     @property
     def is_between_frames(self) -> bool:
         """Whether the stream may end here without tearing a frame."""
-        return not self._held
+        return not self.held

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from zkwire import paths
 from zkwire.connection import Call
@@ -35,28 +35,25 @@ _THROTTLED_PAUSE: Final = 0.1
 Creation = CreateRequest | Create2Request | CreateContainerRequest | CreateTTLRequest
 
 
-class _Send(Protocol):
-    def __call__(self, call: Call, *, at_once: bool) -> None: ...
-
-
 class Janitor:
     """The clean-up owner of one session.
 
-    Arguments: `send`, which puts a call into the session's line and, with `at_once`, writes the line; `submit`, which
-    sends a request and gives the future of its reply; `session_id`, which tells the id of the session that these speak
-    for now.
+    Arguments: `send_at_once`, which puts a call into the session's line and writes that; `submit`, which sends a
+    request and gives the future of its reply; `session_id`, which tells the id of the session that these speak for now.
+
+    `removals` are those under way, by path.
     """
 
     def __init__(
         self,
-        send: _Send,
+        send_at_once: Callable[[Call], None],
         submit: Callable[[Request[Any]], asyncio.Future[Any]],
         session_id: Callable[[], int],
     ) -> None:
-        self._send = send
+        self._send_at_once = send_at_once
         self._submit = submit
         self._session_id = session_id
-        self._removals: dict[str, Removal] = {}
+        self.removals: dict[str, Removal] = {}
         self._searches: set[asyncio.Task[None]] = set()
 
     def removal(self, path: str, newest_zxid: int | None = None) -> Removal:
@@ -97,7 +94,7 @@ class Janitor:
         """Forget everything: the session is over, and its ephemeral nodes go with it."""
         for task in self._searches:
             task.cancel()
-        for path in list(self._removals):
+        for path in list(self.removals):
             self.gone(path)
 
     async def finish(self) -> None:
@@ -105,24 +102,15 @@ class Janitor:
         while self._searches:
             await asyncio.wait(self._searches)
 
-    def going(self, path: str) -> Removal | None:
-        """The removal of `path` that was started and has not come to its end."""
-        return self._removals.get(path)
-
-    def begin(self, path: str, removal: Removal, delete: Call) -> None:
-        """Send the first delete of `removal`."""
-        self._removals[path] = removal
-        self._ask(path, delete)
-
     def delete(self, path: str) -> None:
         """Send the delete once more."""
-        removal = self._removals.get(path)
+        removal = self.removals.get(path)
         if removal is not None:
-            self._ask(path, Call(DeleteRequest(path, -1), removal))
+            self.send(path, Call(DeleteRequest(path, -1), removal))
 
     def look(self, path: str) -> None:
         """Ask who stands there now; a server that is behind the times must not show what was deleted: sync first."""
-        removal = self._removals.get(path)
+        removal = self.removals.get(path)
         if removal is None:
             return
         try:
@@ -130,17 +118,18 @@ class Janitor:
         except SessionError:
             self.gone(path)
         else:
-            self._ask(path, Call(GetDataRequest(path, False), removal))
+            self.send(path, Call(GetDataRequest(path, False), removal))
 
-    def _ask(self, path: str, call: Call) -> None:
+    def send(self, path: str, call: Call) -> None:
+        """Send `call`, the next of the removal of `path`, without waiting for the end of the loop's turn."""
         try:
-            self._send(call, at_once=True)
+            self._send_at_once(call)
         except SessionError:
             self.gone(path)
 
     def gone(self, path: str) -> None:
         """Take note that nothing more is to be done for `path`."""
-        removal = self._removals.pop(path, None)
+        removal = self.removals.pop(path, None)
         if removal is not None:
             for waiter in removal.awaited_by:
                 if not waiter.done():
@@ -198,10 +187,10 @@ class Removal:
         self._janitor = janitor
         self._path = path
         self.newest_zxid = newest_zxid
-        self.awaited_by: list[asyncio.Future[None]] = []
         # Whoever starts it is in a hurry, and whoever makes it need not be.
-        self._first = Call(DeleteRequest(path, -1), self)
+        self._first: Call | None = Call(DeleteRequest(path, -1), self)
         self._gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.awaited_by = [self._gone]
 
     def start(self) -> asyncio.Future[None]:
         """Begin, once, and return a future that is done when the node is known to be gone.
@@ -210,12 +199,15 @@ class Removal:
         the node to go, and a turn of the loop is a good part of what he waits.
         The future need not be awaited, and never fails: a node that cannot be deleted is logged.
         """
-        going = self._janitor.going(self._path)
-        if going is None:
-            self.awaited_by.append(self._gone)
-            self._janitor.begin(self._path, self, self._first)
+        first, self._first = self._first, None
+        if first is None:
+            return self._gone
+        janitor = self._janitor
+        going = janitor.removals.setdefault(self._path, self)
+        if going is self:
+            janitor.send(self._path, first)
         else:
-            going.awaited_by.append(self._gone)
+            going.awaited_by += self.awaited_by
             if self.newest_zxid is None or going.newest_zxid is None:
                 going.newest_zxid = None
             else:

@@ -89,10 +89,6 @@ class Session(Exchange):
         self._runner = self._loop.create_task(self._run(), name="zkwire session")
         self._runner.add_done_callback(self._ran)
 
-    def certain_for(self, session_id: int) -> float:
-        """Return for how many seconds from now `session_id` is the session and lives for certain, or 0."""
-        return max(0.0, self.certain_until - self._loop.time()) if session_id == self.id else 0.0
-
     async def wait_started(self) -> None:
         """Return once a server has taken the session, and the credentials that it began with.
 

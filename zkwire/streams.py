@@ -1,16 +1,19 @@
 """What a caller waits on: a one-shot Watch, a WatchSet that waits for many at once, the stream of session states.
 
-All are told synchronously, in the step in which the session learns of a thing, and wake their one waiter by a future.
+All are told synchronously, in the step in which the session learns of a thing, and wake their one waiter by a future;
+who waits in a hurry, since he may be the one who has the lock now, goes on in that very step.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Callable, Collection, Generator
+from contextvars import Context
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 from weakref import ref
 
 from zkwire.connection import Notification, Watcher
@@ -31,10 +34,42 @@ class WatchEvent:
     zxid: int | None
 
 
+class Arrival(asyncio.Future["str | None"]):
+    """A future whose task may go on in the step in which it is done; any other's goes on a turn of the loop later.
+
+    It is one in all else: `set_result` has everybody go on in the next turn.
+    """
+
+    _task: tuple[Callable[[Any], object], Context] | None = None
+
+    def add_done_callback(self, callback: Callable[[Any], object], /, *, context: Context | None = None) -> None:
+        """As of every future; whoever gives a context is a task that awaits this."""
+        if context is not None:
+            self._task = callback, context
+        super().add_done_callback(callback, context=context)
+
+    def go_on(self, path: str | None = None) -> None:
+        """Be done, and run the task that awaits this until it waits for something else.
+
+        To be called outside of any task.
+        """
+        if self.done():
+            return
+        if self._task is None:
+            self.set_result(path)
+            return
+        callback, context = self._task
+        self.remove_done_callback(callback)
+        self.set_result(path)
+        context.run(callback, self)
+
+
 class _Registry(Protocol):
-    """The part of a session that watches need: a way to say that nobody waits any more."""
+    """The part of a session that watches need: ways to say that nobody waits any more, and that somebody may go on."""
 
     def give_up(self, path: str, watcher: Watcher) -> None: ...
+
+    def hasten(self, path: str, callback: Callable[[], None]) -> None: ...
 
 
 class Watch:
@@ -88,6 +123,13 @@ class Watch:
         self._registry.give_up(self._server_path, self)
         self._wake()
 
+    def hasten(self, callback: Callable[[], None]) -> None:
+        """Have `callback` called when the deletion of the node is told, ahead of all else that is done about it.
+
+        Other events, and a deletion that is told in company, or after a reconnect, come in their time only.
+        """
+        self._registry.hasten(self._server_path, callback)
+
     def fire(self, event: WatchEventType, told: Notification) -> None:
         """Take the event; called by the session."""
         zxid = told.zxid
@@ -126,14 +168,15 @@ class WatchSet:
     once come in no order that means anything; before it, events come in the order of the changes.
     """
 
-    __slots__ = ("_arrival", "_error", "_events", "_watches", "was_carried_over")
+    __slots__ = ("_arrival", "_error", "_events", "_told", "_watches", "was_carried_over")
 
     def __init__(self) -> None:
         self.was_carried_over = False
         self._watches: dict[Watch, None] = {}
-        self._events: deque[WatchEvent] = deque()
+        self._events: list[WatchEvent] = []
         self._error: Exception | None = None
-        self._arrival: asyncio.Future[None] | None = None
+        self._arrival: Arrival | None = None
+        self._told: Callable[[], None] | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -153,16 +196,25 @@ class WatchSet:
             if self._error is not None:
                 raise type(self._error)(*self._error.args)
             await self.arrival()
-        return self._events.popleft()
+        return self._events.pop(0)
 
-    def arrival(self) -> asyncio.Future[None]:
+    def arrival(self, hasten: Collection[str] = ()) -> asyncio.Future[str | None]:
         """Return a future that is done once there is something to take; one at a time may wait.
 
+        Arguments: `hasten`, the paths of those nodes, watched by this set, whose deletion is waited for in a hurry: the
+        future's result is then the path, and the event itself can be taken a moment later only.  A deletion that comes
+        in company, or after a reconnect, comes as all else does, with the result None.
         Cancellation: of the future, harmless.
+        Order: who waits in a hurry goes on ahead of all else that is done about the event; what the session had said
+        before is known by then.
         """
         if self._arrival is not None and not self._arrival.done():
             raise RuntimeError("somebody waits for this WatchSet already")
-        self._arrival = asyncio.get_running_loop().create_future()
+        self._arrival = Arrival(loop=asyncio.get_running_loop())
+        if hasten:
+            for watch in self._watches:
+                if watch.path in hasten:
+                    watch.hasten(partial(self._arrival.go_on, watch.path))
         if self._events or self._error is not None:
             self._wake()
         return self._arrival
@@ -171,9 +223,19 @@ class WatchSet:
         """Return the events that are there, without waiting.  Raises: as `next`."""
         if self._error is not None:
             raise type(self._error)(*self._error.args)
-        events = list(self._events)
-        self._events.clear()
+        events = self._events
+        self._events = []
         return events
+
+    def tell(self, callback: Callable[[], None] | None) -> None:
+        """Have `callback` called whenever there is something to take, also where nobody waits; None: no more.
+
+        It is called in the step in which an event is decoded, with what is there already and with the end of the
+        session a turn of the loop later.
+        """
+        self._told = callback
+        if callback is not None and (self._events or self._error is not None):
+            asyncio.get_running_loop().call_soon(self._tell)
 
     def cancel(self) -> None:
         """Give up every watch that has not fired."""
@@ -192,17 +254,24 @@ class WatchSet:
         """Take an event; called by the watch."""
         self._watches.pop(watch, None)
         self._events.append(event)
-        if self._arrival is not None and not self._arrival.done():
-            self._arrival.set_result(None)
+        if self._told is not None:
+            self._told()
+        self._wake()
 
     def failed(self, error: Exception) -> None:
         """Take the end of the session; called by a watch."""
+        if self._error is None and self._told is not None:
+            asyncio.get_running_loop().call_soon(self._tell)
         self._error = error
         self._wake()
 
     def _wake(self) -> None:
         if self._arrival is not None and not self._arrival.done():
             self._arrival.set_result(None)
+
+    def _tell(self) -> None:
+        if self._told is not None:
+            self._told()
 
 
 class StateStream:

@@ -89,7 +89,11 @@ class Link(asyncio.BufferedProtocol):
         return self._view  # asyncio's TLS cuts it into slices, and writes into them: a bytearray's would be copies
 
     def buffer_updated(self, nbytes: int) -> None:
-        arrived = self.connection.receive(bytes(self._view[:nbytes]), self._loop.time())
+        data = bytes(self._view[:nbytes])
+        hurry = self.connection.tripped_by(data)
+        if hurry is not None:  # a task may run in it, and may: a transport calls us outside of any
+            hurry()
+        arrived = self.connection.receive(data, self._loop.time())
         if self._timer is None and self.connection.is_open:
             self._timer = self._loop.call_at(self.connection.next_tick(), self._tick)
         self._owner.link_delivered(self, arrived)

@@ -254,3 +254,87 @@ async def test_cancelling_the_wait_for_a_set_of_watches_loses_nothing(server: Se
                     await watches.next()
             await zk.create(path)
             assert (await watches.next()).type is CREATED
+
+
+# -- who waits in a hurry ----------------------------------------------------------------------------------------------
+
+
+async def test_who_waits_in_a_hurry_goes_on_ahead_of_all_else_that_is_done(server: Server, path: str) -> None:
+    async with zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
+        await zk.create(path)
+        order: list[object] = []
+        with WatchSet() as watches:
+            _, watch = await zk.get_and_watch(path)
+            await zk.get_and_watch(path, into=watches)
+
+            async def plainly() -> None:
+                order.append((await watch).type)
+
+            async def in_a_hurry() -> None:
+                order.append(await watches.arrival(hasten=[path]))
+                order.append(watches.take())
+
+            async with asyncio.TaskGroup() as group:
+                group.create_task(plainly())
+                group.create_task(in_a_hurry())
+                await asyncio.sleep(0)
+                await other.delete(path)
+            assert order == [path, [], DELETED]
+            assert [(event.type, event.path) for event in watches.take()] == [(DELETED, path)]
+
+
+async def test_what_else_happens_is_not_told_in_a_hurry(server: Server, path: str) -> None:
+    async with zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
+        await zk.create(path)
+        with WatchSet() as watches:
+            await zk.get_and_watch(path, into=watches)
+            arrival = watches.arrival(hasten=[path, "/not watched"])
+            await other.set(path, b"new")
+            assert await arrival is None
+            assert [event.type for event in watches.take()] == [CHANGED]
+            await zk.get_and_watch(path, into=watches)
+            arrival = watches.arrival()
+            await other.delete(path)
+            assert await arrival is None
+            assert [event.type for event in watches.take()] == [DELETED]
+
+
+async def test_a_hurry_that_was_given_up_leaves_nothing(server: Server, path: str) -> None:
+    async with zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
+        await zk.create(path)
+        with WatchSet() as watches:
+            await zk.get_and_watch(path, into=watches)
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0):
+                    await watches.arrival(hasten=[path])
+            assert zk._session._link is not None
+            assert zk._session._link.connection._tripwires
+        assert not zk._session._link.connection._tripwires
+        with WatchSet() as watches:
+            await zk.get_and_watch(path, into=watches)
+            watches.arrival(hasten=[path]).cancel()
+            await other.delete(path)
+            assert (await watches.next()).type is DELETED
+        assert not zk._session._link.connection._tripwires
+
+
+async def test_a_set_of_watches_tells_whenever_there_is_something_to_take(server: Server, path: str) -> None:
+    async with zkwire.connect(server.hosts) as zk:
+        watches = WatchSet()
+        told: list[object] = []
+        await zk.exists_and_watch(path, into=watches)
+        watches.tell(lambda: told.append(watches.take()[0].type))
+        await zk.create(path)
+        assert told == [CREATED]
+        watches.tell(None)
+        await zk.get_and_watch(path, into=watches)
+        await zk.set(path, b"")
+        assert told == [CREATED]
+        watches.tell(lambda: told.append(watches.take()[0].type))
+        assert told == [CREATED], "what is there already is told a turn later"
+        await asyncio.sleep(0)
+        assert told == [CREATED, CHANGED]
+        await zk.get_and_watch(path, into=watches)
+        ended: list[bool] = []
+        watches.tell(lambda: ended.append(True))
+    assert ended == [True]

@@ -236,6 +236,27 @@ async def test_what_happened_while_away_is_told_once(zookeeper: RealServer, path
         ]
 
 
+async def test_what_a_reconnect_brings_is_not_told_in_a_hurry(zookeeper: RealServer, path: str) -> None:
+    """It comes in the order of SetWatches' lists, so that nothing may be concluded from one of it alone."""
+    async with (
+        Proxy(zookeeper.hosts) as proxy,
+        zkwire.connect(proxy.hosts) as zk,
+        zkwire.connect(zookeeper.hosts) as other,
+    ):
+        await zk.create(path)
+        with zkwire.WatchSet() as watches:
+            await zk.get_and_watch(path, into=watches)
+            arrival = watches.arrival(hasten=[path])
+            proxy.refuse()
+            proxy.cut()
+            await states_until(zk.states(), SUSPENDED)
+            await other.delete(path)
+            proxy.accept()
+            assert await arrival is None
+            assert watches.was_carried_over
+            assert [event.type for event in watches.take()] == [WatchEventType.DELETED]
+
+
 async def test_a_watch_given_up_while_away_is_not_armed_again(zookeeper: RealServer, path: str) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         _, kept = await zk.exists_and_watch(path)

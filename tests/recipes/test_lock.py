@@ -8,7 +8,7 @@ import pytest
 
 import zkwire
 from recipes import Lease, Lock, LockLostError, ReentrantLock
-from recipes.line import Line, Place, _Wait
+from recipes.line import Line, Place, _Ticket
 from recipes.position import Position
 from tests.proxy import Proxy
 from tests.recipes.tools import (
@@ -302,6 +302,32 @@ async def test_a_departure_is_heard_by_at_most_two_waiters(zookeeper: RealServer
             }
             assert len(told) <= 2
             assert not waiting or told
+
+
+async def test_the_next_owner_goes_on_ahead_of_all_that_its_client_has_to_do(zookeeper: RealServer, path: str) -> None:
+    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as zk2:
+        order = []
+        lease = await Lock(zk, path).acquire()
+        _, watch = await zk2.get_and_watch(lease.path)
+
+        async def plainly() -> None:
+            await watch
+            order.append("watch")
+
+        async def owning() -> None:
+            next_lease = await Lock(zk2, path).acquire()
+            order.append("owner")
+            await next_lease.release()
+            order.append("released")
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(plainly())
+            group.create_task(owning())
+            await until_armed(3, zk2)
+            await lease.release()
+        assert order == ["owner", "watch", "released"]
+        assert await line(zk, path) == []
+        assert len(zk2._session.watches) == 0
 
 
 async def test_waiters_look_ahead_at_their_leisure(zookeeper: RealServer, path: str) -> None:
@@ -718,7 +744,8 @@ async def test_a_place_of_a_former_session_is_no_place(zookeeper: RealServer, pa
         former = Place(node, name, stat.czxid, zk.session_id ^ 1)
         position = Position(name)
         position.listed([name])
-        came = await outcome(asyncio.wait_for(Line(zk, path)._wait(_Wait(former, position)), 3))
+        ticket = _Ticket(former, zk.removal(node), position=position)
+        came = await outcome(asyncio.wait_for(Line(zk, path)._wait(ticket), 3))
         assert isinstance(came, Exception)
         assert not isinstance(came, TimeoutError)
 

@@ -321,6 +321,87 @@ def test_an_event_before_the_reply_of_our_own_write_comes_first() -> None:
     assert arrived == [Notification(2, "/lock-0000000000", -1), call]
 
 
+# -- trip wires ---------------------------------------------------------------------------------------
+
+
+def _wired(*paths: str) -> tuple[Connection, list[str]]:
+    """An open connection with trip wires on `paths`, and where they tell that they were tripped."""
+    connection = _opened()
+    told: list[str] = []
+    for path in paths:
+        connection.set_tripwire(path, lambda path=path: told.append(path))  # type: ignore[misc]
+    return connection, told
+
+
+def _take(connection: Connection, data: bytes) -> list[object]:
+    """Take `data` as a link does."""
+    callback = connection.tripped_by(data)
+    if callback is not None:
+        callback()
+    return list(connection.receive(data, 0.0))
+
+
+@pytest.mark.parametrize("zxid", [-1, 7, 2**63 - 1])
+def test_a_deletion_that_comes_alone_trips_its_wire_once_and_is_received_as_ever(zxid: int) -> None:
+    connection, told = _wired("/a", "/a/b")
+    assert _take(connection, _event(2, "/a", zxid)) == [Notification(2, "/a", zxid)]
+    assert told == ["/a"]
+    assert _take(connection, _event(2, "/a", zxid)) == [Notification(2, "/a", zxid)]
+    assert told == ["/a"]
+    _take(connection, _event(2, "/a/b"))
+    assert told == ["/a", "/a/b"]
+
+
+@pytest.mark.parametrize("kind", [1, 3, 4])
+def test_no_other_event_trips_a_wire(kind: int) -> None:
+    connection, told = _wired("/a")
+    _take(connection, _event(kind, "/a"))
+    _take(connection, _event(2, "/ab"))
+    _take(connection, _event(2, "/"))
+    assert told == []
+    _take(connection, _event(2, "/a"))
+    assert told == ["/a"]
+
+
+@pytest.mark.parametrize("first", [_event(2, "/b"), _event(3, "/a"), _reply(PING_XID)])
+def test_a_deletion_in_company_trips_no_wire_neither_then_nor_later(first: bytes) -> None:
+    """What comes in one read is taken in its order: our own deletion may be ahead of the one that is waited for."""
+    connection, told = _wired("/a")
+    connection.send(Call(PingRequest()), 0.0)
+    _take(connection, first + _event(2, "/a"))
+    _take(connection, _event(2, "/a"))
+    assert connection.error is None
+    assert told == []
+
+
+def test_a_deletion_that_comes_in_pieces_trips_no_wire() -> None:
+    for cut in range(1, len(_event(2, "/a"))):
+        connection, told = _wired("/a")
+        _take(connection, _event(2, "/a")[:cut])
+        assert _take(connection, _event(2, "/a")[cut:]) == [Notification(2, "/a", -1)]
+        assert told == []
+
+
+def test_behind_half_a_frame_nothing_is_what_it_seems() -> None:
+    connection, told = _wired("/a")
+    _take(connection, struct.pack(">i", 100))
+    _take(connection, _event(2, "/a"))
+    assert told == []
+
+
+def test_a_wire_that_was_dropped_or_set_anew_or_whose_connection_is_over() -> None:
+    connection, told = _wired("/a", "/b", "/c")
+    connection.drop_tripwire("/a")
+    connection.drop_tripwire("/never set")
+    connection.set_tripwire("/b", lambda: told.append("/b, the last that was set"))
+    _take(connection, _event(2, "/a"))
+    _take(connection, _event(2, "/b"))
+    _take(connection, _reply(12345))
+    assert connection.error is not None
+    _take(connection, _event(2, "/c"))
+    assert told == ["/b, the last that was set"]
+
+
 @pytest.mark.parametrize("xid", [0, 2, 3, -2, -3, -4, -8, 2**31 - 1, -(2**31)])
 def test_a_reply_with_another_xid_ends_the_connection_and_settles_nothing(xid: int) -> None:
     """14.4 case 7"""

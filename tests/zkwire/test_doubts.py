@@ -1,0 +1,86 @@
+"""Who is told that a session does not live for certain any more, and when."""
+
+import asyncio
+from collections.abc import Callable
+
+from zkwire.doubts import Doubts
+
+
+class Session:
+    """A moment until which all is certain, as a session has one, and what was told."""
+
+    def __init__(self, seconds: float) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.certain_until = self._loop.time() + seconds
+        self.doubts = Doubts(lambda: self.certain_until)
+        self.told: list[str] = []
+        self.is_told = asyncio.Event()
+
+    def callback(self, name: str) -> Callable[[], None]:
+        def tell() -> None:
+            assert self._loop.time() >= self.certain_until
+            self.told.append(name)
+            self.is_told.set()
+
+        return tell
+
+
+async def test_all_are_told_once_when_certainty_ends() -> None:
+    session = Session(0.02)
+    for name in ("first", "second"):
+        session.doubts.add(session.callback(name))
+    await session.is_told.wait()
+    assert session.told == ["first", "second"]
+    session.doubts.look_soon()
+    await asyncio.sleep(0)
+    assert session.told == ["first", "second"]
+
+
+async def test_every_answer_puts_it_off() -> None:
+    session = Session(0.01)
+    session.doubts.add(session.callback("one"))
+    session.certain_until += 0.05
+    await session.is_told.wait()  # the callback itself looks at the clock
+
+
+async def test_who_was_discarded_is_not_told_and_who_was_never_added_need_not_be() -> None:
+    session = Session(0.01)
+    one, other = session.callback("one"), session.callback("other")
+    session.doubts.add(one)
+    session.doubts.discard(one)
+    session.doubts.discard(other)
+    session.doubts.add(other)
+    await session.is_told.wait()
+    assert session.told == ["other"]
+
+
+async def test_the_end_of_the_session_is_told_a_turn_later_and_leaves_no_timer() -> None:
+    session = Session(60.0)
+    session.doubts.add(session.callback("one"))
+    session.certain_until = float("-inf")
+    session.doubts.look_soon()
+    assert session.told == []
+    await asyncio.sleep(0)
+    assert session.told == ["one"]
+    session.doubts.look_soon()  # nobody is left to be told
+
+
+async def test_who_comes_when_it_is_over_is_told_at_once() -> None:
+    session = Session(0.0)
+    session.certain_until = float("-inf")
+    session.doubts.add(session.callback("late"))
+    await session.is_told.wait()
+    assert session.told == ["late"]
+
+
+async def test_who_is_told_may_ask_to_be_told_again() -> None:
+    session = Session(0.01)
+    again = session.callback("again")
+
+    def once_more() -> None:
+        session.certain_until = asyncio.get_running_loop().time() + 0.01
+        session.doubts.add(again)
+
+    session.doubts.add(once_more)
+    await session.is_told.wait()
+    assert session.told == ["again"]

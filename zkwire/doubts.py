@@ -1,0 +1,55 @@
+"""Who is told when a session does not live for certain any more: one timer for all of them.
+
+Knows the moment until which it is certain, which every answer moves, and nothing of why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+
+class Doubts:
+    """Who is to be told, once, as soon as a session does not live for certain any more; `Client.doubts`.
+
+        zk.doubts.add(callback); ...; zk.doubts.discard(callback)
+
+    That is at `Client.certain_until`, which every answer moves, and when the session ends.
+
+    Arguments: `certain_until`, gives the moment on the loop's clock at which certainty ends if no answer comes.
+    """
+
+    def __init__(self, certain_until: Callable[[], float]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._certain_until = certain_until
+        self._callbacks: dict[Callable[[], None], None] = {}
+        self._timer: asyncio.Handle | None = None
+
+    def add(self, callback: Callable[[], None]) -> None:
+        """Have `callback` called once, when certainty has ended."""
+        self._callbacks[callback] = None
+        if self._timer is None:
+            self._timer = self._loop.call_at(max(self._certain_until(), self._loop.time()), self._look)
+
+    def discard(self, callback: Callable[[], None]) -> None:
+        """Undo `add`.  The timer goes on: another one is often added at once."""
+        self._callbacks.pop(callback, None)
+
+    def look_soon(self) -> None:
+        """Take note that certainty may have ended before its time, with the session."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = self._loop.call_soon(self._look) if self._callbacks else None
+
+    def _look(self) -> None:
+        self._timer = None
+        if not self._callbacks:
+            return
+        certain_until = self._certain_until()
+        if certain_until > self._loop.time():
+            self._timer = self._loop.call_at(certain_until, self._look)
+            return
+        callbacks = list(self._callbacks)
+        self._callbacks.clear()
+        for callback in callbacks:
+            callback()
