@@ -249,7 +249,7 @@ class Lease:
     def _look_at_the_clock(self) -> None:
         if self._left() > 0:
             self._zk.doubts.add(self._look_at_the_clock)
-        else:
+        elif not self.is_over:
             self._lose(self._doubt())
 
     def _lose(self, why: str) -> LockLostError:

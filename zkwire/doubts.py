@@ -49,7 +49,10 @@ class Doubts:
         if certain_until > self._loop.time():
             self._timer = self._loop.call_at(certain_until, self._look)
             return
-        callbacks = list(self._callbacks)
-        self._callbacks.clear()
-        for callback in callbacks:
+        for callback in self._callbacks:
+            self._loop.call_soon(self._tell, callback)  # each by itself: one may fail
+
+    def _tell(self, callback: Callable[[], None]) -> None:
+        if callback in self._callbacks:
+            del self._callbacks[callback]
             callback()
