@@ -12,6 +12,7 @@ import zkwire
 from recipes import Lock
 from tests.conformance.tools import eventually, states_until
 from tests.proxy import Proxy
+from tests.recipes.tools import until_armed
 from zkwire import SessionState
 from zkwire.testing import Certificates, RealServer, authority, issue, make_certificates
 from zkwire.transport import open_link
@@ -77,8 +78,14 @@ async def test_locks_and_long_lists_over_tls_pitfall_62(tls: Certificates) -> No
         async with Lock(zk, "/locks/one") as lease:
             assert lease.is_certain()
             assert await Lock(other, "/locks/one").try_acquire() is None
-        async with Lock(other, "/locks/one") as lease:
-            assert lease.is_certain()
+        lease = await Lock(zk, "/locks/one").acquire()
+        waiting = asyncio.create_task(Lock(other, "/locks/one").acquire())
+        await until_armed(2, other)
+        await lease.release()
+        following = await waiting
+        assert following.is_certain()
+        assert following.token > lease.token
+        await following.release()
 
 
 @pytest.mark.limit(120)
