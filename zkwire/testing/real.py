@@ -324,8 +324,7 @@ class RealServer:
         self._secure_port = _free_port() if self._tls is not None else None
 
     async def _run(self) -> None:
-        log_start = self._spawn()
-        process = self._running_process()
+        process, log_start = self._spawn()  # it may have ended by now
         while not await self._serves():
             if process.poll() is None:
                 await asyncio.sleep(POLL_INTERVAL)
@@ -375,8 +374,8 @@ class RealServer:
             options.append(f"-Djava.security.auth.login.config={self.folder / 'jaas.conf'}")
         return options
 
-    def _spawn(self) -> int:
-        """Start the process and return where in the log its lines begin."""
+    def _spawn(self) -> tuple[subprocess.Popen[bytes], int]:
+        """Start the process and return it, and where in the log its lines begin."""
         command = [
             *_dies_with_us(),
             self._java,
@@ -396,7 +395,7 @@ class RealServer:
         with (self.folder / "log").open("ab") as log:
             log_start = log.tell()
             # A session of its own, so that Ctrl-C at the terminal reaches the tests and not the server.
-            self._belongings.process = subprocess.Popen(
+            process = subprocess.Popen(
                 command,
                 cwd=self.folder,
                 stdin=subprocess.DEVNULL,
@@ -404,7 +403,8 @@ class RealServer:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        return log_start
+        self._belongings.process = process
+        return process, log_start
 
     async def _serves(self) -> bool:
         """Whether this server answers requests.
