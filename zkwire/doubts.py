@@ -14,7 +14,8 @@ class Doubts:
 
         zk.doubts.add(callback); ...; zk.doubts.discard(callback)
 
-    That is at `Client.certain_until`, which every answer moves, and when the session ends.
+    That is at `Client.certain_until`, which answers put off and a shorter timeout brings forward, and when the session
+    ends.
 
     Arguments: `certain_until`, gives the moment on the loop's clock at which certainty ends if no answer comes.
     """
@@ -36,7 +37,7 @@ class Doubts:
         self._callbacks.pop(callback, None)
 
     def look_soon(self) -> None:
-        """Take note that certainty may have ended before its time, with the session."""
+        """Take note that certainty ends sooner than it would have, or has ended with the session."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = self._loop.call_soon(self._look) if self._callbacks else None

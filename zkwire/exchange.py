@@ -165,7 +165,11 @@ class Exchange:
         if connection.vouches and self.id:  # who does not take the session is no sign that it lives
             self._heard = connection.heard
             if is_answer:
-                self.certain_until = timing.certain_until(connection.answered, connection.timeout)
+                until = timing.certain_until(connection.answered, connection.timeout)
+                is_sooner = until < self.certain_until  # this server grants less than the one before
+                self.certain_until = until
+                if is_sooner:
+                    self.doubts.look_soon()
         if self._unsent:
             self._flush()
 

@@ -17,6 +17,7 @@ from tests.recipes.tools import (
     no_task_stays,
     outcome,
     this_task,
+    until,
     until_armed,
     until_line,
     until_watches,
@@ -484,6 +485,27 @@ async def test_the_body_is_cancelled_before_the_session_can_expire(zookeeper_own
         assert again.token > lease.token
         await again.release()
         await until_line(zk, path, 0)
+
+
+async def test_a_server_that_grants_less_ends_certainty_sooner(zookeeper_own: RealServer, path: str) -> None:
+    """The timeout is negotiated anew with each connection, and the session ends by the new one."""
+    loop = asyncio.get_running_loop()
+    async with zkwire.connect(zookeeper_own.hosts, session_timeout=8.0) as zk:
+        paused = loop.time() + 60
+        with body_raises(LockLostError, match="may have expired"):
+            async with Lock(zk, path) as lease:
+                await until_watches(zookeeper_own, 1)
+                zookeeper_own.kill()
+                settings = zookeeper_own.folder / "zoo.cfg"
+                settings.write_text(settings.read_text().replace("maxSessionTimeout=60000", "maxSessionTimeout=1000"))
+                await zookeeper_own.start()
+                await until(lambda: zk.session_timeout == 1.0)
+                assert lease.certain_for() <= 0.75
+                zookeeper_own.pause()
+                paused = loop.time()
+                await asyncio.Event().wait()
+        assert loop.time() - paused <= 0.75 + 0.25
+        zookeeper_own.resume()
 
 
 async def test_a_short_silence_is_no_loss(zookeeper_own: RealServer, path: str) -> None:
