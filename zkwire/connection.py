@@ -259,8 +259,7 @@ class Connection:
         xid, zxid, code = _REPLY_HEADER.unpack_from(frame)
         if xid == EVENT_XID:
             event, _ = WatcherEvent.decode(frame, _REPLY_HEADER.size)
-            if self._tripwires and event.type == WatchEventType.DELETED:  # it has come in company
-                self.drop_tripwire(event.path)
+            self.drop_tripwire(event.path)  # the watch has fired, for a change or in company
             return Notification(event.type, event.path, zxid)
         if not self.calls or self.calls[0].xid != xid:
             if self._apart and self._apart[0].xid == xid:

@@ -58,7 +58,7 @@ class Arrival(asyncio.Future["str | None"]):
         if self._task is None:
             self.set_result(path)
             return
-        callback, context = self._task
+        (callback, context), self._task = self._task, None
         self.remove_done_callback(callback)
         self.set_result(path)
         context.run(callback, self)

@@ -354,13 +354,21 @@ def test_a_deletion_that_comes_alone_trips_its_wire_once_and_is_received_as_ever
 
 @pytest.mark.parametrize("kind", [1, 3, 4])
 def test_no_other_event_trips_a_wire(kind: int) -> None:
-    connection, told = _wired("/a")
+    connection, told = _wired("/a", "/b")
     _take(connection, _event(kind, "/a"))
     _take(connection, _event(2, "/ab"))
     _take(connection, _event(2, "/"))
     assert told == []
+    _take(connection, _event(2, "/b"))
+    assert told == ["/b"]
+
+
+@pytest.mark.parametrize("kind", [1, 3, 4])
+def test_an_event_of_another_kind_takes_the_wire_away_for_the_watch_is_gone(kind: int) -> None:
+    connection, told = _wired("/a")
+    _take(connection, _event(kind, "/a"))
     _take(connection, _event(2, "/a"))
-    assert told == ["/a"]
+    assert told == []
 
 
 @pytest.mark.parametrize("first", [_event(2, "/b"), _event(3, "/a"), _reply(PING_XID)])
