@@ -21,6 +21,7 @@ _UNWATCHED: Final = 0.1
 
 
 DELETED: Final = "somebody else has deleted it"
+ENDED: Final = "its session is over"
 UNCERTAIN: Final = "the session may have expired: no server has answered for three quarters of its timeout"
 
 
@@ -211,7 +212,8 @@ class Lease:
 
     def _doubt(self) -> str:
         """Why nothing is left of it."""
-        return UNCERTAIN
+        is_over = self._zk.session_id != self.standing.place.session_id or self._zk.certain_until == float("-inf")
+        return ENDED if is_over else UNCERTAIN
 
     def _guard_stopped(self) -> None:
         """Nobody looks after the lease any more: it is released, lost, or somebody else's."""

@@ -12,7 +12,7 @@ from typing import Final
 
 import zkwire
 from recipes import marks
-from recipes.lease import DELETED, UNCERTAIN, Lease, LockLostError
+from recipes.lease import DELETED, Lease, LockLostError
 from recipes.line import Line, Standing
 from recipes.locking import Locking
 from zkwire import ACL, OPEN_ACL, Client, validate_path
@@ -96,7 +96,7 @@ class TimedLease(Lease):
         return max(0.0, min(self._left_of_session(), self._end - self._loop.time()))
 
     def _doubt(self) -> str:
-        return _BROKEN if self._end <= self._loop.time() else UNCERTAIN
+        return _BROKEN if self._end <= self._loop.time() else super()._doubt()
 
     def _guard_stopped(self) -> None:
         self._alarm.cancel()

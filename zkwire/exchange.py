@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
@@ -34,7 +35,7 @@ _EVENT_TYPES: Final = {kind.value: kind for kind in WatchEventType}
 R = TypeVar("R", bound=Record)
 
 
-class Exchange:
+class Exchange(ABC):
     """The line of a session's calls, its watches, and what its connection says to them.
 
     Arguments: `max_in_flight`, how many requests may be unanswered at a time.
@@ -164,7 +165,7 @@ class Exchange:
                     self._greeted(link, item)
         if connection.vouches and self.id:  # who does not take the session is no sign that it lives
             self._heard = connection.heard
-            if is_answer:
+            if is_answer and self._over is None:
                 until = timing.certain_until(connection.answered, connection.timeout)
                 is_sooner = until < self.certain_until  # this server grants less than the one before
                 self.certain_until = until
@@ -224,13 +225,13 @@ class Exchange:
             self.janitor.search(creation, session_id, after_zxid)
         self._unsent.extend(waiting)
 
+    @abstractmethod
     def _greeted(self, link: Link, response: ConnectResponse) -> None:
         """Take what the server says to the handshake."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _demanded(self, demand: Demand) -> None:
         """Take it that the server serves nobody without an authentication."""
-        raise NotImplementedError
 
     def _fail(self, call: Call, error: Exception) -> None:
         """Tell who waits for `call` that no answer will come."""
@@ -317,7 +318,6 @@ class Exchange:
 
     def _settle_all(self, error: SessionError) -> None:
         """Fail every call and watch in the session's name."""
-        self.certain_until = _NEVER
         self.janitor.dismiss()
         calls = list(self._unsent)
         self._unsent.clear()
@@ -326,8 +326,13 @@ class Exchange:
             self._link.connection.vouches = False  # what is read already may still be delivered
             self._link.abort(ConnectionAbortedError(str(error)))
             self._link = None
-        for watcher in self.watches.clear():
-            watcher.fail(error)
+        self._end_certainty(error)
         for call in calls:
             self._fail(call, type(error)(*error.args))
-        self.doubts.look_soon()  # behind the watches, which tell why
+
+    def _end_certainty(self, error: SessionError) -> None:
+        """Tell all who rely on the session that it is over, or about to be: the watches first, which say why."""
+        self.certain_until = _NEVER
+        for watcher in self.watches.clear():
+            watcher.fail(error)
+        self.doubts.look_soon()

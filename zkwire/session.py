@@ -146,6 +146,8 @@ class Session(Exchange):
             if self._over is None and self._is_ready:
                 last: asyncio.Future[Any] = self.submit(PingRequest() if keep_session else CloseSessionRequest())
                 self._over = closed
+                if not keep_session:
+                    self._end_certainty(closed)  # the server ends it before it answers
                 await self._answered_or_closed(last, self._link)
         finally:
             try:

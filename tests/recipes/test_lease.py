@@ -9,6 +9,7 @@ import pytest
 
 import zkwire
 from recipes import Lease, Lock, LockLostError
+from tests.proxy import Proxy
 from tests.recipes.tools import (
     all_watches,
     body_raises,
@@ -485,6 +486,28 @@ async def test_the_body_is_cancelled_before_the_session_can_expire(zookeeper_own
         assert again.token > lease.token
         await again.release()
         await until_line(zk, path, 0)
+
+
+async def test_who_closes_the_client_is_certain_of_nothing_from_then_on(zookeeper: RealServer, path: str) -> None:
+    """The server gives the lock away before it answers."""
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(zookeeper.hosts) as other:
+        for watched in (True, False):
+            zk = await zkwire.connect(proxy.hosts)
+            lease = await Lock(zk, path).acquire()
+            if watched:
+                await until_armed(1, zk)
+            waiter = asyncio.create_task(Lock(other, path).acquire())
+            await until_armed(2, other)
+            losing = asyncio.create_task(lease.lost())
+            await asyncio.sleep(0)
+            proxy.hold_replies()
+            closing = asyncio.create_task(zk.close())
+            await (await waiter).release()
+            assert not closing.done()
+            assert not lease.is_certain()
+            assert ("the client is closed" if watched else "its session is over") in str(await losing)
+            proxy.release_replies()
+            await closing
 
 
 async def test_a_server_that_grants_less_ends_certainty_sooner(zookeeper_own: RealServer, path: str) -> None:
