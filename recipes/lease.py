@@ -212,6 +212,9 @@ class Lease:
 
     def _doubt(self) -> str:
         """Why nothing is left of it."""
+        return self._doubt_of_session()
+
+    def _doubt_of_session(self) -> str:
         is_over = self._zk.session_id != self.standing.place.session_id or self._zk.certain_until == float("-inf")
         return ENDED if is_over else UNCERTAIN
 

@@ -96,7 +96,7 @@ class TimedLease(Lease):
         return max(0.0, min(self._left_of_session(), self._end - self._loop.time()))
 
     def _doubt(self) -> str:
-        return _BROKEN if self._end <= self._loop.time() else super()._doubt()
+        return _BROKEN if self._end <= self._loop.time() else self._doubt_of_session()
 
     def _guard_stopped(self) -> None:
         self._alarm.cancel()
