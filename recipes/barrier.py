@@ -14,7 +14,8 @@ from types import TracebackType
 from typing import Final, Self, TypeAlias
 
 from recipes.locking import checked_within
-from recipes.once import child, make_container
+from recipes.once import make_container
+from recipes.paths import child
 from zkwire import (
     ACL,
     OPEN_ACL,

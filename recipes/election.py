@@ -14,6 +14,7 @@ import zkwire
 from recipes.lease import Lease, LockLostError
 from recipes.line import Line
 from recipes.locking import Hold, Locking
+from recipes.paths import child
 from zkwire import (
     ACL,
     OPEN_ACL,
@@ -157,7 +158,7 @@ class Election(Locking[Term]):
         except NoNodeError:
             return []
         found = []
-        for answer in await self._zk.pipeline([GetData(_child(self.path, name)) for name in names]):
+        for answer in await self._zk.pipeline([GetData(child(self.path, name)) for name in names]):
             if isinstance(answer, NoNodeError):
                 continue
             if isinstance(answer, BaseException):
@@ -219,7 +220,7 @@ class LeaderStream(Following[bytes | None]):
         """Return who leads now, and leave one watch for the change of that."""
         while not self._is_closed:
             if self._leader is not None:
-                node = await self._found(self._zk.get_and_watch(_child(self.path, self._leader), into=self._watches))
+                node = await self._found(self._zk.get_and_watch(child(self.path, self._leader), into=self._watches))
                 if node is not None:
                     return (self._leader, node[0].stat.mzxid), node[0].data
             self._leader = _first(await self._found(self._zk.get_children(self.path)) or ())
@@ -251,7 +252,3 @@ def in_order(names: Iterable[str]) -> list[str]:
 
 def _first(names: Iterable[str]) -> str | None:
     return next(iter(in_order(names)), None)
-
-
-def _child(path: str, name: str) -> str:
-    return f"/{name}" if path == "/" else f"{path}/{name}"

@@ -12,7 +12,7 @@ from typing import Final, Self
 
 import zkwire
 from recipes.locking import checked_within
-from recipes.once import child
+from recipes.paths import child
 from recipes.persistent_ephemeral import Keeper, checked_data
 from zkwire import (
     ACL,

@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple
 
 import zkwire
 from recipes import marks
+from recipes.paths import child
 from recipes.position import Position, Promises, everyone
 from zkwire import (
     ACL,
@@ -208,7 +209,7 @@ class Line:
         answers = await self._zk.pipeline(
             [
                 *parents,
-                Create(self._child(unique), self._data, ephemeral=True, sequential=True, acl=self._acl),
+                Create(child(self.path, unique), self._data, ephemeral=True, sequential=True, acl=self._acl),
                 *self._listing(),
             ]
         )
@@ -250,11 +251,11 @@ class Line:
         for name in names:
             if name.startswith(unique):
                 try:
-                    _, stat = await self._zk.get(self._child(name))
+                    _, stat = await self._zk.get(child(self.path, name))
                 except zkwire.NoNodeError:
                     continue
                 if stat.ephemeral_owner == self._zk.session_id:
-                    return Place(self._child(name), name, stat.czxid, stat.ephemeral_owner), listing
+                    return Place(child(self.path, name), name, stat.czxid, stat.ephemeral_owner), listing
         return None
 
     def _position(self, place: Place, listing: list[Any]) -> Position:
@@ -307,7 +308,7 @@ class Line:
 
     def _decisive(self, position: Position) -> list[str]:
         """The paths of the nodes each of whose deletion makes the ticket own."""
-        return [self._child(name) for name in position.before] if position.is_armed else []
+        return [child(self.path, name) for name in position.before] if position.is_armed else []
 
     async def _look(self, ticket: _Ticket) -> None:
         """Send, in one write, the watches that are missing and the list if one is due; take in what they say.
@@ -322,7 +323,7 @@ class Line:
         count = len(watched)
         if not position.needs_list:
             watched += position.to_watch
-        operations: list[GetData | GetChildren] = [GetData(self._child(name), into=watches) for name in watched]
+        operations: list[GetData | GetChildren] = [GetData(child(self.path, name), into=watches) for name in watched]
         operations[count:count] = sizes
         if position.needs_list:
             let_others_run()
@@ -380,7 +381,7 @@ class Line:
         for name, version in ticket.promises.broken(loop.time()):
             try:
                 if ticket.position.is_blocked_by(name):
-                    await self._zk.delete(self._child(name), version)
+                    await self._zk.delete(child(self.path, name), version)
             except zkwire.ConnectionLostError:
                 continue  # perhaps it is gone: the list that follows will tell
             except zkwire.NoNodeError:
@@ -390,8 +391,3 @@ class Line:
             else:
                 ticket.position.departed(name)
             ticket.promises.forget(name)
-
-    # -- within -----------------------------------------------------------------------------------------------------
-
-    def _child(self, name: str) -> str:
-        return f"/{name}" if self.path == "/" else f"{self.path}/{name}"

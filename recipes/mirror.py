@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from recipes.paths import child
 from zkwire import Node, ServerError, Stat, WatchEvent, WatchEventType
 
 _UNTOLD: Final = 1 << 63  # in place of the zxid of an event by a server that sends none: later than anything read
@@ -175,10 +176,10 @@ class Mirror:
         changes = self._put(path, answer.node)
         if not isinstance(answer.names, ServerError):
             for name in answer.names:
-                child = _below(path, name)
-                if child not in self.nodes and child not in self._wanted and child not in self._reading:
-                    self._wanted[child] = None
-                    self._unlisted.add(child)
+                below = child(path, name)
+                if below not in self.nodes and below not in self._wanted and below not in self._reading:
+                    self._wanted[below] = None
+                    self._unlisted.add(below)
         return changes
 
     # -- within -------------------------------------------------------------------------------------------------------
@@ -226,7 +227,7 @@ class Mirror:
             return []
         doomed, changes = [path], []
         for each in doomed:
-            doomed.extend(_below(each, name) for name in self._names.get(each, ()))
+            doomed.extend(child(each, name) for name in self._names.get(each, ()))
         for each in reversed(doomed):
             changes.append(CacheChange(each, self.nodes.pop(each), None))
             self._names.pop(each, None)
@@ -253,7 +254,3 @@ def _above(path: str) -> str:
 
 def _name(path: str) -> str:
     return path.rpartition("/")[2]
-
-
-def _below(path: str, name: str) -> str:
-    return f"/{name}" if path == "/" else f"{path}/{name}"

@@ -14,17 +14,13 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import zkwire
+from recipes.paths import child
 from zkwire import ACL, BadVersionError, Client, ConnectionLostError, GetData, Node, NoNodeError, Sync, TransactionError
 
 # A trace that stays for this long, in seconds, costs a busy writer one delete in many writes, and an idle one no node.
 _LINGER: Final = 0.1
 
 ANY_VERSION: Final = -1
-
-
-def child(path: str, name: str) -> str:
-    """Return the path of the child `name` of the node at `path`."""
-    return f"/{name}" if path == "/" else f"{path}/{name}"
 
 
 async def make_container(zk: Client, path: str, acl: Sequence[ACL]) -> None:

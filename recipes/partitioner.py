@@ -17,7 +17,7 @@ from recipes.companion import Companion
 from recipes.group import Group, Member
 from recipes.lease import Lease
 from recipes.lock import Lock
-from recipes.once import child
+from recipes.paths import child
 from zkwire import ACL, OPEN_ACL, Client, validate_path
 
 P = TypeVar("P", bound=Hashable)

@@ -17,6 +17,7 @@ from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
 import zkwire
+from recipes.paths import child
 from zkwire import ACL, Client, Create, GetData, Node, Sync
 
 # What may be in the way of nodes that are just being made; whoever makes them tries again.
@@ -30,13 +31,12 @@ class Nodes:
         self.zk = zk
         self.path = zkwire.validate_path(path)
         self.acl = acl
-        base = "" if path == "/" else path
-        self.entries = f"{base}/entries"
-        self.taken = f"{base}/taken"
-        self.consumers = f"{base}/consumers"
-        self.producers = f"{base}/producers"
-        self.room = f"{base}/room"
-        self._trace = f"{base}/put-"
+        self.entries = child(path, "entries")
+        self.taken = child(path, "taken")
+        self.consumers = child(path, "consumers")
+        self.producers = child(path, "producers")
+        self.room = child(path, "room")
+        self._trace = child(path, "put-")
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def entry(self, name: str) -> str:

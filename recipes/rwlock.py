@@ -16,6 +16,7 @@ from recipes import marks
 from recipes.lease import DELETED, Lease
 from recipes.line import Line, Standing
 from recipes.locking import Hold, Locking, current_task
+from recipes.paths import child
 from recipes.position import everyone
 from zkwire import ACL, OPEN_ACL, Client, GetData, Node, SessionState, Sync, Transaction, validate_path
 
@@ -175,7 +176,7 @@ class _Outside:
                 last = await self._last(shared)
                 if last is None:
                     return
-                node, watch = await self._zk.get_and_watch(f"{self._path.rstrip('/')}/{last}")
+                node, watch = await self._zk.get_and_watch(child(self._path, last))
                 if self._is_shared(node):
                     shared.add(last)
                     watch.cancel()
@@ -342,7 +343,7 @@ class ReadWriteLock:
         writes = Line(zk, path, prefix=WRITE_PREFIX, data=data, acl=acl)
         before_reading = _Outside(zk, path, is_writer, is_sharing=True) if prefer == "writers" else None
         before_writing = _Outside(zk, path, everyone) if prefer == "readers" else None
-        gate = Line(zk, f"{path.rstrip('/')}/{_GATE}", acl=acl, container=path) if prefer == "readers" else None
+        gate = Line(zk, child(path, _GATE), acl=acl, container=path) if prefer == "readers" else None
         self._reading = _Reading(zk, reads, holders, before_reading)
         self._writing = _Writing(zk, writes, holders, data, before_writing, gate)
 
