@@ -68,14 +68,11 @@ class Nodes:
         The server that answers may be behind the one that was lost: hence the sync.  A late write of the old connection
         cannot come behind it.
         """
-        while True:
-            synced, *answers = await self.zk.pipeline([Sync(self.path), *(GetData(path) for path in paths)])
-            if isinstance(synced, zkwire.ConnectionLostError):
-                continue
-            for answer in answers:
-                if isinstance(answer, BaseException) and not isinstance(answer, zkwire.NoNodeError):
-                    raise answer
-            return self.zk.session_id, [answer if isinstance(answer, Node) else None for answer in answers]
+        _, *answers = await self.zk.pipeline([Sync(self.path), *(GetData(path) for path in paths)])
+        for answer in answers:
+            if isinstance(answer, BaseException) and not isinstance(answer, zkwire.NoNodeError):
+                raise answer
+        return self.zk.session_id, [answer if isinstance(answer, Node) else None for answer in answers]
 
     def drop(self, path: str, session_id: int) -> asyncio.Future[None] | None:
         """Have the ephemeral node `path` of the session deleted for certain, unless it went with that session.
