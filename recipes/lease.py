@@ -13,7 +13,15 @@ import asyncio
 from typing import Final, Protocol
 
 from recipes.line import Standing, let_others_run
-from zkwire import Client, NoNodeError, SessionError, Transaction, WatchEventType, ZooKeeperError
+from zkwire import (
+    Client,
+    NoNodeError,
+    SessionError,
+    ThrottledError,
+    Transaction,
+    WatchEventType,
+    ZooKeeperError,
+)
 
 # A lease that is over within this time never costs a watch of its own node, so that an uncontended lock is two round
 # trips.  The only loss that is told so much later is a deletion by somebody else.
@@ -106,7 +114,7 @@ class Lease:
         if standing.is_watched:
             standing.watches.tell(self._look_at_events)
         else:
-            self._timer = asyncio.get_running_loop().call_later(_UNWATCHED, self._watch)
+            self._watch_soon()
 
     # -- asking -----------------------------------------------------------------------------------------------------
 
@@ -221,6 +229,9 @@ class Lease:
     def _guard_stopped(self) -> None:
         """Nobody looks after the lease any more: it is released, lost, or somebody else's."""
 
+    def _watch_soon(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(_UNWATCHED, self._watch)
+
     def _watch(self) -> None:
         self._watching = asyncio.get_running_loop().create_task(self._watch_node())
 
@@ -230,7 +241,9 @@ class Lease:
             node, _ = await self._zk.get_and_watch(self.path, into=self.standing.watches)
         except NoNodeError:
             self._lose(DELETED)
-        except SessionError as error:
+        except ThrottledError:
+            self._watch_soon()
+        except ZooKeeperError as error:  # a lease whose loss would not be told is none: no right to read, perhaps
             self._lose(str(error))
         else:
             if node.stat.czxid != self.token:  # another one that has taken its place

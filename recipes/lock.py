@@ -89,9 +89,9 @@ class Lock(Locking[Lease]):
         lease = await lock.try_acquire()                                       # None at once if it is held
 
     Arguments: `path`, the lock's node, made as a container when it is missing, with persistent parents; `data`,
-    stored in our nodes, for people who look; `acl`, of every node that is made; `local_passes`, how many times
-    running a lease may be passed on to the next task of this process that waits on this object, before the other
-    processes have their turn again: such leases share one token.
+    stored in our nodes, for people who look; `acl`, of every node that is made, which must let all who contend read;
+    `local_passes`, how many times running a lease may be passed on to the next task of this process that waits on this
+    object, before the other processes have their turn again: such leases share one token.
     Order: by tickets, which are given in the order in which creates reach the leader; tasks of one process that
     share this object in the order of their calls.
 

@@ -23,8 +23,8 @@ from tests.recipes.tools import (
     until_line,
     until_watches,
 )
-from zkwire import Client, SessionExpiredError, TransactionError
-from zkwire.testing import RealServer
+from zkwire import ACL, Client, Perms, SessionExpiredError, ThrottledError, TransactionError
+from zkwire.testing import RealServer, Server
 
 pytestmark = pytest.mark.limit(30)
 
@@ -145,6 +145,28 @@ async def test_deletion_of_a_lease_that_came_by_a_hand_over_is_told(zookeeper: R
         await other.delete(lease.path)
         assert isinstance(await lease.lost(), LockLostError)
         await lease.release()
+
+
+async def test_a_node_that_the_holder_may_not_read_is_no_lease(zookeeper: RealServer, path: str) -> None:
+    """Its deletion by somebody else could not be told."""
+    async with zkwire.connect(zookeeper.hosts) as zk:
+        lock = Lock(zk, path, acl=[ACL(Perms.ALL & ~Perms.READ, "world", "anyone")])
+        await zk.create(path)
+        with pytest.raises(LockLostError, match=f"{path}.*the ACL does not allow it"):
+            async with lock:
+                await asyncio.get_running_loop().create_future()
+        assert await line(zk, path) == []
+
+
+async def test_a_server_that_throttles_is_asked_for_the_watch_again() -> None:
+    async with Server() as server, zkwire.connect(server.hosts) as zk:
+        with server.answering("getData", ThrottledError, times=2) as throttled:
+            lease = await Lock(zk, "/lock").acquire()
+            await throttled.until_hit(2)
+        await until_armed(1, zk)
+        lease.check()
+        await zk.delete(lease.path)
+        assert str(await lease.lost()).count(DELETED) == 1
 
 
 async def test_expiry_is_told(zookeeper: RealServer, path: str) -> None:
