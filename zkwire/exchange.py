@@ -54,7 +54,7 @@ class Exchange(ABC):
         self.certain_until = _NEVER
         self.doubts = Doubts(lambda: self.certain_until)
         self.watches: WatchTable[Watcher] = WatchTable()
-        self.janitor = Janitor(self.send_at_once, self.submit, lambda: self.id)
+        self.janitor = Janitor(self.send_at_once, self.submit, lambda: self.id, lambda: self.last_zxid)
         self._lost_creations: WeakKeyDictionary[asyncio.Future[Any], tuple[Creation, int, int]] = WeakKeyDictionary()
         self._heard = self._loop.time()
         self._unsent: deque[Call] = deque()
@@ -183,6 +183,7 @@ class Exchange(ABC):
         if link is not self._link:
             return
         self._link = None
+        waiting, self._unsent = self._unsent, deque()
         again: list[Call] = []
         disowned: list[tuple[Creation, int, int]] = []
         for call in link.connection.calls:
@@ -215,8 +216,12 @@ class Exchange(ABC):
                         maybe_applied=True,
                     ),
                 )
-        self._unsent.extendleft(reversed(again))
+        # What removals have said to that is ahead of all that waits, too: it may be a create of the same node.
+        again += self._unsent
+        self._unsent = deque()
         self._look_for(disowned)
+        self._unsent.extend(again)
+        self._unsent.extend(waiting)
 
     def _look_for(self, lost: list[tuple[Creation, int, int]]) -> None:
         """Have the janitor look for what creates left, ahead of all that waits: it must not find what that makes."""

@@ -8,12 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from zkwire import paths
 from zkwire.connection import Call
-from zkwire.errors import ConnectionLostError, NoNodeError, SessionError, ThrottledError, ZooKeeperError
+from zkwire.errors import (
+    ConnectionLostError,
+    NoNodeError,
+    NotReadOnlyError,
+    OperationTimeoutError,
+    RequestTimeoutError,
+    SessionError,
+    SystemServerError,
+    ThrottledError,
+    ZooKeeperError,
+)
+from zkwire.records import Stat
 from zkwire.requests import (
     Create2Request,
     CreateContainerRequest,
@@ -21,16 +32,19 @@ from zkwire.requests import (
     CreateRequest,
     CreateTTLRequest,
     DeleteRequest,
+    ExistsRequest,
     GetChildrenRequest,
-    GetDataReply,
-    GetDataRequest,
     Request,
+    StatReply,
     SyncRequest,
 )
 
 _log = logging.getLogger(__name__)
 
-_THROTTLED_PAUSE: Final = 0.1
+# Refusals that say nothing of the node: what is asked again, after a pause in seconds, may well be carried out.
+_PASSING: Final = (ThrottledError, NotReadOnlyError, OperationTimeoutError, RequestTimeoutError, SystemServerError)
+_PAUSE: Final = 0.1
+_NO_LIMIT: Final = 1 << 63  # later than any zxid
 
 Creation = CreateRequest | Create2Request | CreateContainerRequest | CreateTTLRequest
 
@@ -39,9 +53,8 @@ class Janitor:
     """The clean-up owner of one session.
 
     Arguments: `send_at_once`, which puts a call into the session's line and writes that; `submit`, which sends a
-    request and gives the future of its reply; `session_id`, which tells the id of the session that these speak for now.
-
-    `removals` are those under way, by path.
+    request and gives the future of its reply; `session_id`, which tells the id of the session that these speak for now;
+    `last_zxid`, which tells the newest that replies have shown.
     """
 
     def __init__(
@@ -49,11 +62,13 @@ class Janitor:
         send_at_once: Callable[[Call], None],
         submit: Callable[[Request[Any]], asyncio.Future[Any]],
         session_id: Callable[[], int],
+        last_zxid: Callable[[], int],
     ) -> None:
         self._send_at_once = send_at_once
         self._submit = submit
         self._session_id = session_id
-        self.removals: dict[str, Removal] = {}
+        self._last_zxid = last_zxid
+        self._removals: set[Removal] = set()
         self._searches: set[asyncio.Task[None]] = set()
 
     def removal(self, path: str, newest_zxid: int | None = None) -> Removal:
@@ -75,17 +90,10 @@ class Janitor:
         if isinstance(creation, CreateTTLRequest) or not creation.flags & CreateFlags.EPHEMERAL:
             _log.warning("a cancelled create of %s lost its answer: the node may be there", creation.path)
             return
-        parent, _ = paths.split(creation.path)
-        is_sequential = creation.flags & CreateFlags.SEQUENTIAL
         try:
-            # The server that we reach now may not have seen yet what the former one carried out: sync first.
-            self._submit(SyncRequest(parent)).add_done_callback(_retrieve)
-            first = self._submit(
-                GetChildrenRequest(parent, False) if is_sequential else GetDataRequest(creation.path, False)
-            )
+            first = self._ask_for(creation)
         except SessionError:
             return
-        first.add_done_callback(_retrieve)
         task = asyncio.get_running_loop().create_task(self._search(creation, first, session_id, after_zxid))
         self._searches.add(task)
         task.add_done_callback(self._searches.discard)
@@ -94,84 +102,101 @@ class Janitor:
         """Forget everything: the session is over, and its ephemeral nodes go with it."""
         for task in self._searches:
             task.cancel()
-        for path in list(self.removals):
-            self.gone(path)
+        for removal in list(self._removals):
+            self.gone(removal)
 
     async def finish(self) -> None:
         """Wait for the ends of dismissed searches."""
         while self._searches:
             await asyncio.wait(self._searches)
 
-    def delete(self, path: str) -> None:
-        """Send the delete once more."""
-        removal = self.removals.get(path)
-        if removal is not None:
-            self.send(path, Call(DeleteRequest(path, -1), removal))
-
-    def look(self, path: str) -> None:
-        """Ask who stands there now; a server that is behind the times must not show what was deleted: sync first."""
-        removal = self.removals.get(path)
-        if removal is None:
-            return
-        try:
-            self._submit(SyncRequest(paths.split(path)[0])).add_done_callback(_retrieve)
-        except SessionError:
-            self.gone(path)
-        else:
-            self.send(path, Call(GetDataRequest(path, False), removal))
-
-    def send(self, path: str, call: Call) -> None:
-        """Send `call`, the next of the removal of `path`, without waiting for the end of the loop's turn."""
+    def send(self, removal: Removal, call: Call) -> None:
+        """Send `call`, the next of `removal`, without waiting for the end of the loop's turn."""
+        self._removals.add(removal)
         try:
             self._send_at_once(call)
         except SessionError:
-            self.gone(path)
+            self.gone(removal)
 
-    def gone(self, path: str) -> None:
-        """Take note that nothing more is to be done for `path`."""
-        removal = self.removals.pop(path, None)
-        if removal is not None:
-            for waiter in removal.awaited_by:
-                if not waiter.done():
-                    waiter.set_result(None)
+    def look(self, removal: Removal, path: str) -> None:
+        """Ask who stands there now; a server that is behind the times must not show what was deleted: sync first."""
+        try:
+            self._submit(SyncRequest(paths.split(path)[0])).add_done_callback(_retrieve)
+        except SessionError:
+            self.gone(removal)
+        else:
+            self.send(removal, Call(ExistsRequest(path, False), removal))
+
+    def is_under_way(self, removal: Removal) -> bool:
+        """Whether something is still to be done for `removal`."""
+        return removal in self._removals
+
+    def gone(self, removal: Removal) -> None:
+        """Take note that nothing more is to be done for `removal`."""
+        self._removals.discard(removal)
+        removal.end()
+
+    def _ask_for(self, creation: Creation) -> asyncio.Future[Any]:
+        """Ask for the node that `creation` names, or the names that it may have got.  Raises: SessionError."""
+        parent, _ = paths.split(creation.path)
+        # The server that we reach now may not have seen yet what the former one carried out: sync first.
+        self._submit(SyncRequest(parent)).add_done_callback(_retrieve)
+        is_sequential = creation.flags & CreateFlags.SEQUENTIAL
+        return self._ask(GetChildrenRequest(parent, False) if is_sequential else ExistsRequest(creation.path, False))
+
+    def _ask(self, request: Request[Any]) -> asyncio.Future[Any]:
+        asked = self._submit(request)
+        asked.add_done_callback(_retrieve)
+        return asked
 
     async def _search(
         self, creation: Creation, first: asyncio.Future[Any], session_id: int, after_zxid: int
     ) -> None:
+        """Remove what is newer than `after_zxid`.
+
+        `first` was asked ahead of all that may be created in its place; when that is refused for the time being, what
+        is newer than the refusal may be such.
+        """
+        until_zxid = _NO_LIMIT
         try:
-            for path, asked in await self._candidates(creation, first):
+            while True:
                 try:
-                    node = await asked
+                    answer = await first
                 except NoNodeError:
-                    continue
-                ours = node.stat.ephemeral_owner == session_id == self._session_id()
-                if ours and node.stat.czxid > after_zxid:
-                    self.removal(path, node.stat.czxid).start()
+                    return
+                except _PASSING:
+                    until_zxid = min(until_zxid, self._last_zxid())
+                    await asyncio.sleep(_PAUSE)
+                    first = self._ask_for(creation)
+                else:
+                    break
+            if creation.flags & CreateFlags.SEQUENTIAL:
+                candidates = _candidates(creation.path, answer.children)
+                asked = [(path, self._ask(ExistsRequest(path, False))) for path in candidates]
+            else:
+                asked = [(creation.path, first)]
+            for path, future in asked:
+                stat = await self._stat(path, future)
+                ours = stat is not None and stat.ephemeral_owner == session_id == self._session_id()
+                if stat is not None and ours and after_zxid < stat.czxid <= until_zxid:
+                    self.removal(path, stat.czxid).start()
         except SessionError:
             pass  # the node is gone with its session
         except ZooKeeperError as error:
             _log.warning("cannot look for what a cancelled create of %s left: %s", creation.path, error)
 
-    async def _candidates(
-        self, creation: Creation, first: asyncio.Future[Any]
-    ) -> list[tuple[str, asyncio.Future[Any]]]:
-        """Return the paths that the node may have, each with the answer to a getData."""
-        if not creation.flags & CreateFlags.SEQUENTIAL:
-            return [(creation.path, first)]
-        parent, prefix = paths.split(creation.path)
-        try:
-            names = (await first).children
-        except NoNodeError:
-            return []
-        found = []
-        for name in names:
-            number = name.removeprefix(prefix)
-            if name.startswith(prefix) and number.lstrip("-").isdigit() and paths.sequence(name) is not None:
-                path = paths.join(parent, name)
-                asked = self._submit(GetDataRequest(path, False))
-                asked.add_done_callback(_retrieve)
-                found.append((path, asked))
-        return found
+    async def _stat(self, path: str, asked: asyncio.Future[Any]) -> Stat | None:
+        """Return what `asked`, an exists for `path`, is answered in the end; None for no node."""
+        while True:
+            try:
+                stat: Stat = (await asked).stat
+            except NoNodeError:
+                return None
+            except _PASSING:
+                await asyncio.sleep(_PAUSE)
+                asked = self._ask(ExistsRequest(path, False))
+            else:
+                return stat
 
 
 class Removal:
@@ -181,16 +206,15 @@ class Removal:
     they are decoded.
     """
 
-    __slots__ = ("_first", "_gone", "_janitor", "_path", "awaited_by", "newest_zxid")
+    __slots__ = ("_first", "_gone", "_janitor", "_newest_zxid", "_path")
 
     def __init__(self, janitor: Janitor, path: str, newest_zxid: int | None) -> None:
         self._janitor = janitor
         self._path = path
-        self.newest_zxid = newest_zxid
+        self._newest_zxid = newest_zxid
         # Whoever starts it is in a hurry, and whoever makes it need not be.
         self._first: Call | None = Call(DeleteRequest(path, -1), self)
         self._gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.awaited_by = [self._gone]
 
     def start(self) -> asyncio.Future[None]:
         """Begin, once, and return a future that is done when the node is known to be gone.
@@ -200,18 +224,8 @@ class Removal:
         The future need not be awaited, and never fails: a node that cannot be deleted is logged.
         """
         first, self._first = self._first, None
-        if first is None:
-            return self._gone
-        janitor = self._janitor
-        going = janitor.removals.setdefault(self._path, self)
-        if going is self:
-            janitor.send(self._path, first)
-        else:
-            going.awaited_by += self.awaited_by
-            if self.newest_zxid is None or going.newest_zxid is None:
-                going.newest_zxid = None
-            else:
-                going.newest_zxid = max(going.newest_zxid, self.newest_zxid)
+        if first is not None:
+            self._janitor.send(self, first)
         return self._gone
 
     def done(self) -> bool:
@@ -220,24 +234,48 @@ class Removal:
 
     def set_result(self, result: object) -> None:
         """It was deleted, or this stands there."""
-        if isinstance(result, GetDataReply) and (self.newest_zxid is None or result.stat.czxid <= self.newest_zxid):
-            self._janitor.delete(self._path)
+        if isinstance(result, StatReply) and (self._newest_zxid is None or result.stat.czxid <= self._newest_zxid):
+            self._delete()
         else:
-            self._janitor.gone(self._path)
+            self._janitor.gone(self)
 
     def set_exception(self, error: BaseException) -> None:
         """It may be there still."""
         if isinstance(error, ConnectionLostError):
-            if self.newest_zxid is None:
-                self._janitor.delete(self._path)
-            else:
-                self._janitor.look(self._path)
-        elif isinstance(error, ThrottledError):
-            asyncio.get_running_loop().call_later(_THROTTLED_PAUSE, self._janitor.delete, self._path)
+            self._go_on()
+        elif isinstance(error, _PASSING):
+            asyncio.get_running_loop().call_later(_PAUSE, self._go_on)
         else:
             if not isinstance(error, NoNodeError | SessionError):
                 _log.warning("a node that should go stays: %s", error)
-            self._janitor.gone(self._path)
+            self._janitor.gone(self)
+
+    def end(self) -> None:
+        """Nothing more is to be done; called by the janitor."""
+        if not self._gone.done():
+            self._gone.set_result(None)
+
+    def _go_on(self) -> None:
+        if not self._janitor.is_under_way(self):
+            return
+        if self._newest_zxid is None:
+            self._delete()
+        else:  # somebody else's node may stand there by now
+            self._janitor.look(self, self._path)
+
+    def _delete(self) -> None:
+        self._janitor.send(self, Call(DeleteRequest(self._path, -1), self))
+
+
+def _candidates(path: str, names: Sequence[str]) -> list[str]:
+    """Return the paths of those of `names` that a sequential create of `path` may have got."""
+    parent, prefix = paths.split(path)
+    found = []
+    for name in names:
+        number = name.removeprefix(prefix)
+        if name.startswith(prefix) and number.lstrip("-").isdigit() and paths.sequence(name) is not None:
+            found.append(paths.join(parent, name))
+    return found
 
 
 def _retrieve(future: asyncio.Future[Any]) -> None:

@@ -407,7 +407,7 @@ async def test_the_janitor_searches_across_several_cuts(zookeeper: RealServer, p
     ):
         await other.create(f"{path}/child", make_parents=True)
         proxy.hold_replies()
-        cuts = [proxy.cut_after(opcode) for opcode in ("create", "sync", "getChildren", "getData", "delete")]
+        cuts = [proxy.cut_after(opcode) for opcode in ("create", "sync", "getChildren", "exists", "delete")]
         task = asyncio.create_task(zk.create(f"{path}/n-", ephemeral=True, sequential=True))
         await proxy.seen("create", direction="reply")
         await cancelled(task)
@@ -443,7 +443,7 @@ async def test_the_janitor_touches_nothing_that_others_or_answered_creates_have_
         await lost
         candidates = 6  # of those that remain, one has another prefix; and the lost one
         await proxy.until(
-            lambda: sum(frame.opcode == "getData" and frame.direction == "reply" for frame in proxy.log[mark:])
+            lambda: sum(frame.opcode == "exists" and frame.direction == "reply" for frame in proxy.log[mark:])
             >= candidates
         )
         await proxy.seen("delete", mark, direction="reply")
@@ -517,7 +517,7 @@ async def test_the_janitor_does_not_take_a_repeated_create_of_the_same_name_for_
         assert task.cancel()
         await lost
         assert await again == path
-        await proxy.seen("getData", direction="reply")
+        await proxy.seen("exists", direction="reply")
         for _ in range(3):
             await zk.sync(path)
         assert await zk.exists(path) is not None
@@ -544,7 +544,7 @@ async def test_a_removal_cut_off_does_not_remove_what_others_put_there_meanwhile
         await other.create(path, b"of others")
         mark = proxy.mark()
         proxy.accept()
-        await proxy.seen(lambda frame: frame.opcode in ("getData", "delete"), mark, direction="reply")
+        await proxy.seen(lambda frame: frame.opcode in ("exists", "delete"), mark, direction="reply")
         for _ in range(3):
             await zk.sync(path)
         assert (await other.get(path)).data == b"of others"
