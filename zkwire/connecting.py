@@ -49,7 +49,7 @@ class Connecting:
         try:
             await session.wait_started()
         except BaseException:
-            await session.close()
+            await session.close(keep_session=self._options["session_id"] != 0)  # it is not ours to end
             raise
         if self._follows:
             session.accompany(follow(session))

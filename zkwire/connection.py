@@ -26,6 +26,7 @@ _EVENT_START: Final = struct.Struct(">ii")  # length, xid
 _SYNC_CONNECTED: Final = 3  # the state in every event
 _MAX_XID: Final = 2**31 - 1
 _PASSWORD_BYTES: Final = 16
+_SESSION_EXPIRED: Final = -112  # to a write of a session that is being closed; the next handshake tells for sure
 
 
 class Waiter(Protocol):
@@ -57,11 +58,11 @@ class Watcher(Protocol):
 class Call:
     """One request on its way: its body, who waits for the answer, and, once there, the answer.
 
-    `times_too_large` counts how often a frame that could not be accepted came in the place of the answer.
+    `times_unreadable` counts how often something that could not be accepted came in the place of the answer.
     """
 
     __slots__ = (
-        "body", "code", "reply", "request", "sent_at", "times_too_large", "waiter", "watch_kind", "watcher", "xid"
+        "body", "code", "reply", "request", "sent_at", "times_unreadable", "waiter", "watch_kind", "watcher", "xid"
     )  # fmt: skip
 
     def __init__(
@@ -79,7 +80,7 @@ class Call:
         self.xid = 0
         self.sent_at = 0.0
         self.code = 0
-        self.times_too_large = 0
+        self.times_unreadable = 0
         self.reply: Record | None = None
 
 
@@ -110,11 +111,12 @@ class Connection:
     last answered request was sent; `heard` is when the last bytes came; `last_zxid` is the newest that replies have
     shown; `is_read_only` is whether the server has lost its quorum; `vouches` is whether an answer is a sign that the
     ensemble keeps the session: a server without a quorum cannot know.  While `is_held` is True no ping is sent.
+    `is_session_over` is whether the server has said, to a request, that it is ending the session.
     """
 
     def __init__(self, hello: ConnectRequest, frame_limit: int, now: float) -> None:
         self.calls: deque[Call] = deque()
-        self.is_read_only = self.vouches = self.is_held = False
+        self.is_read_only = self.vouches = self.is_held = self.is_session_over = False
         self._apart: deque[Call] = deque()
         self.error: ProtocolError | None = None
         self.timeout = 0.0
@@ -126,6 +128,8 @@ class Connection:
         self._frames = FrameReader(frame_limit)
         self._tripwires: dict[bytes, Callable[[], None]] = {}
         self._xid = 0
+        self._first: Call | None = None  # of the calls, as the last tick saw it, and the first tick that saw it there
+        self._first_since = now
         body = hello.encode()
         self._outgoing = [LENGTH.pack(len(body)) + body]
 
@@ -212,7 +216,7 @@ class Connection:
         if self.error is None and bad_length is not None:
             self.error = ProtocolError(str(bad_length))
             if self.calls:
-                self.calls[0].times_too_large += 1
+                self.calls[0].times_unreadable += 1
         return arrived
 
     def receive_eof(self) -> None:
@@ -226,8 +230,16 @@ class Connection:
         return dead if self.is_held else min(self._last_sent + timing.ping_after(self.timeout), dead)
 
     def tick(self, now: float) -> bool:
-        """Queue a ping when one is due; return False when the link must be taken for dead."""
+        """Queue a ping when one is due; return False when the link must be taken for dead.
+
+        A server that tells of events and answers nothing is dead as well, if later: much to tell may be in the way.
+        """
         if now >= self.heard + timing.dead_after(self.timeout):
+            return False
+        first = self.calls[0] if self.calls and self._frames.is_between_frames else None
+        if first is not self._first:
+            self._first, self._first_since = first, now
+        elif first is not None and now >= self._first_since + self.timeout:
             return False
         if not self.is_held and now >= self._last_sent + timing.ping_after(self.timeout):
             self.send(Call(PingRequest()), now)
@@ -267,9 +279,16 @@ class Connection:
             self._bring_forward(xid, code)
         call = self.calls[0]
         if code == 0:
-            call.reply, _ = call.request.reply.decode(frame, _REPLY_HEADER.size)
+            try:
+                call.reply, _ = call.request.reply.decode(frame, _REPLY_HEADER.size)
+            except (DecodeError, struct.error):
+                call.times_unreadable += 1
+                raise
         elif code == AuthenticationRequiredError.code:
             return Demand(call.request.operation)
+        elif code == _SESSION_EXPIRED:
+            self.is_session_over = True
+            raise ProtocolError("the server is ending the session")
         call.code = code
         self.calls.popleft()
         self.answered = call.sent_at

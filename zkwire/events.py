@@ -115,6 +115,8 @@ class EventStream:
 
     def fire(self, event: WatchEventType, told: Notification) -> None:
         """Take the event; called by the session."""
+        if self.given_up:  # by who was told of the same event just before
+            return
         if len(self._queue) >= self._backlog:
             self._queue.clear()
             self._queue.append(Resync())

@@ -21,15 +21,24 @@ from zkwire.errors import ConnectionLostError, ProtocolError, ServerError, Sessi
 from zkwire.janitor import Creation, Janitor
 from zkwire.jute import Record
 from zkwire.records import ConnectResponse
-from zkwire.requests import Create2Reply, CreateReply, RemoveWatchesRequest, Request, WatcherType
+from zkwire.requests import (
+    Create2Reply,
+    CreateReply,
+    RemoveWatchesRequest,
+    Request,
+    SetWatches2Request,
+    SetWatchesRequest,
+    WatcherType,
+)
 from zkwire.transport import Link
 from zkwire.watches import WatchEventType, WatchKind, WatchTable, kind_set_by
 
 _log = logging.getLogger(__name__)
 
 REQUEST_LIMIT: Final = 1_048_575  # what a server takes unless its jute.maxbuffer says otherwise
-_TIMES_TOO_LARGE: Final = 2
+_TIMES_UNREADABLE: Final = 2
 _NEVER: Final = float("-inf")
+_MANY: Final = 64  # calls that may wait before those are looked for that were cancelled meanwhile
 _EVENT_TYPES: Final = {kind.value: kind for kind in WatchEventType}
 
 R = TypeVar("R", bound=Record)
@@ -58,6 +67,7 @@ class Exchange(ABC):
         self._lost_creations: WeakKeyDictionary[asyncio.Future[Any], tuple[Creation, int, int]] = WeakKeyDictionary()
         self._heard = self._loop.time()
         self._unsent: deque[Call] = deque()
+        self._many_unsent = _MANY
         self._flush_due = False
         self._link: Link | None = None
         self._over: SessionError | None = None
@@ -183,6 +193,9 @@ class Exchange(ABC):
         if link is not self._link:
             return
         self._link = None
+        if link.connection.is_session_over:
+            self.certain_until = _NEVER
+            self.doubts.look_soon()
         waiting, self._unsent = self._unsent, deque()
         again: list[Call] = []
         disowned: list[tuple[Creation, int, int]] = []
@@ -193,7 +206,7 @@ class Exchange(ABC):
                 self._settle_watch(call, -1)
                 if isinstance(call.request, Creation):
                     disowned.append((call.request, self.id, self.last_zxid))
-            elif call.request.repeatable and call.times_too_large < _TIMES_TOO_LARGE:
+            elif call.request.repeatable and call.times_unreadable < _TIMES_UNREADABLE:
                 again.append(call)
             elif call.request.repeatable:
                 # Once is a server gone mad; but what has such an answer every time must not be asked for ever.
@@ -202,7 +215,7 @@ class Exchange(ABC):
                     call,
                     ProtocolError(
                         f"{call.request.described}: in place of the answer came {reason};"
-                        " if that is the answer, ask for less at a time"
+                        " if the answer was too large, ask for less at a time"
                     ),
                 )
             else:
@@ -249,9 +262,21 @@ class Exchange(ABC):
 
     def _enqueue(self, call: Call) -> None:
         self._unsent.append(call)
+        if len(self._unsent) > self._many_unsent:
+            self._drop_cancelled()
         if not self._flush_due and self._is_ready:
             self._flush_due = True
             self._loop.call_soon(self._flush)
+
+    def _drop_cancelled(self) -> None:
+        """Forget the calls that nobody waits for any more: without a connection nothing else does."""
+        unsent, self._unsent = self._unsent, deque()
+        for call in unsent:
+            if call.waiter is not None and call.waiter.done():
+                self._settle_watch(call, -1)
+            else:
+                self._unsent.append(call)
+        self._many_unsent = max(2 * len(self._unsent), _MANY)
 
     def _flush(self) -> None:
         """Write the head of the line, as much of it as may be in flight."""
@@ -275,6 +300,8 @@ class Exchange(ABC):
         self._settle_watch(call, call.code)
         waiter = call.waiter
         if waiter is None:
+            if call.code and isinstance(call.request, SetWatchesRequest | SetWatches2Request):
+                self._not_rearmed(call)
             for watcher in self.watches.heard(call.request, call.code):
                 watcher.carried_over()
             return
@@ -287,6 +314,12 @@ class Exchange(ABC):
             waiter.set_exception(
                 ServerError.from_code(call.code, request.subject, operation=request.operation, server=self.server)
             )
+
+    def _not_rearmed(self, call: Call) -> None:
+        """The watches do not stand, so that nothing may seem well: another connection, another try."""
+        error = ServerError.from_code(call.code, operation=call.request.operation, server=self.server)
+        if self._link is not None:
+            self._link.abort(ConnectionAbortedError(f"the watches are not set again: {error}"))
 
     def _remove_made(self, reply: Record | None) -> None:
         if isinstance(reply, CreateReply | Create2Reply) and self._over is None:

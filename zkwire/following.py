@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Final
 
 from zkwire import hosts
-from zkwire.errors import ServerError, SessionClosedError, SessionError
+from zkwire.errors import ServerError, SessionClosedError, SessionError, ThrottledError
 from zkwire.requests import GetDataRequest
 from zkwire.session import Session
 from zkwire.states import SessionState
@@ -15,6 +16,7 @@ from zkwire.watches import WatchKind
 
 _log = logging.getLogger(__name__)
 
+_PAUSE: Final = 1.0  # seconds; nothing here is urgent
 CONFIG: Final = "/zookeeper/config"
 
 
@@ -37,6 +39,8 @@ async def follow_config(session: Session) -> None:
         except SessionError:
             if session.states.now is SessionState.EXPIRED:
                 return  # there will be no other session
+        except ThrottledError:
+            await asyncio.sleep(_PAUSE)
         except ServerError as error:
             _log.warning("the servers of the ensemble cannot be followed: %s", error)
             return

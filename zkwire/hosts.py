@@ -48,7 +48,7 @@ def _address(server: str, whole: str) -> Address:
         port = port[1:]
     else:
         host, _, port = server.partition(":")
-    if not host or any(character.isspace() for character in host):
+    if not host or "\0" in host or any(character.isspace() for character in host):
         raise ValueError(f"bad connect string {whole!r}: {server!r} names no server; write host:port,host:port/chroot")
     try:
         host.encode("idna")  # what the resolver does first; it would fail at each attempt, and not with an OSError
@@ -96,20 +96,28 @@ def _host_of(member: str) -> str:
 class Hosts:
     """The servers in the order in which this client tries them, and how long it waits between two rounds.
 
-    Arguments: `addresses`, at least one; `timeout`, the session timeout in seconds, which bounds the pauses; `rng`,
-    which shuffles and jitters.
+    Arguments: `addresses`, at least one; `timeout`, the session timeout in seconds, which bounds the pauses, and which
+    is to be set anew when a server has granted another one; `rng`, which shuffles and jitters.
     """
 
     def __init__(self, addresses: list[Address], timeout: float, rng: random.Random) -> None:
         self._order = list(addresses)
         rng.shuffle(self._order)
         self._rng = rng
-        self.longest_pause = min(timeout / 10, _LONGEST_PAUSE)
+        self.timeout = timeout
         self._next = 0
         self._tried = 0
 
     def __len__(self) -> int:
         return len(self._order)
+
+    def __contains__(self, address: Address) -> bool:
+        return address in self._order
+
+    @property
+    def longest_pause(self) -> float:
+        """How many seconds there are at the most between two rounds."""
+        return min(self.timeout / 10, _LONGEST_PAUSE)
 
     def next(self) -> Address:
         """Return the server to try now: the one behind the last, round and round."""

@@ -116,7 +116,7 @@ class Session(Exchange):
     def set_hosts(self, addresses: list[Address]) -> None:
         """Take another list of servers, and go to another one where that keeps the load even; see Client.set_hosts."""
         must_move = self._hosts.replace(addresses, self._address if self._is_ready else None)
-        if must_move and self._is_ready and self._over is None:
+        if must_move and self._is_ready:
             self._leave("the list of servers has changed")
 
     def accompany(self, body: Coroutine[Any, Any, None]) -> None:
@@ -210,8 +210,10 @@ class Session(Exchange):
             await asyncio.sleep(min(self._hosts.pause(), max(self._patience(), 0)))
 
     def _ran(self, runner: asyncio.Task[None]) -> None:
-        """If the loop has failed, which it never should, let nobody wait for it."""
+        """If the loop has failed, which it never should, or was cancelled with all tasks, let nobody wait for it."""
         error = None if runner.cancelled() else runner.exception()
+        if runner.cancelled() and self._over is None:
+            self._end(SessionClosedError("the client's task was cancelled from outside"), SessionState.CLOSED)
         if error is not None:
             self._end(SessionClosedError(f"the client has failed inside: {error!r}"), SessionState.CLOSED)
             self._loop.call_exception_handler({"message": "a zkwire session has failed", "exception": error})
@@ -220,6 +222,8 @@ class Session(Exchange):
         """Return when the link is lost."""
         since = self._loop.time()
         try:
+            if address not in self._hosts:  # the list was changed while we were on our way
+                self._leave(f"{address} is no longer among the servers")
             if link.connection.is_read_only and await self._find_writable(link, address):
                 self._leave(f"there is a server that can write: {self._hosts.peek()}")
             reason = await asyncio.shield(link.closed)
@@ -263,6 +267,8 @@ class Session(Exchange):
                     raise _RefusedError
                 if self._sasl is not None:
                     await self._authenticate(self._sasl, link, address)
+                    if link.is_lost:  # by what came behind the last word
+                        raise await link.closed
                     link.release()
                     self._admit(link)
         except BaseException:
@@ -284,7 +290,7 @@ class Session(Exchange):
             self._is_resumable = False
         self.id = response.session_id
         self.password = response.password or _NO_PASSWORD
-        self.timeout = link.connection.timeout
+        self.timeout = self._hosts.timeout = link.connection.timeout
         if self._sasl is None:
             self._admit(link)
         self._greeting.set_result(True)
@@ -330,18 +336,34 @@ class Session(Exchange):
             for other in self._hosts.others(here):
                 if link.closed.done():
                     return False
-                limit = timing.connect_within(self.timeout, len(self._hosts))
-                if await read_only.can_write(self._open_link, other, limit):
+                if await self._can_write(other, link):
                     self._hosts.prefer(other)
                     return not link.closed.done()
             if link.closed.done():
                 return False
         raise AssertionError
 
+    async def _can_write(self, other: Address, link: Link) -> bool:
+        """Whether `other` says that it can write, as long as `link` lasts."""
+        limit = timing.connect_within(self.timeout, len(self._hosts))
+        asking = self._loop.create_task(read_only.can_write(self._open_link, other, limit))
+        either: set[asyncio.Future[Any]] = {asking, link.closed}
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            asking.cancel()
+            await asyncio.wait({asking})  # which leaves no socket
+        return not asking.cancelled() and asking.result()
+
     def _leave(self, why: str) -> None:
-        """Go to the next server as soon as all that is in flight here is answered; what waits is sent there."""
+        """Go to the next server as soon as all that is in flight here is answered; what waits is sent there.
+
+        Who is about to go, and who is about to end, goes nowhere else.
+        """
         link = self._link
-        assert link is not None
+        is_going = self._leaving is not None and not self._leaving.done()
+        if link is None or is_going or self._closing is not None:
+            return
         self._leaving = _Leaving(link, why, lambda: self._link is link)
         # Not through the line, which may be full; the last of all, so that its answer is the last.
         link.connection.send(Call(PingRequest(), self._leaving), self._loop.time())
@@ -358,7 +380,8 @@ class Session(Exchange):
             self.states.enter(SessionState.EXPIRED)
             self._settle_all(error)
             # A new session is made by a transaction, so that the server that grants it has seen everything before.
-            self.id, self.password, self.last_zxid, self.timeout = 0, _NO_PASSWORD, 0, self._wanted_timeout
+            self.id, self.password, self.last_zxid = 0, _NO_PASSWORD, 0
+            self.timeout = self._hosts.timeout = self._wanted_timeout
             self._is_resumable = False
             self.states.enter(SessionState.CONNECTING)
             return

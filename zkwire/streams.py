@@ -132,6 +132,8 @@ class Watch:
 
     def fire(self, event: WatchEventType, told: Notification) -> None:
         """Take the event; called by the session."""
+        if self.given_up:  # by who was told of the same event just before
+            return
         zxid = told.zxid
         self._outcome = seen = WatchEvent(event, self.path, zxid if zxid > 0 else None)
         if self._group is not None:
@@ -255,7 +257,12 @@ class WatchSet:
         self._watches.pop(watch, None)
         self._events.append(event)
         if self._told is not None:
-            self._told()
+            try:
+                self._told()
+            except Exception as error:  # noqa: BLE001  # as of any callback: what else has arrived must not suffer
+                asyncio.get_running_loop().call_exception_handler(
+                    {"message": f"what was to be told of the event {event} has failed", "exception": error}
+                )
         self._wake()
 
     def failed(self, error: Exception) -> None:

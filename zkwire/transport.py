@@ -46,6 +46,11 @@ class Link(asyncio.BufferedProtocol):
         self._view = memoryview(bytearray(_READ_SIZE))
         self._is_full = self._is_leaving = False
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether it is closed, or about to be."""
+        return self._reason is not None or self.closed.done()
+
     def flush(self) -> None:
         """Write what the connection has queued."""
         data = self.connection.data_to_send()
@@ -129,7 +134,7 @@ class Link(asyncio.BufferedProtocol):
             self.flush()
             self._timer = self._loop.call_at(self.connection.next_tick(), self._tick)
         else:
-            self.abort(TimeoutError("the server has been silent for half the session timeout"))
+            self.abort(TimeoutError("the server is silent, or only tells of events and answers nothing"))
 
 
 OpenLink: TypeAlias = Callable[[Callable[[], Link], str, int], Awaitable[Link]]

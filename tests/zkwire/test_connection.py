@@ -686,14 +686,19 @@ def test_while_it_lives_a_ping_or_a_request_leaves_at_every_tick_that_is_due(ste
     """pitfalls 51, 52, by any course of events."""
     connection = _opened(now=0.0)
     now = sent = heard = 0.0
+    is_owed = False
+    owed_since = float("inf")  # the first tick that found something unanswered: nothing ever is
     for wait, what in steps:
         now += wait
         if what == "tick":
             alive = connection.tick(now)
-            assert alive is (now < heard + timing.dead_after(TIMEOUT))
+            assert alive is (now < min(heard + timing.dead_after(TIMEOUT), owed_since + TIMEOUT))
             if not alive:
                 return
+            if is_owed:
+                owed_since = min(owed_since, now)
             wrote = bool(connection.data_to_send())
+            is_owed = is_owed or wrote
             assert wrote is (now >= sent + timing.ping_after(TIMEOUT))
             sent = now if wrote else sent
         elif what == "hear":
@@ -703,8 +708,53 @@ def test_while_it_lives_a_ping_or_a_request_leaves_at_every_tick_that_is_due(ste
             _sent(connection, SyncRequest("/"), now=now)
             connection.data_to_send()
             sent = now
+            is_owed = True
         assert connection.next_tick() == min(sent + timing.ping_after(TIMEOUT), heard + timing.dead_after(TIMEOUT))
         assert connection.next_tick() > now or what != "tick"
+
+
+def test_a_server_that_tells_and_never_answers_is_dead_after_a_session_timeout() -> None:
+    connection = _opened(now=0.0)
+    _sent(connection, SyncRequest("/"), now=0.0)
+    ends = []
+    for now in range(1, 20):
+        connection.receive(_event(1, "/a"), float(now))
+        if not connection.tick(float(now)):
+            ends.append(now)
+    assert ends[0] == 1 + TIMEOUT
+
+
+def test_a_server_that_answers_one_by_one_or_in_small_pieces_is_alive() -> None:
+    connection = _opened(now=0.0)
+    for _ in range(30):
+        _sent(connection, SyncRequest("/"), now=0.0)
+    for number in range(1, 21):
+        connection.receive(_reply(number, b"\0\0\0\1/"), float(number))
+        assert connection.tick(float(number))
+    piece = _reply(21, b"\0\0\0\1/")[:9]
+    for at, byte in enumerate(piece):
+        now = 21.0 + 5 * at
+        connection.receive(bytes([byte]), now)
+        assert connection.tick(now)
+
+
+def test_the_word_that_the_session_ends_is_no_sign_that_it_lives() -> None:
+    """An answer -112, to a write of a session that is being closed; the connection is of no use any more."""
+    connection = _opened(now=0.0)
+    calls = _sent(connection, SyncRequest("/"), now=3.0)
+    assert connection.receive(_reply(1, err=-112), 4.0) == []
+    assert connection.is_session_over
+    assert isinstance(connection.error, ProtocolError)
+    assert connection.answered == 0.0
+    assert list(connection.calls) == calls
+
+
+def test_an_answer_that_cannot_be_decoded_is_counted() -> None:
+    connection = _opened(now=0.0)
+    (call,) = _sent(connection, SyncRequest("/"), now=0.0)
+    connection.receive(_reply(1, b"\0\0"), 1.0)
+    assert isinstance(connection.error, ProtocolError)
+    assert call.times_unreadable == 1
 
 
 # -- nonsense -----------------------------------------------------------------------------------------

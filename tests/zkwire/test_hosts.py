@@ -86,6 +86,7 @@ def test_an_ipv6_address_is_printed_in_brackets() -> None:
         "zk 1:2181",
         "zk1\t2:2181",
         "zk1 zk2",
+        "zk1\0",
     ],
 )
 def test_a_bad_connect_string_is_refused_and_shown(text: str) -> None:
