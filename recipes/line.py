@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 import zkwire
-from recipes import marks
+from recipes import after_loss, marks
 from recipes.paths import child
 from recipes.position import Position, Promises, everyone
 from zkwire import (
@@ -30,7 +30,6 @@ from zkwire import (
     GetData,
     Node,
     Removal,
-    Sync,
     WatchEventType,
     WatchSet,
 )
@@ -232,30 +231,27 @@ class Line:
             raise
 
     def _drop_found(self, searching: asyncio.Task[tuple[Place, list[Any]] | None]) -> None:
-        if not searching.cancelled() and searching.exception() is None:
-            found = searching.result()
-            if found is not None:
-                self._zk.discard(found[0].path)
+        found = after_loss.found_late(searching)
+        if found is not None:
+            self._zk.discard(found[0].path)
 
     async def _search(self, unique: str) -> tuple[Place, list[Any]] | None:
-        """Look once.
+        """Look until it is known whether our node is there.
 
-        The server that answers now may be behind the one that carried it out: hence the sync, sent with the list.
+        Raises: what forbids to look; a node whose name has shown that it is ours is removed then.
         """
-        _, *listing = await self._zk.pipeline([Sync(self.path), *self._listing()])
-        names = listing[0]
-        if isinstance(names, zkwire.NoNodeError):
-            return None
-        if isinstance(names, BaseException):
-            raise names
-        for name in names:
+        listing = await after_loss.look(self._zk, self.path, *self._listing())
+        for name in after_loss.found(listing[0]) or ():
             if name.startswith(unique):
+                path = child(self.path, name)
+                answers = await after_loss.look(self._zk, path, GetData(path))
                 try:
-                    _, stat = await self._zk.get(child(self.path, name))
-                except zkwire.NoNodeError:
-                    continue
-                if stat.ephemeral_owner == self._zk.session_id:
-                    return Place(child(self.path, name), name, stat.czxid, stat.ephemeral_owner), listing
+                    node: Node | None = after_loss.found(answers[0])
+                except zkwire.ServerError:
+                    self._zk.discard(path)
+                    raise
+                if node is not None and node.stat.ephemeral_owner == self._zk.session_id:
+                    return Place(path, name, node.stat.czxid, node.stat.ephemeral_owner), listing
         return None
 
     def _position(self, place: Place, listing: list[Any]) -> Position:

@@ -14,8 +14,9 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import zkwire
+from recipes import after_loss
 from recipes.paths import child
-from zkwire import ACL, BadVersionError, Client, ConnectionLostError, GetData, Node, NoNodeError, Sync, TransactionError
+from zkwire import ACL, BadVersionError, Client, ConnectionLostError, GetData, Node, NoNodeError, TransactionError
 
 # A trace that stays for this long, in seconds, costs a busy writer one delete in many writes, and an idle one no node.
 _LINGER: Final = 0.1
@@ -136,26 +137,21 @@ class ExactWriter:
         return True
 
     async def _find_out(self, trace: _Trace, data: bytes, version: int, lost: ConnectionLostError) -> bool | None:
-        """Tell what became of a write whose answer was lost; None: it was not carried out, try again.
-
-        The server that answers now may be behind the one that carried it out: hence the sync.
-        """
+        """Tell what became of a write whose answer was lost; None: it was not carried out, try again."""
         while True:
             try:
-                _, node, traced = await self._zk.pipeline([Sync(self._path), GetData(self._path), GetData(trace.path)])
+                reads = GetData(self._path), GetData(trace.path)
+                node, traced = await after_loss.look(self._zk, self._path, *reads)
             except zkwire.SessionExpiredError:
                 if self._zk.state is zkwire.SessionState.EXPIRED:
                     raise lost from None
             else:
                 break
-        if isinstance(traced, Node):
-            if traced.stat.version == trace.version:
-                return True
-            self._trace = trace.at(traced.stat.version)
-            return None
+        mine: Node | None = after_loss.found(traced)
+        if mine is not None:
+            self._trace = trace.at(mine.stat.version)
+            return True if mine.stat.version == trace.version else None
         self._trace = None
-        if not isinstance(traced, NoNodeError):
-            raise traced
         if trace.session_id == self._zk.session_id and trace.version == 0:
             return None
         # The trace has gone with its session: the node itself may tell.

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Final, NoReturn, Self
 
+from recipes import after_loss
 from recipes.companion import Companion
 from recipes.locking import checked_within
 from recipes.once import make_container
@@ -20,12 +21,12 @@ from zkwire import (
     ConnectionLostError,
     GetChildren,
     GetData,
+    Node,
     NodeExistsError,
     NoNodeError,
     SessionExpiredError,
     SessionState,
     Stat,
-    Sync,
     WatchEventType,
     WatchSet,
     ZooKeeperError,
@@ -206,24 +207,18 @@ class Keeper:
             raise
 
     async def _search(self, newest: int) -> Stat | None:
-        """Look once.
-
-        The server that answers now may be behind the one that carried it out: hence the sync.
-        """
-        _, node = await self._zk.pipeline([Sync(self.path), GetData(self.path)])
-        if isinstance(node, NoNodeError):
+        """Look until it is known whether it is there."""
+        answers = await after_loss.look(self._zk, self.path, GetData(self.path))
+        node: Node | None = after_loss.found(answers[0])
+        if node is None or node.stat.ephemeral_owner != self._zk.session_id:
             return None
-        if isinstance(node, BaseException):
-            raise node
-        stat: Stat = node.stat
         # One that is older was made by somebody else in this client.
-        return stat if stat.ephemeral_owner == self._zk.session_id and stat.czxid > newest else None
+        return node.stat if node.stat.czxid > newest else None
 
     def _drop_found(self, searching: asyncio.Task[Stat | None]) -> None:
-        if not searching.cancelled() and searching.exception() is None:
-            found = searching.result()
-            if found is not None:
-                self._zk.discard(self.path, newest_zxid=found.czxid)
+        found = after_loss.found_late(searching)
+        if found is not None:
+            self._zk.discard(self.path, newest_zxid=found.czxid)
 
     async def _until_gone(self) -> None:
         """Return when the node is not there, or not ours.

@@ -17,8 +17,9 @@ from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
 import zkwire
+from recipes import after_loss
 from recipes.paths import child
-from zkwire import ACL, Client, Create, GetData, Node, Sync
+from zkwire import ACL, Client, Create, GetData, Node
 
 # What may be in the way of nodes that are just being made; whoever makes them tries again.
 _PASSING: Final = (zkwire.NodeExistsError, zkwire.NoNodeError, zkwire.ConnectionLostError)
@@ -65,14 +66,10 @@ class Nodes:
     async def look_after_loss(self, *paths: str) -> tuple[int, list[Node | None]]:
         """Return the session, and what stands at `paths` now that a connection was lost, None for nothing.
 
-        The server that answers may be behind the one that was lost: hence the sync.  A late write of the old connection
-        cannot come behind it.
+        A late write of the old connection cannot come behind this.
         """
-        _, *answers = await self.zk.pipeline([Sync(self.path), *(GetData(path) for path in paths)])
-        for answer in answers:
-            if isinstance(answer, BaseException) and not isinstance(answer, zkwire.NoNodeError):
-                raise answer
-        return self.zk.session_id, [answer if isinstance(answer, Node) else None for answer in answers]
+        answers = await after_loss.look(self.zk, self.path, *(GetData(path) for path in paths))
+        return self.zk.session_id, [after_loss.found(answer) for answer in answers]
 
     def drop(self, path: str, session_id: int) -> asyncio.Future[None] | None:
         """Have the ephemeral node `path` of the session deleted for certain, unless it went with that session.

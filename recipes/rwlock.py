@@ -12,13 +12,13 @@ from typing import Any, Final, Literal
 from weakref import WeakKeyDictionary
 
 import zkwire
-from recipes import marks
+from recipes import after_loss, marks
 from recipes.lease import DELETED, Lease
 from recipes.line import Line, Standing
 from recipes.locking import Hold, Locking, current_task
 from recipes.paths import child
 from recipes.position import everyone
-from zkwire import ACL, OPEN_ACL, Client, GetData, Node, SessionState, Sync, Transaction, validate_path
+from zkwire import ACL, OPEN_ACL, Client, GetData, Node, SessionState, Transaction, validate_path
 
 READ_PREFIX: Final = "__READ__"  # both are Curator's
 WRITE_PREFIX: Final = "__WRIT__"
@@ -103,12 +103,11 @@ class WriteLease(Lease):
             try:
                 await self._zk.set(self.path, marks.shared(data), version)
             except (zkwire.ConnectionLostError, zkwire.BadVersionError):
-                # Carried out perhaps, or somebody has written there.  The server that answers now may be behind.
-                _, node = await self._asked(self._zk.pipeline([Sync(self.path), GetData(self.path)]))
-                if isinstance(node, zkwire.NoNodeError):
+                # Carried out perhaps, or somebody has written there.
+                answers = await self._asked(after_loss.look(self._zk, self.path, GetData(self.path)))
+                node: Node | None = after_loss.found(answers[0])
+                if node is None:
                     raise self._lose(DELETED) from None
-                if isinstance(node, BaseException):
-                    raise node from None
                 mark = marks.found_in(node.data, node.stat.version)
                 if mark is not None and mark.is_shared:
                     return

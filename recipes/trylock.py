@@ -13,6 +13,7 @@ from typing import Final
 from weakref import WeakKeyDictionary
 
 import zkwire
+from recipes import after_loss
 from recipes.lease import Lease, LockLostError
 from recipes.line import Place, Standing
 from recipes.locking import Locking
@@ -26,7 +27,6 @@ from zkwire import (
     NoNodeError,
     SessionExpiredError,
     SessionState,
-    Sync,
     Transaction,
     ZooKeeperError,
     validate_path,
@@ -143,19 +143,15 @@ class TryLock(Locking[Lease]):
                 raise
 
     async def _look(self) -> zkwire.Stat | None:
-        """Return the Stat of the node that stands there; the server asked may be behind the one that made it."""
+        """Return the Stat of the node that stands there."""
         try:
-            _, node = await self._zk.pipeline([Sync(self._parent), GetData(self.path)])
+            answers = await after_loss.look(self._zk, self._parent, GetData(self.path))
         except SessionExpiredError:
             if self._zk.state is SessionState.EXPIRED:
                 raise
             return None  # what the old session has made is gone with it
-        if isinstance(node, NoNodeError):
-            return None
-        if isinstance(node, BaseException):
-            raise node
-        stat: zkwire.Stat = node.stat
-        return stat
+        node: zkwire.Node | None = after_loss.found(answers[0])
+        return None if node is None else node.stat
 
     async def _is_certain(self, place: Place) -> bool:
         """Whether `place` is held for certain; when the answer was long in coming, ask before believing."""
@@ -176,10 +172,9 @@ class TryLock(Locking[Lease]):
 
     def _give_back(self, taking: asyncio.Task[Place | None]) -> None:
         """Remove what a try has made whose caller was cancelled."""
-        if not taking.cancelled() and taking.exception() is None:
-            place = taking.result()
-            if place is not None:
-                self._zk.discard(place.path, newest_zxid=place.token)
+        place = after_loss.found_late(taking)
+        if place is not None:
+            self._zk.discard(place.path, newest_zxid=place.token)
 
 
 class _PlainLease(Lease):
