@@ -141,11 +141,18 @@ class Line:
 
         Raises, Cancellation: as `stand`.
         """
-        ticket = await self._enter()
-        if ticket.position.owns and self._zk.certain_for(ticket.place.session_id):
-            return ticket
-        await ticket.removal.start()
-        return None
+        while True:
+            try:
+                ticket = await self._enter()
+            except zkwire.SessionExpiredError:
+                if self._zk.state is zkwire.SessionState.EXPIRED:
+                    raise
+                continue  # nothing has been found out yet
+            if ticket.position.owns and self._zk.certain_for(ticket.place.session_id):
+                return ticket
+            await ticket.removal.start()
+            if not ticket.position.owns or ticket.place.session_id == self._zk.session_id:
+                return None
 
     def leave(self, standing: Standing) -> None:
         """Give `standing` up; its node goes as soon as a server can be told."""

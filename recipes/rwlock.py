@@ -189,7 +189,12 @@ class _Outside:
 
     async def is_empty(self) -> bool:
         """Return whether nobody is there at this moment."""
-        return await self._last(set()) is None
+        while True:
+            try:
+                return await self._last(set()) is None
+            except zkwire.SessionExpiredError:
+                if self._zk.state is SessionState.EXPIRED:
+                    raise
 
     async def _last(self, shared: set[str]) -> str | None:
         try:
