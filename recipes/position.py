@@ -51,8 +51,8 @@ class Position:
     """
 
     __slots__ = (
-        "_ahead", "_before", "_blocks", "_departed", "_is_fixed", "_is_listed", "_is_sized", "_slots", "_watched",
-        "is_gone", "is_watched", "name", "needs_list", "needs_size",
+        "_ahead", "_before", "_blocks", "_departed", "_is_fixed", "_is_listed", "_is_sized", "_slots",
+        "_was_touched", "_watched", "is_gone", "is_watched", "name", "needs_list", "needs_size",
     )  # fmt: skip
 
     def __init__(
@@ -66,6 +66,7 @@ class Position:
         self.needs_size = slots is None
         self._slots = 1 if slots is None else slots
         self._is_listed = False
+        self._was_touched = False
         self._blocks = blocks
         self._ahead = ahead
         self._before: list[str] = []
@@ -75,12 +76,13 @@ class Position:
     @property
     def owns(self) -> bool:
         """Whether fewer than `slots` blockers can be left.  A list that is behind the times can only show too many."""
-        return self._is_listed and self._is_sized and not self.is_gone and len(self._before) < self._slots
+        is_told = self._is_listed and self._is_sized and not self._was_touched
+        return is_told and not self.is_gone and len(self._before) < self._slots
 
     @property
     def is_armed(self) -> bool:
         """Whether the next departure makes it own, and cannot go unseen."""
-        is_told = self._is_listed and self._is_sized
+        is_told = self._is_listed and self._is_sized and not self._was_touched
         return is_told and len(self._before) == self._slots and self._watched.issuperset(self._before)
 
     @property
@@ -125,6 +127,7 @@ class Position:
         """Take note that a watch stands on `name`, one of its blockers or itself."""
         if name == self.name:
             self.is_watched = True
+            self._was_touched = False
         else:
             self._watched.add(name)
 
@@ -140,9 +143,13 @@ class Position:
             self.needs_list = self.needs_list or not self._watched.issuperset(self._before)
 
     def unwatched(self, name: str) -> None:
-        """Take note that the watch on `name` was used up by a change of its data."""
+        """Take note that the watch on `name` was used up by a change of its data.
+
+        If it was our own node's, nothing tells of its deletion any more: nothing is owned before it has been read.
+        """
         if name == self.name:
             self.is_watched = False
+            self._was_touched = True
         self._watched.discard(name)
 
     def disarmed(self) -> None:

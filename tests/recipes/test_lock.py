@@ -11,6 +11,7 @@ from recipes import Lease, Lock, LockLostError, ReentrantLock
 from recipes.line import Line, Place, _Ticket
 from recipes.position import Position
 from tests.proxy import Proxy
+from tests.recipes.everywhere import scene
 from tests.recipes.tools import (
     all_watches,
     expire,
@@ -782,6 +783,30 @@ async def test_a_change_of_data_does_not_blind_a_waiter_to_its_own_loss(zookeepe
         lease = await waiter
         assert not lease.path.endswith(old)
         await lease.release()
+
+
+async def test_nor_if_it_hears_of_all_that_at_once() -> None:
+    """The watch on its own node is not set again before its predecessor is told to have gone."""
+    async with scene() as stage:
+        server, other = stage.server, stage.other
+        holder = await Lock(other, stage.path).acquire()
+        waiter = asyncio.create_task(Lock(stage.zk, stage.path).acquire(within=30))
+        old = (await until_line(other, stage.path, 2))[1]
+        await until_armed(2, stage.zk)
+        third = asyncio.create_task(Lock(other, stage.path).acquire(within=30))
+        await until_line(other, stage.path, 3)
+        with server.hold_replies(session=stage.zk.session_id):
+            await other.set(f"{stage.path}/{old}", b"a note")
+            await other.delete(f"{stage.path}/{old}")
+            await holder.release()
+            lease = await third
+        await until_line(other, stage.path, 2)  # it has entered anew
+        assert not waiter.done()
+        lease.check()
+        await lease.release()
+        following = await waiter
+        assert not following.path.endswith(old)
+        await following.release()
 
 
 async def test_a_change_of_data_of_a_blocker_does_not_blind_a_waiter(zookeeper: RealServer, path: str) -> None:
