@@ -50,6 +50,23 @@ def let_others_run() -> None:
         os.sched_yield()
 
 
+async def ask_whether_session_lives(zk: Client) -> None:
+    """Have a server answer, so that the session is certain to live if it does.
+
+    A server without a quorum cannot tell, however often it is asked: then return when it has been left for another.
+    """
+    if zk.state is not zkwire.SessionState.READ_ONLY:
+        await zk.ping()
+        return
+    states = zk.states()
+    try:
+        async for state in states:
+            if state is not zkwire.SessionState.READ_ONLY:
+                return
+    finally:
+        states.close()
+
+
 class Place(NamedTuple):
     """A node in the line: its path and name, its fencing token (the zxid of its creation), and its owner's session."""
 
@@ -280,7 +297,7 @@ class Line:
                     raise _EvictedError
                 if position.owns:
                     # It was long since a server answered, so that the session may be over: ask before believing.
-                    await self._zk.ping()
+                    await ask_whether_session_lives(self._zk)
                 elif position.needs_look:
                     await self._look(ticket)
                 elif ticket.promises.next_end is None:

@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 import zkwire
 from recipes import after_loss
 from recipes.lease import Lease, LockLostError
-from recipes.line import Place, Standing
+from recipes.line import Place, Standing, ask_whether_session_lives
 from recipes.locking import Locking
 from zkwire import (
     ACL,
@@ -159,7 +159,7 @@ class TryLock(Locking[Lease]):
             if self._zk.session_id != place.session_id:
                 return False
             try:
-                await self._zk.ping()
+                await ask_whether_session_lives(self._zk)
             except SessionExpiredError:
                 return False
         return True
