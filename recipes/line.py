@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple
 
 import zkwire
 from recipes import after_loss, marks
+from recipes.once import make_container
 from recipes.paths import child
 from recipes.position import Position, Promises, everyone
 from zkwire import (
@@ -239,7 +240,7 @@ class Line:
         created, *listing = answers[len(parents) :]
         if make_parents and isinstance(created, zkwire.NoNodeError):
             # The parents cannot be made like this: the chroot is missing, or we may not.  This makes them or tells why.
-            await self._zk.ensure_path(self.path, container=True, acl=self._acl)
+            await make_container(self._zk, self.path, self._acl)
         return created, listing
 
     async def _find(self, unique: str) -> tuple[Place, list[Any]] | None:

@@ -1,6 +1,7 @@
 """The fair lock against a real server: every form of use, and the frames that it costs, as a proxy sees them."""
 
 import asyncio
+import itertools
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -92,6 +93,23 @@ async def test_a_lock_below_a_chroot_and_below_the_root(zookeeper: RealServer, p
         async with Lock(zk, "/deep/er/lock") as lease:
             assert lease.path.startswith("/deep/er/lock/_c_")
             assert await line(whole, f"{path}/deep/er/lock") == [lease.path.rpartition("/")[2]]
+
+
+@pytest.mark.parametrize("is_before", [True, False])
+async def test_a_chroot_is_made_over_lost_connections(is_before: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pitfall 20: whichever of the creates it is that is cut off."""
+    monkeypatch.setattr("zkwire.hosts._FIRST_PAUSE", 0.001)
+    for nth in itertools.count(1):
+        async with scene() as stage, zkwire.connect(f"{stage.server.hosts}/app/x") as zk:
+            drop = stage.server.drop_before if is_before else stage.server.drop_after
+            with drop("create", session=zk.session_id, nth=nth) as cut:
+                lease = await Lock(zk, "/l").acquire()
+                lease.check()
+            assert await line(stage.other, "/app/x/l") == [lease.path.rpartition("/")[2]]
+            await lease.release()
+        if not cut.hits:
+            assert nth > 6
+            break
 
 
 async def test_data_and_names_are_as_other_clients_expect(zookeeper: RealServer, path: str) -> None:
