@@ -91,7 +91,8 @@ class Semaphore(Locking[Lease]):
 
         Every object at work follows; new ones must be given the new number, or None.  A semaphore that is not there is
         made.
-        Raises: PermitsError, ValueError, TypeError; SessionClosedError; whatever else the server refuses.
+        Raises: PermitsError, ValueError, TypeError; SessionClosedError; SessionExpiredError if the client renews no
+        session; whatever else the server refuses.
         Cancellation: it may have happened or not.
         Order: of two at a time the last one stays.  Requests: getData, setData; and getData for each who waits.
         """
@@ -116,6 +117,10 @@ class Semaphore(Locking[Lease]):
                 zkwire.ConnectionLostError,
             ):
                 continue  # somebody else was at it, or it is not known whether it was carried out: look again
+            except zkwire.SessionExpiredError:
+                if self._zk.state is zkwire.SessionState.EXPIRED:
+                    raise
+                continue
             self._permits, self._has_agreed = permits, True
             return
 
@@ -159,3 +164,6 @@ class Semaphore(Locking[Lease]):
                 await self._zk.set(self.path, self._to_write(), node.stat.version)
         except (zkwire.NoNodeError, zkwire.BadVersionError, zkwire.ConnectionLostError):
             pass  # it is looked at again
+        except zkwire.SessionExpiredError:
+            if self._zk.state is zkwire.SessionState.EXPIRED:
+                raise

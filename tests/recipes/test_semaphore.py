@@ -1,7 +1,7 @@
 """The semaphore: how many hold at a time, on which number all agree, and what happens when it changes."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -10,9 +10,9 @@ import pytest
 import zkwire
 from recipes import Lease, LockLostError, PermitsError, Semaphore
 from tests.proxy import Proxy
-from tests.recipes.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, no_watch_stays
+from tests.recipes.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, no_watch_stays, scene
 from tests.recipes.tools import body_raises, line, outcome, until, until_line
-from zkwire import Client
+from zkwire import Client, SessionExpiredError
 from zkwire.testing import RealServer, Server
 
 pytestmark = pytest.mark.limit(30)
@@ -303,6 +303,50 @@ async def test_a_session_that_ends_while_it_waits() -> None:
         await (await waiter).release()
         await release(*held)
         await until_line(other, "/s", 0)
+
+
+@pytest.mark.parametrize("operation", ["getData", "setData"])
+async def test_a_session_that_ends_while_it_writes_its_number(operation: str) -> None:
+    """Pitfall 17: whoever waits meanwhile does not know that there is a session."""
+    async with scene() as stage:
+        await stage.other.create(stage.path)  # somebody has made it without a number
+        semaphore = Semaphore(stage.zk, stage.path, 2)
+        nth = 2 if operation == "getData" else 1
+        lease = await expired_behind(stage, operation, nth, semaphore.acquire())
+        assert (await stage.other.get(stage.path)).data == b"2"
+        await release(lease)
+
+
+@pytest.mark.parametrize("operation", ["sync", "setData"])
+async def test_a_session_that_ends_while_it_is_resized(operation: str) -> None:
+    """Pitfall 17."""
+    async with scene() as stage:
+        semaphore = Semaphore(stage.zk, stage.path, 2)
+        await release(await semaphore.acquire())
+        await expired_behind(stage, operation, 1, semaphore.resize(4))
+        assert (await stage.other.get(stage.path)).data == b"4"
+
+
+async def test_without_renewal_the_end_of_the_session_is_told() -> None:
+    async with scene() as stage, zkwire.connect(stage.server.hosts, renew=False) as zk:
+        await stage.other.create(stage.path)
+        alone = Scene(stage.server, zk, stage.other, stage.path)
+        with pytest.raises(SessionExpiredError):
+            await expired_behind(alone, "setData", 1, Semaphore(zk, stage.path, 2).acquire())
+        with pytest.raises(SessionExpiredError):
+            await Semaphore(zk, stage.path, 2).resize(4)
+
+
+async def expired_behind(stage: Scene, operation: str, nth: int, work: Coroutine[Any, Any, Any]) -> Any:
+    """Do `work`, and have the session end when the server has carried out its `nth` such request."""
+    with stage.server.hold_replies(operation, session=stage.zk.session_id, nth=nth) as held:
+        task = asyncio.create_task(work)
+        await held.until_hit()
+        old = stage.zk.session_id
+        stage.server.expire(old)
+        stage.server.drop()
+        await until(lambda: stage.zk.session_id != old or task.done())
+    return await task
 
 
 # -- frames -----------------------------------------------------------------------------------------------------------
