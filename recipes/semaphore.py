@@ -99,16 +99,19 @@ class Semaphore(Locking[Lease]):
         checked_permits(permits)
         self._check_open()
         wanted = b"%d" % permits
+        has_tried = False  # if so, the number that is wanted may be there by us, and need not be the one that was given
         while True:
             try:
                 node = (await self._zk.pipeline([Sync(self.path), GetData(self.path)]))[1]
                 if isinstance(node, zkwire.NoNodeError):
+                    has_tried = True
                     await self._zk.create(self.path, wanted, container=True, make_parents=True, acl=self._acl)
                 elif isinstance(node, BaseException):
                     raise node
                 else:
-                    if node.data:
+                    if node.data and not (has_tried and node.data == wanted):
                         self._agreed(node.data)
+                    has_tried = True
                     await self._zk.set(self.path, wanted, node.stat.version)
             except (
                 zkwire.BadVersionError,

@@ -282,6 +282,22 @@ async def test_resizing_what_is_not_there() -> None:
         assert (await other.get("/b")).data == b"5"
 
 
+@pytest.mark.parametrize("is_before", [True, False])
+@pytest.mark.parametrize("operation", ["create", "setData"])
+async def test_resizing_what_has_no_number_though_the_answer_is_lost(operation: str, is_before: bool) -> None:
+    """Pitfall 10: what it has written itself is nothing to disagree with."""
+    async with scene() as stage:
+        if operation == "setData":
+            await stage.other.create(stage.path)
+        drop = stage.server.drop_before if is_before else stage.server.drop_after
+        with drop(operation, path=stage.path) as cut:
+            await Semaphore(stage.zk, stage.path, 3).resize(5)
+            assert cut.hits == 1
+        assert (await stage.other.get(stage.path)).data == b"5"
+        with pytest.raises(PermitsError, match="has 5 permits, not 3"):
+            await Semaphore(stage.zk, stage.path, 3).resize(5)
+
+
 async def test_a_number_that_is_spoilt_while_somebody_waits() -> None:
     async with two() as (zk, other):
         semaphore = Semaphore(zk, "/s", 1)
