@@ -162,6 +162,8 @@ class Line:
         while True:
             try:
                 ticket = await self._enter()
+                if self._is_sharing and len(ticket.position.before) == 1:
+                    await self._look_for_mark(ticket, ticket.position.before[0])
             except zkwire.SessionExpiredError:
                 if self._zk.state is zkwire.SessionState.EXPIRED:
                     raise
@@ -286,6 +288,20 @@ class Line:
         if self._read_slots is not None:
             self._take_size(position, listing[1], is_watched=False)
         return position
+
+    async def _look_for_mark(self, ticket: _Ticket, name: str) -> None:
+        """Read whether `name`, the only blocker, is a holder that lets us in; of several, one is no holder yet."""
+        try:
+            (node,) = await self._zk.pipeline([GetData(child(self.path, name))])
+            if isinstance(node, zkwire.NoNodeError):
+                ticket.position.departed(name)
+            elif isinstance(node, Node):
+                self._take_mark(ticket, name, node)
+            elif not isinstance(node, zkwire.NoAuthError):  # for all that we may know it blocks us
+                raise node
+        except BaseException:
+            self.leave(ticket)
+            raise
 
     # -- waiting ----------------------------------------------------------------------------------------------------
 

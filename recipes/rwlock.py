@@ -189,9 +189,17 @@ class _Outside:
 
     async def is_empty(self) -> bool:
         """Return whether nobody is there at this moment."""
+        shared: set[str] = set()
         while True:
             try:
-                return await self._last(set()) is None
+                last = await self._last(shared)
+                if last is None:
+                    return True
+                if not self._is_sharing or not self._is_shared(await self._zk.get(child(self._path, last))):
+                    return False
+                shared.add(last)
+            except zkwire.NoNodeError:
+                pass
             except zkwire.SessionExpiredError:
                 if self._zk.state is SessionState.EXPIRED:
                     raise

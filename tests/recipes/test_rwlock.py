@@ -373,6 +373,70 @@ async def test_readers_that_come_after_a_downgrade_enter_at_once() -> None:
         await read.release()
 
 
+@pytest.mark.parametrize("prefer", PREFERENCES)
+async def test_a_reader_that_tries_after_a_downgrade_has_it(prefer: Preference | None) -> None:
+    async with two() as (zk, other):
+        lease = await ReadWriteLock(zk, "/rw").write().acquire()
+        reading = ReadWriteLock(other, "/rw", prefer=prefer).read()
+        assert await reading.try_acquire() is None
+        read = await lease.downgrade()
+        tried = await reading.try_acquire()
+        assert tried is not None
+        tried.check()
+        await tried.release()
+        writer = await waiting(zk, "/rw", ReadWriteLock(zk, "/rw").write(), 2)
+        assert await reading.try_acquire() is None  # it would stand behind the writer that waits
+        await read.release()
+        await (await writer).release()
+        assert await line(other, "/rw") == []
+
+
+async def test_a_reader_that_tries_while_the_writer_goes_has_it() -> None:
+    """What the list has shown is gone when it is read, or has no mark: nobody is left, or somebody is."""
+    async with scene() as stage:
+        lease = await ReadWriteLock(stage.other, stage.path).write().acquire()
+        with stage.server.hold_replies("getChildren", session=stage.zk.session_id) as held:
+            trying = asyncio.create_task(ReadWriteLock(stage.zk, stage.path).read().try_acquire())
+            await held.until_hit()
+            await lease.release()
+        tried = await trying
+        assert tried is not None
+        await tried.release()
+
+
+async def test_a_reader_that_tries_and_cannot_read_the_writers_node_leaves_nothing() -> None:
+    async with scene() as stage, no_task_stays():
+        lease = await ReadWriteLock(stage.other, stage.path).write().acquire()
+        reading = ReadWriteLock(stage.zk, stage.path).read()
+        for error in (zkwire.NoAuthError, zkwire.ThrottledError):
+            with stage.server.answering("getData", error, session=stage.zk.session_id) as refusing:
+                came = await outcome(reading.try_acquire())
+                assert refusing.hits == 1
+            assert came is None if error is zkwire.NoAuthError else isinstance(came, error)
+            await until_line(stage.other, stage.path, 1)
+        await lease.release()
+
+
+async def test_a_reader_that_tries_is_cut_and_cancelled_at_every_step() -> None:
+    """Pitfalls 9, 10 and 13: behind a writer that has let readers in, and behind one that has not."""
+
+    async def play(stage: Scene) -> None:
+        written = await ReadWriteLock(stage.other, stage.path).write().acquire()
+        lease: Lease = written
+        reading = ReadWriteLock(stage.zk, stage.path).read()
+        try:
+            assert await reading.try_acquire() is None
+            lease = await written.downgrade()
+            tried = await reading.try_acquire()
+            assert tried is not None
+            await tried.release()
+        finally:
+            await lease.release()
+
+    await cut_at_every_step(play, at_least=8)
+    await cancel_at_every_moment(play)
+
+
 async def test_a_downgrade_inside_of_the_block() -> None:
     async with two() as (zk, other):
         rw = ReadWriteLock(zk, "/rw")
