@@ -335,7 +335,8 @@ class ReadWriteLock:
     alone, so that clients with different ones, and Curator's read/write lock, may use one path.
     Raises: ValueError, TypeError; acquiring also RuntimeError, with nothing sent, where the task would wait for
     itself: it holds the read lock and asks for the write lock, or holds the write lock and asks for either.  A
-    task that holds the read lock and asks for it again gets the same lease, counted, without a request.
+    task that holds the read lock and asks for it again gets the same lease, counted, without a request.  The task is
+    the one in which `acquire` runs: bound it with `within`, as asyncio.wait_for runs it in another one on Python 3.11.
     """
 
     def __init__(
