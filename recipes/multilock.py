@@ -185,18 +185,22 @@ class MultiLock(Locking[MultiLease]):
         try:
             for lock in self._locks:
                 lease = await (lock.acquire() if wait else lock.try_acquire())
-                if lease is not None:
-                    held[lock.path] = lease
-                if lease is None or not all(each.is_certain() for each in held.values()):
-                    await asyncio.shield(let_go(held.values()))
-                    return None
+                if lease is None:
+                    break
+                held[lock.path] = lease
+                if not all(each.is_certain() for each in held.values()):
+                    break
+            else:
+                return MultiLease(self._zk, held)
         except asyncio.CancelledError:
             let_go(held.values())  # and who was cancelled need not wait for it
             raise
         except BaseException:
             await asyncio.shield(let_go(held.values()))
             raise
-        return MultiLease(self._zk, held)
+        # Outside of the block above: whoever is cancelled here must not let go of them a second time.
+        await asyncio.shield(let_go(held.values()))
+        return None
 
 
 _LETTING_GO: set[asyncio.Task[None]] = set()

@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import random
+import re
 from typing import Any
 
 import pytest
@@ -221,6 +222,27 @@ async def test_a_failure_in_the_middle_leaves_none() -> None:
             with pytest.raises(zkwire.NoAuthError):
                 await getattr(multi(stage.zk, P), attempt)()
             assert await held(stage.other, P) == []
+
+
+async def test_cancelled_while_the_others_are_given_back_it_lets_go_of_each_once() -> None:
+    """Pitfall 7: a re-entrant one that is held around it stays held."""
+    async with scene(P) as stage, no_task_stays():
+        again = ReentrantLock(stage.zk, f"{P}/a")
+        several = MultiLock([again, Lock(stage.zk, f"{P}/b"), Lock(stage.zk, f"{P}/c")])
+
+        async def cancelled_inside() -> None:
+            async with again as outer:
+                assert isinstance(await outcome(several.try_acquire()), asyncio.CancelledError)
+                await until_line(stage.other, f"{P}/b", 0)
+                outer.check()
+                assert await held(stage.other, P) == ["a", "c"]
+
+        async with Lock(stage.other, f"{P}/c"):
+            with stage.server.hold_replies("delete", session=stage.zk.session_id, path=re.compile(f"{P}/b/.*")) as back:
+                trying = asyncio.create_task(cancelled_inside())
+                await until(lambda: back.hits == 1)
+                trying.cancel()
+            await trying
 
 
 async def test_one_that_is_lost_while_a_later_one_is_waited_for_begins_anew() -> None:
