@@ -10,7 +10,7 @@ last request that was answered. The last comes before anybody else can own.
 from __future__ import annotations
 
 import asyncio
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from recipes.line import Standing, let_others_run
 from zkwire import (
@@ -80,10 +80,14 @@ NOBODY: Final = Nobody()
 
 
 class Body(Protocol):
-    """What runs while a lease is held."""
+    """What runs while a lease is held, or has a share in it."""
 
-    def interrupt(self) -> None:
-        """Stop, for the lease is lost."""
+    def interrupt(self, loss: LockLostError, stopped: set[asyncio.Task[Any]]) -> None:
+        """Stop, for the lease is lost.
+
+        Arguments: `loss`, how; `stopped`, the tasks of bodies further inside that were interrupted for it already, to
+        which this one adds its own: that of a task stops those around it as well.
+        """
 
 
 class Lease:
@@ -201,7 +205,7 @@ class Lease:
     # -- being told -------------------------------------------------------------------------------------------------
 
     def enter_body(self, body: Body) -> None:
-        """Have `body` interrupted when the lease is lost; the innermost one is."""
+        """Have `body` interrupted when the lease is lost; of those of one task the innermost one is."""
         self._bodies.append(body)
 
     def leave_body(self, body: Body) -> LockLostError | None:
@@ -277,8 +281,9 @@ class Lease:
             if why is not DELETED and self._zk.session_id == self.standing.place.session_id:
                 self.standing.removal.start()  # it may yet be there, and nobody must wait for a node without a holder
             self.standing.watches.cancel()
-            if self._bodies:
-                self._bodies[-1].interrupt()
+            stopped: set[asyncio.Task[Any]] = set()
+            for body in reversed(self._bodies):
+                body.interrupt(self._loss, stopped)
         return self._loss
 
     def _stop_guard(self) -> None:

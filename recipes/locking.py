@@ -73,11 +73,13 @@ class Hold(Generic[H]):
         """Have the body's end release `lease`, which takes the place of the one that it began with."""
         self._lease = lease
 
-    def interrupt(self) -> None:
-        """Cancel the body; called by the lease when it is lost."""
-        if self._task is not None and self._task is not asyncio.current_task():
+    def interrupt(self, loss: LockLostError, stopped: set[asyncio.Task[Any]]) -> None:
+        """Cancel the body, unless one inside of it is cancelled; called by the lease when it is lost."""
+        task = self._task
+        if task is not None and task not in stopped and task is not asyncio.current_task():
+            stopped.add(task)
             self._interrupted = True
-            self._task.cancel()
+            task.cancel()
 
 
 class Locking(ABC, Generic[H]):

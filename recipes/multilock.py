@@ -101,7 +101,7 @@ class MultiLease:
     # -- being told -------------------------------------------------------------------------------------------------
 
     def enter_body(self, body: Body) -> None:
-        """Have `body` interrupted when the first of the locks is lost; the innermost one is."""
+        """Have `body` interrupted when the first of the locks is lost; of those of one task the innermost one is."""
         self._bodies.append(body)
 
     def leave_body(self, body: Body) -> LockLostError | None:
@@ -111,10 +111,13 @@ class MultiLease:
             self._find_loss()
         return self._loss
 
-    def interrupt(self) -> None:
-        """Take note that one of the locks is lost; called by its lease."""
+    def interrupt(self, loss: LockLostError, stopped: set[asyncio.Task[Any]]) -> None:
+        """Take note that one of the locks is lost, and interrupt the bodies; called by its lease."""
         if self._loss is None:
-            self._find_loss()
+            self._loss = loss
+            self._end()
+            for body in reversed(self._bodies):
+                body.interrupt(loss, stopped)
 
     def _find_loss(self) -> None:
         for lease in self._all:
@@ -123,12 +126,7 @@ class MultiLease:
             try:
                 lease.check()
             except LockLostError as loss:
-                # Looking may itself have been what made a lease find out, and so us: then this is settled.
-                if self._loss is None:
-                    self._loss = loss
-                    self._end()
-                    if self._bodies:
-                        self._bodies[-1].interrupt()
+                self.interrupt(loss, set())  # unless looking was what made the lease find out, which has told us then
                 return
 
     def _end(self) -> None:

@@ -17,6 +17,7 @@ from recipes import (
     LockTakenError,
     MultiLease,
     MultiLock,
+    ReadWriteLock,
     ReentrantLock,
     TryLock,
 )
@@ -330,6 +331,47 @@ async def test_a_lease_without_a_body_is_told(zookeeper: RealServer, path: str) 
         assert await held(other, path) == ["a", "c"]
         await lease.release()
         assert await held(other, path) == []
+
+
+@pytest.mark.parametrize("kind", ["re-entrant", "read"])
+async def test_a_loss_reaches_the_body_around_a_lease_that_has_none(kind: str) -> None:
+    """Pitfall 14: the innermost of those who hold it is no task."""
+    async with scene(P) as stage, no_task_stays():
+        again = ReentrantLock(stage.zk, f"{P}/a") if kind == "re-entrant" else ReadWriteLock(stage.zk, f"{P}/a").read()
+        with body_raises(LockLostError, match="deleted") as error:
+            async with again as outer:
+                inner = await MultiLock([again, Lock(stage.zk, f"{P}/b")]).acquire()
+                await stage.other.delete(outer.path)
+                await asyncio.Event().wait()
+        assert this_task().cancelling() == 0
+        assert await inner.lost() is error.value
+        await inner.release()
+        assert await held(stage.other, P) == []
+
+
+async def test_a_loss_is_told_to_all_who_hold_the_lock_and_interrupts_once() -> None:
+    """Pitfall 14: the task's innermost body is cancelled, and those around it end by its error."""
+    async with scene(P) as stage, no_task_stays():
+        again = ReentrantLock(stage.zk, f"{P}/a")
+        sets = [MultiLock([again, Lock(stage.zk, f"{P}/{name}")]) for name in "bcd"]
+        interruptions = 0
+        with body_raises(LockLostError) as error:
+            async with sets[0] as outer:
+                idle = [await several.acquire() for several in sets[1:]]
+                losing = [asyncio.create_task(lease.lost()) for lease in (outer, *idle)]
+                async with again as inner:
+                    await stage.other.delete(inner.path)
+                    try:
+                        await asyncio.Event().wait()
+                    except asyncio.CancelledError:
+                        interruptions = this_task().cancelling()
+                        raise
+        assert interruptions == 1
+        assert this_task().cancelling() == 0
+        assert await asyncio.gather(*losing) == [error.value] * 3
+        for lease in idle:
+            await lease.release()
+        assert await held(stage.other, P) == []
 
 
 # -- no deadlock ------------------------------------------------------------------------------------------------------
