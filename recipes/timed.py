@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import zkwire
@@ -20,6 +21,13 @@ from zkwire import ACL, OPEN_ACL, Client, validate_path
 _BROKEN: Final = "its time limit has passed"
 
 
+@dataclass(slots=True, eq=False)
+class _Extension:
+    """A call of `extend` that is under way; `end`, until when the lease may hold once it is answered."""
+
+    end: float
+
+
 class TimedLease(Lease):
     """A lease that ends by a time limit, unless it is extended; otherwise as Lease.
 
@@ -27,13 +35,14 @@ class TimedLease(Lease):
     is over here before it is over there.
     """
 
-    __slots__ = ("_alarm", "_data", "_end", "_loop", "_promising", "_writing")
+    __slots__ = ("_alarm", "_data", "_end", "_extending", "_loop", "_promising", "_writing")
 
     def __init__(self, zk: Client, standing: Standing, limit: float, data: bytes) -> None:
         self._loop = asyncio.get_running_loop()
         self._end = self._loop.time() + limit
         self._data = data
         self._writing = asyncio.Lock()
+        self._extending: set[_Extension] = set()
         self._promising: asyncio.Task[None] | None = None
         super().__init__(zk, standing)
         self._alarm = self._loop.call_at(self._end, self._look_at_the_end)
@@ -42,7 +51,8 @@ class TimedLease(Lease):
     async def extend(self, limit: float) -> None:
         """Promise anew: to be done in `limit` seconds from now.
 
-        A later end counts from the moment in which this returns, an earlier one at once.
+        A later end counts from the moment in which this returns, an earlier one at once.  Of several calls the latest
+        counts: an earlier end that it has asked for is not put off by the answer to a call before it.
         Raises: LockLostError, also when the old limit passes before the answer comes; RuntimeError when it was
         released; ValueError, TypeError.
         Cancellation: the earlier of the two ends counts.
@@ -53,10 +63,17 @@ class TimedLease(Lease):
         end = self._loop.time() + limit
         if end < self._end:
             self._end_at(end)
-        async with self._writing:
-            await self._write(end)
-            self.check()
-            self._end_at(end)
+        for before in self._extending:
+            before.end = min(before.end, end)
+        asked = _Extension(end)
+        self._extending.add(asked)
+        try:
+            async with self._writing:
+                await self._write(end)
+                self.check()
+                self._end_at(asked.end)
+        finally:
+            self._extending.discard(asked)
 
     def _end_at(self, end: float) -> None:
         self._end = end

@@ -189,6 +189,32 @@ async def test_until_an_extension_is_known_the_old_limit_counts() -> None:
         await lease.release()
 
 
+@pytest.mark.parametrize("cancelled", [True, False])
+async def test_an_earlier_end_is_not_put_off_by_the_answer_to_an_older_extension(cancelled: bool) -> None:
+    """Whoever waits may have seen the earlier one by then."""
+    async with scene() as stage, no_task_stays():
+        lease = await TimedLock(stage.zk, "/t", 5).acquire()
+        await until_data(stage.other, lease.path, bool)
+        with stage.server.hold_replies("setData", session=stage.zk.session_id, nth=2) as later:
+            with stage.server.hold_replies("setData", session=stage.zk.session_id, times=1) as earlier:
+                older = asyncio.create_task(lease.extend(9))
+                await until(lambda: earlier.hits == 1)
+                newer = asyncio.create_task(lease.extend(2))
+                await until(lambda: lease.certain_for() <= 2)
+                if cancelled:
+                    newer.cancel()
+            await older
+            assert lease.certain_for() <= 2
+            if not cancelled:
+                await until(lambda: later.hits == 1)
+                assert lease.certain_for() <= 2
+        assert isinstance(await outcome(newer), asyncio.CancelledError) is cancelled
+        assert lease.certain_for() <= 2
+        await lease.extend(5)
+        assert lease.certain_for() > 2
+        await lease.release()
+
+
 async def test_an_extension_of_what_is_released() -> None:
     async with two() as (zk, _):
         lease = await TimedLock(zk, "/t", 5).acquire()
