@@ -89,6 +89,9 @@ class Body(Protocol):
         which this one adds its own: that of a task stops those around it as well.
         """
 
+    def go_on_under(self, lease: Lease, before: Lease) -> None:
+        """Take note that `lease` has taken the place of `before`, and is the one to be released."""
+
 
 class Lease:
     """One holding of a lock; made by acquiring, ended by `release` or by its loss.
@@ -165,8 +168,12 @@ class Lease:
     def transaction(self) -> Transaction:
         """Return a transaction that is carried out only while the lock's node exists; see Client.transaction."""
         transaction = self._zk.transaction()
-        transaction.check(self.path)
+        self.guard(transaction)
         return transaction
+
+    def guard(self, transaction: Transaction) -> None:
+        """Have `transaction` carried out only while the lock's node exists."""
+        transaction.check(self.path)
 
     async def release(self) -> None:
         """Let the lock go, and return when its node is known to be gone; what was lost or released before needs
@@ -211,6 +218,10 @@ class Lease:
     def leave_body(self, body: Body) -> LockLostError | None:
         """Undo `enter_body`; return how the lease was lost, if it was."""
         self._bodies.remove(body)
+        return self.find_loss()
+
+    def find_loss(self) -> LockLostError | None:
+        """Return how the lease was lost, if it was, also when that is found out by looking now."""
         if not self.is_over and self._left() <= 0:
             self._lose(self._doubt())
         return self._loss

@@ -69,7 +69,7 @@ class Hold(Generic[H]):
         if loss is not None and (ours or kind is None or isinstance(error, SessionError)):
             raise loss from error
 
-    def go_on_under(self, lease: Held) -> None:
+    def go_on_under(self, lease: Held, before: Held) -> None:
         """Have the body's end release `lease`, which takes the place of the one that it began with."""
         self._lease = lease
 

@@ -20,18 +20,19 @@ from zkwire import Client, Transaction
 class MultiLease:
     """One holding of several locks; lost as a whole when the first of them is.
 
-    `leases` are those of the single locks, by the paths of the locks, in the order in which they were acquired.
+    `leases` are those of the single locks, by the paths of the locks, in the order in which they were acquired.  When
+    one is downgraded the read lease takes its place.
     """
 
     def __init__(self, zk: Client, leases: Mapping[str, Lease]) -> None:
-        self.leases = MappingProxyType(dict(leases))
+        self._held = dict(leases)
+        self.leases = MappingProxyType(self._held)
         self._zk = zk
-        self._all = tuple(self.leases.values())
         self._bodies: list[Body] = []
         self._loss: LockLostError | None = None
         self._is_released = False
         self._over: asyncio.Future[None] | None = None
-        for lease in self._all:
+        for lease in self._held.values():
             lease.enter_body(self)
 
     @property
@@ -52,16 +53,19 @@ class MultiLease:
         """Return for how many seconds from now all are held for certain: the least of theirs; 0 when one is not."""
         if self._loss is not None or self._is_released:
             return 0.0
-        return min(lease.certain_for() for lease in self._all)
+        return min(lease.certain_for() for lease in self._held.values())
 
     def check(self) -> None:
-        """Return if all are held for certain.  Raises: LockLostError of one that is not; RuntimeError when released."""
-        if self._loss is None:
-            if self._is_released:
-                raise RuntimeError(f"the locks {', '.join(self.leases)} were released")
-            self._find_loss()
+        """Return if all are held for certain.
+
+        Raises: LockLostError of one that is not; RuntimeError when released, or while one is being downgraded.
+        """
         if self._loss is not None:
             raise self._loss
+        if self._is_released:
+            raise RuntimeError(f"the locks {', '.join(self.leases)} were released")
+        for lease in self._held.values():
+            lease.check()
 
     async def lost(self) -> LockLostError | None:
         """Return when the first of them is lost, with the error that tells which and how; None when they were released
@@ -80,9 +84,10 @@ class MultiLease:
 
         It is the present session's only, as the nodes are.
         """
-        transaction = self._zk.transaction(session_id=self._all[0].standing.place.session_id)
-        for lease in self._all:
-            transaction.check(lease.path)
+        leases = tuple(self._held.values())
+        transaction = self._zk.transaction(session_id=leases[0].standing.place.session_id)
+        for lease in leases:
+            lease.guard(transaction)
         return transaction
 
     async def release(self) -> None:
@@ -93,10 +98,10 @@ class MultiLease:
         """
         if not self._is_released:
             self._is_released = True
-            for lease in self._all:
+            for lease in self._held.values():
                 lease.leave_body(self)
             self._end()
-            await asyncio.shield(let_go(self._all))
+            await asyncio.shield(let_go(self._held.values()))
 
     # -- being told -------------------------------------------------------------------------------------------------
 
@@ -108,7 +113,8 @@ class MultiLease:
         """Undo `enter_body`; return how the first was lost, if one was."""
         self._bodies.remove(body)
         if self._loss is None and not self._is_released:
-            self._find_loss()
+            for lease in self._held.values():
+                lease.find_loss()  # what it finds it tells us, by `interrupt`
         return self._loss
 
     def interrupt(self, loss: LockLostError, stopped: set[asyncio.Task[Any]]) -> None:
@@ -119,15 +125,11 @@ class MultiLease:
             for body in reversed(self._bodies):
                 body.interrupt(loss, stopped)
 
-    def _find_loss(self) -> None:
-        for lease in self._all:
-            if lease.is_released:
-                continue
-            try:
-                lease.check()
-            except LockLostError as loss:
-                self.interrupt(loss, set())  # unless looking was what made the lease find out, which has told us then
-                return
+    def go_on_under(self, lease: Lease, before: Lease) -> None:
+        """Have `lease` take the place of `before`; called by that one."""
+        for path, held in list(self._held.items()):
+            if held is before:
+                self._held[path] = lease
 
     def _end(self) -> None:
         if self._over is not None and not self._over.done():

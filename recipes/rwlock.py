@@ -15,7 +15,7 @@ import zkwire
 from recipes import after_loss, marks
 from recipes.lease import DELETED, Lease
 from recipes.line import Line, Standing
-from recipes.locking import Hold, Locking, current_task
+from recipes.locking import Locking, current_task
 from recipes.paths import child
 from recipes.position import everyone
 from zkwire import ACL, OPEN_ACL, Client, GetData, Node, SessionState, Transaction, validate_path
@@ -53,7 +53,7 @@ class WriteLease(Lease):
 
         From the call on this lease certifies nothing, and once it has returned, releasing this one does nothing: it is
         the read lease that is to be released.  Inside of `async with rw.write() as lease` the body goes on under the
-        read lease, whose loss cancels it, and which its end releases.
+        read lease, whose loss cancels it, and which its end releases.  So does a MultiLease that this one belongs to.
         Raises: LockLostError; RuntimeError when it was released or downgraded; what else the server refuses.
         Cancellation: readers may or may not be let in, so that this certifies nothing any more; it is this one
         that is to be released then (by the end of its body, if it has one), or downgraded again.
@@ -72,8 +72,7 @@ class WriteLease(Lease):
         self._depth = 0
         for body in self._bodies:
             lease.enter_body(body)
-            if isinstance(body, Hold):
-                body.go_on_under(lease)
+            body.go_on_under(lease, self)
         self._bodies.clear()
         self._holders.replace(self, lease)
         return lease
@@ -87,10 +86,10 @@ class WriteLease(Lease):
         self._check_exclusive()
         super().check()
 
-    def transaction(self) -> Transaction:
-        """As Lease.transaction.  Raises: RuntimeError when it was downgraded."""
+    def guard(self, transaction: Transaction) -> None:
+        """As Lease.guard.  Raises: RuntimeError when it was downgraded."""
         self._check_exclusive()
-        return super().transaction()
+        super().guard(transaction)
 
     def _check_exclusive(self) -> None:
         if not self._is_exclusive and self._loss is None:

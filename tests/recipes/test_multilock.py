@@ -20,6 +20,7 @@ from recipes import (
     ReadWriteLock,
     ReentrantLock,
     TryLock,
+    WriteLease,
 )
 from tests.proxy import Proxy
 from tests.recipes.everywhere import Scene, below, cancel_at_every_moment, cut_at_every_step, scene
@@ -371,6 +372,62 @@ async def test_a_loss_is_told_to_all_who_hold_the_lock_and_interrupts_once() -> 
         assert await asyncio.gather(*losing) == [error.value] * 3
         for lease in idle:
             await lease.release()
+        assert await held(stage.other, P) == []
+
+
+# -- downgrade --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_write_lease_of_a_set_is_downgraded() -> None:
+    async with scene(P) as stage, no_task_stays():
+        lock = MultiLock([ReadWriteLock(stage.zk, f"{P}/a").write(), Lock(stage.zk, f"{P}/b")])
+        async with lock as lease:
+            written = lease.leases[f"{P}/a"]
+            assert isinstance(written, WriteLease)
+            read = await written.downgrade()
+            assert lease.leases[f"{P}/a"] is read
+            lease.check()
+            assert lease.is_certain()
+            async with ReadWriteLock(stage.other, f"{P}/a").read(), lease.transaction() as transaction:
+                transaction.create(f"{P}/work")
+            assert await ReadWriteLock(stage.other, f"{P}/a").write().try_acquire() is None
+        assert lease.is_released
+        assert read.is_released
+        assert await held(stage.other, P) == []
+
+
+async def test_the_loss_of_a_downgraded_lease_is_that_of_the_set() -> None:
+    async with scene(P) as stage, no_task_stays():
+        with body_raises(LockLostError, match="deleted"):
+            async with MultiLock([ReadWriteLock(stage.zk, f"{P}/a").write(), Lock(stage.zk, f"{P}/b")]) as lease:
+                written = lease.leases[f"{P}/a"]
+                assert isinstance(written, WriteLease)
+                await written.downgrade()
+                await stage.other.delete(written.path)
+                await asyncio.Event().wait()
+        assert this_task().cancelling() == 0
+        assert await held(stage.other, P) == []
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+async def test_while_one_of_a_set_is_being_downgraded_it_certifies_nothing_and_is_told_of_losses(is_lost: bool) -> None:
+    async with scene(P) as stage, no_task_stays():
+        lease = await MultiLock([ReadWriteLock(stage.zk, f"{P}/a").write(), Lock(stage.zk, f"{P}/b")]).acquire()
+        written = lease.leases[f"{P}/a"]
+        assert isinstance(written, WriteLease)
+        with stage.server.hold_replies("setData", session=stage.zk.session_id) as marking:
+            downgrading = asyncio.create_task(outcome(written.downgrade()))
+            await until(lambda: marking.hits == 1)
+            assert not lease.is_certain()
+            for ask in (lease.check, lease.transaction):
+                with pytest.raises(RuntimeError, match="was downgraded"):
+                    ask()
+            downgrading.cancel()
+            await downgrading
+        if is_lost:
+            await stage.other.delete(lease.leases[f"{P}/b"].path)
+            assert isinstance(await lease.lost(), LockLostError)
+        await lease.release()
         assert await held(stage.other, P) == []
 
 
