@@ -15,16 +15,18 @@ from typing import Any, Final, Protocol
 from recipes.line import Standing, let_others_run
 from zkwire import (
     Client,
+    Node,
     NoNodeError,
     SessionError,
     ThrottledError,
     Transaction,
+    Watch,
     WatchEventType,
     ZooKeeperError,
 )
 
-# A lease that is over within this time never costs a watch of its own node, so that an uncontended lock is two round
-# trips.  The only loss that is told so much later is a deletion by somebody else.
+# What is held for less than this time, however often it is passed on, never costs a watch of its own node, so that an
+# uncontended lock is two round trips.  The only loss that is told so much later is a deletion by somebody else.
 _UNWATCHED: Final = 0.1
 
 
@@ -102,7 +104,7 @@ class Lease:
     """
 
     __slots__ = (
-        "_bodies", "_depth", "_loss", "_over", "_successors", "_timer", "_watching", "_zk", "path", "standing", "token",
+        "_bodies", "_depth", "_loss", "_over", "_successors", "_timer", "_zk", "path", "standing", "token",
     )  # fmt: skip
 
     def __init__(self, zk: Client, standing: Standing, successors: Successors = NOBODY) -> None:
@@ -115,13 +117,17 @@ class Lease:
         self._loss: LockLostError | None = None
         self._over: asyncio.Future[None] | None = None
         self._bodies: list[Body] = []
-        self._watching: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         zk.doubts.add(self._look_at_the_clock)
         if standing.is_watched:
             standing.watches.tell(self._look_at_events)
+        elif standing.asking is not None:
+            self._watch()
         else:
-            self._watch_soon()
+            loop = asyncio.get_running_loop()
+            if standing.held_since is None:
+                standing.held_since = loop.time()
+            self._timer = loop.call_at(standing.held_since + _UNWATCHED, self._watch)
 
     # -- asking -----------------------------------------------------------------------------------------------------
 
@@ -197,6 +203,7 @@ class Lease:
             return
         gone = self.standing.removal.start()  # before anything else: somebody waits for it
         self._stop_guard()
+        self.standing.stop_asking()
         self.standing.watches.tell(let_others_run)
         successors.take_turn()
         await gone
@@ -244,26 +251,28 @@ class Lease:
     def _guard_stopped(self) -> None:
         """Nobody looks after the lease any more: it is released, lost, or somebody else's."""
 
-    def _watch_soon(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(_UNWATCHED, self._watch)
-
     def _watch(self) -> None:
-        self._watching = asyncio.get_running_loop().create_task(self._watch_node())
+        """Have our own node watched; the lease that has passed its place on to us may have asked for it already."""
+        standing = self.standing
+        if standing.asking is None:
+            asked = self._zk.get_and_watch(self.path, into=standing.watches)
+            standing.asking = asyncio.get_running_loop().create_task(asked)
+        standing.asking.add_done_callback(self._watch_answered)
 
-    async def _watch_node(self) -> None:
-        """Have our own node watched."""
-        try:
-            node, _ = await self._zk.get_and_watch(self.path, into=self.standing.watches)
-        except NoNodeError:
-            self._lose(DELETED)
-        except ThrottledError:
-            self._watch_soon()
-        except ZooKeeperError as error:  # a lease whose loss would not be told is none: no right to read, perhaps
-            self._lose(str(error))
+    def _watch_answered(self, asking: asyncio.Task[tuple[Node, Watch]]) -> None:
+        if asking.cancelled():
+            return
+        error = asking.exception()
+        if self.is_over:
+            return
+        self.standing.asking = None
+        if isinstance(error, ThrottledError):
+            self._timer = asyncio.get_running_loop().call_later(_UNWATCHED, self._watch)
+        elif isinstance(error, ZooKeeperError) and not isinstance(error, NoNodeError):
+            self._lose(str(error))  # a lease whose loss would not be told is none: no right to read, perhaps
+        elif isinstance(error, NoNodeError) or asking.result()[0].stat.czxid != self.token:
+            self._lose(DELETED)  # or another one has taken its place
         else:
-            if node.stat.czxid != self.token:  # another one that has taken its place
-                self._lose(DELETED)
-                return
             self.standing.is_watched = True
             self.standing.watches.tell(self._look_at_events)
 
@@ -291,6 +300,7 @@ class Lease:
             self._stop_guard()
             if why is not DELETED and self._zk.session_id == self.standing.place.session_id:
                 self.standing.removal.start()  # it may yet be there, and nobody must wait for a node without a holder
+            self.standing.stop_asking()
             self.standing.watches.cancel()
             stopped: set[asyncio.Task[Any]] = set()
             for body in reversed(self._bodies):
@@ -302,9 +312,8 @@ class Lease:
         self.standing.watches.tell(None)
         if self._timer is not None:
             self._timer.cancel()
-        watching, self._watching = self._watching, None
-        if watching is not None and watching is not asyncio.current_task():
-            watching.cancel()
+        if self.standing.asking is not None:
+            self.standing.asking.remove_done_callback(self._watch_answered)  # the next one may take it over
         if self._over is not None and not self._over.done():
             self._over.set_result(None)
         self._guard_stopped()

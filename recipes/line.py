@@ -31,6 +31,7 @@ from zkwire import (
     GetData,
     Node,
     Removal,
+    Watch,
     WatchEventType,
     WatchSet,
 )
@@ -80,12 +81,23 @@ class Place(NamedTuple):
 @dataclass(slots=True)
 class Standing:
     """A place that owns, the removal of its node, and the watches that tell of its loss; `is_watched`: whether its own
-    node is among them."""
+    node is among them; `asking`: the request for that, while it is under way; `held_since`: on the loop's clock.
+
+    It may serve several leases, one after the other.
+    """
 
     place: Place
     removal: Removal
     watches: WatchSet = field(default_factory=WatchSet)
     is_watched: bool = False
+    asking: asyncio.Task[tuple[Node, Watch]] | None = None
+    held_since: float | None = None
+
+    def stop_asking(self) -> None:
+        """Give up the request for the watch on our own node, if it is under way."""
+        asking, self.asking = self.asking, None
+        if asking is not None and not asking.cancel() and not asking.cancelled():
+            asking.exception()  # nobody wants to know
 
 
 class _EvictedError(Exception):
@@ -177,6 +189,7 @@ class Line:
     def leave(self, standing: Standing) -> None:
         """Give `standing` up; its node goes as soon as a server can be told."""
         standing.removal.start()
+        standing.stop_asking()
         standing.watches.cancel()
 
     # -- entering ---------------------------------------------------------------------------------------------------

@@ -606,6 +606,30 @@ async def test_a_lease_that_was_passed_on_is_guarded(zookeeper: RealServer, path
         await (await lock.acquire(within=5)).release()
 
 
+async def test_a_place_that_is_passed_on_all_the_time_is_watched_a_tenth_of_a_second_after_it_was_taken() -> None:
+    async with scene() as stage, no_task_stays():
+        lock = Lock(stage.zk, stage.path, local_passes=10**6)
+        tokens: set[int] = set()
+
+        async def user() -> None:
+            while True:
+                async with lock as lease:
+                    tokens.add(lease.token)
+                    await stage.zk.ping()
+
+        users = [asyncio.create_task(user()) for _ in range(3)]
+        await until_armed(1, stage.zk)
+        (ticket,) = await line(stage.other, stage.path)
+        assert len(tokens) == 1
+        await stage.other.delete(f"{stage.path}/{ticket}")
+        _, others = await asyncio.wait(users, return_when=asyncio.FIRST_COMPLETED)
+        for other in others:
+            other.cancel()
+        came = [await outcome(one) for one in users]
+        assert [one for one in came if isinstance(one, LockLostError)], came
+        await until_line(stage.other, stage.path, 0)
+
+
 async def test_local_waiters_may_be_cancelled(zookeeper: RealServer, path: str) -> None:
     async with zkwire.connect(zookeeper.hosts) as zk:
         lock = Lock(zk, path)
