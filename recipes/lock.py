@@ -19,11 +19,13 @@ from zkwire import ACL, OPEN_ACL, Client, validate_path
 class Turns:
     """The queue of one process's tasks: one has the turn, the others wait in the order in which they came.
 
-    Arguments: `passes`, how many times running the turn is passed on together with a standing in the cluster's line, so
-    that the other processes wait meanwhile; `drop`, which gets a standing that nobody takes in the end.
+    Arguments: `zk`, whose end is that of every wait; `passes`, how many times running the turn is passed on together
+    with a standing in the cluster's line, so that the other processes wait meanwhile; `drop`, which gets a standing
+    that nobody takes in the end.
     """
 
-    def __init__(self, passes: int, drop: Callable[[Standing], None]) -> None:
+    def __init__(self, zk: Client, passes: int, drop: Callable[[Standing], None]) -> None:
+        self._ending = zk.ending
         self.takes_over = passes > 0
         self._passes = self._passes_left = passes
         self._drop = drop
@@ -38,6 +40,7 @@ class Turns:
     async def wait(self) -> Standing | None:
         """Wait for the turn; return the standing that comes with it, if one does.
 
+        Raises: SessionError when the session is over for good: whoever has the turn may keep it for ever.
         Cancellation: the turn, if it came at that moment, is passed on.
         """
         if not self._taken:
@@ -45,15 +48,19 @@ class Turns:
             return None
         waiter: asyncio.Future[Standing | None] = asyncio.get_running_loop().create_future()
         self._waiting.append(waiter)
+        self._ending.add(self._end)
         try:
             return await waiter
         except asyncio.CancelledError:
             if waiter.cancelled():
                 if waiter in self._waiting:  # else the turn has passed it by already
                     self._waiting.remove(waiter)
-            else:
+            elif waiter.exception() is None:
                 self._pass_on(waiter.result())
             raise
+        finally:
+            if not self._waiting:
+                self._ending.discard(self._end)
 
     def take_turn(self) -> None:
         """Pass the turn on to the first who waits; the other processes have theirs before it."""
@@ -78,6 +85,12 @@ class Turns:
         self._taken = False
         if standing is not None:
             self._drop(standing)
+
+    def _end(self) -> None:
+        while self._waiting:
+            waiter, error = self._waiting.popleft(), self._ending.error
+            if error is not None and not waiter.done():
+                waiter.set_exception(error)
 
 
 class Lock(Locking[Lease]):
@@ -106,7 +119,7 @@ class Lock(Locking[Lease]):
             raise ValueError(f"local_passes is at least 0, not {local_passes!r}")
         super().__init__(zk, validate_path(path))
         self._line = Line(zk, self.path, data=data, acl=acl)
-        self._turns = Turns(local_passes, self._line.leave)
+        self._turns = Turns(zk, local_passes, self._line.leave)
 
     async def _acquire(self) -> Lease:
         """Wait for our turn in this process, and stand in the cluster's line if it comes without a place there."""

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar
 
 from recipes.lease import Body, LockLostError
-from zkwire import Client, SessionClosedError, SessionError, SessionState
+from zkwire import Client, SessionError
 
 
 class Held(Protocol):
@@ -166,8 +166,9 @@ class Locking(ABC, Generic[H]):
         """As `try_acquire`."""
 
     def _check_open(self) -> None:
-        if self._zk.state is SessionState.CLOSED:
-            raise SessionClosedError("the client is closed: make a new one with zkwire.connect")
+        error = self._zk.ending.error
+        if error is not None:
+            raise error
 
 
 def current_task() -> asyncio.Task[Any]:

@@ -61,13 +61,15 @@ class Client(Administration):
     Cancellation, every verb: what was not yet written is not sent; a node that a cancelled create has made is removed.
     A cancelled write of another kind may have happened.
 
-    `doubts` is where to be told when the session does not live for certain any more; see Doubts.
+    `doubts` is where to be told when the session does not live for certain any more; see Doubts.  `ending` is where
+    to be told that it is over for good; see Ending.
     """
 
     def __init__(self, session: Session, chroot: str, rng: random.Random) -> None:
         self._session = session
         self._loop = asyncio.get_running_loop()
         self.doubts = session.doubts
+        self.ending = session.ending
         self._requester = Requester(session, chroot)
         self._ask = self._requester.ask
         self._server_path = self._requester.server_path

@@ -1,12 +1,14 @@
-"""Who is told when a session does not live for certain any more: one timer for all of them.
+"""Who is told when a session does not live for certain any more, and when it is over for good.
 
-Knows the moment until which it is certain, which every answer moves, and nothing of why.
+Knows the moment until which it is certain, which every answer moves, and nothing of why: one timer for all of them.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+
+from zkwire.errors import SessionError
 
 
 class Doubts:
@@ -54,6 +56,50 @@ class Doubts:
             self._loop.call_soon(self._tell, callback)  # each by itself: one may fail
 
     def _tell(self, callback: Callable[[], None]) -> None:
+        if callback in self._callbacks:
+            del self._callbacks[callback]
+            callback()
+
+
+class Ending:
+    """Who is to be told, once, when the session is over for good and none will follow; `Client.ending`.
+
+        zk.ending.add(callback); ...; zk.ending.discard(callback)
+
+    That is when the client was closed, when the server has refused its credentials, or when its session has expired
+    and it renews none.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._error: SessionError | None = None
+        self._callbacks: dict[Callable[[], None], None] = {}
+
+    @property
+    def error(self) -> SessionError | None:
+        """What every verb raises from now on, None while the session may go on."""
+        return None if self._error is None else type(self._error)(*self._error.args)
+
+    def add(self, callback: Callable[[], None]) -> None:
+        """Have `callback` called once, a turn of the loop after the end, or from now if that has come."""
+        self._callbacks[callback] = None
+        if self._error is not None:
+            self._tell()
+
+    def discard(self, callback: Callable[[], None]) -> None:
+        """Undo `add`."""
+        self._callbacks.pop(callback, None)
+
+    def come(self, error: SessionError) -> None:
+        """Take note of the end; called by the session."""
+        self._error = error
+        self._tell()
+
+    def _tell(self) -> None:
+        for callback in self._callbacks:
+            self._loop.call_soon(self._call, callback)  # each by itself: one may fail
+
+    def _call(self, callback: Callable[[], None]) -> None:
         if callback in self._callbacks:
             del self._callbacks[callback]
             callback()

@@ -17,6 +17,7 @@ from typing import Any, Final
 from zkwire import read_only, timing
 from zkwire.connection import Call, Connection, Demand
 from zkwire.credentials import Credential, Credentials
+from zkwire.doubts import Ending
 from zkwire.errors import (
     AuthFailedError,
     ProtocolError,
@@ -83,6 +84,7 @@ class Session(Exchange):
         self._leaving: _Leaving | None = None
         self._companions: set[asyncio.Task[None]] = set()
         self.states = States()
+        self.ending = Ending()
         self._closing: asyncio.Future[None] | None = None
         self._greeting: asyncio.Future[bool] = self._loop.create_future()
         self._started: asyncio.Future[None] = self._loop.create_future()
@@ -395,6 +397,7 @@ class Session(Exchange):
         self.states.enter(state)
         self._settle_all(error)
         self._credentials.fail(error)
+        self.ending.come(error)
 
     def _refused(self, credential: Credential, error: ServerError) -> None:
         """The server takes a credential for none, and will each time: nothing more can be asked in this session."""

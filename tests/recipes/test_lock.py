@@ -24,8 +24,8 @@ from tests.recipes.tools import (
     until_line,
     until_watches,
 )
-from zkwire import SessionClosedError, SessionExpiredError, SessionState
-from zkwire.testing import RealServer
+from zkwire import AuthFailedError, SessionClosedError, SessionError, SessionExpiredError, SessionState
+from zkwire.testing import RealServer, Server
 
 pytestmark = pytest.mark.limit(20)
 
@@ -715,6 +715,39 @@ async def test_closing_the_client_ends_every_wait(zookeeper: RealServer, path: s
             with pytest.raises(SessionClosedError):
                 await waiter
         await until_line(zk, path, 1)
+
+
+@pytest.mark.parametrize(
+    ("ends", "expected"),
+    [("close", SessionClosedError), ("expire", SessionExpiredError), ("refuse", AuthFailedError)],
+)
+async def test_the_end_of_the_session_ends_the_waits_for_a_lease_that_nobody_releases(
+    ends: str, expected: type[SessionError]
+) -> None:
+    """Pitfall 6: it is lost, but its owner has not released it."""
+    async with Server() as server, no_task_stays():
+        zk = await zkwire.connect(server.hosts, renew=False)
+        lock = Lock(zk, "/l")
+        lease = await lock.acquire()
+        waiters = [asyncio.create_task(lock.acquire(within=5)) for _ in range(3)]
+        await until(lambda: len(lock._turns._waiting) == 3)
+        if ends == "close":
+            await zk.close()
+        elif ends == "expire":
+            server.expire(zk.session_id)
+        else:
+            await outcome(zk.add_auth("nonsense", b""))
+        waiters[1].cancel()
+        came = [await outcome(waiter) for waiter in waiters]
+        assert {type(error) for error in came} <= {expected, asyncio.CancelledError}, came
+        assert type(came[0]) is type(came[2]) is expected
+        assert came[0] is not came[2]
+        for verb in (lock.acquire, lock.try_acquire):
+            with pytest.raises(expected):
+                await verb()
+        await lease.release()
+        assert lock._turns.is_free
+        await zk.close()
 
 
 async def test_a_session_that_expires_while_waiting_enters_anew(zookeeper: RealServer, path: str) -> None:

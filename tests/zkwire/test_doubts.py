@@ -1,9 +1,10 @@
-"""Who is told that a session does not live for certain any more, and when."""
+"""Who is told that a session does not live for certain any more, or is over for good, and when."""
 
 import asyncio
 from collections.abc import Callable
 
-from zkwire.doubts import Doubts
+from zkwire.doubts import Doubts, Ending
+from zkwire.errors import SessionClosedError, SessionExpiredError
 
 
 class Session:
@@ -115,3 +116,36 @@ async def test_who_is_told_may_ask_to_be_told_again() -> None:
     session.doubts.add(once_more)
     await session.is_told.wait()
     assert session.told == ["again"]
+
+
+async def test_all_are_told_once_of_the_end() -> None:
+    ending, told = Ending(), list[str]()
+
+    def callback(name: str) -> Callable[[], None]:
+        return lambda: told.append(name)
+
+    given_up = callback("given up")
+    ending.add(callback("first"))
+    ending.add(given_up)
+    ending.add(callback("second"))
+    assert ending.error is None
+    ending.come(SessionExpiredError("gone"))
+    ending.discard(given_up)  # in the turn of the end, before it was told
+    ending.discard(given_up)
+    assert told == []
+    await asyncio.sleep(0)
+    assert told == ["first", "second"]
+    ending.add(callback("late"))
+    await asyncio.sleep(0)
+    ending.come(SessionClosedError("closed afterwards"))
+    await asyncio.sleep(0)
+    assert told == ["first", "second", "late"]
+
+
+async def test_the_error_of_the_end_is_a_new_one_each_time() -> None:
+    ending = Ending()
+    ending.come(SessionExpiredError("gone"))
+    one, other = ending.error, ending.error
+    assert isinstance(one, SessionExpiredError)
+    assert str(one) == str(other) == "gone"
+    assert one is not other
