@@ -206,10 +206,12 @@ class Lease:
         self.standing.stop_asking()
         self.standing.watches.tell(let_others_run)
         successors.take_turn()
-        await gone
-        let_others_run()
-        # The watch on our own node has fired by then; what else was watched is of no use any more.
-        self.standing.watches.cancel()
+        try:
+            await gone
+            let_others_run()
+        finally:
+            # The watch on our own node has fired by then; what else was watched is of no use any more.
+            self.standing.watches.cancel()
 
     def acquired_again(self) -> None:
         """Count one acquire more; called by a re-entrant lock.  Raises: LockLostError."""

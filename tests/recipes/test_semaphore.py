@@ -10,8 +10,14 @@ import pytest
 import zkwire
 from recipes import Lease, LockLostError, PermitsError, Semaphore
 from tests.proxy import Proxy
-from tests.recipes.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, no_watch_stays, scene
-from tests.recipes.tools import body_raises, line, outcome, until, until_line
+from tests.recipes.everywhere import (
+    Scene,
+    cancel_at_every_moment,
+    cut_at_every_step,
+    no_watch_stays,
+    scene,
+)
+from tests.recipes.tools import body_raises, line, no_task_stays, outcome, until, until_armed, until_line
 from zkwire import Client, SessionExpiredError
 from zkwire.testing import RealServer, Server
 
@@ -516,6 +522,23 @@ async def test_a_wait_is_cancelled_at_every_moment() -> None:
         await acquire_and_release(stage)
 
     await cancel_at_every_moment(acquire_and_release, prepare=hold, afterwards=let_go, most=50)
+
+
+async def test_a_cancelled_release_gives_up_the_watches_of_the_wait() -> None:
+    async with scene() as stage, no_task_stays():
+        holders = [await Semaphore(stage.other, stage.path, 2).acquire() for _ in range(2)]
+        waiting = asyncio.create_task(Semaphore(stage.zk, stage.path, 2).acquire())
+        await until_armed(4, stage.zk)  # on its own node, the number of permits and both holders
+        await holders[1].release()
+        lease = await waiting
+        with stage.server.hold_replies("delete", session=stage.zk.session_id) as leaving:
+            releasing = asyncio.create_task(lease.release())
+            await until(lambda: leaving.hits == 1)
+            releasing.cancel()
+            assert isinstance(await outcome(releasing), asyncio.CancelledError)
+        await until_armed(0, stage.zk)
+        await holders[0].release()
+        await nothing_stays(stage)
 
 
 async def test_a_resize_is_cancelled_at_every_moment() -> None:
