@@ -150,7 +150,8 @@ class Lock(Locking[Lease]):
 class ReentrantLock(Lock):
     """A fair lock that the task that holds it may acquire again: it is free once it is released as often.
 
-    The owner is the task; every acquire of it gives the same lease, counted, at once and without a request.
+    The owner is the task in which `acquire` runs; every acquire of it gives the same lease, counted, at once and
+    without a request.  Bound it with `within`, as asyncio.wait_for runs it in another task on Python 3.11.
     Arguments: as Lock.
     Raises: acquiring again also LockLostError when the owner's lease is lost, for it must not go on as if it were held.
     """

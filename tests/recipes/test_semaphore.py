@@ -15,6 +15,7 @@ from tests.recipes.everywhere import (
     cancel_at_every_moment,
     cut_at_every_step,
     no_watch_stays,
+    nothing_stays,
     scene,
 )
 from tests.recipes.tools import body_raises, line, no_task_stays, outcome, until, until_armed, until_line
