@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Final, Self, TypeAlias
 
 from recipes.locking import checked_within
-from recipes.once import make_container
+from recipes.once import create_shared, make_container
 from recipes.paths import child
 from zkwire import (
     ACL,
@@ -83,13 +83,13 @@ class Barrier:
         self._acl = acl
 
     async def create(self) -> None:
-        """Have the barrier stand; it may stand already (request: create, and those of missing parents).
+        """Have the barrier stand; it may stand already (request: multi, and the creates of missing parents).
 
         Cancellation: it may stand.
         """
         while True:
             try:
-                await self._zk.create(self.path, acl=self._acl, make_parents=True)
+                await create_shared(self._zk, self.path, acl=self._acl, make_parents=True)
             except NodeExistsError:
                 return
             except ConnectionLostError:

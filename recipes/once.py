@@ -1,4 +1,5 @@
-"""Writes of one node that are carried out exactly once, though the connection may break before the answer comes.
+"""Writes of one node that are carried out exactly once, though the connection may break before the answer comes; and
+how nodes are made that many use.
 
 A conditional write that has lost its answer cannot be told from somebody else's: two who add 1 to the same 7 both find
 an 8, one version further.  So each write goes together with one of a node of our own, the *trace*, in a transaction:
@@ -38,6 +39,31 @@ async def make_container(zk: Client, path: str, acl: Sequence[ACL]) -> None:
         return
 
 
+async def create_shared(
+    zk: Client, path: str, data: bytes = b"", *, acl: Sequence[ACL], make_parents: bool = False
+) -> None:
+    """Create a persistent node that others use, too.
+
+    What a cancelled create has made is removed, which is right for a node of our own, and wrong for one that others may
+    have built upon by then.  What a transaction has made stays: so this is one, of a single create.
+    Arguments, Raises: as Client.create.
+    Cancellation: it may be there.
+    Requests: multi; with `make_parents`, when they are missing, also their creates and another multi.
+    """
+    while True:
+        transaction = zk.transaction()
+        transaction.create(path, data, acl=acl)
+        try:
+            await transaction.commit()
+        except TransactionError as refused:
+            if not (make_parents and isinstance(refused.cause, NoNodeError)):
+                raise refused.cause from None
+        else:
+            return
+        make_parents = False
+        await zk.ensure_path(path.rpartition("/")[0] or "/", acl=acl)
+
+
 async def read_or_make(zk: Client, path: str, data: bytes, acl: Sequence[ACL]) -> Node:
     """Read the node; make it, persistent and with `data`, and the nodes above it, if it is missing."""
     while True:
@@ -51,7 +77,7 @@ async def read_or_make(zk: Client, path: str, data: bytes, acl: Sequence[ACL]) -
             continue
         # If somebody else has made it, or we may have: look again.
         with contextlib.suppress(zkwire.NodeExistsError, ConnectionLostError, zkwire.SessionExpiredError):
-            await zk.create(path, data, acl=acl, make_parents=True)
+            await create_shared(zk, path, data, acl=acl, make_parents=True)
 
 
 class _Trace(NamedTuple):

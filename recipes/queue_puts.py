@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 import zkwire
 from recipes.line import Line, Standing
+from recipes.once import create_shared
 from recipes.queue_items import prefix
 from recipes.queue_nodes import Nodes
 from zkwire import GetChildren, GetData, Node, SessionState, Stat, WatchSet
@@ -156,7 +157,7 @@ class Puts:
         await self._nodes.make()
         # Whoever needs it looks again.
         with contextlib.suppress(zkwire.NodeExistsError, zkwire.NoNodeError, zkwire.ConnectionLostError):
-            await self._zk.create(self._nodes.room, acl=self._nodes.acl)
+            await create_shared(self._zk, self._nodes.room, acl=self._nodes.acl)
 
     # -- sending ----------------------------------------------------------------------------------------------------
 

@@ -68,7 +68,20 @@ async def test_a_barrier_costs_one_request_each(zookeeper: RealServer, path: str
         await until_watches(zookeeper, 1)
         await barrier.remove()
         await waiting
-        assert proxy.requests(mark) == ["create", "getData", "delete", "getData"]
+        assert proxy.requests(mark) == ["multi", "getData", "delete", "getData"]
+
+
+async def test_a_cancelled_create_takes_away_no_barrier_that_others_rely_on() -> None:
+    async with scene() as stage:
+        with stage.server.hold_replies(path="/b", session=stage.zk.session_id) as making:
+            creating = asyncio.create_task(Barrier(stage.zk, "/b").create())
+            await making.until_hit()
+            await Barrier(stage.other, "/b").create()
+            creating.cancel()
+            await outcome(creating)
+        await stage.zk.ping()
+        await stage.zk.ping()  # behind all that the answer to the create may have caused
+        assert await stage.other.exists("/b") is not None
 
 
 @pytest.mark.parametrize("stands_again", [False, True])

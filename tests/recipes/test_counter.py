@@ -277,6 +277,29 @@ async def test_the_next_in_turn_goes_on_when_an_add_is_cancelled() -> None:
         assert await counter.add(1) == await counter.get()
 
 
+async def test_a_cancelled_add_takes_away_no_counter_that_others_use() -> None:
+    async with scene() as stage:
+        counter, other = Counter(stage.zk, "/c"), Counter(stage.other, "/c")
+        with stage.server.hold_replies(path="/c", session=stage.zk.session_id, nth=2) as making:
+            adding = asyncio.create_task(counter.add(1))
+            await making.until_hit()
+            assert [await other.add(1), await other.add(1)] == [1, 2]
+            await until_no_trace(stage.other, "/c")
+            adding.cancel()
+            await outcome(adding)
+        await stage.zk.ping()
+        await stage.zk.ping()  # behind all that the answer to the create may have caused
+        assert await other.add(1) == 3
+
+
+async def test_who_may_not_make_a_counter_is_told_as_by_a_create() -> None:
+    async with scene() as stage:
+        await stage.other.create("/a", acl=zkwire.READ_ONLY_ACL)
+        for path in ("/a/c", "/a/b/c"):
+            with pytest.raises(zkwire.NoAuthError, match="/a"):
+                await Counter(stage.zk, path).add(1)
+
+
 # -- watching ---------------------------------------------------------------------------------------------------------
 
 

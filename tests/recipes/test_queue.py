@@ -514,6 +514,25 @@ async def test_many_at_once_wait_until_there_is_room_for_all() -> None:
         assert await drain(queue) == [b"1", b"2", b"3"]
 
 
+async def test_a_put_that_is_given_up_takes_away_no_room_that_others_count_by() -> None:
+    async with clients() as (server, (zk, other)):
+        for name in ("entries", "taken"):
+            await other.ensure_path(f"{PATH}/{name}")
+        patient = Queue(other, PATH, 3)
+        with server.hold_replies(path=f"{PATH}/room", session=zk.session_id, nth=2) as making:
+            putting = asyncio.create_task(Queue(zk, PATH, 3).put(b"a"))
+            await making.until_hit()
+            await patient.put(b"b")
+            putting.cancel()
+            await outcome(putting)
+        await zk.ping()
+        await zk.ping()  # behind all that the answer to the create may have caused
+        await Queue(zk, PATH, 3).put(b"c")
+        with pytest.raises(TimeoutError):
+            await patient.put_many([b"d", b"e"], within=0.05)
+        assert await patient.size() == 2
+
+
 # -- on the wire ------------------------------------------------------------------------------------------------------
 
 
