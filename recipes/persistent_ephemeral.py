@@ -120,8 +120,12 @@ class Keeper:
             while self.stands:
                 try:
                     await self._zk.set(self.path, self._data)
-                except (ConnectionLostError, SessionExpiredError):
+                except ConnectionLostError:
                     continue  # nobody else writes it: again
+                except SessionExpiredError:
+                    if self._zk.state is SessionState.EXPIRED:
+                        raise  # there will be no other session, and it would be refused for ever without a pause
+                    continue
                 except NoNodeError:
                     self._lost()
                 break

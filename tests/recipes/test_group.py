@@ -250,6 +250,18 @@ async def test_nothing_is_told_twice_and_the_last_state_is_never_left_out() -> N
         await asyncio.wait([waiting])
 
 
+async def test_a_set_is_refused_when_no_other_session_follows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though nobody has looked after the node yet, who would have said so."""
+    monkeypatch.setattr("recipes.group._UNWATCHED", 60.0)
+    async with scene() as stage, zkwire.connect(stage.server.hosts, renew=False) as zk:
+        member = await Group(zk, "/g").join("one")
+        stage.server.expire(zk.session_id)
+        await until_state(zk, SessionState.EXPIRED)
+        with pytest.raises(zkwire.SessionExpiredError):
+            await member.set(b"1")
+        await member.leave()
+
+
 async def test_a_loop_left_by_break_leaves_no_watch() -> None:
     async with scene() as stage:
         await Group(stage.other, "/g").join("one")
