@@ -64,8 +64,13 @@ class Keeper:
         """Whether the node stands, as far as we have been told."""
         return self._there.is_set() and self._error is None and self._session_id == self._zk.session_id
 
+    @property
+    def data(self) -> bytes:
+        """What the node holds, or will when it is put back."""
+        return self._data
+
     async def created(self) -> None:
-        """Return when the node stands.  Raises: what has ended the keeping."""
+        """Return when the node stands.  Raises: what has ended the keeping; RuntimeError after `discard`."""
         if not self.stands and self._error is None:
             self._there.clear()  # it stood in the session before, and who keeps it may not know yet
         await self._there.wait()
@@ -132,15 +137,17 @@ class Keeper:
         await self.created()
 
     def discard(self) -> asyncio.Future[None] | None:
-        """Have the node removed, if it is ours, and return what to wait for.
+        """End the keeping: have the node removed, if it is ours, and return what to wait for.
 
+        Who waits for the node to stand is told, and so is whoever asks later.
         When the answer is lost, what others have put there meanwhile is left alone.  If somebody deletes our node and
         yet another puts one in its place before we have heard of that, theirs goes.
         """
-        if not self.stands:
-            return None
-        self._there.clear()
-        return self._zk.discard(self.path, newest_zxid=self._czxid)
+        stood = self.stands
+        if self._error is None:
+            self._error = RuntimeError(f"the node {self.path} is kept no more")
+        self._there.set()
+        return self._zk.discard(self.path, newest_zxid=self._czxid) if stood else None
 
     # -- within -----------------------------------------------------------------------------------------------------
 
@@ -268,16 +275,21 @@ class PersistentEphemeral:
     def __init__(
         self, zk: Client, path: str, data: bytes = b"", *, acl: Sequence[ACL] = OPEN_ACL, within: float = 0.0
     ) -> None:
+        self._zk = zk
         self.path = validate_path(path)
         if path == "/":
             raise ValueError("the root is no ephemeral node: path names one below it")
+        self._acl = acl
         self._within = checked_within(within) or 0.0
-        self._keeper = Keeper(zk, self.path, data, acl=acl)
+        self._former: set[int] = set()
+        self._keeper = Keeper(zk, self.path, data, acl=acl, former=self._former)
         self._companion: Companion | None = None
 
     async def __aenter__(self) -> Self:
         if self._companion is not None:
             raise RuntimeError(f"the node {self.path} is kept already")
+        # Another one for each block: who still waits for the one before is told that it is over.
+        self._keeper = Keeper(self._zk, self.path, self._keeper.data, acl=self._acl, former=self._former)
         await self._keeper.stand(within=self._within)
         self._companion = Companion(self._keeper.keep())
         return self
@@ -302,8 +314,9 @@ class PersistentEphemeral:
         return self._keeper.stands
 
     async def created(self) -> None:
-        """Return when the node stands, at once if it does.  Raises: what has ended the keeping.
+        """Return when the node stands, at once if it does.
 
+        Raises: what has ended the keeping; RuntimeError when the block is left meanwhile.
         Cancellation: harmless.
         """
         self._check_entered()

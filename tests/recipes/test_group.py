@@ -262,6 +262,22 @@ async def test_a_set_is_refused_when_no_other_session_follows(monkeypatch: pytes
         await member.leave()
 
 
+async def test_a_set_that_waits_is_told_that_the_member_has_left() -> None:
+    async with scene() as stage:
+        member = await Group(stage.zk, "/g").join("one")
+        await until(lambda: len(stage.zk._session.watches) == 1)
+        with stage.server.hold_replies("create", path="/g/one", session=stage.zk.session_id) as putting:
+            await stage.other.delete("/g/one")
+            await putting.until_hit()
+            setting = asyncio.create_task(member.set(b"1"))
+            await asyncio.sleep(0)
+            leaving = asyncio.create_task(member.leave())
+            await asyncio.sleep(0)
+        await leaving
+        with pytest.raises(RuntimeError, match="/g/one"):
+            await setting
+
+
 async def test_a_loop_left_by_break_leaves_no_watch() -> None:
     async with scene() as stage:
         await Group(stage.other, "/g").join("one")

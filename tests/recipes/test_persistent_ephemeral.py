@@ -84,6 +84,26 @@ async def test_a_set_between_two_sessions_is_in_the_node_that_is_put_back() -> N
         assert (await stage.other.get("/n")).data == b"2"
 
 
+async def test_who_waits_for_the_node_is_told_when_the_block_is_left() -> None:
+    async with scene() as stage:
+        node = PersistentEphemeral(stage.zk, "/n", b"1")
+        async with node:
+            putting = stage.server.hold_replies("create", path="/n", session=stage.zk.session_id)
+            await stage.other.delete("/n")
+            await putting.until_hit()
+            waiting = [asyncio.create_task(node.created()), asyncio.create_task(node.set(b"2"))]
+            await asyncio.sleep(0)
+            stage.server.drop(stage.zk.session_id)
+        putting.end()
+        for task in waiting:
+            with pytest.raises(RuntimeError, match="/n is kept no more"):
+                await task
+        assert not node.stands
+        async with node:  # and another block may follow, with what was set last
+            assert (await stage.other.get("/n")).data == b"2"
+            await node.created()
+
+
 async def test_the_node_of_our_own_dying_session_is_waited_for() -> None:
     """Pitfalls 12 and 17: it is neither taken over nor taken for somebody else's."""
     async with (
