@@ -27,6 +27,7 @@ from zkwire import (
     SessionExpiredError,
     SessionState,
     Stat,
+    ThrottledError,
     WatchEventType,
     WatchSet,
     ZooKeeperError,
@@ -35,6 +36,7 @@ from zkwire import (
 
 _NOT_EPHEMERAL: Final = "it is no ephemeral node, and so never goes by itself: delete it, or choose another name"
 _OURS: Final = "this client has created it already"
+_PAUSE: Final = 0.1  # seconds, before a server that has had too much to do is asked again
 
 
 class Keeper:
@@ -55,6 +57,7 @@ class Keeper:
         self._former = set() if former is None else former
         self._session_id = 0  # of the node that we have made last, as is its czxid
         self._czxid = 0
+        self._is_made = False  # we have made it, and have not heard that it is gone
         self._turn = asyncio.Lock()  # of those who write the node
         self._there = asyncio.Event()  # also set when `_error` is
         self._error: BaseException | None = None
@@ -62,7 +65,7 @@ class Keeper:
     @property
     def stands(self) -> bool:
         """Whether the node stands, as far as we have been told."""
-        return self._there.is_set() and self._error is None and self._session_id == self._zk.session_id
+        return self._error is None and self._may_be_ours
 
     @property
     def data(self) -> bytes:
@@ -109,6 +112,8 @@ class Keeper:
                     if self._zk.state is SessionState.EXPIRED:
                         raise
                     self._lost()
+                except ThrottledError:
+                    await asyncio.sleep(_PAUSE)
         except ZooKeeperError as error:
             self._error = error
             self._there.set()
@@ -139,15 +144,17 @@ class Keeper:
     def discard(self) -> asyncio.Future[None] | None:
         """End the keeping: have the node removed, if it is ours, and return what to wait for.
 
+        So it is also when the keeping has ended by an error before: who may not look after a node may still delete it.
+
         Who waits for the node to stand is told, and so is whoever asks later.
         When the answer is lost, what others have put there meanwhile is left alone.  If somebody deletes our node and
         yet another puts one in its place before we have heard of that, theirs goes.
         """
-        stood = self.stands
+        may_be_ours, self._is_made = self._may_be_ours, False
         if self._error is None:
             self._error = RuntimeError(f"the node {self.path} is kept no more")
         self._there.set()
-        return self._zk.discard(self.path, newest_zxid=self._czxid) if stood else None
+        return self._zk.discard(self.path, newest_zxid=self._czxid) if may_be_ours else None
 
     # -- within -----------------------------------------------------------------------------------------------------
 
@@ -175,7 +182,7 @@ class Keeper:
             if found is None:
                 return False
             stat = found
-        self._session_id, self._czxid = stat.ephemeral_owner, stat.czxid
+        self._session_id, self._czxid, self._is_made = stat.ephemeral_owner, stat.czxid, True
         self._there.set()
         return True
 
@@ -248,7 +255,12 @@ class Keeper:
             while (await watches.next()).type is not WatchEventType.DELETED:
                 pass
 
+    @property
+    def _may_be_ours(self) -> bool:
+        return self._is_made and self._session_id == self._zk.session_id
+
     def _lost(self) -> None:
+        self._is_made = False
         self._there.clear()
         if self._session_id != self._zk.session_id:
             self._former.add(self._session_id)

@@ -104,6 +104,48 @@ async def test_who_waits_for_the_node_is_told_when_the_block_is_left() -> None:
             await node.created()
 
 
+UNREADABLE = [zkwire.ACL(zkwire.Perms.ALL & ~zkwire.Perms.READ, "world", "anyone")]
+
+
+async def test_a_node_that_we_may_not_look_after_goes_with_the_block() -> None:
+    async with scene() as stage:
+        with body_raises(zkwire.NoAuthError):
+            async with PersistentEphemeral(stage.zk, "/n", acl=UNREADABLE):
+                await asyncio.Event().wait()
+        assert await stage.other.exists("/n") is None
+        await stage.other.create("/g")
+        member = await Group(stage.zk, "/g", acl=UNREADABLE).join("one")
+        assert isinstance(await member.lost(), zkwire.NoAuthError)
+        await member.leave()
+        assert await stage.other.get_children("/g") == []
+
+
+async def test_a_node_that_another_session_has_taken_is_left_alone() -> None:
+    async with scene() as stage:
+        with body_raises(NodeExistsError):
+            async with PersistentEphemeral(stage.zk, "/n"):
+                await until(lambda: len(stage.zk._session.watches) == 1)
+                async with stage.other.transaction() as taking:
+                    taking.delete("/n")
+                    taking.create("/n", ephemeral=True)
+                await asyncio.Event().wait()
+        await stage.zk.ping()
+        assert await stage.other.exists("/n") is not None
+
+
+async def test_a_server_that_has_too_much_to_do_is_asked_again() -> None:
+    async with scene() as stage, PersistentEphemeral(stage.zk, "/n") as node:
+        await until(lambda: len(stage.zk._session.watches) == 1)
+        with (
+            stage.server.answering("create", zkwire.ThrottledError, path="/n", times=1),
+            stage.server.answering("getChildren", zkwire.ThrottledError, path="/n", times=1) as looking,
+        ):
+            await stage.other.delete("/n")
+            await looking.until_hit()
+            await until(lambda: len(stage.zk._session.watches) == 1)
+        assert node.stands
+
+
 async def test_the_node_of_our_own_dying_session_is_waited_for() -> None:
     """Pitfalls 12 and 17: it is neither taken over nor taken for somebody else's."""
     async with (
