@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Final, NoReturn, Self
@@ -101,6 +102,7 @@ class Keeper:
 
         Raises: NodeExistsError when another session has taken the path; SessionExpiredError if no other session
         follows; what the client raises.
+        Cancellation: a node that was just being put back is gone when this ends.
         """
         try:
             while True:
@@ -114,6 +116,10 @@ class Keeper:
                     self._lost()
                 except ThrottledError:
                     await asyncio.sleep(_PAUSE)
+        except asyncio.CancelledError:
+            if not self._is_made and self._zk.session_id:
+                await self._until_withdrawn()
+            raise
         except ZooKeeperError as error:
             self._error = error
             self._there.set()
@@ -254,6 +260,16 @@ class Keeper:
                 return
             while (await watches.next()).type is not WatchEventType.DELETED:
                 pass
+
+    async def _until_withdrawn(self) -> None:
+        """Return when a create that was cancelled under way has left no node.
+
+        The client removes what it has made; our reads go behind it.  The server that answers them may be behind the one
+        that carried the create out: hence the sync.
+        """
+        with contextlib.suppress(ZooKeeperError):
+            await self._zk.sync(self.path)
+            await self._until_gone()
 
     @property
     def _may_be_ours(self) -> bool:

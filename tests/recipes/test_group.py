@@ -278,6 +278,24 @@ async def test_a_set_that_waits_is_told_that_the_member_has_left() -> None:
             await setting
 
 
+@pytest.mark.parametrize("is_cut", [False, True])
+async def test_who_leaves_while_the_node_is_put_back_leaves_none(is_cut: bool) -> None:
+    async with scene() as stage:
+        member = await Group(stage.zk, "/g").join("one")
+        await until(lambda: len(stage.zk._session.watches) == 1)
+        with stage.server.hold_replies("create", path="/g/one", session=stage.zk.session_id) as putting:
+            await stage.other.delete("/g/one")
+            await putting.until_hit()
+            leaving = asyncio.create_task(member.leave())
+            for _ in range(10):
+                await asyncio.sleep(0)
+            if is_cut:
+                stage.server.drop(stage.zk.session_id)
+        await leaving
+        assert await stage.other.get_children("/g") == []
+        await no_watch_stays(stage.server.hosts)
+
+
 async def test_a_loop_left_by_break_leaves_no_watch() -> None:
     async with scene() as stage:
         await Group(stage.other, "/g").join("one")
