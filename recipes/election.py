@@ -6,6 +6,7 @@ What is theirs alone: a leader may change its data while it leads, and whoever o
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Final, Self
@@ -38,9 +39,10 @@ class Term(Lease):
     raises LockLostError or, when it was resigned, RuntimeError.
     """
 
-    __slots__ = ("_hold", "_is_one_of_many")
+    __slots__ = ("_hold", "_is_entered", "_is_one_of_many")
 
     _hold: Hold[Term]
+    _is_entered: bool
     _is_one_of_many: bool
 
     async def resign(self) -> None:
@@ -59,8 +61,15 @@ class Term(Lease):
     def begin(self, *, one_of_many: bool) -> Self:
         """Make `async with` ready; called by the election.  Its loss is no error to who has `one_of_many`."""
         self._hold = Hold(self._itself)
+        self._is_entered = False
         self._is_one_of_many = one_of_many
         return self
+
+    def give_up(self) -> None:
+        """Resign without a wait, unless it is entered, whose end resigns; called when nobody will ask for another."""
+        if not self.is_over and not self._is_entered:
+            # The loop knows the task by the removal of the node, which is what it waits for.
+            asyncio.get_running_loop().create_task(self.release())
 
     async def _itself(self) -> Term:
         self.check()
@@ -68,6 +77,7 @@ class Term(Lease):
 
     async def __aenter__(self) -> Self:
         await self._hold.__aenter__()
+        self._is_entered = True
         return self
 
     async def __aexit__(
@@ -128,8 +138,8 @@ class Election(Locking[Term]):
 
         The end of a term is no error here: when the leadership is lost the body is cancelled, and the loop stands
         again, in a new session if the old one has expired.  A body that comes to its end resigns, and stands again
-        behind the others; leave the loop by `break` or `return` to stand no more.  What else the body raises goes
-        through.
+        behind the others; leave the loop by `break` or `return` to stand no more: a term that is not entered then is
+        resigned.  What else the body raises goes through.
         """
         return Terms(self._zk, self._line)
 
@@ -177,14 +187,41 @@ class Election(Locking[Term]):
 class Terms:
     """The terms of one candidate, one after the other; made by `Election.terms`.
 
-    Asking for the next term resigns the one before, if that still lasts, and stands behind the others.
+    Asking for the next term resigns the one before, if that still lasts, and stands behind the others.  Leave a loop by
+    `break` as you like: a term that nobody has entered is resigned.  Who keeps this in a variable closes it, by
+    `aclose()` or by `async with`.
     Raises, from the iteration: as `Election.acquire`.  Cancellation: of the wait: no node stays.
     """
 
     def __init__(self, zk: Client, line: Line) -> None:
         self._zk = zk
         self._line = line
+        self._loop = asyncio.get_running_loop()
         self._term: Term | None = None
+        self._is_closed = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """End the iteration and resign the term that lasts, if there is one; return when its node is gone.
+
+        Cancellation: it is resigned all the same.
+        """
+        self._is_closed = True
+        term, self._term = self._term, None
+        if term is not None:
+            await term.resign()
+
+    def __del__(self) -> None:
+        # Left by `break`.  Whatever thread collects us, the term is given up in the loop's own.
+        if self._term is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._term.give_up)
 
     def __aiter__(self) -> Self:
         return self
@@ -193,9 +230,14 @@ class Terms:
         before, self._term = self._term, None
         if before is not None:
             await before.resign()
+        if self._is_closed:
+            raise StopAsyncIteration
         if self._zk.state is SessionState.CLOSED:
             raise zkwire.SessionClosedError("the client is closed: make a new one with zkwire.connect")
         self._term = Term(self._zk, await self._line.stand()).begin(one_of_many=True)
+        if self._is_closed:  # meanwhile
+            await self.aclose()
+            raise StopAsyncIteration
         return self._term
 
 

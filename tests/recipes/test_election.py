@@ -299,6 +299,50 @@ async def test_a_term_that_is_not_entered_is_resigned_when_the_next_is_asked_for
                 pass
 
 
+async def test_a_term_left_without_being_entered_is_resigned() -> None:
+    async with scene(P) as stage:
+
+        async def first() -> Term:
+            async for term in Election(stage.zk, P).terms():
+                return term
+            raise AssertionError("there is no end of terms")
+
+        term = await first()
+        gc.collect()
+        async with Election(stage.other, P).lead(within=5):
+            assert term.is_released
+        with pytest.raises(RuntimeError, match="released"):
+            async with term:
+                pass
+        await until_line(stage.other, P, 0)
+
+
+async def test_a_term_that_is_entered_lasts_though_nobody_asks_for_another() -> None:
+    async with scene(P) as stage:
+        async with await anext(Election(stage.zk, P).terms()) as term:
+            gc.collect()
+            await stage.zk.ping()
+            term.check()
+            assert await line(stage.other, P) == [term.path.rpartition("/")[2]]
+        await until_line(stage.other, P, 0)
+
+
+async def test_terms_are_closed() -> None:
+    async with scene(P) as stage:
+        async with Election(stage.zk, P).terms() as terms:
+            term = await anext(terms)
+            waiter = Election(stage.other, P).terms()
+            waiting = asyncio.create_task(anext(waiter))
+            await until_line(stage.other, P, 2)
+            await waiter.aclose()
+        assert term.is_released
+        with pytest.raises(StopAsyncIteration):
+            await anext(terms)
+        with pytest.raises(StopAsyncIteration):
+            await waiting
+        assert await line(stage.other, P) == []
+
+
 async def test_what_a_body_raises_goes_through_but_for_the_loss() -> None:
     async with scene(P) as stage:
         entered = 0
