@@ -32,9 +32,9 @@ class Queue:
         async with queue.claim() as item: handle(item.data)       # at least once: deleted if the body goes well
         async for data in queue: ...                              # get, for ever
 
-    Arguments: `path`, the queue's node, made as a container when it is missing, with persistent parents; `maxsize`,
-    how many items it may have, claimed ones included: then producers wait for room; all who put into one queue
-    must give the same; `acl`, of every node that is made.
+    Arguments: `path`, the queue's node, made when it is missing, and not deleted when it is empty; `maxsize`, how many
+    items it may have, claimed ones included: then producers wait for room; all who put into one queue must give the
+    same; `acl`, of every node that is made.
     Order: the more urgent first, and of one priority those that were put earlier; several consumers that take at the
     same moment may each take one of the first few of a priority.
     Shares its items with kazoo's LockingQueue.

@@ -7,22 +7,22 @@
     path/consumers/, path/producers/     the lines of those who wait for an item, for room
     path/room                            of bounded queues: its version counts the puts
 
-`entries` and `taken` are those of kazoo's LockingQueue, which can share the path.
+`entries` and `taken` are those of kazoo's LockingQueue, which can share the path.  They are persistent, as kazoo makes
+them: below a container that was reaped and made again the numbers would begin anew, and who comes back to take an item
+that is long gone would take the one that has its name.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Coroutine, Sequence
-from typing import Any, Final
+from typing import Any
 
 import zkwire
 from recipes import after_loss
 from recipes.paths import child
-from zkwire import ACL, Client, Create, GetData, Node
-
-# What may be in the way of nodes that are just being made; whoever makes them tries again.
-_PASSING: Final = (zkwire.NodeExistsError, zkwire.NoNodeError, zkwire.ConnectionLostError)
+from zkwire import ACL, Client, GetData, Node
 
 
 class Nodes:
@@ -53,15 +53,15 @@ class Nodes:
         return self._trace + self.zk.unique_id()
 
     async def make(self) -> None:
-        """Make the nodes that are missing, as containers; where the connection is lost meanwhile, perhaps not all."""
-        try:
+        """Make the nodes that are missing; where the connection is lost meanwhile, perhaps not all.
+
+        Cancellation: what is made stays, for others may have put something there by then.
+        """
+        # Whoever needs them tries again.
+        with contextlib.suppress(zkwire.ConnectionLostError, zkwire.NoNodeError):
             await self.zk.ensure_path(self.path, container=True, acl=self.acl)
-        except zkwire.ConnectionLostError:
-            return
-        wanted = [Create(path, container=True, acl=self.acl) for path in (self.entries, self.taken)]
-        for answer in await self.zk.pipeline(wanted):
-            if isinstance(answer, BaseException) and not isinstance(answer, _PASSING):
-                raise answer
+            await self.zk.ensure_path(self.entries, acl=self.acl)
+            await self.zk.ensure_path(self.taken, acl=self.acl)
 
     async def look_after_loss(self, *paths: str) -> tuple[int, list[Node | None]]:
         """Return the session, and what stands at `paths` now that a connection was lost, None for nothing.

@@ -43,7 +43,7 @@ class Takes:
         self.stock = Stock()
         self.has_nodes = False
         self._in_hand: set[str] = set()
-        self._read_ahead: tuple[str, bytes] | None = None
+        self._read_ahead: tuple[str, Node] | None = None
 
     # -- looking ----------------------------------------------------------------------------------------------------
 
@@ -66,7 +66,7 @@ class Takes:
             )
             names, hidden = _names(entries), _names(taken)
             self.has_nodes = names is not None
-            self._read_ahead = (guess, ahead[0].data) if guess and isinstance(ahead[0], Node) else None
+            self._read_ahead = (guess, ahead[0]) if guess and isinstance(ahead[0], Node) else None
             # What another task here is about to take it may yet leave, and that nobody would tell.
             in_hand = self._in_hand if watches is None else set()
             self.stock.fill(names or (), in_hand.union(hidden or ()))
@@ -140,17 +140,17 @@ class Takes:
         """
         ahead, self._read_ahead = self._read_ahead, None
         if ahead is not None and ahead[0] == name:
-            data = ahead[1]
+            item = ahead[1]
         else:
             try:
-                data = (await self._zk.get(self._nodes.entry(name))).data
+                item = await self._zk.get(self._nodes.entry(name))
             except zkwire.NoNodeError:
                 return None
-        removing = self._nodes.in_background(_outcome(self._remove(name, self._zk.unique_id().encode())))
+        removing = self._nodes.in_background(_outcome(self._remove(name, item, self._zk.unique_id().encode())))
         try:
             removed = await asyncio.shield(removing)
         except asyncio.CancelledError:
-            undoing = self._nodes.in_background(self._undo_removal(removing, name, data))
+            undoing = self._nodes.in_background(self._undo_removal(removing, name, item.data))
             if self._zk.state is SessionState.CONNECTED:
                 await asyncio.shield(undoing)  # who is cancelled may close the client next, and the item would be lost
             raise
@@ -159,10 +159,13 @@ class Takes:
         if removed is None:
             return None
         self._nodes.drop(self._nodes.mark(name), removed)
-        return data
+        return item.data
 
-    async def _remove(self, name: str, mark: bytes) -> int | None:
-        """Delete the item and leave our mark; return the session whose it is, None if the item is somebody else's."""
+    async def _remove(self, name: str, item: Node, mark: bytes) -> int | None:
+        """Delete the item and leave our mark; return the session whose it is, None if the item is somebody else's.
+
+        Arguments: `item`, what was read of it.
+        """
         while True:
             transaction = self._zk.transaction()
             transaction.create(self._nodes.mark(name), mark, ephemeral=True, acl=self._nodes.acl)
@@ -177,10 +180,14 @@ class Takes:
                 return None
             except zkwire.ConnectionLostError:
                 session_id = self._zk.session_id
-                now, (found,) = await self._nodes.look_after_loss(self._nodes.mark(name))
+                now, (found, there) = await self._nodes.look_after_loss(
+                    self._nodes.mark(name), self._nodes.entry(name)
+                )
                 if now != session_id:
                     return None  # the mark, if there was one, went with its session: if it was taken, it is lost
                 if found is None or found.data != mark:
+                    if there is not None and there.stat.czxid != item.stat.czxid:
+                        return None  # the queue was deleted meanwhile, and this is another one of the same name
                     continue
             return self._zk.session_id
 

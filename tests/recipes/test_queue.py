@@ -13,7 +13,7 @@ from tests.proxy import Proxy
 from tests.recipes.everywhere import below, no_watch_stays
 from tests.recipes.tools import body_raises, expire, no_task_stays, outcome, until, until_line, until_watches
 from zkwire import Client, SessionState, WatchEventType
-from zkwire.testing import RealServer, Server
+from zkwire.testing import RealServer, Server, VirtualClock
 
 PATH = "/queue"
 
@@ -276,7 +276,8 @@ async def test_an_item_that_is_handed_back_goes_to_who_waits() -> None:
 
 
 async def test_the_nodes_of_an_empty_queue_may_go_while_somebody_waits() -> None:
-    """Pitfall 18: containers are deleted by the server when they have been empty for a while."""
+    """Pitfall 18: in older queues they are containers, which the server deletes when they have been empty for a while.
+    """
     async with clients() as (_, (zk, other)):
         queue = Queue(zk, PATH)
         await queue.put(b"x")
@@ -289,6 +290,48 @@ async def test_the_nodes_of_an_empty_queue_may_go_while_somebody_waits() -> None
         await zk.delete(f"{PATH}/entries")
         await queue.put(b"y")
         assert await waiting == b"y"
+
+
+@pytest.mark.parametrize("is_deleted", [False, True], ids=["empty for long", "deleted"])
+async def test_who_comes_back_to_take_an_item_does_not_take_a_later_one_for_it(is_deleted: bool) -> None:
+    clock = VirtualClock()
+    async with (
+        Server(clock=clock, container_interval=10, max_session_timeout=900) as server,
+        zkwire.connect(server.hosts, 600) as zk,
+        zkwire.connect(server.hosts, 600) as other,
+    ):
+        await Queue(zk, PATH).put(b"old")
+        with server.drop_before("multi", session=other.session_id) as taking:
+            getting = asyncio.create_task(Queue(other, PATH).get())
+            await taking.until_hit()
+            refusing = server.refuse_connections()
+        assert await Queue(zk, PATH).get() == b"old"
+        await until_nothing_is_held(PATH, zk)
+        if is_deleted:
+            await zk.delete_tree(PATH)
+        else:
+            for _ in range(4):
+                clock.advance(10)
+        assert (await zk.exists(f"{PATH}/entries") is None) is is_deleted
+        await Queue(zk, PATH).put(b"new")
+        refusing.end()
+        assert await getting == b"new"
+
+
+async def test_a_first_put_that_is_cancelled_takes_away_no_node_that_others_use() -> None:
+    async with clients() as (server, (zk, other)):
+        with server.hold_replies(path=f"{PATH}/entries", session=zk.session_id) as making:
+            putting = asyncio.create_task(Queue(zk, PATH).put(b"a"))
+            await making.until_hit()
+            await Queue(other, PATH).put(b"b")
+            assert await Queue(other, PATH).get() == b"b"
+            await until_nothing_is_held(PATH, other)
+            putting.cancel()
+            await outcome(putting)
+        await zk.ping()
+        await zk.ping()  # behind all that the answer to the create may have caused
+        await Queue(other, PATH).put(b"c")
+        assert await other.get_children(f"{PATH}/entries") == ["entry-100-0000000001"]
 
 
 async def test_a_session_that_expires_while_waiting_is_replaced(zookeeper: RealServer, path: str) -> None:
