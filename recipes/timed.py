@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 import zkwire
@@ -23,9 +24,11 @@ _BROKEN: Final = "its time limit has passed"
 
 @dataclass(slots=True, eq=False)
 class _Extension:
-    """A call of `extend` that is under way; `end`, until when the lease may hold once it is answered."""
+    """A call of `extend` that is under way; `end`, until when the lease may hold once it is answered; `bound`, ends it
+    as soon as there is nothing left to extend."""
 
     end: float
+    bound: asyncio.Timeout = field(default_factory=partial(asyncio.timeout, None))
 
 
 class TimedLease(Lease):
@@ -68,10 +71,13 @@ class TimedLease(Lease):
         asked = _Extension(end)
         self._extending.add(asked)
         try:
-            async with self._writing:
+            async with asked.bound, self._writing:
                 await self._write(end)
                 self.check()
                 self._end_at(asked.end)
+        except TimeoutError:
+            self.check()  # it is over, and this tells how
+            raise
         finally:
             self._extending.discard(asked)
 
@@ -119,6 +125,9 @@ class TimedLease(Lease):
         self._alarm.cancel()
         if self._promising is not None and self._promising is not asyncio.current_task():
             self._promising.cancel()
+        extending, self._extending = self._extending, set()
+        for asked in extending:
+            asked.bound.reschedule(self._loop.time())
 
 
 class TimedLock(Locking[TimedLease]):

@@ -16,7 +16,7 @@ from recipes.marks import Mark
 from recipes.position import Promises
 from tests.proxy import Proxy
 from tests.recipes.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, no_watch_stays, scene
-from tests.recipes.tools import body_raises, line, no_task_stays, outcome, until, until_line
+from tests.recipes.tools import body_raises, line, no_task_stays, outcome, this_task, until, until_line
 from zkwire import Client
 from zkwire.testing import RealServer, Server
 
@@ -182,11 +182,38 @@ async def test_until_an_extension_is_known_the_old_limit_counts() -> None:
         lease = await TimedLock(stage.zk, "/t", 0.5).acquire()
         await until_data(stage.other, lease.path, bool)
         with stage.server.hold_replies("setData", session=stage.zk.session_id):
-            task = asyncio.create_task(lease.extend(60))
-            assert isinstance(await lease.lost(), LockLostError)
-            assert not task.done()
-        assert isinstance(await outcome(task), LockLostError)
+            tasks = [asyncio.create_task(lease.extend(60)) for _ in range(2)]
+            lost = await lease.lost()
+            assert isinstance(lost, LockLostError)
+            async with asyncio.timeout(3):  # although no answer has come, nor has the connection been given up
+                assert [await outcome(task) for task in tasks] == [lost, lost]
         await lease.release()
+
+
+async def test_an_extension_of_what_is_released_meanwhile() -> None:
+    async with scene() as stage, no_task_stays():
+        lease = await TimedLock(stage.zk, "/t", 5).acquire()
+        await until_data(stage.other, lease.path, bool)
+        with stage.server.hold_replies("setData", session=stage.zk.session_id) as extending:
+            task = asyncio.create_task(lease.extend(60))
+            await until(lambda: extending.hits == 1)
+            releasing = asyncio.create_task(lease.release())
+            with pytest.raises(RuntimeError, match="was released"):
+                async with asyncio.timeout(3):
+                    await task
+        await releasing
+
+
+async def test_a_body_that_extends_in_vain_is_cancelled_once() -> None:
+    """What ends the extension and what ends the body come in one step."""
+    async with scene() as stage, no_task_stays():
+        with body_raises(LockLostError, match="its time limit has passed"):
+            async with TimedLock(stage.zk, "/t", 0.5) as lease:
+                await until_data(stage.other, lease.path, bool)
+                stage.server.pause()
+                await lease.extend(60)
+        assert this_task().cancelling() == 0
+        stage.server.resume()
 
 
 @pytest.mark.parametrize("cancelled", [True, False])
