@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Final, Self
 
 import zkwire
+from recipes import marks
 from recipes.lease import Lease, LockLostError
 from recipes.line import Line
 from recipes.locking import Hold, Locking
@@ -52,9 +53,11 @@ class Term(Lease):
     async def set(self, data: bytes) -> None:
         """Replace the data that observers and `candidates` see, for this term (request: setData).
 
-        Raises: LockLostError, RuntimeError after the term; NoNodeError when it is lost at that moment.
+        Raises: LockLostError, RuntimeError after the term; NoNodeError when it is lost at that moment; ValueError for
+        data that begins with a line by which a TimedLock promises to be done, or a writer lets readers in.
         Cancellation: it may have been replaced.
         """
+        marks.checked_unmarked(data)
         self.check()
         await self._zk.set(self.path, data)
 

@@ -1,8 +1,9 @@
 """What a holder writes into the data of its own ticket, for those who wait behind it.
 
 A mark is a line of its own ahead of the data that the ticket was made with.  Data is a mark only where it was written
-later: a ticket's first version is never looked at, so that no data that a caller gives can be taken for one.  Clients
-that know no marks see data that somebody has changed, and nothing else.
+later: a ticket's first version is never looked at, and what a caller writes later must pass `checked_unmarked`, so that
+no data that a caller gives can be taken for one.  Clients that know no marks see data that somebody has changed, and
+nothing else.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Final
 
 _SHARED: Final = b"zkwire shared\n"
 _LIMITED: Final = re.compile(rb"zkwire limit ([0-9]{1,10})\.([0-9]{3})\n")
+_LATER: Final = 1  # any version but the first
 LONGEST_LIMIT: Final = 10.0**9  # seconds
 
 
@@ -44,6 +46,16 @@ def found_in(data: bytes, version: int) -> Mark | None:
         return Mark(is_shared=True)
     limit = _LIMITED.match(data)
     return Mark(limit=int(limit[1]) + int(limit[2]) / 1000) if limit else None
+
+
+def checked_unmarked(data: bytes) -> bytes:
+    """Return `data` if it may be written into a ticket by a caller.  Raises: ValueError when it is a mark."""
+    if isinstance(data, bytes | bytearray | memoryview) and found_in(bytes(data), _LATER) is not None:
+        first = bytes(data).partition(b"\n")[0].decode()
+        raise ValueError(
+            f"data that begins with the line {first!r} means something to those who wait: put anything else ahead of it"
+        )
+    return data
 
 
 def checked_limit(seconds: float) -> float:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import zkwire
-from recipes import Election, LeaderStream, LockLostError, Term, Terms
+from recipes import Election, LeaderStream, LockLostError, Term, Terms, marks
 from recipes.election import in_order
 from tests.proxy import Proxy
 from tests.recipes.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, no_watch_stays, scene
@@ -419,6 +419,18 @@ async def test_an_observer_sees_every_leader_and_every_change_of_its_data(zookee
         with pytest.raises(StopAsyncIteration):
             await anext(leaders)
         await until_watches(zookeeper, 0)
+
+
+@pytest.mark.parametrize("data", [marks.limited(0.1, b"host-1"), marks.shared(b""), bytearray(marks.shared(b"x"))])
+async def test_the_data_of_a_leader_is_never_a_promise(data: Any) -> None:
+    """Whoever waits would remove it, or pass it by."""
+    async with scene(P) as stage:
+        term = await Election(stage.zk, P, b"host-1").acquire()
+        with pytest.raises(ValueError, match="put anything else ahead of it"):
+            await term.set(data)
+        assert await Election(stage.other, P).candidates() == [b"host-1"]
+        await term.set(b" " + bytes(data))
+        await term.resign()
 
 
 async def test_candidates_that_come_and_go_wake_no_observer(zookeeper: RealServer, path: str) -> None:

@@ -76,6 +76,15 @@ def test_other_data_is_no_mark(data: bytes) -> None:
     assert marks.found_in(data, 1) is None
 
 
+@given(st.binary(max_size=60) | st.binary().map(marks.shared) | st.binary().map(lambda data: marks.limited(1, data)))
+def test_what_may_be_written_later_is_never_a_mark(data: bytes) -> None:
+    if marks.found_in(data, 1) is None:
+        assert marks.checked_unmarked(data) is data
+    else:
+        with pytest.raises(ValueError, match="zkwire"):
+            marks.checked_unmarked(data)
+
+
 def test_marks() -> None:
     assert marks.found_in(marks.shared(b"x"), 3) == Mark(is_shared=True)
     assert marks.found_in(marks.limited(2.5, b"x"), 3) == Mark(limit=2.5)
