@@ -63,8 +63,10 @@ class Hold(Generic[H]):
             raise RuntimeError("left without having been entered")
         self._lease = None
         loss = lease.leave_body(self)
-        # The cancellation that came from us ends here; one from elsewhere at the same time goes on.
-        ours = self._interrupted and task.uncancel() <= self._cancelling and kind is asyncio.CancelledError
+        # The cancellation that came from us ends here; one from elsewhere at the same time goes on.  Where another task
+        # leaves than has entered, the one that was cancelled is not here.
+        is_here = self._interrupted and task is asyncio.current_task()
+        ours = is_here and task.uncancel() <= self._cancelling and kind is asyncio.CancelledError
         await lease.release()
         if loss is not None and (ours or kind is None or isinstance(error, SessionError)):
             raise loss from error
@@ -91,6 +93,10 @@ class Locking(ABC, Generic[H]):
         lease = await lock.try_acquire()                          # None at once if it is held
 
     `path` is its node.
+
+    A body is cancelled by way of the task that has entered it.  Another task may leave it (that which closes an
+    AsyncExitStack, for example); where several tasks are inside by way of one object, as readers are, each then needs
+    a `hold()` of its own, which knows what it has entered.
     """
 
     _noun = "lock"
@@ -114,14 +120,29 @@ class Locking(ABC, Generic[H]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        task = current_task()
+        await self._left_by(current_task()).__aexit__(kind, error, trace)
+
+    def _left_by(self, task: asyncio.Task[Any]) -> Hold[H]:
+        """Return what `task` leaves: what it has entered last, or, if it has entered nothing, what another task has.
+
+        Raises: RuntimeError when that could be any of several that run: its body would go on without the lock.
+        """
         if task not in self._entered:
-            raise RuntimeError("left without having been entered")
+            # Who has come to its end will not leave by itself; the one that has entered first may be lost by now.
+            others = [other for other in self._entered if other.done()][:1] or list(self._entered)
+            if not others:
+                raise RuntimeError("left without having been entered")
+            if len(others) > 1:
+                raise RuntimeError(
+                    f"several tasks have entered the {self._noun} {self.path}, and the one that leaves is none of them:"
+                    f" call hold() for each `async with` that is left by another task"
+                )
+            task = others[0]
         holds = self._entered[task]
         hold = holds.pop()
         if not holds:
             del self._entered[task]
-        await hold.__aexit__(kind, error, trace)
+        return hold
 
     def hold(self, *, within: float | None = None) -> Hold[H]:
         """Return what `async with` enters: acquires as `acquire` does, releases at the end.

@@ -3,13 +3,16 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from typing import Any
 
 import pytest
 
 import zkwire
-from recipes import Lease, Lock, LockLostError
+from recipes import Lease, Lock, LockLostError, ReentrantLock, Semaphore
+from recipes.locking import Hold, Locking
 from tests.proxy import Proxy
+from tests.recipes.everywhere import scene
 from tests.recipes.tools import (
     all_watches,
     body_raises,
@@ -457,6 +460,85 @@ async def test_a_hold_is_entered_once(zookeeper: RealServer, path: str) -> None:
                     raise AssertionError("the body must not run")
         with pytest.raises(RuntimeError):
             await Lock(zk, path).__aexit__(None, None, None)
+
+
+async def entered(lock: Locking[Any] | Hold[Any]) -> AsyncExitStack:
+    """A stack that holds the lock, entered by a task of its own, which has come to its end."""
+
+    async def enter() -> AsyncExitStack:
+        stack = AsyncExitStack()
+        await stack.enter_async_context(lock)
+        return stack
+
+    return await asyncio.create_task(enter())
+
+
+async def test_a_lock_that_another_task_leaves_is_let_go_of() -> None:
+    async with scene() as stage, no_task_stays():
+        lock = Lock(stage.zk, stage.path)
+        for what in (lock, lock.hold(), ReentrantLock(stage.zk, stage.path)):
+            await (await entered(what)).aclose()
+            assert await line(stage.other, stage.path) == []
+        async with AsyncExitStack() as ours:  # by a task that is not at its end
+            await ours.enter_async_context(lock)
+            await asyncio.create_task(ours.aclose())
+            assert await line(stage.other, stage.path) == []
+
+
+async def test_whoever_leaves_in_place_of_another_task_is_told_of_the_loss() -> None:
+    async with scene() as stage, no_task_stays():
+        lock = Lock(stage.zk, stage.path)
+        stack = await entered(lock)
+        await until_armed(1, stage.zk)
+        (ticket,) = await line(stage.other, stage.path)
+        await stage.other.delete(f"{stage.path}/{ticket}")
+        with pytest.raises(LockLostError):
+            await stack.aclose()
+        async with AsyncExitStack() as ours:
+            await ours.enter_async_context(lock)
+            await until_armed(1, stage.zk)
+            (ticket,) = await line(stage.other, stage.path)
+            with body_raises(asyncio.CancelledError):
+                await stage.other.delete(f"{stage.path}/{ticket}")
+                await asyncio.Event().wait()
+            assert isinstance(await asyncio.create_task(outcome(ours.aclose())), LockLostError)
+            assert this_task().uncancel() == 0  # nobody else has: it has not left by itself
+
+
+async def test_of_several_that_are_inside_one_that_cannot_leave_by_itself_is_left() -> None:
+    async with scene() as stage, no_task_stays():
+        semaphore = Semaphore(stage.zk, stage.path, 3)
+        async with semaphore as inside:
+            stacks = [await entered(semaphore) for _ in range(2)]
+            for left, stack in enumerate(stacks):
+                assert len(await line(stage.other, stage.path)) == 3 - left
+                await asyncio.create_task(stack.aclose())
+            inside.check()
+        assert await line(stage.other, stage.path) == []
+
+
+async def test_of_several_that_run_nobody_is_left_by_another_task() -> None:
+    async with scene() as stage, no_task_stays():
+        semaphore = Semaphore(stage.zk, stage.path, 2)
+        is_inside, may_leave = asyncio.Event(), asyncio.Event()
+
+        async def run() -> None:
+            async with semaphore as lease:
+                is_inside.set()
+                await may_leave.wait()
+                lease.check()
+
+        running = asyncio.create_task(run())
+        await is_inside.wait()
+        stack = AsyncExitStack()
+        lease = await stack.enter_async_context(semaphore)
+        with pytest.raises(RuntimeError, match=r"call hold\(\)"):
+            await asyncio.create_task(stack.aclose())
+        lease.check()
+        may_leave.set()
+        await running
+        await asyncio.create_task(semaphore.__aexit__(None, None, None))
+        assert await line(stage.other, stage.path) == []
 
 
 # -- a release that is cancelled --------------------------------------------------------------------------------------
