@@ -29,13 +29,21 @@ class Companion:
 
         Arguments: `kind`, of the exception that leaves the body, None for none.
         Raises: what the work has failed with, unless the body has failed by itself.
+        Cancellation: is handed on to the work, which may be clearing up, and goes on when that has ended.
         """
         self._left = True
-        self._task.cancel()
-        await asyncio.wait([self._task])
+        cancelled: asyncio.CancelledError | None = None
+        while not self._task.done():
+            self._task.cancel()
+            try:
+                await asyncio.wait([self._task])
+            except asyncio.CancelledError as one:
+                cancelled = one
         error = None if self._task.cancelled() else self._task.exception()
         # The cancellation that came from us ends here; one from elsewhere at the same time goes on.
         ours = self._interrupted and self._body.uncancel() <= self._cancelling and kind is asyncio.CancelledError
+        if cancelled is not None:
+            raise cancelled from error
         if error is not None and (ours or kind is None):
             raise error
 
