@@ -25,6 +25,8 @@ _NAMES_PER_TAKE: Final = 256
 # Those who compete take one of the first few, or of a small part of many.
 _MOST_RIVALS: Final = 64
 _PART: Final = 16
+# Who has lost so many one after the other reads a new list: others may have taken all that is in this one.
+_PATIENCE: Final = 3
 
 
 def checked_priority(priority: int) -> int:
@@ -79,15 +81,18 @@ class Stock:
     """The items that a consumer knows of from its last list, and which of them it should try.
 
     It is the first one, as long as nobody competes.  Who has lost one to somebody else tries one of the first few of
-    the same priority instead, that not all run after the same; after some successes it is the first one again.
+    the same priority instead, that not all run after the same; after some successes it is the first one again.  What
+    others have taken since the list was read does not make them rivals: they may take their turns one after the other.
     """
 
-    __slots__ = ("_names", "_rivals", "_takes_left")
+    __slots__ = ("_in_vain", "_last_rivals", "_names", "_rivals", "_takes_left")
 
     def __init__(self) -> None:
         self._names: list[str] = []
         self._takes_left = 0
         self._rivals = 0
+        self._last_rivals = 0
+        self._in_vain = 0  # how many have been lost one after the other
 
     @property
     def is_empty(self) -> bool:
@@ -108,6 +113,7 @@ class Stock:
         """Take in a list of the items, leaving out those `without`."""
         self._names = [name for name in in_order(names) if name not in without]
         self._takes_left = max(1, len(self._names) // _NAMES_PER_TAKE)
+        self._in_vain = 0
 
     def expire(self) -> None:
         """Have a new list read before the next try."""
@@ -130,8 +136,20 @@ class Stock:
     def won(self) -> None:
         """Take note that the item picked is ours."""
         self._takes_left -= 1
-        self._rivals = max(0, self._rivals - 1)
+        self._in_vain = 0
+        if self._rivals:
+            self._rivals -= 1
+        else:
+            self._last_rivals //= 2
 
-    def lost(self) -> None:
-        """Take note that the item picked is somebody else's."""
-        self._rivals = min(_MOST_RIVALS, 2 * self._rivals or 2)
+    def lost(self, *, is_fresh: bool) -> None:
+        """Take note that the item picked is somebody else's.
+
+        Arguments: `is_fresh`, whether the list was read for this take: then it was lost at this moment.
+        """
+        if is_fresh or self._rivals:
+            # Who competes still, as soon as it has tried the first one again, tries that the more seldom.
+            self._rivals = self._last_rivals = min(_MOST_RIVALS, 2 * self._last_rivals or 2)
+        self._in_vain += 1
+        if self._in_vain >= _PATIENCE:
+            self.expire()

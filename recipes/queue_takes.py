@@ -114,9 +114,11 @@ class Takes:
         return await self._next(self._claim, read_ahead=False)
 
     async def _next(self, seize: Callable[[str], Awaitable[T | None]], *, read_ahead: bool) -> T | None:
+        is_fresh = False  # whether the list was read in this very take
         while True:
             if self.stock.is_stale:
                 await self.look(read_ahead=read_ahead)
+                is_fresh = True
             name = self.stock.pick(int(self._zk.unique_id()[:8], 16))
             if name is None:
                 return None
@@ -131,7 +133,7 @@ class Takes:
             if seized is not None:
                 self.stock.won()
                 return seized
-            self.stock.lost()
+            self.stock.lost(is_fresh=is_fresh)
 
     async def _get(self, name: str) -> bytes | None:
         """Take the item `name` out, None if it is somebody else's.

@@ -634,6 +634,30 @@ async def test_a_deep_queue_is_not_listed_for_each_take() -> None:
         assert 2 * 3 <= count.requests.count("getChildren") <= 2 * 5
 
 
+async def test_consumers_that_take_one_after_the_other_keep_the_order() -> None:
+    async with clients(4) as (_, (zk, *others)):
+        await Queue(zk, PATH).put_many([b"%d" % number for number in range(1600)])
+        queues = [Queue(other, PATH) for other in others]
+        for number in range(60):
+            assert await queues[number % 2].get() == b"%d" % number
+        for number in range(60, 70):  # and one that has not been here for a while
+            assert await queues[2 if number % 5 == 0 else number % 2].get() == b"%d" % number
+
+
+async def test_a_list_that_is_long_out_of_date_is_not_tried_to_its_end() -> None:
+    count = Counting()
+    async with clients(1) as (server, (zk,)), zkwire.connect(server.hosts, observer=count) as other:
+        await Queue(zk, PATH).put_many([b"%d" % number for number in range(2000)])
+        queue = Queue(other, PATH)
+        assert await queue.get() == b"0"
+        for name in await zk.get_children(f"{PATH}/entries"):
+            await zk.delete(f"{PATH}/entries/{name}")
+        await Queue(zk, PATH).put(b"new")
+        before = len(count.requests)
+        assert await queue.get() == b"new"
+        assert len(count.requests) - before <= 10
+
+
 async def test_fifty_consumers_of_a_deep_queue_do_not_all_run_after_the_same_item() -> None:
     count = Counting()
     async with AsyncExitStack() as stack:

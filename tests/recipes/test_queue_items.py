@@ -85,24 +85,51 @@ def test_a_short_list_serves_for_one_take_and_a_long_one_for_more() -> None:
 def test_who_has_lost_tries_one_of_the_first_few_until_nobody_competes_any_more() -> None:
     stock = filled(40)
     stock.pick(0)
-    stock.lost()
+    stock.lost(is_fresh=True)
     assert stock.pick(1) == name(100, 2)
     for _ in range(10):
-        stock.lost()
+        stock.lost(is_fresh=True)
     many = filled(4000)
     many.pick(0)
-    many.lost()
+    many.lost(is_fresh=True)
     assert many.pick(10**6) in {name(100, number) for number in range(1, 251)}
     for _ in range(64):
         stock.won()
     assert stock.pick(1) == name(100, 1)
 
 
+def test_what_others_have_taken_since_the_list_was_read_makes_them_no_rivals() -> None:
+    stock = filled(5000)
+    for number in range(2):
+        assert stock.pick(12345) == name(100, number)
+        stock.lost(is_fresh=False)
+    assert stock.pick(12345) == name(100, 2)
+    stock.won()
+    for number in range(3, 6):
+        assert not stock.is_stale
+        assert stock.pick(12345) == name(100, number)
+        stock.lost(is_fresh=False)
+    assert stock.is_stale  # there may be nothing left of it
+
+
+def test_who_competes_still_tries_the_first_one_the_more_seldom() -> None:
+    stock = filled(10_000)
+    for wins in (2, 4, 8, 16, 32, 64, 64):
+        stock.pick(0)
+        stock.lost(is_fresh=True)
+        for _ in range(wins):
+            first = stock.first
+            assert stock.pick(321) != first
+            stock.won()
+    first = stock.first
+    assert stock.pick(321) == first
+
+
 def test_who_competes_does_not_reach_into_a_lesser_priority() -> None:
     stock = Stock()
     stock.fill([name(50, 7), name(50, 8), *(name(100, number) for number in range(100)), name(999, 0)], ())
     for _ in range(6):
-        stock.lost()
+        stock.lost(is_fresh=True)
     assert {stock.pick(999_999), stock.pick(999_999)} == {name(50, 7), name(50, 8)}
     assert {stock.pick(roll) for roll in range(0, 10_000, 100)} == {name(100, number) for number in range(100)}
     assert stock.pick(5) == name(999, 0)
