@@ -81,7 +81,10 @@ async def read_or_make(zk: Client, path: str, data: bytes, acl: Sequence[ACL]) -
 
 
 class _Trace(NamedTuple):
-    """The trace: its path, its version when it was last known to stand, its session's id."""
+    """The trace: its path, its version when it was last known to stand, its session's id.
+
+    The id is 0 while it waits for the session that is to follow an expired one.
+    """
 
     path: str
     version: int
@@ -90,6 +93,10 @@ class _Trace(NamedTuple):
     def at(self, version: int) -> _Trace:
         """Return the trace with another version."""
         return _Trace(self.path, version, self.session_id)
+
+    def within(self, session_id: int) -> _Trace:
+        """Return the trace once it was sent, in the session that there is now."""
+        return _Trace(self.path, self.version, self.session_id or session_id)
 
 
 class ExactWriter:
@@ -155,11 +162,13 @@ class ExactWriter:
                 return None
             raise
         except ConnectionLostError as lost:
+            self._trace = trace = trace.within(self._zk.session_id)
             return await self._find_out(trace, data, version, lost) if lost.maybe_applied else None
         except zkwire.SessionExpiredError:  # it was never sent
             if self._zk.state is zkwire.SessionState.EXPIRED:
                 raise
             return None
+        self._trace = trace.within(self._zk.session_id)
         return True
 
     async def _find_out(self, trace: _Trace, data: bytes, version: int, lost: ConnectionLostError) -> bool | None:

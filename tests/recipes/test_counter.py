@@ -223,6 +223,39 @@ async def test_an_add_whose_session_expires_with_the_answer_is_told_or_counts_on
         assert await counter.add(1) == value + 1
 
 
+async def expire(stage: Scene) -> None:
+    """Return between the end of the session of `stage.zk` and the beginning of the next one."""
+    expired = asyncio.create_task(until_state(stage.zk, SessionState.EXPIRED))
+    await asyncio.sleep(0)
+    stage.server.expire(stage.zk.session_id)
+    await expired
+    assert not stage.zk.session_id
+
+
+async def test_the_trace_of_a_write_that_waited_for_the_next_session_goes_too() -> None:
+    async with scene() as stage:
+        counter = Counter(stage.zk, "/c")
+        await counter.add(1)
+        await expire(stage)
+        assert [await counter.add(1), await counter.add(1)] == [2, 3]
+        assert len(await traces(stage.other, "/c")) == 1
+        await until_no_trace(stage.other, "/c")
+
+
+@pytest.mark.parametrize("is_before", [True, False], ids=["not carried out", "carried out"])
+async def test_a_write_that_waited_for_the_next_session_and_was_cut_off_there_is_found_out(is_before: bool) -> None:
+    async with scene() as stage:
+        shared = SharedValue(stage.zk, "/v")
+        await shared.set(b"1")
+        await until_no_trace(stage.other, "/v")
+        await expire(stage)
+        drop = stage.server.drop_before if is_before else stage.server.drop_after
+        with drop("multi"):
+            await shared.set(b"2")
+        assert (await stage.other.get("/v")).data == b"2"
+        assert (await stage.other.get("/v")).stat.version == 2
+
+
 async def test_connections_that_break_all_the_time_lose_no_add_and_double_none() -> None:
     clients, adds = 4, 8
     async with Server() as server, AsyncExitStack() as stack:
