@@ -265,6 +265,8 @@ class DoubleBarrier:
         own = Create(self._own_path, ephemeral=True, acl=self._acl)
         while True:
             created, names = await self._zk.pipeline([own, GetChildren(self.path)])
+            # Between two sessions there was none at first: it is the one in which this was sent.
+            self._session_id = self._session_id or self._zk.session_id
             if self._session_id != self._zk.session_id:
                 return []
             if isinstance(created, NoNodeError):

@@ -1,6 +1,7 @@
 """The barriers: who is held back and for how long, who is woken, and what stays behind."""
 
 import asyncio
+import re
 
 import pytest
 from hypothesis import given
@@ -367,6 +368,24 @@ async def test_misuse_is_refused() -> None:
         with pytest.raises(RuntimeError, match="has entered already"):
             await barrier.enter()
         await barrier.leave()
+
+
+async def test_who_comes_between_two_sessions_enters_with_the_others() -> None:
+    async with scene() as stage:
+        await stage.other.create("/b")
+        one, two = DoubleBarrier(stage.zk, "/b", 2), DoubleBarrier(stage.other, "/b", 2)
+        expired = asyncio.create_task(until_state(stage.zk, SessionState.EXPIRED))
+        await asyncio.sleep(0)
+        stage.server.expire(stage.zk.session_id)
+        await expired
+        assert not stage.zk.session_id
+        with stage.server.hold_replies("create", path=re.compile("/b/.*"), times=1) as standing:
+            entering = asyncio.create_task(one.enter(within=5))
+            await standing.until_hit()
+            other = asyncio.create_task(two.enter(within=5))
+            await other
+        await entering
+        await asyncio.gather(one.leave(within=5), two.leave(within=5))
 
 
 def asked(proxy: Proxy, mark: int) -> list[str]:
