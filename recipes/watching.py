@@ -23,6 +23,7 @@ class Watching(Generic[T]):
 
     def __init__(self, zk: Client, path: str) -> None:
         self._nodes = zk.data(path)
+        self._is_missing = False  # and nobody was told: it was not yet tried, or in vain, to make it
 
     async def __aenter__(self) -> Self:
         return self
@@ -45,9 +46,15 @@ class Watching(Generic[T]):
 
     async def __anext__(self) -> T:
         while True:
-            node = await anext(self._nodes)
-            if node is not None or not await self._made():
-                return self._meaning(node)
+            if not self._is_missing:
+                node = await anext(self._nodes)
+                if node is not None:
+                    return self._meaning(node)
+                self._is_missing = True
+            was_made = await self._made()
+            self._is_missing = False
+            if not was_made:
+                return self._meaning(None)
 
     async def _made(self) -> bool:
         """Make the node, which is missing, if that is how it should be; return whether it was made."""

@@ -483,6 +483,19 @@ async def test_a_value_is_watched_and_made_when_it_is_missing() -> None:
         await no_watch_stays(stage.server.hosts)
 
 
+async def test_a_watch_whose_first_wait_was_cancelled_is_taken_up_again() -> None:
+    async with scene() as stage:
+        values = SharedValue(stage.zk, "/v", b"a").watch()
+        with stage.server.drop_before(path="/v", session=stage.zk.session_id, nth=4) as making:  # behind three reads
+            waiting = asyncio.create_task(anext(values))
+            await making.until_hit()
+            waiting.cancel()
+            await outcome(waiting)
+        assert await stage.other.exists("/v") is None
+        assert await asyncio.wait_for(anext(values), 5) == (b"a", 0)
+        values.close()
+
+
 async def test_values_end_with_the_client() -> None:
     async with Server() as server:
         zk = await zkwire.connect(server.hosts)
