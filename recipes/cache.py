@@ -149,6 +149,7 @@ class Cache:
         self._streams: WeakSet[ChangeStream] = WeakSet()
         self._nodes_at_a_time = _NODES_AT_A_TIME
         self._is_in_doubt = False  # since the connection was lost, until the watch stands again
+        self._session_id = 0  # in which the watch stood last
         self._arrival: asyncio.Future[None] | None = None
         self._complete: asyncio.Future[None] | None = None
         self._task: asyncio.Task[None] | None = None
@@ -231,13 +232,15 @@ class Cache:
     async def _keep(self) -> None:
         """Keep the mirror until cancelled, or until something is wrong for good."""
         async with self._zk.events(self.path, recursive=self._mirror.depth != 0) as events:
+            self._session_id = self._zk.session_id
             await _first_of(self._listen(events), self._follow_states(), self._read())
 
     async def _listen(self, events: EventStream) -> None:
         async for event in events:
             if isinstance(event, Resync):
                 self._is_in_doubt = False
-                self._mirror.resync()
+                former, self._session_id = self._session_id, self._zk.session_id
+                self._mirror.resync(is_new_session=self._session_id != former)
             else:
                 self._tell(self._mirror.heard(event))
             self._wake()

@@ -65,8 +65,8 @@ class Mirror:
 
     Arguments: `root`, the path of the uppermost; `depth`, how many levels below it belong to the mirror, None for all.
 
-    Holds at any time: a node is here only if the one above it is; what is here was never newer before; what has to be
-    read again is wanted or under way.
+    Holds at any time: a node is here only if the one above it is; what is here was never newer before, unless another
+    session has begun since; what has to be read again is wanted or under way.
     """
 
     def __init__(self, root: str, depth: int | None = None) -> None:
@@ -78,6 +78,8 @@ class Mirror:
         self._reading: dict[str, _Read] = {}
         # Of whose children we have not heard since events are told: what there is below them must be listed.
         self._unlisted: set[str] = {root}
+        # What a former session has shown, and nothing has been read of in this one.
+        self._former: set[str] = set()
 
     @property
     def is_complete(self) -> bool:
@@ -113,7 +115,7 @@ class Mirror:
 
     def _heard_deleted(self, path: str, zxid: int) -> list[CacheChange]:
         there = self.nodes.get(path)
-        if there is not None and zxid != _UNTOLD and there.stat.czxid >= zxid:
+        if there is not None and zxid != _UNTOLD and there.stat.czxid >= zxid and path not in self._former:
             return []  # that was an earlier node at this path
         # Whatever was to be learned of it: it is gone, and if it comes again an event will tell.
         self._wanted.pop(path, None)
@@ -123,8 +125,15 @@ class Mirror:
             read.heard, read.deleted, read.again = 0, zxid, False
         return self._remove(path)
 
-    def resync(self) -> None:
-        """Take note that events may be missing: everything is to be read again."""
+    def resync(self, *, is_new_session: bool = False) -> None:
+        """Take note that events may be missing: everything is to be read again.
+
+        Arguments: `is_new_session`, whether another session has begun: its server has seen whatever former ones have
+        shown, or else the ensemble has lost its data and counts its changes anew.  What is read next is right then,
+        though its zxid be a smaller one.
+        """
+        if is_new_session:
+            self._former.update(self.nodes, self._reading)
         self._wanted = dict.fromkeys([self.root, *self.nodes, *self._wanted])
         for path, read in self._reading.items():
             read.again = True
@@ -158,6 +167,9 @@ class Mirror:
             self._wanted[path] = None
         else:
             self._unlisted.discard(path)
+        is_former = path in self._former
+        if not read.again:
+            self._former.discard(path)
         if isinstance(answer.node, ServerError):  # there is no such node, or none that we may read
             if read.heard:
                 self._wanted[path] = None
@@ -173,7 +185,7 @@ class Mirror:
                 self._wanted.pop(path, None)
                 self._want(_above(path), _UNTOLD, lists=True, is_new=True)
             return []
-        changes = self._put(path, answer.node)
+        changes = self._put(path, answer.node, whatever_its_zxid=is_former)
         if not isinstance(answer.names, ServerError):
             for name in answer.names:
                 below = child(path, name)
@@ -209,9 +221,9 @@ class Mirror:
         elif is_new if there is None else lists or _seen(there.stat) < zxid:
             self._wanted[path] = None
 
-    def _put(self, path: str, node: Node) -> list[CacheChange]:
+    def _put(self, path: str, node: Node, *, whatever_its_zxid: bool = False) -> list[CacheChange]:
         before = self.nodes.get(path)
-        if before is not None and _seen(node.stat) < _seen(before.stat):
+        if before is not None and _seen(node.stat) < _seen(before.stat) and not whatever_its_zxid:
             return []
         self.nodes[path] = node
         if before is None:
@@ -231,6 +243,8 @@ class Mirror:
         for each in reversed(doomed):
             changes.append(CacheChange(each, self.nodes.pop(each), None))
             self._names.pop(each, None)
+            if each not in self._reading:
+                self._former.discard(each)
         if path != self.root:
             self._names[_above(path)].remove(_name(path))
         return changes
@@ -240,7 +254,8 @@ def is_other(before: Node | None, after: Node | None) -> bool:
     """Whether these are two states that a change leads from and to."""
     if before is None or after is None:
         return before is not after
-    return (before.stat.czxid, before.stat.mzxid) != (after.stat.czxid, after.stat.mzxid)
+    # The data too, for an ensemble that has lost its own may have counted as far again.
+    return (before.stat.czxid, before.stat.mzxid, before.data) != (after.stat.czxid, after.stat.mzxid, after.data)
 
 
 def _seen(stat: Stat) -> int:

@@ -522,6 +522,25 @@ async def test_it_goes_on_in_the_session_that_follows(kind: str, zookeeper: Real
         assert last == {path: b"after 1", f"{path}/e": None}
 
 
+async def test_it_shows_what_is_there_when_the_ensemble_has_lost_its_data() -> None:
+    async with Server(tick_time=0.2) as server, zkwire.connect(server.hosts, session_timeout=0.8) as zk:
+        for number in range(20):
+            await zk.set("/", b"%d" % number)  # so that the counting is far beyond what it will be anew
+        await zk.create("/config", b"old")
+        async with Cache(zk, "/config") as cache:
+            changes = cache.changes()
+            refusing = server.refuse_connections()
+            await server.restart(lose_data=True)
+            refusing.end()
+            async with zkwire.connect(server.hosts) as other:
+                await other.create("/config", b"new")
+                await until_equal(cache, other)
+                await other.set("/config", b"newer")
+                await until_equal(cache, other)
+            seen = [await anext(changes)]
+            assert (seen[0].before and seen[0].before.data, seen[0].after and seen[0].after.data) == (b"old", b"newer")
+
+
 async def test_a_node_that_goes_before_it_is_read_does_not_keep_anybody_from_entering() -> None:
     """The first read is lost with the session; the deletion comes with the answer that sets the watch again."""
     async with Server() as server, zkwire.connect(server.hosts, 1.0) as zk, zkwire.connect(server.hosts) as other:

@@ -79,9 +79,11 @@ class World:
         self.unanswered: list[Question] = []  # what the client has no answer to, in the order of its asking
         self.wire: deque[WatchEvent | str | tuple[Question, Answer]] = deque()
         self.is_up = True
+        self.session = self.resynced = 1
         self.mirror = Mirror(ROOT, depth)
         self.shown: dict[str, Node] = {}  # what the changes say
         self.newest: dict[str, int] = {}
+        self.former: dict[str, Node] = {}  # what was here in the session before
         for _ in range(rng.randrange(12)):
             self.tree.zxid += 1
             self.tree.change(rng.choice(PATHS), CREATED)
@@ -91,6 +93,7 @@ class World:
         happening = [self.change] * 6 + [self.transaction, self.delete_all] + [self.ask] * 4
         happening += [self.execute] * 6 + [self.deliver] * 10 + [self.cut if self.is_up else self.connect]
         happening += [self.overflow] if self.is_up and not self.rng.randrange(5) else []
+        happening += [] if self.rng.randrange(5) else [self.lose_all]
         self.rng.choice(happening)()
         self.check()
 
@@ -157,7 +160,15 @@ class World:
         elif isinstance(item, WatchEvent):
             self.changed(self.mirror.heard(item))
         else:
-            self.mirror.resync()
+            self.resync()
+
+    def resync(self) -> None:
+        is_new_session = self.session != self.resynced
+        if is_new_session:
+            self.newest.clear()
+            self.former = self.mirror.nodes.copy()
+            self.resynced = self.session
+        self.mirror.resync(is_new_session=is_new_session)
 
     def changed(self, changes: list[CacheChange]) -> None:
         for change in changes:
@@ -171,8 +182,9 @@ class World:
                 self.shown[path] = after
         for path, there in self.mirror.nodes.items():
             seen = max(there.stat.mzxid, there.stat.pzxid)
-            assert seen >= self.newest.get(path, 0), "older than what was shown"
-            self.newest[path] = seen
+            if there is not self.former.get(path):
+                assert seen >= self.newest.get(path, 0), "older than what was shown"
+                self.newest[path] = seen
             if path in self.shown and self.shown[path].stat.mzxid == there.stat.mzxid:
                 self.shown[path] = there  # the set of its children is another, which is told by changes to them
 
@@ -196,7 +208,23 @@ class World:
     def overflow(self) -> None:
         """More events than are kept: all of them are given up."""
         self.wire = deque(item for item in self.wire if isinstance(item, tuple))
-        self.mirror.resync()
+        self.resync()
+
+    def lose_all(self) -> None:
+        """The servers have lost their data, and so the session, and count from the beginning again."""
+        self.cut()
+        self.tree = Tree()
+        self.tree.zxid = self.rng.randrange(100)
+        for path in PATHS:
+            if self.rng.randrange(2):
+                self.tree.zxid += 1
+                self.tree.change(path, CREATED)
+        self.mirror.give_up(self.unanswered)
+        self.unanswered = []
+        self.asked.clear()
+        self.session += 1
+        self.is_up = True
+        self.wire.append("resync")
 
     # -- what must hold -----------------------------------------------------------------------------------------------
 
@@ -338,6 +366,22 @@ def test_after_a_loss_all_that_is_known_is_read_at_once() -> None:
     mirror.resync()
     assert not mirror.is_complete
     assert asked(mirror) == ["/r/*", "/r/a/*", "/r/c/*", "/r/a/b/*"]
+
+
+def test_what_a_new_session_shows_is_right_though_it_is_older() -> None:
+    mirror = filled("/r", "/r/a", "/r/b")
+    mirror.nodes["/r/a"] = old = node(500)
+    mirror.resync(is_new_session=True)
+    mirror.resync()  # and another loss, before it was read
+    answers = {"/r": Answer(node(1), ["a", "b"]), "/r/a": Answer(node(2), ()), "/r/b": Answer(node(3), ())}
+    changes = [change for question in mirror.ask(100) for change in mirror.answered(question, answers[question.path])]
+    assert changes == [CacheChange("/r/a", old, node(2))]
+    mirror.heard(WatchEvent(CHANGED, "/r/a", 9))
+    [question] = mirror.ask(100)
+    assert mirror.answered(question, Answer(node(2, 9))) == [CacheChange("/r/a", node(2), node(2, 9))]
+    mirror.resync()
+    answers["/r/a"] = Answer(node(2), ())  # by a server that is behind, in the same session
+    assert [c for question in mirror.ask(100) for c in mirror.answered(question, answers[question.path])] == []
 
 
 def test_a_branch_that_was_lost_meanwhile_goes_from_below() -> None:
