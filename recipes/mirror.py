@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from recipes.paths import child
-from zkwire import Node, ServerError, Stat, WatchEvent, WatchEventType
+from zkwire import Node, NoNodeError, ServerError, Stat, WatchEvent, WatchEventType
 
 _UNTOLD: Final = 1 << 63  # in place of the zxid of an event by a server that sends none: later than anything read
 
@@ -173,6 +173,8 @@ class Mirror:
         if isinstance(answer.node, ServerError):  # there is no such node, or none that we may read
             if read.heard:
                 self._wanted[path] = None
+                if not isinstance(answer.node, NoNodeError):
+                    self._unlisted.add(path)  # it may be readable by now, with children of which no event has told
             return self._remove(path)
         stat = answer.node.stat
         if _seen(stat) < read.heard:

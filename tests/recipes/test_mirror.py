@@ -407,6 +407,18 @@ def test_a_node_that_may_not_be_read_is_not_here() -> None:
     assert not mirror.is_wanting
 
 
+def test_a_node_that_may_be_read_since_it_was_asked_for_is_listed_too() -> None:
+    mirror = filled("/r", "/r/b")
+    mirror.resync()
+    root, _ = mirror.ask(100)
+    mirror.answered(root, Answer(node(1), ["a", "b"]))
+    [question] = mirror.ask(100)
+    assert question == Question("/r/a", lists=True)
+    mirror.heard(WatchEvent(CHANGED, "/r/a", 9))
+    mirror.answered(question, Answer(NoAuthError(-102), NoAuthError(-102)))
+    assert asked(mirror) == ["/r/a/*"]
+
+
 def test_of_what_lies_too_deep_only_the_count_is_kept() -> None:
     mirror = filled("/r", "/r/a", depth=1)
     assert mirror.children("/r") == {"a"}
