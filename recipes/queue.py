@@ -67,7 +67,9 @@ class Queue:
         ended before it could be found out whether it was put; SessionExpiredError, when nothing was put; ServerError
         for what the server refuses; TypeError and ValueError before anything is sent.
         Cancellation: it may be put all the same.
-        Order: of the calls, for those that are awaited one after the other, or sent by one task without a bound.
+        Order: of the calls, for those that are awaited one after the other.  Those that are under way at the same time,
+        without a bound, are in that order unless a connection breaks meanwhile: what was not carried out is then sent
+        again behind what had not been sent yet.  `put_many` keeps the order of its items whatever happens.
         """
         await self.put_many([data], priority, within=within)
 
