@@ -22,7 +22,7 @@ from typing import Any
 import zkwire
 from recipes import after_loss
 from recipes.paths import child
-from zkwire import ACL, Client, GetData, Node
+from zkwire import ACL, Client, GetData, Node, SessionState
 
 
 class Nodes:
@@ -77,6 +77,25 @@ class Nodes:
         In a later session a node of that name would be somebody else's.
         """
         return self.zk.discard(path) if session_id == self.zk.session_id else None
+
+    async def while_connected(self, work: asyncio.Task[Any]) -> None:
+        """Return when `work` is done, or cannot be done for want of a connection."""
+        if self.zk.state is SessionState.CONNECTED:
+            losing = self.in_background(self._connection_lost())
+            try:
+                await asyncio.wait([work, losing], return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                losing.cancel()
+
+    async def _connection_lost(self) -> None:
+        """Return when there is no connection."""
+        states = self.zk.states()
+        try:
+            async for state in states:
+                if state is not SessionState.CONNECTED:
+                    return
+        finally:
+            states.close()
 
     def in_background(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Have `work` done whatever becomes of the caller; it must not fail."""

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 import zkwire
 from recipes.queue_items import Stock
 from recipes.queue_nodes import Nodes
-from zkwire import GetChildren, GetData, Node, SessionState, WatchSet, ZooKeeperError
+from zkwire import GetChildren, GetData, Node, WatchSet, ZooKeeperError
 
 _log = logging.getLogger(__name__)
 
@@ -153,8 +153,8 @@ class Takes:
             removed = await asyncio.shield(removing)
         except asyncio.CancelledError:
             undoing = self._nodes.in_background(self._undo_removal(removing, name, item.data))
-            if self._zk.state is SessionState.CONNECTED:
-                await asyncio.shield(undoing)  # who is cancelled may close the client next, and the item would be lost
+            # Who is cancelled may close the client next, and the item would be lost.
+            await self._nodes.while_connected(undoing)
             raise
         if isinstance(removed, ZooKeeperError):
             raise removed

@@ -358,6 +358,21 @@ async def test_without_renewal_an_expired_session_is_told() -> None:
             await waiting
 
 
+@pytest.mark.limit(10)
+async def test_the_bound_of_a_get_holds_though_the_connection_is_lost_while_it_puts_back() -> None:
+    async with clients() as (server, (zk, other)):
+        await Queue(other, PATH).put(b"x")
+        with server.hold_replies("multi", session=zk.session_id) as taking:
+            getting = asyncio.create_task(Queue(zk, PATH).get(within=0.05))
+            await taking.until_hit()
+            await until(lambda: getting.cancelling() > 0)  # by the bound; it waits until the item is back
+            with server.refuse_connections():
+                server.drop(zk.session_id)
+                with pytest.raises(TimeoutError):
+                    await getting
+        assert await Queue(other, PATH).get() == b"x"
+
+
 # -- claims -----------------------------------------------------------------------------------------------------------
 
 
