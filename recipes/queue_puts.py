@@ -95,7 +95,8 @@ class Puts:
                         standing = None  # it went with its session
                         continue
                 if await self._send_in_time(items, room.version, limit):
-                    self._room = _Room(room.version + 1, room.filled + len(items))
+                    if standing is None:  # else others may stand behind us, and the next put is to look for them
+                        self._room = _Room(room.version + 1, room.filled + len(items))
                     return
                 failures += 1
         finally:
@@ -133,7 +134,12 @@ class Puts:
             return _Room(stat.version, count) if count <= most else None
 
     async def _wait_for_room(self, most: int) -> _Room:
-        """Return the room when there are `most` items or fewer; to be called by the first in the line."""
+        """Return the room when there are `most` items or fewer; to be called by the first in the line.
+
+        Who has put before goes on by what it knows of the room, as long as nobody sets it: so it is set, once, for them
+        to look who waits.
+        """
+        has_told = False
         while True:
             with WatchSet() as watches:
                 room, entries = await self._zk.pipeline(
@@ -150,7 +156,13 @@ class Puts:
                     raise entries
                 if len(entries) <= most:
                     return _Room(stat.version, len(entries))
-                await watches.next()
+                if has_told:
+                    await watches.next()
+                    continue
+            # Whatever comes of it is seen by the next look.
+            with contextlib.suppress(zkwire.NoNodeError, zkwire.ConnectionLostError):
+                await self._zk.set(self._nodes.room, b"")
+                has_told = True
 
     async def _make_room(self) -> None:
         """Make the node whose version counts the puts; persistent, for a version that began anew would be trusted."""

@@ -591,6 +591,24 @@ async def test_a_put_that_is_given_up_takes_away_no_room_that_others_count_by() 
         assert await patient.size() == 2
 
 
+async def test_who_has_put_without_a_wait_does_not_go_ahead_of_who_waits_for_room() -> None:
+    async with clients() as (_, (zk, other)):
+        queue = Queue(zk, PATH, 4)
+        await queue.put(b"0")
+        waiting = asyncio.create_task(Queue(other, PATH, 4).put_many([b"1", b"2", b"3", b"4"]))
+        await until_line(zk, f"{PATH}/producers", 1)
+        await until(lambda: len(other._session.watches) == 1)  # for room
+        with pytest.raises(TimeoutError):
+            await queue.put(b"5", within=0.05)
+        assert await queue.get() == b"0"
+        await waiting
+        putting = asyncio.create_task(queue.put(b"5"))
+        await until_line(zk, f"{PATH}/producers", 1)
+        assert await queue.get() == b"1"
+        await putting
+        assert await drain(queue) == [b"2", b"3", b"4", b"5"]
+
+
 # -- on the wire ------------------------------------------------------------------------------------------------------
 
 
