@@ -122,7 +122,7 @@ class Lease:
         if standing.is_watched:
             standing.watches.tell(self._look_at_events)
         elif standing.asking is not None:
-            self._watch()
+            standing.asking.add_done_callback(self._watch_answered)
         else:
             loop = asyncio.get_running_loop()
             if standing.held_since is None:
@@ -254,18 +254,17 @@ class Lease:
         """Nobody looks after the lease any more: it is released, lost, or somebody else's."""
 
     def _watch(self) -> None:
-        """Have our own node watched; the lease that has passed its place on to us may have asked for it already."""
+        """Have our own node watched.  An earlier request for that which is under way counts no more."""
         standing = self.standing
-        if standing.asking is None:
-            asked = self._zk.get_and_watch(self.path, into=standing.watches)
-            standing.asking = asyncio.get_running_loop().create_task(asked)
+        asked = self._zk.get_and_watch(self.path, into=standing.watches)
+        standing.asking = asyncio.get_running_loop().create_task(asked)
         standing.asking.add_done_callback(self._watch_answered)
 
     def _watch_answered(self, asking: asyncio.Task[tuple[Node, Watch]]) -> None:
         if asking.cancelled():
             return
         error = asking.exception()
-        if self.is_over:
+        if self.is_over or asking is not self.standing.asking:
             return
         self.standing.asking = None
         if isinstance(error, ThrottledError):
@@ -287,7 +286,8 @@ class Lease:
         if any(event.type is WatchEventType.DELETED for event in events):
             self._lose(DELETED)
         elif events:
-            self.standing.is_watched = False  # its data was changed, which has used the watch up
+            # Its data was changed, which has used up the watch: also one whose answer we have not yet heard of.
+            self.standing.is_watched = False
             self._watch()
 
     def _look_at_the_clock(self) -> None:

@@ -138,6 +138,21 @@ async def test_deletion_is_told_after_a_change_of_data_as_well(zookeeper: RealSe
         await lease.release()
 
 
+async def test_a_change_that_comes_together_with_the_answer_to_the_watch_does_not_blind_the_holder() -> None:
+    async with Server() as server, zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
+        lease = await Lock(zk, "/lock").acquire()
+        await until_armed(1, zk)
+        with server.hold_replies("getData", session=zk.session_id, times=1) as held:
+            await other.set(lease.path, b"1")
+            await held.until_hit()
+            await other.set(lease.path, b"2")
+        await other.delete(lease.path)
+        error = await lease.lost()
+        assert error is not None
+        assert error.why == DELETED
+        await lease.release()
+
+
 async def test_deletion_of_a_lease_that_came_by_a_hand_over_is_told(zookeeper: RealServer, path: str) -> None:
     async with two(zookeeper) as (zk, other):
         first = await Lock(other, path).acquire()
