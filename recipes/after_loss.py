@@ -11,28 +11,13 @@ import asyncio
 import logging
 from typing import Any, Final, TypeVar
 
-from zkwire import (
-    Client,
-    GetChildren,
-    GetData,
-    NoNodeError,
-    NotReadOnlyError,
-    OperationTimeoutError,
-    RequestTimeoutError,
-    ServerError,
-    SessionError,
-    Sync,
-    SystemServerError,
-    ThrottledError,
-)
+from zkwire import Client, GetChildren, GetData, NoNodeError, ServerError, SessionError, Sync
 
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# Refusals that say nothing of the node: what is asked again, after a pause in seconds, may well be answered.
-_PASSING: Final = (ThrottledError, NotReadOnlyError, OperationTimeoutError, RequestTimeoutError, SystemServerError)
-_PAUSE: Final = 0.1
+_PAUSE: Final = 0.1  # seconds, before what was refused for the time being is asked again
 
 _UNKNOWN: Final = (
     "the answer to a write was lost before, and what became of it cannot be found out: it may have been carried out"
@@ -48,7 +33,7 @@ async def look(zk: Client, path: str, *reads: GetData | GetChildren) -> list[Any
     """
     while True:
         answers = await zk.pipeline([Sync(path), *reads])
-        if not any(isinstance(answer, _PASSING) for answer in answers):
+        if not any(isinstance(answer, ServerError) and answer.passes for answer in answers):
             found(answers[0])
             return answers[1:]
         await asyncio.sleep(_PAUSE)

@@ -17,8 +17,8 @@ from zkwire import (
     Client,
     Node,
     NoNodeError,
+    ServerError,
     SessionError,
-    ThrottledError,
     Transaction,
     Watch,
     WatchEventType,
@@ -267,7 +267,7 @@ class Lease:
         if self.is_over or asking is not self.standing.asking:
             return
         self.standing.asking = None
-        if isinstance(error, ThrottledError):
+        if isinstance(error, ServerError) and error.passes:
             self._timer = asyncio.get_running_loop().call_later(_UNWATCHED, self._watch)
         elif isinstance(error, ZooKeeperError) and not isinstance(error, NoNodeError):
             self._lose(str(error))  # a lease whose loss would not be told is none: no right to read, perhaps

@@ -25,10 +25,10 @@ from zkwire import (
     Node,
     NodeExistsError,
     NoNodeError,
+    ServerError,
     SessionExpiredError,
     SessionState,
     Stat,
-    ThrottledError,
     WatchEventType,
     WatchSet,
     ZooKeeperError,
@@ -37,7 +37,7 @@ from zkwire import (
 
 _NOT_EPHEMERAL: Final = "it is no ephemeral node, and so never goes by itself: delete it, or choose another name"
 _OURS: Final = "this client has created it already"
-_PAUSE: Final = 0.1  # seconds, before a server that has had too much to do is asked again
+_PAUSE: Final = 0.1  # seconds, before what was refused for the time being is asked again
 
 
 class Keeper:
@@ -114,7 +114,9 @@ class Keeper:
                     if self._zk.state is SessionState.EXPIRED:
                         raise
                     self._lost()
-                except ThrottledError:
+                except ServerError as refusal:
+                    if not refusal.passes:
+                        raise
                     await asyncio.sleep(_PAUSE)
         except asyncio.CancelledError:
             if not self._is_made and self._zk.session_id:

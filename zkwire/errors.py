@@ -72,12 +72,14 @@ class ServerError(ZooKeeperError):
     Arguments: `code`, the error code of the reply header; `path`, the znode that the request named, as the caller
     wrote it; `operation`, the request's name in ZooKeeper's own terms; `server`, "host:port" of the refuser.
 
+    `passes` is whether the refusal says nothing of the node: what is asked again, a moment later, may be answered.
     `ServerError.from_code` picks the subclass that stands for a code.
     """
 
     code: int = 0
     reason = "refused by the server"
     hint = ""
+    passes = False
 
     _by_code: dict[int, type[ServerError]] = {}  # noqa: RUF012
 
@@ -120,6 +122,7 @@ class SystemServerError(ServerError):
 
     code = -1
     reason = "the server failed inside"
+    passes = True
 
 
 class RuntimeInconsistencyError(ServerError):
@@ -160,6 +163,7 @@ class OperationTimeoutError(ServerError):
 
     code = -7
     reason = "the server gave up on the operation"
+    passes = True
 
 
 class BadArgumentsError(ServerError):
@@ -247,6 +251,7 @@ class NotReadOnlyError(ServerError):
 
     code = -119
     reason = "the server serves reads only: it has no quorum"
+    passes = True
 
 
 class EphemeralOnLocalSessionError(ServerError):
@@ -268,6 +273,7 @@ class RequestTimeoutError(ServerError):
 
     code = -122
     reason = "the request timed out"
+    passes = True
 
 
 class ReconfigDisabledError(ServerError):
@@ -298,6 +304,7 @@ class ThrottledError(ServerError):
     code = -127
     reason = "the server is overloaded and did not carry it out"
     hint = "try again later"
+    passes = True
 
 
 class TransactionError(ServerError):

@@ -7,7 +7,7 @@ import logging
 from typing import Final
 
 from zkwire import hosts
-from zkwire.errors import ServerError, SessionClosedError, SessionError, ThrottledError
+from zkwire.errors import ServerError, SessionClosedError, SessionError
 from zkwire.requests import GetDataRequest
 from zkwire.session import Session
 from zkwire.states import SessionState
@@ -39,9 +39,10 @@ async def follow_config(session: Session) -> None:
         except SessionError:
             if session.states.now is SessionState.EXPIRED:
                 return  # there will be no other session
-        except ThrottledError:
-            await asyncio.sleep(_PAUSE)
         except ServerError as error:
+            if error.passes:
+                await asyncio.sleep(_PAUSE)
+                continue
             _log.warning("the servers of the ensemble cannot be followed: %s", error)
             return
         finally:

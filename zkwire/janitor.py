@@ -13,17 +13,7 @@ from typing import Any, Final
 
 from zkwire import paths
 from zkwire.connection import Call
-from zkwire.errors import (
-    ConnectionLostError,
-    NoNodeError,
-    NotReadOnlyError,
-    OperationTimeoutError,
-    RequestTimeoutError,
-    SessionError,
-    SystemServerError,
-    ThrottledError,
-    ZooKeeperError,
-)
+from zkwire.errors import ConnectionLostError, NoNodeError, ServerError, SessionError, ZooKeeperError
 from zkwire.records import Stat
 from zkwire.requests import (
     Create2Request,
@@ -41,9 +31,7 @@ from zkwire.requests import (
 
 _log = logging.getLogger(__name__)
 
-# Refusals that say nothing of the node: what is asked again, after a pause in seconds, may well be carried out.
-_PASSING: Final = (ThrottledError, NotReadOnlyError, OperationTimeoutError, RequestTimeoutError, SystemServerError)
-_PAUSE: Final = 0.1
+_PAUSE: Final = 0.1  # seconds, before what was refused for the time being is asked again
 _NO_LIMIT: Final = 1 << 63  # later than any zxid
 
 Creation = CreateRequest | Create2Request | CreateContainerRequest | CreateTTLRequest
@@ -164,7 +152,9 @@ class Janitor:
                     answer = await first
                 except NoNodeError:
                     return
-                except _PASSING:
+                except ServerError as refusal:
+                    if not refusal.passes:
+                        raise
                     until_zxid = min(until_zxid, self._last_zxid())
                     await asyncio.sleep(_PAUSE)
                     first = self._ask_for(creation)
@@ -192,7 +182,9 @@ class Janitor:
                 stat: Stat = (await asked).stat
             except NoNodeError:
                 return None
-            except _PASSING:
+            except ServerError as refusal:
+                if not refusal.passes:
+                    raise
                 await asyncio.sleep(_PAUSE)
                 asked = self._ask(ExistsRequest(path, False))
             else:
@@ -243,7 +235,7 @@ class Removal:
         """It may be there still."""
         if isinstance(error, ConnectionLostError):
             self._go_on()
-        elif isinstance(error, _PASSING):
+        elif isinstance(error, ServerError) and error.passes:
             asyncio.get_running_loop().call_later(_PAUSE, self._go_on)
         else:
             if not isinstance(error, NoNodeError | SessionError):

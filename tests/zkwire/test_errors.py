@@ -251,3 +251,9 @@ def test_a_lost_connection_tells_whether_the_write_may_have_happened() -> None:
         ConnectionLostError("broke")  # type: ignore[call-arg]
     assert ConnectionLostError("broke", maybe_applied=True).maybe_applied
     assert not ConnectionLostError("broke", maybe_applied=False).maybe_applied
+
+
+def test_which_refusals_pass() -> None:
+    """Those that tell of the server's state at the moment, and of no node."""
+    errors = [ServerError.from_code(code) for code in range(-130, 0)]
+    assert [error.code for error in errors if error.passes] == [-127, -122, -119, -7, -1]
