@@ -44,6 +44,7 @@ interop: .venv/.ready
 lint: .venv/.ready .venv-lint/.ready
 	.venv-lint/bin/mypy --python-executable $(PY)
 	.venv-lint/bin/ruff check
+	.venv-lint/bin/ruff format --check
 
 zookeeper:
 	$(PYTHON) -m zkwire.testing.fetch $(ARGS)

@@ -43,7 +43,7 @@ from bench.disturbance import processor_times, stolen
 from bench.figures import Figures, histogram, median
 from bench.frames import RefusedError
 from bench.turns import SESSION_TIMEOUT, Order, Turn, hand_overs, misordered, overlaps
-from zkwire.hosts import Address, parse
+from zkwire.session.hosts import Address, parse
 from zkwire.testing import RealServer, ServerFailedError, ServerProcess, ZooKeeperMissingError, find_zookeeper
 
 ROOT: Final = Path(__file__).resolve().parents[1]

@@ -1,24 +1,25 @@
 """Distributed locks and their relatives, on top of `zkwire`."""
 
-from recipes.barrier import Barrier, DoubleBarrier
-from recipes.cache import Cache, ChangeStream
+from recipes.barrier import Barrier
+from recipes.cache.cache import Cache, ChangeStream
+from recipes.cache.mirror import CacheChange
 from recipes.counter import Counter
+from recipes.double_barrier import DoubleBarrier
 from recipes.election import Election, LeaderStream, Term, Terms
 from recipes.group import Group, Member
-from recipes.lease import Lease, LockLostError
+from recipes.line.lease import Lease, LockLostError
+from recipes.line.locking import Hold
 from recipes.lock import Lock, ReentrantLock
-from recipes.locking import Hold
-from recipes.mirror import CacheChange
-from recipes.multilock import MultiLease, MultiLock
+from recipes.multi_lock import MultiLease, MultiLock
 from recipes.partitioner import Partitioner
 from recipes.persistent_ephemeral import PersistentEphemeral
-from recipes.queue import Queue
-from recipes.queue_claims import Item
-from recipes.rwlock import ReadWriteLock, WriteLease
+from recipes.queue.claims import Item
+from recipes.queue.queue import Queue
+from recipes.read_write_lock import ReadWriteLock, WriteLease
 from recipes.semaphore import PermitsError, Semaphore
 from recipes.shared_value import SharedValue
-from recipes.timed import TimedLease, TimedLock
-from recipes.trylock import LockTakenError, TryLock
+from recipes.timed_lock import TimedLease, TimedLock
+from recipes.try_lock import LockTakenError, TryLock
 
 __all__ = [
     "Barrier",

@@ -6,64 +6,21 @@ The upper half is pure: what a member of a round has to do, given who is there.
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Collection, Sequence
-from contextlib import asynccontextmanager
-from types import TracebackType
-from typing import Final, Self, TypeAlias
+from collections.abc import Sequence
 
-from recipes.locking import checked_within
-from recipes.once import create_shared, make_container
-from recipes.paths import child
+from recipes.common.arguments import checked_within
+from recipes.common.shared_nodes import create_shared
+from recipes.common.waiting import bounded, raise_unless_renewed
 from zkwire import (
     ACL,
     OPEN_ACL,
-    BadVersionError,
     Client,
     ConnectionLostError,
-    Create,
-    GetChildren,
-    GetData,
-    Node,
     NodeExistsError,
     NoNodeError,
     SessionExpiredError,
-    SessionState,
-    Sync,
-    TransactionError,
-    WatchSet,
-    ZooKeeperError,
     validate_path,
 )
-
-READY: Final = "ready"
-
-Round: TypeAlias = tuple[str, ...]  # the names of its members' nodes, which the node `ready` holds, one a line
-
-
-def to_wait_for(own: str, present: Collection[str]) -> str | None:
-    """Return whose departure the member `own` waits for in order to leave, of those of its round that are `present`.
-
-    The lowest stays until it is the last, and so has the highest to wait for; all others go and wait for the lowest.
-    Each departure wakes one member, but for the lowest's, which ends the round.  None: there is nobody left.
-    """
-    others = [name for name in present if name != own]
-    if not others:
-        return None
-    return max(others) if own == min(present) else min(present)
-
-
-@asynccontextmanager
-async def _bounded(within: float | None, what: str) -> AsyncIterator[None]:
-    """Raise TimeoutError with `what` did not happen after `within` seconds; None: wait for ever."""
-    try:
-        async with asyncio.timeout(within) as limit:
-            yield
-    except TimeoutError:
-        if not limit.expired():
-            raise
-        raise TimeoutError(f"{what} within {within} s") from None
 
 
 class Barrier:
@@ -119,7 +76,7 @@ class Barrier:
         Cancellation: harmless.
         """
         checked_within(within)
-        async with _bounded(within, f"the barrier {self.path} was not removed"):
+        async with bounded(within, f"the barrier {self.path} was not removed"):
             seen = None
             while True:
                 try:
@@ -127,7 +84,7 @@ class Barrier:
                 except NoNodeError:
                     return
                 except SessionExpiredError:
-                    _raise_if_over(self._zk)
+                    raise_unless_renewed(self._zk)
                     continue
                 try:
                     if seen not in (None, node.stat.czxid):
@@ -135,321 +92,6 @@ class Barrier:
                     seen = node.stat.czxid
                     await watch
                 except SessionExpiredError:
-                    _raise_if_over(self._zk)
+                    raise_unless_renewed(self._zk)
                 finally:
                     watch.cancel()
-
-
-class DoubleBarrier:
-    """A barrier at which `count` members meet: none enters before all are there, none leaves before all have left.
-
-        async with DoubleBarrier(zk, "/jobs/7", 5):      # or: await barrier.enter(within=60.0); ...; await leave()
-            ...                                          # all five are at it
-
-    A member that dies, or gives up, is not waited for: its node goes with its session.  More than `count` members, and
-    those who come back for another round, wait until the round is over.
-    Arguments: `path`, its node, a container, below which `ready` and the members' ephemeral nodes stand; `count`, at
-    least 1, the same for all; `acl`, of every node that is made.
-    Each object is one member, for one task at a time.
-    """
-
-    def __init__(self, zk: Client, path: str, count: int, *, acl: Sequence[ACL] = OPEN_ACL) -> None:
-        if isinstance(count, bool) or not isinstance(count, int):
-            raise TypeError(f"count is a whole number of members, not {count!r}")
-        if count < 1:
-            raise ValueError(f"count is at least 1 member, not {count!r}")
-        self._zk = zk
-        self.path = validate_path(path)
-        self.count = count
-        self._acl = acl
-        self._ready = child(self.path, READY)
-        self._own: str | None = None
-        self._session_id = 0
-        self._round: Round | None = None
-        self._is_busy = False
-
-    async def __aenter__(self) -> Self:
-        await self.enter()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            await self.leave()
-        elif self._round is not None:  # the others need not wait for a member that has failed, nor it for them
-            failed, self._round = self._round, None
-            gone = self._discard_own()
-            if gone is not None:
-                await gone
-            with contextlib.suppress(ZooKeeperError):  # it is the body's error that counts
-                names = await self._list()
-                if READY in names and not any(name in names for name in failed):
-                    await self._end_round(failed)
-
-    # -- entering ---------------------------------------------------------------------------------------------------
-
-    async def enter(self, *, within: float | None = None) -> None:
-        """Wait until `count` members are there, and return together with them.
-
-        Arguments: `within`, how many seconds to wait at the most; None: without bound.
-        Raises: TimeoutError; RuntimeError when it has entered and not left; SessionExpiredError only if the client
-        renews no session, otherwise it stands there anew: for the next round, if it was counted for one that is over by
-        then, so bound the wait.
-        Cancellation: no node stays.  That may be too late for the others not to enter.
-        Requests: create2 and getChildren in one write, exists, getData of our own node and, when all are there, of
-        `ready`; the last to come: multi in place of the last three.
-        """
-        checked_within(within)
-        if self._round is not None or self._is_busy:
-            raise RuntimeError(f"this member of {self.path} has entered already: leave it first")
-        self._is_busy = True
-        try:
-            async with _bounded(within, f"{self.count} members did not come to {self.path}"):
-                self._round = await self._enter()
-        except BaseException:
-            self._discard_own()
-            raise
-        finally:
-            self._is_busy = False
-
-    async def leave(self, *, within: float | None = None) -> None:
-        """Wait until all members of the round have left, or are dead, and return together with them.
-
-        Arguments: `within`, how many seconds to wait at the most; None: without bound.
-        Raises: TimeoutError, and then it has left all the same, so that the others do not wait for it; RuntimeError
-        when it has not entered.
-        Cancellation: it has left.
-        Requests: getChildren, delete, getData, getChildren; for the member whose node comes first multi at the end and,
-        for each departure that it waits for, getChildren and getData.
-        """
-        checked_within(within)
-        entered, self._round = self._round, None
-        if entered is None:
-            raise RuntimeError(f"this member of {self.path} has not entered")
-        self._is_busy = True
-        try:
-            async with _bounded(within, f"the other members did not leave {self.path}"):
-                await self._leave(entered)
-        except BaseException:
-            self._discard_own()
-            raise
-        finally:
-            self._is_busy = False
-
-    # -- entering ---------------------------------------------------------------------------------------------------
-
-    async def _enter(self) -> Round:
-        while True:
-            try:
-                entered = await self._await_round(await self._stand())
-            except SessionExpiredError:
-                _raise_if_over(self._zk)
-                entered = await self._counted()
-            if entered is not None:
-                return entered
-            self._discard_own()  # it is gone, or of a session that is over: stand there with another one
-
-    async def _counted(self) -> Round | None:
-        """Return the round that has begun with us in it, though our session has expired meanwhile."""
-        try:
-            found = _members(await self._zk.get(self._ready))
-        except (NoNodeError, SessionExpiredError):
-            return None
-        return found if self._own in found else None
-
-    async def _stand(self) -> list[str]:
-        """Create our node and list the children, in one round trip."""
-        self._session_id = self._zk.session_id
-        self._own = self._zk.unique_id()
-        own = Create(self._own_path, ephemeral=True, acl=self._acl)
-        while True:
-            created, names = await self._zk.pipeline([own, GetChildren(self.path)])
-            # Between two sessions there was none at first: it is the one in which this was sent.
-            self._session_id = self._session_id or self._zk.session_id
-            if self._session_id != self._zk.session_id:
-                return []
-            if isinstance(created, NoNodeError):
-                await make_container(self._zk, self.path, self._acl)
-            elif isinstance(created, ConnectionLostError):
-                pass  # nobody else has this name: if it is there it is ours
-            elif isinstance(created, BaseException) and not isinstance(created, NodeExistsError):
-                raise created
-            else:
-                return _listed(names)
-
-    async def _await_round(self, names: list[str]) -> Round | None:
-        """Return the round that we are in, once there is one; None when our node is gone."""
-        while self._own in names and self._session_id == self._zk.session_id:
-            with WatchSet() as watches:
-                if READY not in names:
-                    if len(names) >= self.count:
-                        await self._begin_round(sorted(names)[: self.count])
-                    elif not await self._await_ready(watches):
-                        return None
-                found = await self._read_ready(watches)
-                if found is not None and self._own in found:
-                    return found
-                names = await self._list()
-                if found is not None:
-                    present = [name for name in found if name in names]
-                    if not present:
-                        await self._end_round(found)
-                    elif await self._watch([self._own_path, child(self.path, min(present))], watches):
-                        await watches.next()
-                    names = await self._list()
-        return None
-
-    async def _await_ready(self, watches: WatchSet) -> bool:
-        """Wait until there is a round; return False when our own node is gone."""
-        stat, _ = await self._zk.exists_and_watch(self._ready, into=watches)
-        if stat is None:
-            if not await self._watch([self._own_path], watches):
-                return False
-            await watches.next()
-        return True
-
-    async def _begin_round(self, members: list[str]) -> None:
-        """Make `ready` if all `members` are there at that moment; somebody else may have done it, or one has left.
-
-        The version of the barrier's node grows with each round, see `_end_round`.
-        """
-        transaction = self._zk.transaction()
-        for name in members:
-            transaction.check(child(self.path, name))
-        transaction.create(self._ready, "\n".join(members).encode(), acl=self._acl)
-        transaction.set(self.path, str(self.count).encode())
-        try:
-            await transaction.commit()
-        except TransactionError as error:
-            if not isinstance(error.cause, NoNodeError | NodeExistsError):
-                raise
-            await self._zk.sync(self.path)  # the server that was asked may be behind
-        except ConnectionLostError:
-            pass  # look what has come of it
-
-    async def _read_ready(self, watches: WatchSet) -> Round | None:
-        """Read who is in the round, and watch for its end; None if there is none."""
-        try:
-            node, _ = await self._zk.get_and_watch(self._ready, into=watches)
-        except NoNodeError:
-            return None
-        return _members(node)
-
-    # -- leaving ----------------------------------------------------------------------------------------------------
-
-    async def _leave(self, entered: Round) -> None:
-        own = self._own
-        assert own is not None
-        while True:
-            try:
-                names = await self._list()
-                present = [name for name in entered if name in names]
-                other = to_wait_for(own, present)
-                if other is not None:
-                    await self._wait_for(other, is_last=own == min(present))
-                elif await self._finish(entered, is_there=own in present, has_ready=READY in names):
-                    return
-            except SessionExpiredError:
-                _raise_if_over(self._zk)
-
-    async def _wait_for(self, other: str, *, is_last: bool) -> None:
-        """Wait until `other` has left, without a node of our own unless we are to be the last."""
-        with WatchSet() as watches:
-            if not is_last:
-                self._zk.discard(self._own_path)
-            if await self._watch([child(self.path, other)], watches):
-                await watches.next()
-
-    async def _finish(self, entered: Round, *, is_there: bool, has_ready: bool) -> bool:
-        """End the round, in which nobody is left but us; return whether that is done."""
-        if not is_there:
-            if has_ready:
-                await self._end_round(entered)
-            return True
-        transaction = self._zk.transaction()
-        transaction.delete(self._own_path)
-        if has_ready:
-            transaction.delete(self._ready)
-        try:
-            await transaction.commit()
-        except ConnectionLostError:
-            return False
-        except TransactionError as error:
-            if not isinstance(error.cause, NoNodeError):
-                raise
-            await self._zk.sync(self.path)
-            return False
-        return True
-
-    # -- both -------------------------------------------------------------------------------------------------------
-
-    async def _end_round(self, ended: Round) -> None:
-        """Delete the `ready` of a round all of whose members are gone, unless somebody has, and another one stands.
-
-        The condition is the version of the barrier's node, which the beginning of a round changes: it is read
-        ahead of `ready`, so that it belongs to this round or to one before.
-        """
-        _, node, ready = await self._zk.pipeline([Sync(self.path), GetData(self.path), GetData(self._ready)])
-        if isinstance(node, NoNodeError) or isinstance(ready, NoNodeError):
-            return
-        for answer in (node, ready):
-            if isinstance(answer, BaseException):
-                raise answer
-        if _members(ready) != ended:
-            return
-        transaction = self._zk.transaction()
-        transaction.check(self.path, node.stat.version)
-        transaction.delete(self._ready)
-        try:
-            await transaction.commit()
-        except TransactionError as error:
-            if not isinstance(error.cause, NoNodeError | BadVersionError):
-                raise
-        except ConnectionLostError:
-            pass  # whoever comes next ends it
-
-    async def _list(self) -> list[str]:
-        try:
-            return await self._zk.get_children(self.path)
-        except NoNodeError:
-            return []
-
-    async def _watch(self, paths: list[str], watches: WatchSet) -> bool:
-        """Watch nodes for their deletion; return whether all of them are there."""
-        answers = await self._zk.pipeline([GetData(path, into=watches) for path in paths])
-        for answer in answers:
-            if isinstance(answer, BaseException) and not isinstance(answer, NoNodeError):
-                raise answer
-        return not any(isinstance(answer, NoNodeError) for answer in answers)
-
-    @property
-    def _own_path(self) -> str:
-        return child(self.path, self._own or "")
-
-    def _discard_own(self) -> asyncio.Future[None] | None:
-        """Have our node removed, if there is one, and return what to wait for."""
-        if self._own is None:
-            return None
-        gone = self._zk.discard(self._own_path)
-        self._own = None
-        return gone
-
-
-def _members(ready: Node) -> Round:
-    return tuple(ready.data.decode(errors="replace").split("\n"))
-
-
-def _listed(names: list[str] | BaseException) -> list[str]:
-    """Return what a list of the children gave, nothing if the node is gone."""
-    if isinstance(names, NoNodeError):
-        return []
-    if isinstance(names, BaseException):
-        raise names
-    return names
-
-
-def _raise_if_over(zk: Client) -> None:
-    """Go on in the session that follows, or raise what is being handled, if there will be none."""
-    if zk.state is SessionState.EXPIRED:
-        raise

@@ -1,7 +1,7 @@
 """A counter that everybody may add to, none of whose additions is lost or done twice.
 
 Knows how a number stands in a node's data, and how to go on when somebody else was faster; that a write is carried out
-once is the affair of `recipes.once`.
+once is the affair of `recipes.common.exact_writer`.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from recipes.once import ExactWriter, read_or_make
-from recipes.watching import Watching
+from recipes.common.exact_writer import ExactWriter
+from recipes.common.shared_nodes import read_or_make
+from recipes.common.value_stream import DecodedStream
 from zkwire import ACL, OPEN_ACL, Client, Node, NoNodeError, validate_path
 
 SIZES: Final = (8, 4)
@@ -102,12 +103,12 @@ class Counter:
         except NoNodeError:
             return 0
 
-    def watch(self) -> CounterWatching:
+    def watch(self) -> CounterStream:
         """Return the value now and after each change, 0 while there is no node, to be iterated; see Watching.
 
         Raises, from the iteration: also ValueError when the node holds no counter.
         """
-        return CounterWatching(self._zk, self)
+        return CounterStream(self._zk, self)
 
     def meaning(self, node: Node | None) -> int:
         """Return the value that stands in `node`."""
@@ -121,7 +122,7 @@ class Counter:
         return _Known(decoded(node.data, self.size, self.path), node.stat.version)
 
 
-class CounterWatching(Watching[int]):
+class CounterStream(DecodedStream[int]):
     """The values of a counter; made by `Counter.watch`."""
 
     def __init__(self, zk: Client, counter: Counter) -> None:

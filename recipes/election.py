@@ -12,21 +12,21 @@ from types import TracebackType
 from typing import Final, Self
 
 import zkwire
-from recipes import marks
-from recipes.lease import Lease, LockLostError
-from recipes.line import Line
-from recipes.locking import Hold, Locking
-from recipes.paths import child
+from recipes.line import ticket_data
+from recipes.line.lease import Lease, LockLostError
+from recipes.line.line import Line
+from recipes.line.locking import Hold, Locking
 from zkwire import (
     ACL,
     OPEN_ACL,
     Client,
-    Following,
     GetData,
     NoNodeError,
     SessionState,
+    ValueStream,
     WatchEvent,
     WatchEventType,
+    join_path,
     validate_path,
 )
 
@@ -57,7 +57,7 @@ class Term(Lease):
         data that begins with a line by which a TimedLock promises to be done, or a writer lets readers in.
         Cancellation: it may have been replaced.
         """
-        marks.checked_unmarked(data)
+        ticket_data.checked_plain(data)
         self.check()
         await self._zk.set(self.path, data)
 
@@ -171,7 +171,7 @@ class Election(Locking[Term]):
         except NoNodeError:
             return []
         found = []
-        for answer in await self._zk.pipeline([GetData(child(self.path, name)) for name in names]):
+        for answer in await self._zk.pipeline([GetData(join_path(self.path, name)) for name in names]):
             if isinstance(answer, NoNodeError):
                 continue
             if isinstance(answer, BaseException):
@@ -180,11 +180,11 @@ class Election(Locking[Term]):
         return found
 
     async def _acquire(self) -> Term:
-        return Term(self._zk, await self._line.stand()).begin(one_of_many=False)
+        return Term(self._zk, await self._line.acquire()).begin(one_of_many=False)
 
     async def _try_acquire(self) -> Term | None:
-        standing = await self._line.try_stand()
-        return None if standing is None else Term(self._zk, standing).begin(one_of_many=False)
+        ticket = await self._line.try_acquire()
+        return None if ticket is None else Term(self._zk, ticket).begin(one_of_many=False)
 
 
 class Terms:
@@ -237,14 +237,14 @@ class Terms:
             raise StopAsyncIteration
         if self._zk.state is SessionState.CLOSED:
             raise zkwire.SessionClosedError("the client is closed: make a new one with zkwire.connect")
-        self._term = Term(self._zk, await self._line.stand()).begin(one_of_many=True)
+        self._term = Term(self._zk, await self._line.acquire()).begin(one_of_many=True)
         if self._is_closed:  # meanwhile
             await self.aclose()
             raise StopAsyncIteration
         return self._term
 
 
-class LeaderStream(Following[bytes | None]):
+class LeaderStream(ValueStream[bytes | None]):
     """The data of the leader, now and after each change, None while there is none; made by `Election.observe`.
 
     Sequence numbers only grow, so that whoever is the first of the line stays that until it goes: its node tells all.
@@ -265,7 +265,7 @@ class LeaderStream(Following[bytes | None]):
         """Return who leads now, and leave one watch for the change of that."""
         while not self._is_closed:
             if self._leader is not None:
-                node = await self._found(self._zk.get_and_watch(child(self.path, self._leader), into=self._watches))
+                node = await self._found(self._zk.get_and_watch(join_path(self.path, self._leader), into=self._watches))
                 if node is not None:
                     return (self._leader, node[0].stat.mzxid), node[0].data
             self._leader = _first(await self._found(self._zk.get_children(self.path)) or ())

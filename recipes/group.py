@@ -11,20 +11,20 @@ from types import TracebackType
 from typing import Final, Self
 
 import zkwire
-from recipes.locking import checked_within
-from recipes.paths import child
-from recipes.persistent_ephemeral import Keeper, checked_data
+from recipes.common.arguments import checked_within
+from recipes.common.keeper import Keeper, checked_data
 from zkwire import (
     ACL,
     OPEN_ACL,
     Client,
-    Following,
     GetData,
     Node,
     NoNodeError,
     SessionState,
+    ValueStream,
     WatchEvent,
     WatchEventType,
+    join_path,
     validate_path,
 )
 
@@ -158,9 +158,9 @@ class Group:
             raise TypeError(f"the name of a member is a str, not {name!r}")
         if "/" in name:
             raise ValueError(f"the name of a member is that of one node, not a path: {name!r}")
-        path = validate_path(child(self.path, name))
+        path = validate_path(join_path(self.path, name))
         keeper = Keeper(self._zk, path, checked_data(data), acl=self._acl, former=self._former)
-        await keeper.stand(within=checked_within(within) or 0.0)
+        await keeper.acquire(within=checked_within(within) or 0.0)
         return Member(self._zk, name, keeper)
 
     async def members(self) -> dict[str, bytes]:
@@ -173,7 +173,7 @@ class Group:
             names = await self._zk.get_children(self.path)
         except NoNodeError:
             return {}
-        found = await self._zk.pipeline([GetData(child(self.path, name)) for name in names])
+        found = await self._zk.pipeline([GetData(join_path(self.path, name)) for name in names])
         members = {}
         for name, node in zip(names, found, strict=True):
             if isinstance(node, Node):
@@ -182,12 +182,12 @@ class Group:
                 raise node
         return members
 
-    def watch(self) -> GroupWatching:
+    def watch(self) -> MembersStream:
         """Return the members, as `members` does, now and after each change of who they are or of their data."""
-        return GroupWatching(self._zk, self.path)
+        return MembersStream(self._zk, self.path)
 
 
-class GroupWatching(Following[dict[str, bytes]]):
+class MembersStream(ValueStream[dict[str, bytes]]):
     """The members of a group, now and after each change; made by `Group.watch`.
 
     Of changes in quick succession some may be left out, the last one never; a reconnect, or a new session after an
@@ -233,7 +233,7 @@ class GroupWatching(Following[dict[str, bytes]]):
             self._needs_list = False
             self._known = {name: self._known[name] for name in self._names if name in self._known}
         unknown = [name for name in self._names if name not in self._known]
-        reads = [GetData(child(self.path, name), into=self._watches) for name in unknown]
+        reads = [GetData(join_path(self.path, name), into=self._watches) for name in unknown]
         for name, node in zip(unknown, await self._zk.pipeline(reads), strict=True):
             if isinstance(node, Node):
                 self._known[name] = node.data

@@ -10,9 +10,10 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from recipes.lease import Lease
-from recipes.line import Line, Standing
-from recipes.locking import Locking, checked_within, current_task
+from recipes.common.arguments import checked_within, current_task
+from recipes.line.lease import Lease
+from recipes.line.line import Line, Ticket
+from recipes.line.locking import Locking
 from zkwire import ACL, OPEN_ACL, Client, validate_path
 
 
@@ -20,25 +21,25 @@ class Turns:
     """The queue of one process's tasks: one has the turn, the others wait in the order in which they came.
 
     Arguments: `zk`, whose end is that of every wait; `passes`, how many times running the turn is passed on together
-    with a standing in the cluster's line, so that the other processes wait meanwhile; `drop`, which gets a standing
+    with a ticket in the cluster's line, so that the other processes wait meanwhile; `drop`, which gets a ticket
     that nobody takes in the end.
     """
 
-    def __init__(self, zk: Client, passes: int, drop: Callable[[Standing], None]) -> None:
-        self._ending = zk.ending
-        self.takes_over = passes > 0
+    def __init__(self, zk: Client, passes: int, drop: Callable[[Ticket], None]) -> None:
+        self._on_closed = zk.on_closed
+        self.passes_tickets = passes > 0
         self._passes = self._passes_left = passes
         self._drop = drop
         self._taken = False
-        self._waiting: deque[asyncio.Future[Standing | None]] = deque()
+        self._waiting: deque[asyncio.Future[Ticket | None]] = deque()
 
     @property
     def is_free(self) -> bool:
         """Whether nobody has the turn."""
         return not self._taken
 
-    async def wait(self) -> Standing | None:
-        """Wait for the turn; return the standing that comes with it, if one does.
+    async def wait(self) -> Ticket | None:
+        """Wait for the turn; return the ticket that comes with it, if one does.
 
         Raises: SessionError when the session is over for good: whoever has the turn may keep it for ever.
         Cancellation: the turn, if it came at that moment, is passed on.
@@ -46,9 +47,9 @@ class Turns:
         if not self._taken:
             self._taken = True
             return None
-        waiter: asyncio.Future[Standing | None] = asyncio.get_running_loop().create_future()
+        waiter: asyncio.Future[Ticket | None] = asyncio.get_running_loop().create_future()
         self._waiting.append(waiter)
-        self._ending.add(self._end)
+        self._on_closed.add(self._end)
         try:
             return await waiter
         except asyncio.CancelledError:
@@ -60,35 +61,35 @@ class Turns:
             raise
         finally:
             if not self._waiting:
-                self._ending.discard(self._end)
+                self._on_closed.discard(self._end)
 
-    def take_turn(self) -> None:
+    def pass_turn(self) -> None:
         """Pass the turn on to the first who waits; the other processes have theirs before it."""
         self._passes_left = self._passes
         self._pass_on(None)
 
-    def want_place(self) -> bool:
+    def wants_ticket(self) -> bool:
         """Whether somebody waits, and the other processes have not waited for too long."""
         return self._passes_left > 0 and not all(waiter.done() for waiter in self._waiting)
 
-    def take_over(self, standing: Standing) -> None:
-        """Pass the turn on with `standing`."""
+    def pass_ticket(self, ticket: Ticket) -> None:
+        """Pass the turn on with `ticket`."""
         self._passes_left -= 1
-        self._pass_on(standing)
+        self._pass_on(ticket)
 
-    def _pass_on(self, standing: Standing | None) -> None:
+    def _pass_on(self, ticket: Ticket | None) -> None:
         while self._waiting:
             waiter = self._waiting.popleft()
             if not waiter.done():
-                waiter.set_result(standing)
+                waiter.set_result(ticket)
                 return
         self._taken = False
-        if standing is not None:
-            self._drop(standing)
+        if ticket is not None:
+            self._drop(ticket)
 
     def _end(self) -> None:
         while self._waiting:
-            waiter, error = self._waiting.popleft(), self._ending.error
+            waiter, error = self._waiting.popleft(), self._on_closed.error
             if error is not None and not waiter.done():
                 waiter.set_exception(error)
 
@@ -123,28 +124,28 @@ class Lock(Locking[Lease]):
 
     async def _acquire(self) -> Lease:
         """Wait for our turn in this process, and stand in the cluster's line if it comes without a place there."""
-        standing = await self._turns.wait()
-        if standing is None:
+        ticket = await self._turns.wait()
+        if ticket is None:
             try:
-                standing = await self._line.stand()
+                ticket = await self._line.acquire()
             except BaseException:
-                self._turns.take_turn()
+                self._turns.pass_turn()
                 raise
-        return Lease(self._zk, standing, self._turns)
+        return Lease(self._zk, ticket, self._turns)
 
     async def _try_acquire(self) -> Lease | None:
         if not self._turns.is_free:
             return None
         await self._turns.wait()
         try:
-            standing = await self._line.try_stand()
+            ticket = await self._line.try_acquire()
         except BaseException:
-            self._turns.take_turn()
+            self._turns.pass_turn()
             raise
-        if standing is None:
-            self._turns.take_turn()
+        if ticket is None:
+            self._turns.pass_turn()
             return None
-        return Lease(self._zk, standing, self._turns)
+        return Lease(self._zk, ticket, self._turns)
 
 
 class ReentrantLock(Lock):

@@ -13,12 +13,11 @@ from types import TracebackType
 from typing import Final, Generic, Self, TypeVar
 from urllib.parse import quote
 
-from recipes.companion import Companion
+from recipes.common.background import BackgroundTask
 from recipes.group import Group, Member
-from recipes.lease import Lease
+from recipes.line.lease import Lease
 from recipes.lock import Lock
-from recipes.paths import child
-from zkwire import ACL, OPEN_ACL, Client, validate_path
+from zkwire import ACL, OPEN_ACL, Client, join_path, validate_path
 
 P = TypeVar("P", bound=Hashable)
 
@@ -155,37 +154,37 @@ class Partitioner(Generic[P]):
         self.path = validate_path(path)
         self.name = name or zk.unique_id()
         self._settle = settle
-        self._group = Group(zk, child(self.path, "members"), acl=acl)
+        self._group = Group(zk, join_path(self.path, "members"), acl=acl)
         self._news = asyncio.Event()
         self._holdings: dict[str, _Holding[P]] = {}
         for partition in partitions:
             node = quote(str(partition), safe=" ")
             if node in self._holdings or not node.strip("."):
                 raise ValueError(f"partitions are different and have names, unlike {partition!r}")
-            lock = Lock(zk, f"{child(self.path, 'locks')}/{node}", data=self.name.encode(), acl=acl)
+            lock = Lock(zk, f"{join_path(self.path, 'locks')}/{node}", data=self.name.encode(), acl=acl)
             self._holdings[node] = _Holding(partition, lock, self._news)
         self._given: frozenset[P] = frozenset()
         self._is_iterated = False
         self._member: Member | None = None
-        self._companion: Companion | None = None
+        self._background: BackgroundTask | None = None
 
     async def __aenter__(self) -> Self:
-        if self._companion is not None:
+        if self._background is not None:
             raise RuntimeError(f"this member of {self.path} is entered already")
         self._given = frozenset()
         self._member = await self._group.join(self.name)
-        self._companion = Companion(self._divide(self._member))
+        self._background = BackgroundTask(self._divide(self._member))
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        companion, self._companion = self._companion, None
+        background, self._background = self._background, None
         member, self._member = self._member, None
-        if companion is None or member is None:
+        if background is None or member is None:
             raise RuntimeError("left without having been entered")
         try:
-            await companion.leave(kind)
+            await background.leave(kind)
         finally:
             for holding in self._holdings.values():
                 holding.reset()
@@ -201,7 +200,7 @@ class Partitioner(Generic[P]):
         self._is_iterated = True
         try:
             while True:
-                if self._companion is None:
+                if self._background is None:
                     raise StopAsyncIteration
                 self._news.clear()
                 for holding in self._holdings.values():

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from typing import Final
 
 import zkwire
-from recipes.lease import Lease
-from recipes.line import Line
-from recipes.locking import Locking
+from recipes.common.waiting import raise_unless_renewed
+from recipes.line.lease import Lease
+from recipes.line.line import Line
+from recipes.line.locking import Locking
 from zkwire import ACL, OPEN_ACL, Client, GetData, Sync, validate_path
 
 PREFIX: Final = "lease-"  # Curator's
@@ -121,8 +122,7 @@ class Semaphore(Locking[Lease]):
             ):
                 continue  # somebody else was at it, or it is not known whether it was carried out: look again
             except zkwire.SessionExpiredError:
-                if self._zk.state is zkwire.SessionState.EXPIRED:
-                    raise
+                raise_unless_renewed(self._zk)
                 continue
             self._permits, self._has_agreed = permits, True
             return
@@ -130,18 +130,18 @@ class Semaphore(Locking[Lease]):
     async def _acquire(self) -> Lease:
         while True:
             try:
-                return Lease(self._zk, await self._line.stand())
+                return Lease(self._zk, await self._line.acquire())
             except _UnwrittenError:
                 await self._write()
 
     async def _try_acquire(self) -> Lease | None:
         while True:
             try:
-                standing = await self._line.try_stand()
+                ticket = await self._line.try_acquire()
             except _UnwrittenError:
                 await self._write()
             else:
-                return None if standing is None else Lease(self._zk, standing)
+                return None if ticket is None else Lease(self._zk, ticket)
 
     def _agreed(self, data: bytes) -> int:
         """Return the number that the node's data tells.  Raises: PermitsError when it is not the one given."""
@@ -168,5 +168,4 @@ class Semaphore(Locking[Lease]):
         except (zkwire.NoNodeError, zkwire.BadVersionError, zkwire.ConnectionLostError):
             pass  # it is looked at again
         except zkwire.SessionExpiredError:
-            if self._zk.state is zkwire.SessionState.EXPIRED:
-                raise
+            raise_unless_renewed(self._zk)

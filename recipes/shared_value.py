@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from recipes.once import ANY_VERSION, ExactWriter, read_or_make
-from recipes.watching import Watching
+from recipes.common.exact_writer import ANY_VERSION, ExactWriter
+from recipes.common.shared_nodes import read_or_make
+from recipes.common.value_stream import DecodedStream
 from zkwire import ACL, OPEN_ACL, Client, Node, validate_path
 
 
@@ -67,9 +68,9 @@ class SharedValue:
             # Whoever has not read it yet may take it for granted that it begins with the version 0.
             return version == 0 and await self._is_new() and await self._writer.write(value, version)
 
-    def watch(self) -> SharedValueWatching:
+    def watch(self) -> SharedValueStream:
         """Return the value and its version, now and after each change, to be iterated; see Watching."""
-        return SharedValueWatching(self._zk, self)
+        return SharedValueStream(self._zk, self)
 
     async def node(self) -> Node:
         """Read the node, and make it if it is missing."""
@@ -84,7 +85,7 @@ class SharedValue:
         return value
 
 
-class SharedValueWatching(Watching[tuple[bytes, int]]):
+class SharedValueStream(DecodedStream[tuple[bytes, int]]):
     """The values of a SharedValue; made by `SharedValue.watch`."""
 
     def __init__(self, zk: Client, shared: SharedValue) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Final
 
-from tests.archive import environment
+from tests.support.archive import environment
 
 HERE: Final = Path(__file__).parent
 ROOT: Final = HERE.parent
@@ -26,36 +26,36 @@ SECONDS: Final[dict[str, float]] = {
     "conformance/test_tree_removal.py": 7,
     "differential/test_differential.py": 16,
     "ensembles": 49,
-    "faults/test_line_trials.py": 7,
-    "faults/test_lock_cancel.py": 10,
-    "faults/test_lock_cuts.py": 16,
-    "faults/test_lock_trials.py": 16,
-    "faults/test_queue_trials.py": 8,
-    "faults/test_session_cancel.py": 4,
-    "faults/test_session_expiry.py": 10,
-    "faults/test_session_reconnect.py": 4,
-    "faults/test_state_trials.py": 6,
-    "faults/test_streams.py": 6,
-    "faults/test_streams_state.py": 4,
-    "recipes/test_cache.py": 13,
+    "recipes/line/test_line_trials.py": 7,
+    "recipes/test_lock_cancel.py": 10,
+    "recipes/test_lock_cuts.py": 16,
+    "recipes/test_lock_trials.py": 16,
+    "recipes/queue/test_queue_trials.py": 8,
+    "zkwire/session/test_cancel.py": 4,
+    "zkwire/session/test_expiry.py": 10,
+    "zkwire/session/test_reconnect.py": 4,
+    "recipes/test_state_trials.py": 6,
+    "zkwire/client/test_event_stream.py": 6,
+    "zkwire/client/test_node_streams.py": 4,
+    "recipes/cache/test_cache.py": 13,
     "recipes/test_counter.py": 5,
     "recipes/test_election.py": 3,
-    "recipes/test_lease.py": 5,
-    "recipes/test_line.py": 6,
+    "recipes/line/test_lease.py": 5,
+    "recipes/line/test_position.py": 6,
     "recipes/test_lock.py": 3,
-    "recipes/test_multilock.py": 2,
+    "recipes/test_multi_lock.py": 2,
     "recipes/test_persistent_ephemeral.py": 2,
-    "recipes/test_queue.py": 5,
-    "recipes/test_queue_faults.py": 12,
-    "recipes/test_rwlock.py": 3,
-    "recipes/test_timed.py": 4,
-    "testing/test_ensemble.py": 14,
-    "testing/test_fixtures.py": 6,
-    "testing/test_real.py": 9,
-    "zkwire/test_hosts.py": 4,
-    "zkwire/test_jute.py": 16,
+    "recipes/queue/test_queue.py": 5,
+    "recipes/queue/test_queue_faults.py": 12,
+    "recipes/test_read_write_lock.py": 3,
+    "recipes/test_timed_lock.py": 4,
+    "zkwire/testing/real/test_ensemble.py": 14,
+    "zkwire/testing/test_fixtures.py": 6,
+    "zkwire/testing/real/test_server.py": 9,
+    "zkwire/session/test_hosts.py": 4,
+    "zkwire/wire/test_jute.py": 16,
     "zkwire/test_paths.py": 3,
-    "zkwire/test_watches.py": 4,
+    "zkwire/wire/test_watch_table.py": 4,
 }
 
 
@@ -66,7 +66,7 @@ def main(arguments: list[str]) -> int:
     first, *others = shares(PROCESSES)
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         archive = Path(folder, "archive.jsa")
-        stack.callback(subprocess.Popen([sys.executable, "-m", "tests.archive", archive], cwd=ROOT).wait)
+        stack.callback(subprocess.Popen([sys.executable, "-m", "tests.support.archive", archive], cwd=ROOT).wait)
         outputs = [stack.enter_context(tempfile.TemporaryFile()) for _ in others]
         running = [_pytest(share, output, archive) for share, output in zip(others, outputs, strict=True)]
         running.append(_pytest(first, None, archive))

@@ -6,11 +6,18 @@
 Distributed locks and their relatives are in the package `recipes`.
 """
 
-from zkwire.administration import ClientInfo
-from zkwire.arguments import digest_acl
-from zkwire.client import Client
-from zkwire.configuration import Configuration
-from zkwire.connecting import Connecting, connect
+from zkwire.client.admin import ClientInfo
+from zkwire.client.arguments import digest_acl
+from zkwire.client.client import Client
+from zkwire.client.connect import connect
+from zkwire.client.event_stream import EventStream, Resync
+from zkwire.client.four_letter_words import four_letter_word
+from zkwire.client.node_streams import ChildrenStream, DataStream, ValueStream
+from zkwire.client.operations import Create, GetChildren, GetData, Node, Sync
+from zkwire.client.reconfig import Configuration
+from zkwire.client.state_stream import StateStream
+from zkwire.client.transaction import Transaction
+from zkwire.client.watch import Watch, WatchEvent, WatchSet
 from zkwire.errors import (
     AuthenticationRequiredError,
     AuthFailedError,
@@ -47,20 +54,15 @@ from zkwire.errors import (
     UnimplementedError,
     ZooKeeperError,
 )
-from zkwire.events import EventStream, Resync
-from zkwire.followers import ChildrenStream, DataStream, Following
-from zkwire.janitor import Removal
-from zkwire.observer import Observer
-from zkwire.operations import Create, GetChildren, GetData, Node, Sync
 from zkwire.paths import ancestors, sequence, sequence_distance
+from zkwire.paths import join as join_path
 from zkwire.paths import validate as validate_path
-from zkwire.records import ACL, CREATOR_ALL_ACL, OPEN_ACL, READ_ONLY_ACL, Perms, Stat
-from zkwire.sasl import DigestMD5, SaslMechanism
-from zkwire.states import SessionState
-from zkwire.streams import StateStream, Watch, WatchEvent, WatchSet
-from zkwire.transaction import Transaction
-from zkwire.watches import WatchEventType
-from zkwire.words import four_letter_word
+from zkwire.session.cleanup import Removal
+from zkwire.session.observer import Observer
+from zkwire.session.sasl import DigestMD5, SaslMechanism
+from zkwire.session.states import SessionState
+from zkwire.wire.records import ACL, CREATOR_ALL_ACL, OPEN_ACL, READ_ONLY_ACL, Perms, Stat
+from zkwire.wire.watch_table import WatchEventType
 
 __version__ = "0.1.0"
 
@@ -77,7 +79,6 @@ __all__ = [
     "Client",
     "ClientInfo",
     "Configuration",
-    "Connecting",
     "ConnectionLostError",
     "Create",
     "DataInconsistencyError",
@@ -85,7 +86,6 @@ __all__ = [
     "DigestMD5",
     "EphemeralOnLocalSessionError",
     "EventStream",
-    "Following",
     "GetChildren",
     "GetData",
     "InvalidACLError",
@@ -125,6 +125,7 @@ __all__ = [
     "Transaction",
     "TransactionError",
     "UnimplementedError",
+    "ValueStream",
     "Watch",
     "WatchEvent",
     "WatchEventType",
@@ -134,6 +135,7 @@ __all__ = [
     "connect",
     "digest_acl",
     "four_letter_word",
+    "join_path",
     "sequence",
     "sequence_distance",
     "validate_path",

@@ -72,14 +72,15 @@ class ServerError(ZooKeeperError):
     Arguments: `code`, the error code of the reply header; `path`, the znode that the request named, as the caller
     wrote it; `operation`, the request's name in ZooKeeper's own terms; `server`, "host:port" of the refuser.
 
-    `passes` is whether the refusal says nothing of the node: what is asked again, a moment later, may be answered.
+    `is_transient` is whether the refusal says nothing of the node: what is asked again, a moment later, may be
+    answered.
     `ServerError.from_code` picks the subclass that stands for a code.
     """
 
     code: int = 0
     reason = "refused by the server"
     hint = ""
-    passes = False
+    is_transient = False
 
     _by_code: dict[int, type[ServerError]] = {}  # noqa: RUF012
 
@@ -122,7 +123,7 @@ class SystemServerError(ServerError):
 
     code = -1
     reason = "the server failed inside"
-    passes = True
+    is_transient = True
 
 
 class RuntimeInconsistencyError(ServerError):
@@ -163,7 +164,7 @@ class OperationTimeoutError(ServerError):
 
     code = -7
     reason = "the server gave up on the operation"
-    passes = True
+    is_transient = True
 
 
 class BadArgumentsError(ServerError):
@@ -251,7 +252,7 @@ class NotReadOnlyError(ServerError):
 
     code = -119
     reason = "the server serves reads only: it has no quorum"
-    passes = True
+    is_transient = True
 
 
 class EphemeralOnLocalSessionError(ServerError):
@@ -273,7 +274,7 @@ class RequestTimeoutError(ServerError):
 
     code = -122
     reason = "the request timed out"
-    passes = True
+    is_transient = True
 
 
 class ReconfigDisabledError(ServerError):
@@ -304,7 +305,7 @@ class ThrottledError(ServerError):
     code = -127
     reason = "the server is overloaded and did not carry it out"
     hint = "try again later"
-    passes = True
+    is_transient = True
 
 
 class TransactionError(ServerError):

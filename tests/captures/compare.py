@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from tests.captures.meaning import Masker
 from tests.captures.play import SET_WATCHES, SET_WATCHES2, Exchange, Recording
-from zkwire.jute import DecodeError
-from zkwire.records import EVENT_XID
+from zkwire.wire.jute import DecodeError
+from zkwire.wire.records import EVENT_XID
 
 WATCH_LISTS = (SET_WATCHES, SET_WATCHES2)
 

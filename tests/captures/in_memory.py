@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from zkwire.testing.machine import Connection, Machine
+from zkwire.testing.memory.machine import Connection, Machine
 
 
 class MachineTarget:

@@ -11,11 +11,11 @@ from __future__ import annotations
 import copy
 from typing import Any, Final
 
-from zkwire import requests as wire
-from zkwire.jute import Record
-from zkwire.multi import MultiReadRequest, MultiReply, MultiRequest
-from zkwire.records import ConnectRequest, ConnectResponse, ReplyHeader, Stat, WatcherEvent
-from zkwire.requests import Nothing
+from zkwire.wire import requests as wire
+from zkwire.wire.jute import Record
+from zkwire.wire.multi import MultiReadRequest, MultiReply, MultiRequest
+from zkwire.wire.records import ConnectRequest, ConnectResponse, ReplyHeader, Stat, WatcherEvent
+from zkwire.wire.requests import Nothing
 
 EVENT_TYPES: Final = {1: "created", 2: "deleted", 3: "changed", 4: "children"}
 

@@ -10,8 +10,8 @@ from typing import Protocol
 
 from tests.captures import build
 from tests.captures.meaning import EVENT_TYPES, Masker, decode_connect_response, decode_event, decode_reply
-from zkwire.jute import Record
-from zkwire.records import EVENT_XID, ConnectResponse
+from zkwire.wire.jute import Record
+from zkwire.wire.records import EVENT_XID, ConnectResponse
 
 # These take a zxid also when they are refused; a write that cannot be decoded, of these, takes one in a multi only.
 WRITES = {1, 2, 5, 7, 14, 15, 16, 19, 21, -11}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.conformance.tools import Server
+from tests.support.client import Server
 
 
 @pytest.fixture(params=["zookeeper", pytest.param("memory", marks=pytest.mark.memory)])

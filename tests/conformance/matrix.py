@@ -19,7 +19,7 @@ from zkwire.testing.fetch import FetchError, fetch
 
 STORE = Path(".zookeeper")
 # The waiting line's decisions are tested without a server.
-SUITE = ("tests/conformance", "tests/recipes", "--ignore=tests/recipes/test_line.py")
+SUITE = ("tests/conformance", "tests/recipes", "--ignore=tests/recipes/line/test_position.py")
 
 
 @dataclass(frozen=True, slots=True)

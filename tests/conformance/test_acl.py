@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 import zkwire
-from tests.conformance.tools import Server
-from tests.proxy import Proxy
+from tests.support.client import Server
+from tests.support.proxy import Proxy
 from zkwire import ACL, Client, Perms
 
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 import zkwire
-from tests.conformance.tools import Server, states_until
+from tests.support.client import Server, states_until
 from zkwire import SessionState
 
 CONNECTED, AUTH_FAILED = SessionState.CONNECTED, SessionState.AUTH_FAILED

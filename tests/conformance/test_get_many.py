@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 import zkwire
-from tests.conformance.tools import Server, cancelled
-from tests.proxy import Proxy
+from tests.support.client import Server, cancelled
+from tests.support.proxy import Proxy
 from zkwire import Create, GetChildren, GetData, Node, WatchSet
 
 

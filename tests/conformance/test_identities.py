@@ -3,7 +3,7 @@
 import pytest
 
 import zkwire
-from tests.conformance.tools import Server
+from tests.support.client import Server
 from zkwire import ACL, ClientInfo
 
 

@@ -3,8 +3,8 @@
 import asyncio
 
 import zkwire
-from tests.conformance.tools import Server
-from tests.proxy import Proxy
+from tests.support.client import Server
+from tests.support.proxy import Proxy
 
 
 async def test_a_thousand_sets_and_gets_are_carried_out_and_answered_in_order(server: Server, path: str) -> None:

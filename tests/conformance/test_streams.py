@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import zkwire
-from tests.conformance.tools import PATIENCE, Server, cancelled, turns
+from tests.support.client import PATIENCE, Server, cancelled, turns
 from zkwire import Client, EventStream, Resync, Watch, WatchEvent, WatchEventType
 
 CREATED, DELETED, CHANGED, CHILDREN = WatchEventType

@@ -7,7 +7,7 @@ import pytest
 
 import zkwire
 from tests.conformance.test_streams import following
-from tests.conformance.tools import PATIENCE, Server, cancelled, turns
+from tests.support.client import PATIENCE, Server, cancelled, turns
 from zkwire import ChildrenStream, Client, DataStream
 
 STREAMS = ["data", "children"]

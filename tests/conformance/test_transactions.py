@@ -6,8 +6,8 @@ from collections.abc import Callable
 import pytest
 
 import zkwire
-from tests.conformance.tools import Server
-from tests.proxy import Proxy
+from tests.support.client import Server
+from tests.support.proxy import Proxy
 from zkwire import Stat, Transaction, WatchEventType
 
 

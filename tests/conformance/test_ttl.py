@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 import zkwire
-from tests.conformance.tools import Server, cancelled, eventually
-from tests.proxy import Proxy
+from tests.support.client import Server, cancelled, eventually
+from tests.support.proxy import Proxy
 from zkwire import Create, Stat
 
 LONGEST = (2**40 - 1) / 1000

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import zkwire
-from tests.conformance.tools import Server
+from tests.support.client import Server
 from zkwire import Stat
 
 NO_DELETE = zkwire.Perms.ALL & ~zkwire.Perms.DELETE

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 import zkwire
-from tests.conformance.tools import Server
+from tests.support.client import Server
 from zkwire import Client, Watch, WatchEventType, WatchSet
 
 CREATED, DELETED, CHANGED, CHILDREN = WatchEventType
@@ -224,7 +224,7 @@ async def test_a_set_of_watches_gives_events_in_the_order_of_the_changes(server:
             for node in reversed(nodes):
                 await other.create(node)
             assert [(await watches.next()).path for _ in nodes] == nodes[::-1]
-            assert not watches.was_carried_over
+            assert not watches.was_rearmed
             await zk.get_and_watch(nodes[0], into=watches)
             await zk.set(nodes[0], b"")
             assert [event.type for event in watches.take()] == [CHANGED]
@@ -271,7 +271,7 @@ async def test_who_waits_in_a_hurry_goes_on_ahead_of_all_else_that_is_done(serve
                 order.append((await watch).type)
 
             async def in_a_hurry() -> None:
-                order.append(await watches.arrival(hasten=[path]))
+                order.append(await watches.ready(urgent=[path]))
                 order.append(watches.take())
 
             async with asyncio.TaskGroup() as group:
@@ -288,12 +288,12 @@ async def test_what_else_happens_is_not_told_in_a_hurry(server: Server, path: st
         await zk.create(path)
         with WatchSet() as watches:
             await zk.get_and_watch(path, into=watches)
-            arrival = watches.arrival(hasten=[path, "/not watched"])
+            arrival = watches.ready(urgent=[path, "/not watched"])
             await other.set(path, b"new")
             assert await arrival is None
             assert [event.type for event in watches.take()] == [CHANGED]
             await zk.get_and_watch(path, into=watches)
-            arrival = watches.arrival()
+            arrival = watches.ready()
             await other.delete(path)
             assert await arrival is None
             assert [event.type for event in watches.take()] == [DELETED]
@@ -306,16 +306,16 @@ async def test_a_hurry_that_was_given_up_leaves_nothing(server: Server, path: st
             await zk.get_and_watch(path, into=watches)
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0):
-                    await watches.arrival(hasten=[path])
+                    await watches.ready(urgent=[path])
             assert zk._session._link is not None
-            assert zk._session._link.connection._tripwires
-        assert not zk._session._link.connection._tripwires
+            assert zk._session._link.connection._urgent
+        assert not zk._session._link.connection._urgent
         with WatchSet() as watches:
             await zk.get_and_watch(path, into=watches)
-            watches.arrival(hasten=[path]).cancel()
+            watches.ready(urgent=[path]).cancel()
             await other.delete(path)
             assert (await watches.next()).type is DELETED
-        assert not zk._session._link.connection._tripwires
+        assert not zk._session._link.connection._urgent
 
 
 async def test_a_set_of_watches_tells_whenever_there_is_something_to_take(server: Server, path: str) -> None:
@@ -323,18 +323,18 @@ async def test_a_set_of_watches_tells_whenever_there_is_something_to_take(server
         watches = WatchSet()
         told: list[object] = []
         await zk.exists_and_watch(path, into=watches)
-        watches.tell(lambda: told.append(watches.take()[0].type))
+        watches.set_callback(lambda: told.append(watches.take()[0].type))
         await zk.create(path)
         assert told == [CREATED]
-        watches.tell(None)
+        watches.set_callback(None)
         await zk.get_and_watch(path, into=watches)
         await zk.set(path, b"")
         assert told == [CREATED]
-        watches.tell(lambda: told.append(watches.take()[0].type))
+        watches.set_callback(lambda: told.append(watches.take()[0].type))
         assert told == [CREATED], "what is there already is told a turn later"
         await asyncio.sleep(0)
         assert told == [CREATED, CHANGED]
         await zk.get_and_watch(path, into=watches)
         ended: list[bool] = []
-        watches.tell(lambda: ended.append(True))
+        watches.set_callback(lambda: ended.append(True))
     assert ended == [True]

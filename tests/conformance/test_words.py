@@ -3,7 +3,7 @@
 import pytest
 
 import zkwire
-from tests.conformance.tools import Server
+from tests.support.client import Server
 
 
 async def test_metrics_are_numbers_where_they_can_be(server: Server, path: str) -> None:

@@ -10,9 +10,9 @@ from tests.captures import build
 from tests.captures.meaning import Masker
 from tests.differential.operations import ALONE, BORN, SLOTS, Step
 from tests.differential.sides import MachineLink, MachineSide, RealLink, RealSide
-from zkwire.jute import DecodeError
-from zkwire.records import EVENT_XID
-from zkwire.requests import GetACLReply
+from zkwire.wire.jute import DecodeError
+from zkwire.wire.records import EVENT_XID
+from zkwire.wire.requests import GetACLReply
 
 HEADER = struct.Struct(">iqi")
 CLOSE_SESSION = -11

@@ -6,8 +6,8 @@ import socket
 from typing import Protocol
 
 from tests.captures import build
-from zkwire.frames import FrameReader
-from zkwire.testing.machine import Connection, Machine, Settings
+from zkwire.testing.memory.machine import Connection, Machine, Settings
+from zkwire.wire.frames import FrameReader
 
 MAX_TIMEOUT = 3600.0  # seconds: no session may expire in a run, also when it is stopped for a while
 PING = build.i32(-2) + build.opcode(11)

@@ -9,8 +9,8 @@ import pytest
 from tests.differential.play import Different
 from tests.differential.sides import RealSide
 from tests.differential.trial import Trial, real_side
-from zkwire.testing.tree import Node, Tree
-from zkwire.testing.watching import Watches
+from zkwire.testing.memory.tree import Node, Tree
+from zkwire.testing.memory.watch_manager import Watches
 
 OPERATIONS = 20_000
 SCRIPTS = 100

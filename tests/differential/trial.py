@@ -11,7 +11,7 @@ from tests.differential.operations import Step, scripts
 from tests.differential.play import Different, Play
 from tests.differential.sides import MAX_TIMEOUT, RealSide
 from zkwire.testing import RealServer
-from zkwire.testing.real import QUICK_START
+from zkwire.testing.real.server import QUICK_START
 
 
 @contextmanager

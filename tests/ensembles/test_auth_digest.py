@@ -6,11 +6,11 @@ import pytest
 
 import zkwire
 from recipes import Lock, LockLostError
-from tests.conformance.tools import cancelled, states_until, turns
-from tests.proxy import Proxy
+from tests.support.client import cancelled, states_until, turns
+from tests.support.proxy import Proxy
 from zkwire import SessionState
 from zkwire.testing import RealServer
-from zkwire.testing.real import QUICK_START
+from zkwire.testing.real.server import QUICK_START
 
 CONNECTING, CONNECTED, READ_ONLY, SUSPENDED, EXPIRED, AUTH_FAILED, CLOSED = SessionState
 
@@ -35,9 +35,7 @@ async def test_an_identity_opens_what_its_acl_closes_to_others(zookeeper: RealSe
         assert (await other.get(path)).data == b"for bob"
 
 
-async def test_all_identities_are_shown_first_on_every_connection_pitfall_56(
-    zookeeper: RealServer, path: str
-) -> None:
+async def test_all_identities_are_shown_first_on_every_connection_pitfall_56(zookeeper: RealServer, path: str) -> None:
     """Before the watches are set anew, and so before every request."""
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         for user in ("ann", "bob", "eve"):
@@ -217,11 +215,11 @@ async def test_a_lock_is_lost_with_a_refused_credential(zookeeper: RealServer, p
                 locked.set()
                 await asyncio.Event().wait()
 
-        async def stand() -> None:
+        async def acquire() -> None:
             async with Lock(zk, path):
                 raise AssertionError("two holders")
 
-        holding, waiting = asyncio.create_task(hold()), asyncio.create_task(stand())
+        holding, waiting = asyncio.create_task(hold()), asyncio.create_task(acquire())
         await locked.wait()
         with pytest.raises(zkwire.AuthFailedError):
             await zk.add_auth("no-such-scheme", b"x")

@@ -6,9 +6,9 @@ import struct
 import pytest
 
 import zkwire
-from tests.conformance.tools import states_until
-from tests.proxy import Proxy
-from tests.rogue import Peer, Rogue
+from tests.support.client import states_until
+from tests.support.proxy import Proxy
+from tests.support.rogue import Peer, Rogue
 from zkwire import DigestMD5, SessionState
 from zkwire.testing import RealServer
 

@@ -8,10 +8,10 @@ import pytest
 
 import zkwire
 from recipes import Lock
-from tests.conformance.tools import InOrder, states_until
-from tests.ensembles.tools import Relay, behind, quorum_port
-from tests.proxy import Proxy
-from tests.recipes.tools import no_task_stays, until, until_line
+from tests.support.client import InOrder, states_until
+from tests.support.proxy import Proxy
+from tests.support.recipes import no_task_stays, until, until_line
+from tests.support.relay import Relay, behind, quorum_port
 from zkwire import SessionState
 from zkwire.testing import EnsembleServer, RealEnsemble
 

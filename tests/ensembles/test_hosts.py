@@ -6,8 +6,8 @@ import random
 import pytest
 
 import zkwire
-from tests.conformance.tools import InOrder, states_until, turns
-from tests.proxy import Proxy
+from tests.support.client import InOrder, states_until, turns
+from tests.support.proxy import Proxy
 from zkwire import SessionState, WatchEventType
 from zkwire.testing import RealEnsemble, RealServer
 

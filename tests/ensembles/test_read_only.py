@@ -7,8 +7,8 @@ from itertools import pairwise
 import pytest
 
 import zkwire
-from tests.conformance.tools import InOrder, eventually, states_until
-from tests.rogue import NOT_READ_ONLY, Peer, Rogue, connect_response, eof_handshake, honest, read_only_refusal
+from tests.support.client import InOrder, eventually, states_until
+from tests.support.rogue import NOT_READ_ONLY, Peer, Rogue, connect_response, eof_handshake, honest, read_only_refusal
 from zkwire import SessionState, WatchEventType
 from zkwire.testing import RealEnsemble
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -10,12 +10,12 @@ import pytest
 
 import zkwire
 from recipes import Lock
-from tests.conformance.tools import eventually, states_until
-from tests.proxy import Proxy
-from tests.recipes.tools import until_armed
+from tests.support.client import eventually, states_until
+from tests.support.proxy import Proxy
+from tests.support.recipes import until_armed
 from zkwire import SessionState
+from zkwire.session.transport import open_link
 from zkwire.testing import Certificates, RealServer, authority, issue, make_certificates
-from zkwire.transport import open_link
 
 CHILDREN = 20_000
 
@@ -38,7 +38,7 @@ async def serving(tls: Certificates) -> AsyncIterator[RealServer]:
         yield server
 
 
-async def complaint(connecting: zkwire.Connecting, caplog: pytest.LogCaptureFixture, wanted: str) -> None:
+async def complaint(connecting: Awaitable[zkwire.Client], caplog: pytest.LogCaptureFixture, wanted: str) -> None:
     """A client that finds no server tries on, and says in its log why it did not take one."""
     trying = asyncio.ensure_future(connecting)
 

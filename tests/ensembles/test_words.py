@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import zkwire
-from tests.conformance.tools import eventually
+from tests.support.client import eventually
 from zkwire.testing import RealEnsemble, RealServer, authority, make_certificates
 
 

@@ -24,7 +24,7 @@ from typing import Final
 from tests.interop import lines
 from tests.interop.contenders import FailedError, MissingError, python_with_kazoo, run, tool
 from zkwire.testing import RealServer, ZooKeeperMissingError
-from zkwire.testing.installation import find_zookeeper
+from zkwire.testing.real.installation import find_zookeeper
 
 HERE = Path(__file__).parent
 # What ZooKeeperMain needs beside the server's own jars. (Without jline it reads plain lines, which is what we want.)

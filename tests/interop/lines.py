@@ -154,4 +154,3 @@ async def play(folder: Path) -> int:
             else:
                 print(f"  {trial.title}: {'; '.join(seen)}", flush=True)
     return status
-

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 import zkwire
 from recipes import Barrier, DoubleBarrier
-from recipes.barrier import to_wait_for
-from tests.proxy import Proxy
-from tests.recipes.everywhere import (
+from recipes.double_barrier import to_wait_for
+from tests.support.everywhere import (
     Scene,
     below,
     cancel_at_every_moment,
@@ -20,10 +19,11 @@ from tests.recipes.everywhere import (
     nothing_stays,
     scene,
 )
-from tests.recipes.tools import outcome, until, until_state, until_watches
+from tests.support.proxy import Proxy
+from tests.support.recipes import outcome, until, until_state, until_watches
 from zkwire import Client, SessionState
 from zkwire.testing import RealServer
-from zkwire.testing.faults import Fault
+from zkwire.testing.memory.faults import Fault
 
 # -- the barrier ------------------------------------------------------------------------------------------------------
 
@@ -379,9 +379,9 @@ async def test_who_comes_between_two_sessions_enters_with_the_others() -> None:
         stage.server.expire(stage.zk.session_id)
         await expired
         assert not stage.zk.session_id
-        with stage.server.hold_replies("create", path=re.compile("/b/.*"), times=1) as standing:
+        with stage.server.hold_replies("create", path=re.compile("/b/.*"), times=1) as ticket:
             entering = asyncio.create_task(one.enter(within=5))
-            await standing.until_hit()
+            await ticket.until_hit()
             other = asyncio.create_task(two.enter(within=5))
             await other
         await entering

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 import zkwire
 from recipes import Counter, SharedValue
 from recipes.counter import decoded, encoded
-from tests.proxy import Proxy
-from tests.recipes.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, no_watch_stays, scene
-from tests.recipes.tools import outcome, until, until_state
+from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, no_watch_stays, scene
+from tests.support.proxy import Proxy
+from tests.support.recipes import outcome, until, until_state
 from zkwire import ConnectionLostError, NoNodeError, SessionState
 from zkwire.testing import RealServer, Server
 
@@ -20,7 +20,7 @@ from zkwire.testing import RealServer, Server
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Traces that go soon, for what waits for that very often."""
-    monkeypatch.setattr("recipes.once._LINGER", 0.005)
+    monkeypatch.setattr("recipes.common.exact_writer._LINGER", 0.005)
 
 
 async def traces(zk: zkwire.Client, path: str) -> list[str]:

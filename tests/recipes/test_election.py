@@ -1,4 +1,4 @@
-"""Elections: leading, resigning, standing again, observing; what it costs on the wire, and cuts and cancellations."""
+"""Elections: leading, resigning, ticket again, observing; what it costs on the wire, and cuts and cancellations."""
 
 import asyncio
 import gc
@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 import zkwire
-from recipes import Election, LeaderStream, LockLostError, Term, Terms, marks
+from recipes import Election, LeaderStream, LockLostError, Term, Terms
 from recipes.election import in_order
-from tests.proxy import Proxy
-from tests.recipes.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, no_watch_stays, scene
-from tests.recipes.tools import (
+from recipes.line import ticket_data
+from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, no_watch_stays, scene
+from tests.support.proxy import Proxy
+from tests.support.recipes import (
     body_raises,
     expire,
     line,
@@ -224,7 +225,7 @@ async def test_bad_data_and_bounds(memory: Any, path: str) -> None:
         assert await zk.exists(path) is None
 
 
-# -- standing again ---------------------------------------------------------------------------------------------------
+# -- ticket again ---------------------------------------------------------------------------------------------------
 
 
 async def test_one_whose_session_expires_stands_again(zookeeper: RealServer, path: str) -> None:
@@ -270,7 +271,7 @@ async def test_a_body_that_ends_stands_again_behind_the_others() -> None:
     async with scene(P) as stage:
         order: list[bytes] = []
 
-        async def standing(zk: Client, data: bytes) -> None:
+        async def ticket(zk: Client, data: bytes) -> None:
             async for term in Election(zk, P, data).terms():
                 async with term:
                     order.append(data)
@@ -278,7 +279,7 @@ async def test_a_body_that_ends_stands_again_behind_the_others() -> None:
                 if len(order) >= 6:
                     break
 
-        async with running(standing(stage.zk, b"1"), standing(stage.other, b"2")):
+        async with running(ticket(stage.zk, b"1"), ticket(stage.other, b"2")):
             await until(lambda: len(order) >= 6)
         assert order[:6] in ([b"1", b"2"] * 3, [b"2", b"1"] * 3)
         await until_line(stage.other, P, 0)
@@ -421,7 +422,9 @@ async def test_an_observer_sees_every_leader_and_every_change_of_its_data(zookee
         await until_watches(zookeeper, 0)
 
 
-@pytest.mark.parametrize("data", [marks.limited(0.1, b"host-1"), marks.shared(b""), bytearray(marks.shared(b"x"))])
+@pytest.mark.parametrize(
+    "data", [ticket_data.limited(0.1, b"host-1"), ticket_data.shared(b""), bytearray(ticket_data.shared(b"x"))]
+)
 async def test_the_data_of_a_leader_is_never_a_promise(data: Any) -> None:
     """Whoever waits would remove it, or pass it by."""
     async with scene(P) as stage:

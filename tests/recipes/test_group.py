@@ -8,9 +8,9 @@ import pytest
 
 import zkwire
 from recipes import Group
-from tests.proxy import Proxy
-from tests.recipes.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, no_watch_stays, scene
-from tests.recipes.tools import body_raises, expire, until, until_state, until_watches
+from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, no_watch_stays, scene
+from tests.support.proxy import Proxy
+from tests.support.recipes import body_raises, expire, until, until_state, until_watches
 from zkwire import NodeExistsError, NoNodeError, SessionState
 from zkwire.testing import RealServer
 

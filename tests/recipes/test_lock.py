@@ -9,11 +9,11 @@ import pytest
 
 import zkwire
 from recipes import Lease, Lock, LockLostError, ReentrantLock
-from recipes.line import Line, Place, _Ticket
-from recipes.position import Position
-from tests.proxy import Proxy
-from tests.recipes.everywhere import scene
-from tests.recipes.tools import (
+from recipes.line.line import Line, TicketNode, _WaitingTicket
+from recipes.line.position import Position
+from tests.support.everywhere import scene
+from tests.support.proxy import Proxy
+from tests.support.recipes import (
     all_watches,
     expire,
     line,
@@ -98,7 +98,7 @@ async def test_a_lock_below_a_chroot_and_below_the_root(zookeeper: RealServer, p
 @pytest.mark.parametrize("is_before", [True, False])
 async def test_a_chroot_is_made_over_lost_connections(is_before: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pitfall 20: whichever of the creates it is that is cut off."""
-    monkeypatch.setattr("zkwire.hosts._FIRST_PAUSE", 0.001)
+    monkeypatch.setattr("zkwire.session.hosts._FIRST_PAUSE", 0.001)
     for nth in itertools.count(1):
         async with scene() as stage, zkwire.connect(f"{stage.server.hosts}/app/x") as zk:
             drop = stage.server.drop_before if is_before else stage.server.drop_after
@@ -817,10 +817,10 @@ async def test_a_place_of_a_former_session_is_no_place(zookeeper: RealServer, pa
         await zk.create(path)
         node, stat = await zk.create_and_stat(f"{path}/lock-", ephemeral=True, sequential=True)
         name = node.rpartition("/")[2]
-        former = Place(node, name, stat.czxid, zk.session_id ^ 1)
+        former = TicketNode(node, name, stat.czxid, zk.session_id ^ 1)
         position = Position(name)
         position.listed([name])
-        ticket = _Ticket(former, zk.removal(node), position=position)
+        ticket = _WaitingTicket(former, zk.removal(node), position=position)
         came = await outcome(asyncio.wait_for(Line(zk, path)._wait(ticket), 3))
         assert isinstance(came, Exception)
         assert not isinstance(came, TimeoutError)

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 import zkwire
 from recipes import Lock, LockLostError, Partitioner
 from recipes.partitioner import division
-from tests.proxy import Proxy
-from tests.recipes.everywhere import Scene, below, cancel_at_every_moment, cut_at_every_step, nothing_stays, scene
-from tests.recipes.tools import body_raises, expire, until, until_watches
+from tests.support.everywhere import Scene, below, cancel_at_every_moment, cut_at_every_step, nothing_stays, scene
+from tests.support.proxy import Proxy
+from tests.support.recipes import body_raises, expire, until, until_watches
 from zkwire import Client
 from zkwire.testing import RealServer
 

@@ -9,8 +9,7 @@ import pytest
 
 import zkwire
 from recipes import Lease, LockLostError, PermitsError, Semaphore
-from tests.proxy import Proxy
-from tests.recipes.everywhere import (
+from tests.support.everywhere import (
     Scene,
     cancel_at_every_moment,
     cut_at_every_step,
@@ -18,7 +17,8 @@ from tests.recipes.everywhere import (
     nothing_stays,
     scene,
 )
-from tests.recipes.tools import body_raises, line, no_task_stays, outcome, until, until_armed, until_line
+from tests.support.proxy import Proxy
+from tests.support.recipes import body_raises, line, no_task_stays, outcome, until, until_armed, until_line
 from zkwire import Client, SessionExpiredError
 from zkwire.testing import RealServer, Server
 

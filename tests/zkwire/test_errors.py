@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zkwire import errors, multi, requests
+from zkwire import errors
 from zkwire.errors import (
     AuthFailedError,
     ConnectionLostError,
@@ -25,6 +25,7 @@ from zkwire.errors import (
     TransactionError,
     ZooKeeperError,
 )
+from zkwire.wire import multi, requests
 
 # PROTOCOL 8: what a server can answer to a request.
 CODES = {
@@ -256,4 +257,4 @@ def test_a_lost_connection_tells_whether_the_write_may_have_happened() -> None:
 def test_which_refusals_pass() -> None:
     """Those that tell of the server's state at the moment, and of no node."""
     errors = [ServerError.from_code(code) for code in range(-130, 0)]
-    assert [error.code for error in errors if error.passes] == [-127, -122, -119, -7, -1]
+    assert [error.code for error in errors if error.is_transient] == [-127, -122, -119, -7, -1]

@@ -4,14 +4,21 @@ This package may import rungs 0 to 3 of ``zkwire`` and nothing above: it must no
 which stands on top of the client, may, and is imported by nothing here.
 """
 
-from zkwire.testing.certificates import Certificate, Certificates, OpenSSLError, authority, issue, make_certificates
-from zkwire.testing.clock import VirtualClock
-from zkwire.testing.ensemble import EnsembleServer, RealEnsemble
-from zkwire.testing.faults import Fault, Hold
-from zkwire.testing.installation import Installation, ZooKeeperMissingError, find_zookeeper
-from zkwire.testing.process import ServerProcess
-from zkwire.testing.real import RealServer, ServerFailedError
-from zkwire.testing.server import Server
+from zkwire.testing.memory.clock import VirtualClock
+from zkwire.testing.memory.faults import Fault, Hold
+from zkwire.testing.memory.process import ServerProcess
+from zkwire.testing.memory.server import Server
+from zkwire.testing.real.certificates import (
+    Certificate,
+    Certificates,
+    OpenSSLError,
+    authority,
+    issue,
+    make_certificates,
+)
+from zkwire.testing.real.ensemble import EnsembleServer, RealEnsemble
+from zkwire.testing.real.installation import Installation, ZooKeeperMissingError, find_zookeeper
+from zkwire.testing.real.server import RealServer, ServerFailedError
 
 __all__ = [
     "Certificate",

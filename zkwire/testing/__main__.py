@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 
-from zkwire.testing.server import Server
+from zkwire.testing.memory.server import Server
 
 _READ_SIZE = 4096
 

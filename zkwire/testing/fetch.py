@@ -1,7 +1,7 @@
 """Bring a real ZooKeeper into the project: ``python -m zkwire.testing.fetch [VERSION] --into .zookeeper``.
 
 This module knows Maven's command line, which jars a ZooKeeper server needs, and Debian's package as a last resort. It
-leaves ``<into>/<version>/*.jar``, where ``zkwire.testing.installation`` looks. It must not know how a server is
+leaves ``<into>/<version>/*.jar``, where ``zkwire.testing.real.installation`` looks. It must not know how a server is
 configured or started.
 """
 
@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
-from zkwire.testing.installation import (
+from zkwire.testing.real.installation import (
     DEBIAN_JARS,
     ZooKeeperMissingError,
     find_zookeeper,

@@ -26,7 +26,7 @@ from typing import Any
 import pytest
 
 import zkwire
-from zkwire.testing.server import Server
+from zkwire.testing.memory.server import Server
 
 __all__ = ["Options", "zk", "zk_server"]
 

@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.proxy import Frame, Proxy
+from tests.support.proxy import Frame, Proxy
 from zkwire.testing import RealServer, find_zookeeper
 
 HERE = Path(__file__).parent

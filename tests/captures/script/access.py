@@ -15,8 +15,8 @@ from tests.captures.script.tools import (
     RECONFIG_DISABLED,
     stat,
 )
-from zkwire.records import ACL
-from zkwire.requests import (
+from zkwire.wire.records import ACL
+from zkwire.wire.requests import (
     ClientInfo,
     CreateReply,
     GetACLReply,

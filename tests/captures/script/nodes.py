@@ -17,9 +17,9 @@ from tests.captures.script.tools import (
     TTL_SEQUENTIAL,
     stat,
 )
-from zkwire.records import ACL
-from zkwire.requests import ClientInfo as Identity
-from zkwire.requests import (
+from zkwire.wire.records import ACL
+from zkwire.wire.requests import ClientInfo as Identity
+from zkwire.wire.requests import (
     Create2Reply,
     CreateReply,
     GetACLReply,

@@ -3,8 +3,8 @@
 from tests.captures import build
 from tests.captures.play import Client, Player
 from tests.captures.script.tools import EPHEMERAL, NO_NODE, stat
-from zkwire.multi import ErrorResult, MultiReply
-from zkwire.requests import CreateReply, GetDataReply, Nothing, StatReply
+from zkwire.wire.multi import ErrorResult, MultiReply
+from zkwire.wire.requests import CreateReply, GetDataReply, Nothing, StatReply
 
 PLACE = "/zookeeper/quota/quotas"
 STATS = f"{PLACE}/zookeeper_stats"

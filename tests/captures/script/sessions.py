@@ -9,7 +9,14 @@ from tests.captures.script.tools import (
     UNIMPLEMENTED,
     stat,
 )
-from zkwire.requests import AddWatchReply, CreateReply, GetChildrenReply, GetDataReply, GetEphemeralsReply, StatReply
+from zkwire.wire.requests import (
+    AddWatchReply,
+    CreateReply,
+    GetChildrenReply,
+    GetDataReply,
+    GetEphemeralsReply,
+    StatReply,
+)
 
 
 def fresh(play: Player) -> None:

@@ -1,6 +1,6 @@
 """What the themes share: the words for an expected Stat, and the errors by name."""
 
-from zkwire.records import Stat
+from zkwire.wire.records import Stat
 
 UNIMPLEMENTED, MARSHALLING, BAD_ARGUMENTS = -6, -5, -8
 NO_NODE, NO_AUTH, BAD_VERSION, NO_CHILDREN_FOR_EPHEMERALS, NODE_EXISTS = -101, -102, -103, -108, -110

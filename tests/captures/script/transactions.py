@@ -16,8 +16,8 @@ from tests.captures.script.tools import (
     SEQUENTIAL,
     stat,
 )
-from zkwire.multi import ErrorResult, MultiReply
-from zkwire.requests import (
+from zkwire.wire.multi import ErrorResult, MultiReply
+from zkwire.wire.requests import (
     AddWatchReply,
     Create2Reply,
     CreateReply,

@@ -15,8 +15,8 @@ from tests.captures.script.tools import (
     SET_WATCHES_XID,
     stat,
 )
-from zkwire.jute import Record
-from zkwire.requests import (
+from zkwire.wire.jute import Record
+from zkwire.wire.requests import (
     AddWatchReply,
     Create2Reply,
     CreateReply,

@@ -1,0 +1,1 @@
+"""The local mirror of a node or a tree."""

@@ -1,0 +1,1 @@
+"""What recipes share beside the waiting line."""

@@ -1,0 +1,25 @@
+"""Checks of arguments that several recipes take."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+
+def current_task() -> asyncio.Task[Any]:
+    """Return the task that runs.  Raises: RuntimeError outside of one."""
+    task = asyncio.current_task()
+    if task is None:
+        raise RuntimeError("a lock is held by a task")
+    return task
+
+
+def checked_within(within: float | None) -> float | None:
+    """Return `within` if it bounds a wait: None, or a number of seconds from 0.  Raises: TypeError, ValueError."""
+    if within is None:
+        return None
+    if isinstance(within, bool) or not isinstance(within, int | float):
+        raise TypeError(f"within is a number of seconds or None, not {within!r}")
+    if not within >= 0:
+        raise ValueError(f"within is a number of seconds from 0, not {within!r}")
+    return within

@@ -1,0 +1,48 @@
+"""Every Python block of docs/client.md and docs/recipes.md runs as printed, each on a server of its own, and leaves no
+task behind."""
+
+import asyncio
+import re
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import recipes
+import zkwire
+from zkwire.testing import Server
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = {name: (ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("client.md", "recipes.md")}
+BLOCKS = [
+    (f"{name}, {heading}", number, code)
+    for name, page in PAGES.items()
+    for heading, section in re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", page, re.DOTALL | re.MULTILINE)
+    for number, code in enumerate(re.findall(r"```python\n(.*?)```", section, re.DOTALL))
+]
+
+
+@pytest.mark.limit(30)
+@pytest.mark.parametrize(("heading", "number", "code"), BLOCKS, ids=[f"{name}-{number}" for name, number, _ in BLOCKS])
+async def test_an_example_runs(heading: str, number: int, code: str) -> None:
+    names: dict[str, Any] = {"asyncio": asyncio, "zkwire": zkwire}
+    names |= {name: getattr(recipes, name) for name in recipes.__all__}
+    source = f"async def example(zk):\n{textwrap.indent(code, '    ')}"
+    exec(compile(source, f"docs/{heading}, block {number + 1}", "exec"), names)
+    async with Server() as server, zkwire.connect(server.hosts) as zk:
+        await names["example"](zk)
+
+
+def test_every_recipe_has_its_section() -> None:
+    missing = [name for name in recipes.__all__ if not re.search(rf"\b{name}\b", PAGES["recipes.md"])]
+    assert missing == []
+
+
+def test_every_verb_of_the_client_has_its_place() -> None:
+    verbs = [name for name in dir(zkwire.Client) if not name.startswith("_")]
+    # For recipes, which are written on these; and the plainest ones have their place in the names of others.
+    inner = {"certain_for", "certain_until", "discard", "pipeline", "removal", "unique_id"}
+    obvious = {"chroot", "close", "delete", "exists", "get", "get_children", "last_zxid", "session_password"}
+    missing = [name for name in verbs if name not in inner | obvious and name not in PAGES["client.md"]]
+    assert missing == []

@@ -1,0 +1,728 @@
+"""The cache against servers: what it shows and tells, what that costs, and how it heals."""
+
+import asyncio
+import gc
+import random
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import zkwire
+from recipes import Cache, CacheChange, ChangeStream
+from recipes.cache.mirror import Mirror, is_other
+from tests.support import rogue
+from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, no_watch_stays
+from tests.support.proxy import Proxy
+from tests.support.recipes import expire, no_task_stays, outcome, until
+from tests.support.rogue import Peer, Rogue
+from zkwire import Client, Node, NoNodeError, SessionState, Stat, WatchEventType
+from zkwire.testing import RealServer, Server, ServerProcess
+
+pytestmark = pytest.mark.limit(30)
+
+CREATED, DELETED, CHANGED = WatchEventType.CREATED, WatchEventType.DELETED, WatchEventType.CHANGED
+
+
+since_3_6 = pytest.mark.since("3.6.0", "addWatch")
+
+
+@pytest.fixture(params=[pytest.param("zookeeper", marks=since_3_6), pytest.param("memory", marks=pytest.mark.memory)])
+def hosts(request: pytest.FixtureRequest) -> str:
+    """One of the servers."""
+    server: RealServer | ServerProcess = request.getfixturevalue(request.param)
+    return server.hosts
+
+
+async def tree(zk: Client, path: str) -> dict[str, Node]:
+    """What is there, read one after the other."""
+    try:
+        found = {path: await zk.get(path)}
+        names = await zk.get_children(path)
+    except NoNodeError:
+        return {}
+    for name in names:
+        found |= await tree(zk, f"{path.rstrip('/')}/{name}")
+    return found
+
+
+def shown(cache: Cache, path: str | None = None) -> dict[str, Node]:
+    """What a cache shows, found by way of its children."""
+    path = path or cache.path
+    node = cache.get(path)
+    if node is None:
+        assert cache.children(path) is None
+        return {}
+    found = {path: node}
+    for name in cache.children(path) or ():
+        found |= shown(cache, f"{path.rstrip('/')}/{name}")
+    return found
+
+
+async def until_equal(cache: Cache, zk: Client, limit: float = 15.0) -> None:
+    """Wait until the cache shows what is there, to the last bit."""
+    there: dict[str, Node] = {}
+
+    async def is_equal() -> bool:
+        nonlocal there
+        there = await tree(zk, cache.path)
+        return cache.is_current and shown(cache) == there
+
+    await until(is_equal, limit=limit, what=f"{len(shown(cache))} nodes are shown, {len(there)} are there")
+
+
+async def until_stat(cache: Cache, zk: Client) -> None:
+    """Wait until the cache's own node is what is there."""
+
+    async def is_equal() -> bool:
+        return cache.get(cache.path) == await zk.get(cache.path)
+
+    await until(is_equal)
+
+
+async def take(changes: ChangeStream, count: int) -> list[CacheChange]:
+    return [await anext(changes) for _ in range(count)]
+
+
+def told(changes: list[CacheChange]) -> list[tuple[str, str, bytes | None, bytes | None]]:
+    return [(c.type.name, c.path, c.before and c.before.data, c.after and c.after.data) for c in changes]
+
+
+# -- what it shows and tells ------------------------------------------------------------------------------------------
+
+
+async def test_a_tree_is_complete_when_it_is_entered_and_follows_what_happens(hosts: str, path: str) -> None:
+    async with zkwire.connect(hosts) as zk, zkwire.connect(hosts) as other:
+        await other.create(f"{path}/a/b", b"b", make_parents=True)
+        await other.create(f"{path}/c", b"c")
+        async with Cache(zk, path) as cache:
+            assert cache.is_current
+            assert shown(cache) == await tree(other, path)
+            assert cache.children(path) == ["a", "c"]
+            assert cache.children(f"{path}/c") == []
+            assert cache.children(f"{path}/d") is None
+            assert cache.get(f"{path}/d") is None
+            node = cache.get(f"{path}/a/b")
+            assert node is not None
+            assert (node.data, node.stat.version) == (b"b", 0)
+            changes = cache.changes()
+            await other.set(f"{path}/a/b", b"B")
+            await other.create(f"{path}/a/b/x", b"x")
+            assert told(await take(changes, 2)) == [
+                ("CHANGED", f"{path}/a/b", b"b", b"B"),
+                ("CREATED", f"{path}/a/b/x", None, b"x"),
+            ]
+            await until_equal(cache, other)  # with the Stats of those whose children have changed
+            await other.delete_tree(f"{path}/a")
+            assert told(await take(changes, 3)) == [
+                ("DELETED", f"{path}/a/b/x", b"x", None),
+                ("DELETED", f"{path}/a/b", b"B", None),
+                ("DELETED", f"{path}/a", b"", None),
+            ]
+            await until_equal(cache, other)
+        assert cache.get(f"{path}/c") is not None  # what it last knew
+        assert not cache.is_current
+
+
+async def test_a_node_that_is_not_there_may_come_and_go(hosts: str, path: str) -> None:
+    async with zkwire.connect(hosts) as zk, zkwire.connect(hosts) as other, Cache(zk, path) as cache:
+        assert cache.get(path) is None
+        assert cache.children(path) is None
+        changes = cache.changes()
+        for _ in range(2):
+            await other.create(f"{path}/x", b"", make_parents=True)
+            assert [(c.type, c.path) for c in await take(changes, 2)] == [(CREATED, path), (CREATED, f"{path}/x")]
+            await until_equal(cache, other)
+            await other.delete_tree(path)
+            assert [(c.type, c.path) for c in await take(changes, 2)] == [(DELETED, f"{path}/x"), (DELETED, path)]
+            await until_equal(cache, other)
+
+
+async def test_a_cache_that_is_not_recursive_has_the_node_and_its_children(hosts: str, path: str) -> None:
+    async with zkwire.connect(hosts) as zk, zkwire.connect(hosts) as other:
+        await other.create(f"{path}/a/b", b"b", make_parents=True)
+        async with Cache(zk, path, recursive=False) as cache:
+            changes = cache.changes()
+            assert cache.children(path) == ["a"]
+            assert cache.get(f"{path}/a") == await other.get(f"{path}/a")
+            assert cache.get(f"{path}/a/b") is None
+            assert cache.children(f"{path}/a") is None
+            await other.create(f"{path}/a/c")
+            await other.set(f"{path}/a/b", b"")
+            await other.set(f"{path}/a", b"1")
+            await other.create(f"{path}/d", b"2")
+            assert told(await take(changes, 2)) == [
+                ("CHANGED", f"{path}/a", b"", b"1"),
+                ("CREATED", f"{path}/d", None, b"2"),
+            ]
+            assert cache.get(f"{path}/a/c") is None
+
+
+async def test_a_cache_of_depth_0_has_the_node_alone(hosts: str, path: str) -> None:
+    async with zkwire.connect(hosts) as zk, zkwire.connect(hosts) as other, Cache(zk, path, depth=0) as cache:
+        changes = cache.changes()
+        await other.create(f"{path}/a", make_parents=True)
+        assert told(await take(changes, 1)) == [("CREATED", path, None, b"")]
+        await until(lambda: (node := cache.get(path)) is not None and node.stat.num_children == 1)
+        assert cache.children(path) is None
+        with pytest.raises(ValueError, match="not in the cache"):
+            cache.get("/")
+        assert cache.get(f"{path}/a") is None
+        await other.set(path, b"1")
+        await until_stat(cache, other)
+        await other.delete(f"{path}/a")
+        await until_stat(cache, other)
+        await other.delete(path)
+        await until(lambda: cache.get(path) is None)
+        assert told(await take(changes, 1)) == [("DELETED", path, b"", None)]
+
+
+async def test_the_whole_of_a_chroot(hosts: str, path: str) -> None:
+    async with zkwire.connect(f"{hosts}{path}") as zk, zkwire.connect(hosts) as other:
+        await other.create(f"{path}/a/b", b"b", make_parents=True)
+        async with Cache(zk, "/") as cache:
+            changes = cache.changes()
+            assert sorted(shown(cache)) == ["/", "/a", "/a/b"]
+            await other.create(f"{path}/c")
+            assert [change.path for change in await take(changes, 1)] == ["/c"]
+            assert cache.children("/") == ["a", "c"]
+
+
+async def test_a_cache_of_everything(path: str) -> None:
+    async with Server() as server, zkwire.connect(server.hosts) as zk, Cache(zk, "/", depth=1) as cache:
+        await zk.create("/a", b"1")
+        await until(lambda: cache.children("/") == ["a", "zookeeper"])
+        assert shown(cache) == {path: await zk.get(path) for path in ("/", "/a", "/zookeeper")}
+
+
+async def test_what_is_there_may_be_told_first(hosts: str, path: str) -> None:
+    async with zkwire.connect(hosts) as zk:
+        await zk.create(f"{path}/a", b"1", make_parents=True)
+        async with Cache(zk, path) as cache:
+            changes = cache.changes(initial=True)
+            assert told(await take(changes, 2)) == [("CREATED", path, None, b""), ("CREATED", f"{path}/a", None, b"1")]
+            await zk.set(f"{path}/a", b"2")
+            assert told(await take(changes, 1)) == [("CHANGED", f"{path}/a", b"1", b"2")]
+
+
+async def test_a_slow_reader_is_told_of_each_node_once_and_of_its_last_state(hosts: str, path: str) -> None:
+    async with zkwire.connect(hosts) as zk, Cache(zk, path) as cache:
+        await zk.create(path, b"0")
+        await until_equal(cache, zk)
+        slow, fast = cache.changes(), cache.changes()
+        for number in range(1, 10):
+            await zk.set(path, b"%d" % number)
+            assert told(await take(fast, 1)) == [("CHANGED", path, b"%d" % (number - 1), b"%d" % number)]
+            await zk.create(f"{path}/x", b"")
+            await zk.delete(f"{path}/x")
+        await zk.create(f"{path}/y", b"")
+        await until_equal(cache, zk)
+        assert told(await take(slow, 2)) == [("CHANGED", path, b"0", b"9"), ("CREATED", f"{path}/y", None, b"")]
+
+
+async def test_a_node_that_may_not_be_read_is_not_shown_and_its_brothers_are(hosts: str, path: str) -> None:
+    async with zkwire.connect(hosts) as zk, zkwire.connect(hosts, auth=[("digest", b"me:pw")]) as owner:
+        await owner.create(f"{path}/mine/too", make_parents=True)
+        await owner.create(f"{path}/yours")
+        await owner.set_acl(f"{path}/mine", zkwire.CREATOR_ALL_ACL)
+        async with Cache(zk, path) as cache:
+            assert sorted(shown(cache)) == [path, f"{path}/yours"]
+            changes = cache.changes()
+            await owner.set_acl(f"{path}/mine", zkwire.OPEN_ACL)  # of which no event tells
+            await owner.set(f"{path}/mine", b"")
+            assert [(c.type, c.path) for c in await take(changes, 2)] == [
+                (CREATED, f"{path}/mine"),
+                (CREATED, f"{path}/mine/too"),
+            ]
+        await owner.set_acl(path, zkwire.CREATOR_ALL_ACL)
+        with pytest.raises(zkwire.NoAuthError) as refused:
+            async with Cache(zk, path):
+                pass
+        assert refused.value.path == path
+
+
+# -- its use, and misuse ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        ({"path": "a"}, ValueError),
+        ({"path": b"/a"}, TypeError),
+        ({"depth": -1}, ValueError),
+        ({"depth": True}, TypeError),
+        ({"depth": 1.0}, TypeError),
+        ({"depth": 2, "recursive": False}, ValueError),
+        ({"within": -1}, ValueError),
+        ({"within": True}, TypeError),
+    ],
+    ids=str,
+)
+async def test_bad_arguments_are_refused_at_once(given: dict[str, Any], error: type[Exception]) -> None:
+    async with Server() as server, zkwire.connect(server.hosts) as zk:
+        with pytest.raises(error):
+            Cache(zk, **{"path": "/a"} | given)
+
+
+async def test_a_cache_is_used_while_it_is_entered_and_for_what_is_in_it() -> None:
+    async with Server() as server, zkwire.connect(server.hosts) as zk:
+        cache = Cache(zk, "/a")
+        for use in (cache.changes, lambda: cache.get("/a"), lambda: cache.children("/a")):
+            with pytest.raises(RuntimeError, match="enter the cache of /a first"):
+                use()
+        assert not cache.is_current
+        async with cache:
+            for path in ("/", "/ab", "/b/a"):
+                with pytest.raises(ValueError, match="not in the cache of /a"):
+                    cache.get(path)
+                with pytest.raises(ValueError, match="not in the cache of /a"):
+                    cache.children(path)
+            with pytest.raises(ValueError, match="must not end"):
+                cache.get("/a/")
+            with pytest.raises(RuntimeError, match="entered already"):
+                await cache.__aenter__()
+            changes = cache.changes()
+            waiting = asyncio.ensure_future(anext(changes))
+            await asyncio.sleep(0)
+            with pytest.raises(RuntimeError, match="somebody waits"):
+                await anext(changes)
+            other = cache.changes()
+            other.close()
+            assert [change async for change in other] == []
+        with pytest.raises(StopAsyncIteration):
+            await waiting
+        assert [change async for change in cache.changes()] == []
+        with pytest.raises(RuntimeError, match="entered already"):
+            await cache.__aenter__()
+        await no_watch_stays(server.hosts)
+
+
+async def test_an_iteration_that_is_left_keeps_nothing_and_a_cancelled_wait_loses_nothing() -> None:
+    async with Server() as server, zkwire.connect(server.hosts) as zk, Cache(zk, "/a") as cache:
+        await zk.create("/a")
+        async for change in cache.changes(initial=True):
+            assert change.path == "/a"
+            break
+        gc.collect()
+        assert not cache._streams
+        changes = cache.changes()
+        waiting = asyncio.ensure_future(anext(changes))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        assert isinstance(await outcome(waiting), asyncio.CancelledError)
+        await zk.set("/a", b"1")
+        assert (await anext(changes)).type is CHANGED
+
+
+async def test_the_time_to_enter_is_bounded() -> None:
+    async with Server() as server, zkwire.connect(server.hosts) as zk, no_task_stays():
+        with server.hold_replies("multiRead"), pytest.raises(TimeoutError, match=r"the cache of /a .* within 0.05 s"):
+            async with Cache(zk, "/a", within=0.05):
+                pass
+        async with Cache(zk, "/a", within=5):
+            pass
+        await no_watch_stays(server.hosts)
+
+
+@pytest.mark.parametrize("depth", [None, 1, 0])
+async def test_a_server_before_3_6_is_told_as_such(depth: int | None) -> None:
+    async def old(peer: Peer) -> None:
+        await peer.handshake()
+        while True:
+            request = await peer.request()
+            if request.opcode == 106:
+                await peer.reply(request.xid, err=rogue.UNIMPLEMENTED, zxid=-1)
+                return
+            await peer.answer(request)
+            if request.opcode == rogue.CLOSE_SESSION:
+                return
+
+    async with Rogue(old) as server, zkwire.connect(server.hosts) as zk, no_task_stays():
+        with pytest.raises(zkwire.UnimplementedError, match=r"3\.6\.0 or newer"):
+            async with Cache(zk, "/a", depth=depth):
+                pass
+
+
+# -- what it costs ----------------------------------------------------------------------------------------------------
+
+
+async def test_what_it_costs_in_requests(hosts: str, path: str) -> None:
+    async with AsyncExitStack() as stack:
+        proxy = await stack.enter_async_context(Proxy(hosts))
+        zk = await stack.enter_async_context(zkwire.connect(proxy.hosts))
+        other = await stack.enter_async_context(zkwire.connect(hosts))
+        await other.create(f"{path}/a/b", make_parents=True)
+        await other.create(f"{path}/c")
+        since = proxy.mark()
+        cache = await stack.enter_async_context(Cache(zk, path))
+        assert proxy.requests(since) == ["addWatch"] + 3 * ["multiRead"]  # one for each level of the tree
+        changes = cache.changes()
+        for change in (other.set(f"{path}/c", b"1"), other.create(f"{path}/d"), other.delete(f"{path}/d")):
+            since = proxy.mark()
+            await change
+            await anext(changes)
+            await until_equal(cache, other)
+            assert proxy.requests(since) == ["multiRead"]
+        since = proxy.mark()
+        async with other.transaction() as tx:
+            for number in range(50):
+                tx.create(f"{path}/a/{number}")
+        await take(changes, 50)
+        await until_equal(cache, other)
+        assert len(proxy.requests(since)) <= 3  # a burst is read as it comes: at once, or in very few parts
+
+
+async def plant(zk: Client, path: str, branches: int, leaves: int) -> None:
+    """Make a tree of two levels; each leaf has its number as data."""
+    await zk.create(path)
+    for branch in range(branches):
+        async with zk.transaction() as tx:
+            tx.create(f"{path}/{branch}")
+            for leaf in range(leaves):
+                tx.create(f"{path}/{branch}/{leaf}", b"%d" % leaf)
+
+
+@since_3_6
+async def test_ten_thousand_nodes_in_few_round_trips(zookeeper: RealServer, path: str) -> None:
+    hosts = zookeeper.hosts
+    async with AsyncExitStack() as stack:
+        proxy = await stack.enter_async_context(Proxy(hosts))
+        zk = await stack.enter_async_context(zkwire.connect(proxy.hosts))
+        other = await stack.enter_async_context(zkwire.connect(hosts))
+        await plant(other, path, 20, 500)
+        since = proxy.mark()
+        async with Cache(zk, path) as cache:
+            requests = proxy.requests(since)
+            assert requests == ["addWatch"] + len(requests[1:]) * ["multiRead"]
+            assert len(requests) <= 2 + 1 + 10_000 / 60 + 6  # sixty nodes in each, but for the last of a round trip
+            assert len(shown(cache)) == 10_021
+            node = cache.get(f"{path}/19/499")
+            assert node is not None
+            assert node.data == b"499"
+            changes = cache.changes()
+            await zk.set(f"{path}/7/7", b"!")
+            assert told(await take(changes, 1)) == [("CHANGED", f"{path}/7/7", b"7", b"!")]
+            proxy.cut()
+            since = proxy.mark()
+            await until(lambda: not cache.is_current)
+            await until(lambda: cache.is_current)
+            assert proxy.requests(since).count("multiRead") <= 10_021 / 60 + 6
+            await other.delete_tree(path)
+            await until(lambda: cache.get(path) is None)
+            assert not cache._mirror.nodes
+            assert not cache._mirror._names
+
+
+async def test_nodes_that_are_larger_than_a_server_takes_by_default_are_read_in_smaller_parts(path: str) -> None:
+    with ServerProcess() as server:
+        async with zkwire.connect(server.hosts) as zk:
+            await zk.create(path)
+            for number in range(70):
+                await zk.create(f"{path}/{number}", bytes(1_000_000))
+            cache = Cache(zk, path)
+            cache._nodes_at_a_time = 100  # as it is, nodes would have to be of more than a megabyte
+            async with cache:
+                assert len(shown(cache)) == 71
+                assert cache._nodes_at_a_time == 50
+
+
+# -- losses -----------------------------------------------------------------------------------------------------------
+
+
+async def look_and_change(stage: Scene) -> None:
+    """Somebody else changes a tree, of which a cache tells; with and without a connection in between."""
+    await stage.other.create(f"{stage.path}/a/b", b"1", make_parents=True)
+    async with Cache(stage.zk, stage.path) as cache:
+        await stage.other.set(f"{stage.path}/a", b"2")
+        await stage.other.create(f"{stage.path}/a/c", b"3")
+        await until_equal(cache, stage.other, limit=10)
+        await stage.other.delete(f"{stage.path}/a/b")
+        await stage.other.create(f"{stage.path}/d", b"4")
+        await until_equal(cache, stage.other, limit=10)
+    await stage.other.delete_tree(stage.path)
+
+
+async def test_it_is_cut_at_every_step() -> None:
+    """Pitfalls 30, 34 and 39."""
+    assert await cut_at_every_step(look_and_change, at_least=6) < 30
+
+
+async def test_it_is_cancelled_at_every_moment() -> None:
+    async def prepare(stage: Scene) -> None:
+        await stage.other.create(f"{stage.path}/a/b", make_parents=True)
+
+    async def act(stage: Scene) -> None:
+        async with Cache(stage.zk, stage.path) as cache:
+            changes = cache.changes()
+            await stage.other.set(f"{stage.path}/a", b"1")
+            await anext(changes)
+
+    async def afterwards(stage: Scene) -> None:
+        async with Cache(stage.zk, stage.path) as cache:
+            assert shown(cache) == await tree(stage.other, stage.path)
+
+    await cancel_at_every_moment(act, prepare=prepare, afterwards=afterwards, stays=["a"], at_least=10)
+
+
+async def test_what_was_missed_while_there_was_no_connection_is_told(hosts: str, path: str) -> None:
+    """Pitfalls 37 and 39: meanwhile what is known stays readable, and is said to be old."""
+    async with Proxy(hosts) as proxy, zkwire.connect(proxy.hosts) as zk, zkwire.connect(hosts) as other:
+        await other.create(f"{path}/a/b", b"1", make_parents=True)
+        await other.create(f"{path}/c", b"1")
+        async with Cache(zk, path) as cache:
+            changes = cache.changes()
+            before = shown(cache)
+            proxy.refuse()
+            proxy.cut()
+            await until(lambda: not cache.is_current)
+            assert shown(cache) == before
+            await other.delete_tree(f"{path}/a")
+            await other.set(f"{path}/c", b"2")
+            await other.create(f"{path}/d/e", b"", make_parents=True)
+            assert shown(cache) == before
+            proxy.accept()
+            assert sorted(told(await take(changes, 5))) == [
+                ("CHANGED", f"{path}/c", b"1", b"2"),
+                ("CREATED", f"{path}/d", None, b""),
+                ("CREATED", f"{path}/d/e", None, b""),
+                ("DELETED", f"{path}/a", b"", None),
+                ("DELETED", f"{path}/a/b", b"1", None),
+            ]
+            await until_equal(cache, other)
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param("zookeeper", marks=since_3_6), pytest.param("memory", marks=pytest.mark.memory)]
+)
+async def test_it_goes_on_in_the_session_that_follows(kind: str, zookeeper: RealServer, path: str) -> None:
+    """Pitfall 35: and the server keeps one watch, not one for each session."""
+    async with AsyncExitStack() as stack:
+        server = zookeeper if kind == "zookeeper" else await stack.enter_async_context(Server())
+        zk = await stack.enter_async_context(zkwire.connect(server.hosts, session_timeout=4.0))
+        other = await stack.enter_async_context(zkwire.connect(server.hosts))
+        await other.create(path, b"1")
+        await zk.create(f"{path}/e", ephemeral=True)
+        cache = await stack.enter_async_context(Cache(zk, path))
+        changes = cache.changes()
+        for number in range(2):
+            session = zk.session_id
+            if isinstance(server, Server):
+                server.expire(session)
+            else:
+                await expire(server, zk)
+            await other.set(path, b"after %d" % number)
+            await until_equal(cache, other)
+            assert zk.session_id != session
+        last = {change.path: change.after and change.after.data for change in await take(changes, 2)}
+        assert last == {path: b"after 1", f"{path}/e": None}
+
+
+async def test_it_shows_what_is_there_when_the_ensemble_has_lost_its_data() -> None:
+    async with Server(tick_time=0.2) as server, zkwire.connect(server.hosts, session_timeout=0.8) as zk:
+        for number in range(20):
+            await zk.set("/", b"%d" % number)  # so that the counting is far beyond what it will be anew
+        await zk.create("/config", b"old")
+        async with Cache(zk, "/config") as cache:
+            changes = cache.changes()
+            refusing = server.refuse_connections()
+            await server.restart(lose_data=True)
+            refusing.end()
+            async with zkwire.connect(server.hosts) as other:
+                await other.create("/config", b"new")
+                await until_equal(cache, other)
+                await other.set("/config", b"newer")
+                await until_equal(cache, other)
+            seen = [await anext(changes)]
+            assert (seen[0].before and seen[0].before.data, seen[0].after and seen[0].after.data) == (b"old", b"newer")
+
+
+async def test_a_node_that_goes_before_it_is_read_does_not_keep_anybody_from_entering() -> None:
+    """The first read is lost with the session; the deletion comes with the answer that sets the watch again."""
+    async with Server() as server, zkwire.connect(server.hosts, 1.0) as zk, zkwire.connect(server.hosts) as other:
+        await other.create("/a")
+        cache = Cache(zk, "/a")
+        with server.hold_replies("multiRead") as reading:
+            entering = asyncio.ensure_future(cache.__aenter__())
+            await reading.until_hit()
+            with server.hold_replies("addWatch") as setting:
+                server.expire(zk.session_id)
+                await setting.until_hit()
+                await other.delete("/a")
+        async with asyncio.timeout(5):
+            await entering
+        assert cache.get("/a") is None
+        assert cache.is_current
+        await cache.__aexit__(None, None, None)
+        await no_watch_stays(server.hosts)
+
+
+async def test_the_end_of_the_session_is_told_behind_the_last_change() -> None:
+    async with Server() as server, zkwire.connect(server.hosts, renew=False) as zk:
+        await zk.create("/a", b"1")
+        async with Cache(zk, "/a") as cache:
+            changes = cache.changes()
+            await zk.set("/a", b"2")
+            await until(lambda: (node := cache.get("/a")) is not None and node.data == b"2")
+            server.expire(zk.session_id)
+            assert told([await anext(changes)]) == [("CHANGED", "/a", b"1", b"2")]
+            for stream in (changes, cache.changes()):
+                with pytest.raises(zkwire.SessionExpiredError):
+                    await anext(stream)
+            assert not cache.is_current
+            assert cache.children("/a") == []
+
+
+async def test_a_client_that_is_closed_ends_the_cache() -> None:
+    async with Server() as server:
+        zk = await zkwire.connect(server.hosts)
+        async with Cache(zk, "/a") as cache:
+            waiting = asyncio.ensure_future(anext(cache.changes()))
+            await asyncio.sleep(0)
+            await zk.close()
+            with pytest.raises(zkwire.SessionClosedError):
+                await waiting
+        with pytest.raises(zkwire.SessionClosedError):
+            async with Cache(zk, "/a"):
+                pass
+
+
+async def test_a_state_is_never_older_than_one_before_while_another_client_writes(path: str) -> None:
+    async with Server() as server, zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
+        await other.create(path, b"0")
+        async with Cache(zk, path) as cache:
+            seen: list[int] = []
+
+            async def watch() -> None:
+                async for change in cache.changes():
+                    assert change.after is not None
+                    seen.append(int(change.after.data))
+                    if seen[-1] == 300:
+                        return
+
+            watching = asyncio.create_task(watch())
+            for number in range(1, 301):
+                await other.set(path, b"%d" % number)
+                if number % 50 == 0:
+                    server.drop(zk.session_id)
+            await watching
+            assert seen == sorted(set(seen))
+
+
+@asynccontextmanager
+async def cuts(proxy: Proxy, rng: random.Random) -> AsyncIterator[None]:
+    """Cut the connection now and then."""
+
+    async def cut() -> None:
+        while True:
+            await asyncio.sleep(rng.uniform(0.0, 0.08))
+            proxy.cut(reset=rng.random() < 0.5)
+
+    task = asyncio.create_task(cut())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+
+
+async def do_at_random(zk: Client, path: str, rng: random.Random, count: int) -> None:
+    """Create, set and delete below `path`, alone and in transactions."""
+    names = "abc"
+    for number in range(count):
+        where = path + "".join(f"/{rng.choice(names)}" for _ in range(rng.randrange(4)))
+        match rng.randrange(6):
+            case 0 | 1:
+                await outcome(zk.create(where, b"%d" % number, make_parents=True))
+            case 2:
+                await outcome(zk.set(where, b"%d" % number))
+            case 3:
+                await outcome(zk.delete(where))
+            case 4:
+                await outcome(zk.delete_tree(where))
+            case 5:
+                tx = zk.transaction()
+                tx.create(f"{where}/x", b"%d" % number)
+                tx.set(where, b"%d" % number)
+                tx.delete(f"{where}/x")
+                tx.create(f"{where}/{rng.choice(names)}")
+                await outcome(tx.commit())
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_random_operations_while_the_connection_is_cut_at_random(hosts: str, path: str, seed: int) -> None:
+    """Pitfalls 33, 34 and 39: in the end it shows what is there, and its changes lead there step by step."""
+    rng = random.Random(seed)
+    async with Proxy(hosts) as proxy, zkwire.connect(proxy.hosts) as zk, zkwire.connect(hosts) as other:
+        async with Cache(zk, path) as cache:
+            copy: dict[str, Node] = {}
+
+            async def follow() -> None:
+                async for change in cache.changes():
+                    assert is_other(change.before, change.after)
+                    assert not is_other(copy.get(change.path), change.before)
+                    if change.after is None:
+                        del copy[change.path]
+                    else:
+                        copy[change.path] = change.after
+                    if not rng.randrange(10):
+                        await asyncio.sleep(0.01)
+
+            following = asyncio.create_task(follow())
+            async with cuts(proxy, rng):
+                await do_at_random(other, path, rng, 300)
+            await until_equal(cache, other)
+
+            def is_copied() -> bool:
+                here = shown(cache)
+                return copy.keys() == here.keys() and not any(is_other(copy[each], here[each]) for each in here)
+
+            await until(is_copied)
+            following.cancel()
+            assert isinstance(await outcome(following), asyncio.CancelledError)
+        await until(lambda: zk.state is SessionState.CONNECTED)
+
+
+# -- the reader of changes --------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=100)
+@given(seed=st.integers(0, 2**32))
+async def test_a_reader_of_any_speed_sees_the_last_state_in_an_order_that_makes_sense(seed: int) -> None:
+    """And what is kept for it is bounded by what it has seen and what is there."""
+    rng = random.Random(seed)
+    mirror = Mirror("/r")
+    cache: Any = Ticket(mirror)
+    stream = ChangeStream(cache, ())
+    seen: dict[str, Node] = {}
+    paths = ["/r", "/r/a", "/r/b", "/r/a/a", "/r/a/b"]
+    for zxid in range(1, 200):
+        path = rng.choice(paths)
+        if rng.randrange(3) == 0:
+            stream.deliver(mirror._remove(path))
+        elif path == "/r" or path.rpartition("/")[0] in mirror.nodes:
+            there = mirror.nodes.get(path)
+            czxid = there.stat.czxid if there is not None else zxid
+            stream.deliver(mirror._put(path, Node(b"", Stat(czxid, zxid, 0, 0, 0, 0, 0, 0, 0, 0, zxid))))
+        assert len(stream._before) <= len(set(seen) | set(mirror.nodes))
+        while stream._before and (rng.randrange(4) == 0 or zxid == 199):
+            change = await anext(stream)
+            assert is_other(change.before, change.after)
+            assert seen.get(change.path) == change.before
+            if change.after is None:
+                del seen[change.path]
+                assert not [other for other in seen if other.startswith(f"{change.path}/")]
+            else:
+                assert change.path == "/r" or change.path.rpartition("/")[0] in seen
+                seen[change.path] = change.after
+    assert seen == mirror.nodes
+
+
+class Ticket:
+    """What a ChangeStream needs of a cache."""
+
+    def __init__(self, mirror: Mirror) -> None:
+        self.path = mirror.root
+        self.get = mirror.nodes.get

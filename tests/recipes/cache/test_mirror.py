@@ -1,0 +1,437 @@
+"""The mirror's decisions, without a socket: random changes, reads, losses and orders of arrival against a model."""
+
+import random
+from collections import deque
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recipes import CacheChange
+from recipes.cache.mirror import Answer, Mirror, Question
+from zkwire import NoAuthError, Node, NoNodeError, Stat, WatchEvent, WatchEventType
+
+CREATED, DELETED, CHANGED = WatchEventType.CREATED, WatchEventType.DELETED, WatchEventType.CHANGED
+
+ROOT = "/r"
+# More above than below, so that whole branches come and go.
+PATHS = [ROOT, "/r/a", "/r/b", "/r/a/a", "/r/a/b", "/r/b/a", "/r/a/a/a", "/r/a/a/b"]
+
+
+def above(path: str) -> str:
+    return path.rpartition("/")[0] or "/"
+
+
+def stat(czxid: int, mzxid: int, pzxid: int, *, children: int = 0) -> Stat:
+    return Stat(czxid, mzxid, 0, 0, 0, 0, 0, 0, 0, children, pzxid)
+
+
+def node(czxid: int, mzxid: int | None = None, pzxid: int | None = None) -> Node:
+    return Node(b"", stat(czxid, mzxid or czxid, pzxid or czxid))
+
+
+class Tree:
+    """The nodes of a server, and the events that changes to them make."""
+
+    def __init__(self) -> None:
+        self.zxid = 100
+        self.nodes: dict[str, Node] = {}
+
+    def names(self, path: str) -> list[str]:
+        return [other[len(path) + 1 :] for other in self.nodes if other != path and above(other) == path]
+
+    def change(self, path: str, what: WatchEventType) -> WatchEvent | None:
+        """Do it at the present zxid, if it is possible."""
+        if what is CREATED:
+            if path in self.nodes or (path != ROOT and above(path) not in self.nodes):
+                return None
+            self.nodes[path] = Node(b"%d" % self.zxid, stat(self.zxid, self.zxid, self.zxid))
+        elif path not in self.nodes:
+            return None
+        elif what is CHANGED:
+            old = self.nodes[path]
+            self.nodes[path] = Node(b"%d" % self.zxid, replace(old.stat, mzxid=self.zxid, version=old.stat.version + 1))
+        elif self.names(path):
+            return None
+        else:
+            del self.nodes[path]
+        if what is not CHANGED and path != ROOT:
+            data, old_stat = self.nodes[above(path)]
+            count = len(self.names(above(path)))
+            self.nodes[above(path)] = Node(data, replace(old_stat, pzxid=self.zxid, num_children=count))
+        return WatchEvent(what, path, self.zxid)
+
+
+class World:
+    """A client whose mirror is told of a tree over a wire that is slow, and breaks.
+
+    Events may be told ahead of answers that were sent before them, as they are by a task that takes all there are.
+    """
+
+    def __init__(self, rng: random.Random, gives_zxids: bool, depth: int | None) -> None:
+        self.rng = rng
+        self.tree = Tree()
+        self.gives_zxids = gives_zxids
+        self.depth = depth
+        self.asked: deque[Question] = deque()  # by the client, and not yet executed
+        self.unanswered: list[Question] = []  # what the client has no answer to, in the order of its asking
+        self.wire: deque[WatchEvent | str | tuple[Question, Answer]] = deque()
+        self.is_up = True
+        self.session = self.resynced = 1
+        self.mirror = Mirror(ROOT, depth)
+        self.shown: dict[str, Node] = {}  # what the changes say
+        self.newest: dict[str, int] = {}
+        self.former: dict[str, Node] = {}  # what was here in the session before
+        for _ in range(rng.randrange(12)):
+            self.tree.zxid += 1
+            self.tree.change(rng.choice(PATHS), CREATED)
+
+    def step(self) -> None:
+        """Let something happen."""
+        happening = [self.change] * 6 + [self.transaction, self.delete_all] + [self.ask] * 4
+        happening += [self.execute] * 6 + [self.deliver] * 10 + [self.cut if self.is_up else self.connect]
+        happening += [self.overflow] if self.is_up and not self.rng.randrange(5) else []
+        happening += [] if self.rng.randrange(5) else [self.lose_all]
+        self.rng.choice(happening)()
+        self.check()
+
+    # -- the server ---------------------------------------------------------------------------------------------------
+
+    def told(self, event: WatchEvent | None) -> None:
+        if event is None or not self.is_up:
+            return
+        if not self.gives_zxids:
+            event.zxid = None
+        if self.depth != 0:
+            self.wire.append(event)  # by a recursive watch
+        elif event.path == ROOT:
+            self.wire.append(event)
+        elif above(event.path) == ROOT and event.type is not CHANGED:
+            self.wire.append(WatchEvent(WatchEventType.CHILDREN, ROOT, event.zxid))
+
+    def change(self) -> None:
+        self.tree.zxid += 1
+        self.told(self.tree.change(self.rng.choice(PATHS), self.rng.choice([CREATED, CREATED, CHANGED, DELETED])))
+
+    def transaction(self) -> None:
+        self.tree.zxid += 1
+        few = self.rng.sample(PATHS, 2)
+        for _ in range(self.rng.randrange(2, 6)):
+            self.told(self.tree.change(self.rng.choice(few), self.rng.choice([CREATED, DELETED, CHANGED])))
+
+    def delete_all(self) -> None:
+        for path in reversed(PATHS):
+            self.tree.zxid += 1
+            self.told(self.tree.change(path, DELETED))
+
+    def execute(self) -> None:
+        """Data and names need not be of the same moment."""
+        if not self.is_up or not self.asked:
+            return
+        question = self.asked.popleft()
+        there = self.tree.nodes.get(question.path)
+        if not self.rng.randrange(4):
+            self.change()
+        missing = NoNodeError(-101, question.path)
+        names: Any = self.tree.names(question.path) if question.path in self.tree.nodes else missing
+        self.wire.append((question, Answer(there or missing, names if question.lists else ())))
+
+    # -- the client ---------------------------------------------------------------------------------------------------
+
+    def ask(self) -> None:
+        questions = self.mirror.ask(self.rng.choice([1, 2, 100]))
+        assert not {question.path for question in questions} & {question.path for question in self.unanswered}
+        self.asked.extend(questions)
+        self.unanswered.extend(questions)
+
+    def deliver(self) -> None:
+        if not self.wire:
+            return
+        at = 0
+        if self.rng.randrange(2):
+            at = next((at for at, item in enumerate(self.wire) if not isinstance(item, tuple)), 0)
+        item = self.wire[at]
+        del self.wire[at]
+        if isinstance(item, tuple):
+            self.unanswered.remove(item[0])
+            self.changed(self.mirror.answered(*item))
+        elif isinstance(item, WatchEvent):
+            self.changed(self.mirror.heard(item))
+        else:
+            self.resync()
+
+    def resync(self) -> None:
+        is_new_session = self.session != self.resynced
+        if is_new_session:
+            self.newest.clear()
+            self.former = self.mirror.nodes.copy()
+            self.resynced = self.session
+        self.mirror.resync(is_new_session=is_new_session)
+
+    def changed(self, changes: list[CacheChange]) -> None:
+        for change in changes:
+            path, before, after = change.path, change.before, change.after
+            assert self.shown.get(path) == before
+            if after is None:
+                del self.shown[path]
+                assert not [other for other in self.shown if above(other) == path], "deleted before what is below it"
+            else:
+                assert path == ROOT or above(path) in self.shown, "created before what is above it"
+                self.shown[path] = after
+        for path, there in self.mirror.nodes.items():
+            seen = max(there.stat.mzxid, there.stat.pzxid)
+            if there is not self.former.get(path):
+                assert seen >= self.newest.get(path, 0), "older than what was shown"
+                self.newest[path] = seen
+            if path in self.shown and self.shown[path].stat.mzxid == there.stat.mzxid:
+                self.shown[path] = there  # the set of its children is another, which is told by changes to them
+
+    # -- losses -------------------------------------------------------------------------------------------------------
+
+    def cut(self) -> None:
+        for _ in range(min(self.rng.randrange(6), len(self.wire))):
+            self.deliver()
+        self.wire.clear()
+        self.is_up = False
+
+    def connect(self) -> None:
+        """Reads are repeated, or given up in the end of the session; then events are told again."""
+        self.is_up = True
+        if not self.rng.randrange(3):
+            self.mirror.give_up(self.unanswered)
+            self.unanswered = []
+        self.asked = deque(self.unanswered)
+        self.wire.append("resync")
+
+    def overflow(self) -> None:
+        """More events than are kept: all of them are given up."""
+        self.wire = deque(item for item in self.wire if isinstance(item, tuple))
+        self.resync()
+
+    def lose_all(self) -> None:
+        """The servers have lost their data, and so the session, and count from the beginning again."""
+        self.cut()
+        self.tree = Tree()
+        self.tree.zxid = self.rng.randrange(100)
+        for path in PATHS:
+            if self.rng.randrange(2):
+                self.tree.zxid += 1
+                self.tree.change(path, CREATED)
+        self.mirror.give_up(self.unanswered)
+        self.unanswered = []
+        self.asked.clear()
+        self.session += 1
+        self.is_up = True
+        self.wire.append("resync")
+
+    # -- what must hold -----------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        assert self.shown == self.mirror.nodes
+        assert self.mirror._unlisted <= self.mirror._wanted.keys() | self.mirror._reading.keys()
+        for path in self.mirror.nodes:
+            names = self.mirror.children(path)
+            if names is not None:
+                assert {f"{path}/{name}" for name in names} == {p for p in self.shown if above(p) == path}
+
+    def settle(self) -> None:
+        """Nothing happens any more: in the end the mirror is the tree."""
+        if not self.is_up:
+            self.connect()
+        rounds = 0
+        while self.wire or self.asked or self.mirror.is_wanting:
+            rounds += 1
+            assert rounds < 50, "it reads without end"
+            self.ask()
+            while self.asked:
+                question = self.asked.popleft()
+                there = self.tree.nodes.get(question.path)
+                names = self.tree.names(question.path) if there is not None and question.lists else ()
+                self.wire.append((question, Answer(there or NoNodeError(-101, question.path), names)))
+            while self.wire:
+                self.deliver()
+        self.check()
+        assert self.mirror.is_complete
+        level = ROOT.count("/")
+        assert self.mirror.nodes == {
+            path: there
+            for path, there in self.tree.nodes.items()
+            if self.depth is None or path.count("/") - level <= self.depth
+        }
+
+
+@settings(max_examples=400)
+@given(seed=st.integers(0, 2**32), gives_zxids=st.booleans(), depth=st.sampled_from([None, None, None, 0, 1, 2]))
+def test_whatever_happens_the_mirror_is_the_tree_in_the_end(seed: int, gives_zxids: bool, depth: int | None) -> None:
+    """And at no time shows a node without the one above it, an older state than before, or what no change tells."""
+    rng = random.Random(seed)
+    world = World(rng, gives_zxids, depth)
+    for _ in range(4):
+        for _ in range(rng.randrange(60)):
+            world.step()
+        world.settle()
+
+
+# -- what is asked for ------------------------------------------------------------------------------------------------
+
+
+def filled(*paths: str, depth: int | None = None) -> Mirror:
+    """A mirror of nodes that were all there at the beginning, created at 1, 2, 3 ..."""
+    mirror = Mirror(paths[0], depth)
+    made = {path: node(number) for number, path in enumerate(paths, 1)}
+    while mirror.is_wanting:
+        for question in mirror.ask(100):
+            names = [path.rpartition("/")[2] for path in paths[1:] if above(path) == question.path]
+            mirror.answered(question, Answer(made[question.path], names if question.lists else ()))
+    assert mirror.nodes == made
+    assert mirror.is_complete
+    return mirror
+
+
+def asked(mirror: Mirror) -> list[str]:
+    return [f"{path}{'/*' if lists else ''}" for path, lists in mirror.ask(100)]
+
+
+def test_a_change_of_data_costs_a_read_of_the_node() -> None:
+    mirror = filled("/r", "/r/a")
+    assert mirror.heard(WatchEvent(CHANGED, "/r/a", 9)) == []
+    assert asked(mirror) == ["/r/a"]
+
+
+def test_a_creation_costs_a_read_of_the_node_and_of_the_stat_that_counts_it() -> None:
+    mirror = filled("/r", "/r/a")
+    mirror.heard(WatchEvent(CREATED, "/r/a/b", 9))
+    mirror.heard(WatchEvent(CREATED, "/r/a/b/c", 10))
+    assert asked(mirror) == ["/r/a", "/r/a/b", "/r/a/b/c"]
+
+
+def test_a_deletion_is_shown_without_a_read() -> None:
+    mirror = filled("/r", "/r/a")
+    [change] = mirror.heard(WatchEvent(DELETED, "/r/a", 9))
+    assert (change.type, change.path, change.before, change.after) == (DELETED, "/r/a", node(2), None)
+    assert asked(mirror) == ["/r"]
+
+
+@pytest.mark.parametrize("what", [CREATED, CHANGED, DELETED])
+def test_what_has_been_read_already_is_not_read_again(what: WatchEventType) -> None:
+    mirror = filled("/r", "/r/a")
+    assert mirror.heard(WatchEvent(what, "/r/a", 2 if what is not DELETED else 1)) == []
+    assert "/r/a" not in asked(mirror)
+    assert "/r/a" in mirror.nodes
+
+
+def test_what_comes_and_goes_before_it_is_read_costs_nothing_but_its_parent() -> None:
+    mirror = filled("/r")
+    mirror.heard(WatchEvent(CREATED, "/r/a", 9))
+    mirror.heard(WatchEvent(DELETED, "/r/a", 10))
+    assert asked(mirror) == ["/r"]
+
+
+def test_many_changes_of_a_node_cost_one_read() -> None:
+    mirror = filled("/r", "/r/a")
+    for zxid in range(10, 20):
+        mirror.heard(WatchEvent(CHANGED, "/r/a", zxid))
+    [question] = mirror.ask(100)
+    mirror.heard(WatchEvent(CHANGED, "/r/a", 20))
+    [change] = mirror.answered(question, Answer(node(2, 20)))
+    assert (change.type, change.after) == (CHANGED, node(2, 20))
+    assert not mirror.is_wanting
+
+
+def test_an_answer_from_before_a_deletion_does_not_bring_the_node_back() -> None:
+    for zxid in (9, None):
+        mirror = filled("/r", "/r/a")
+        mirror.heard(WatchEvent(CHANGED, "/r/a", zxid and 8))
+        [question] = mirror.ask(100)
+        mirror.heard(WatchEvent(DELETED, "/r/a", zxid))
+        assert mirror.answered(question, Answer(node(2, 8))) == []
+        assert asked(mirror) == ["/r"]
+        assert "/r/a" not in mirror.nodes
+
+
+def test_an_older_state_is_not_shown() -> None:
+    mirror = filled("/r")
+    mirror.heard(WatchEvent(CHANGED, "/r", 9))
+    mirror.answered(mirror.ask(1)[0], Answer(node(1, 9)))
+    mirror.resync()
+    assert mirror.answered(mirror.ask(1)[0], Answer(node(1, 8), [])) == []
+    assert mirror.nodes["/r"] == node(1, 9)
+
+
+def test_after_a_loss_all_that_is_known_is_read_at_once() -> None:
+    mirror = filled("/r", "/r/a", "/r/a/b", "/r/c")
+    assert not mirror.is_wanting
+    mirror.resync()
+    assert not mirror.is_complete
+    assert asked(mirror) == ["/r/*", "/r/a/*", "/r/c/*", "/r/a/b/*"]
+
+
+def test_what_a_new_session_shows_is_right_though_it_is_older() -> None:
+    mirror = filled("/r", "/r/a", "/r/b")
+    mirror.nodes["/r/a"] = old = node(500)
+    mirror.resync(is_new_session=True)
+    mirror.resync()  # and another loss, before it was read
+    answers = {"/r": Answer(node(1), ["a", "b"]), "/r/a": Answer(node(2), ()), "/r/b": Answer(node(3), ())}
+    changes = [change for question in mirror.ask(100) for change in mirror.answered(question, answers[question.path])]
+    assert changes == [CacheChange("/r/a", old, node(2))]
+    mirror.heard(WatchEvent(CHANGED, "/r/a", 9))
+    [question] = mirror.ask(100)
+    assert mirror.answered(question, Answer(node(2, 9))) == [CacheChange("/r/a", node(2), node(2, 9))]
+    mirror.resync()
+    answers["/r/a"] = Answer(node(2), ())  # by a server that is behind, in the same session
+    assert [c for question in mirror.ask(100) for c in mirror.answered(question, answers[question.path])] == []
+
+
+def test_a_branch_that_was_lost_meanwhile_goes_from_below() -> None:
+    mirror = filled("/r", "/r/a", "/r/a/b")
+    mirror.resync()
+    questions = mirror.ask(100)
+    gone = NoNodeError(-101)
+    changes = [change for question in questions for change in mirror.answered(question, Answer(gone, gone))]
+    assert [(change.type, change.path) for change in changes] == [
+        (DELETED, "/r/a/b"),
+        (DELETED, "/r/a"),
+        (DELETED, "/r"),
+    ]
+    assert mirror.is_complete
+
+
+def test_a_node_that_may_not_be_read_is_not_here() -> None:
+    mirror = filled("/r", "/r/a", "/r/a/b")
+    mirror.heard(WatchEvent(CHANGED, "/r/a", 9))
+    [question] = mirror.ask(100)
+    changes = mirror.answered(question, Answer(NoAuthError(-102)))
+    assert [change.path for change in changes] == ["/r/a/b", "/r/a"]
+    assert not mirror.is_wanting
+
+
+def test_a_node_that_may_be_read_since_it_was_asked_for_is_listed_too() -> None:
+    mirror = filled("/r", "/r/b")
+    mirror.resync()
+    root, _ = mirror.ask(100)
+    mirror.answered(root, Answer(node(1), ["a", "b"]))
+    [question] = mirror.ask(100)
+    assert question == Question("/r/a", lists=True)
+    mirror.heard(WatchEvent(CHANGED, "/r/a", 9))
+    mirror.answered(question, Answer(NoAuthError(-102), NoAuthError(-102)))
+    assert asked(mirror) == ["/r/a/*"]
+
+
+def test_of_what_lies_too_deep_only_the_count_is_kept() -> None:
+    mirror = filled("/r", "/r/a", depth=1)
+    assert mirror.children("/r") == {"a"}
+    assert mirror.children("/r/a") is None
+    mirror.heard(WatchEvent(CREATED, "/r/a/b", 9))
+    mirror.heard(WatchEvent(CHANGED, "/r/a/b", 10))
+    mirror.heard(WatchEvent(CREATED, "/r/a/b/c", 11))
+    assert asked(mirror) == ["/r/a"]
+
+
+def test_the_root_of_all_is_a_node_like_others() -> None:
+    mirror = filled("/", "/a", "/b", depth=1)
+    assert mirror.children("/") == {"a", "b"}
+    assert mirror.children("/a") is None
+    mirror.heard(WatchEvent(CREATED, "/c", 9))
+    assert asked(mirror) == ["/", "/c"]

@@ -1,0 +1,97 @@
+"""The task beside a body: it ends with the body, whatever happens to either."""
+
+import asyncio
+
+import pytest
+
+from recipes.common.background import BackgroundTask
+from tests.support.recipes import outcome, this_task, until
+
+pytestmark = pytest.mark.limit(10)
+
+
+class Work:
+    """Runs until it is cancelled, and then clears up until it may end."""
+
+    def __init__(self) -> None:
+        self.is_clearing_up = asyncio.Event()
+        self.may_end = asyncio.Event()
+        self.cancellations = 0
+
+    async def run(self) -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            self.is_clearing_up.set()
+            while not self.may_end.is_set():
+                try:
+                    await self.may_end.wait()
+                except asyncio.CancelledError:
+                    self.cancellations += 1
+            raise ValueError("at its end") from None
+
+
+async def leave(work: Work) -> None:
+    companion = BackgroundTask(work.run())
+    await asyncio.sleep(0)  # so that it has begun
+    await companion.leave(None)
+
+
+async def fail() -> None:
+    raise ValueError("at once")
+
+
+async def test_an_error_of_the_work_is_raised_at_the_end() -> None:
+    work = Work()
+    leaving = asyncio.create_task(leave(work))
+    await work.is_clearing_up.wait()
+    assert not leaving.done()
+    work.may_end.set()
+    with pytest.raises(ValueError, match="at its end"):
+        await leaving
+    assert work.cancellations == 0
+
+
+async def test_an_error_of_the_work_takes_the_place_of_the_cancellation() -> None:
+    companion = BackgroundTask(fail())
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.Event().wait()
+    with pytest.raises(ValueError, match="at once"):
+        await companion.leave(asyncio.CancelledError)
+    assert this_task().cancelling() == 0
+
+
+async def test_whoever_is_cancelled_while_it_leaves_waits_for_the_work_to_end() -> None:
+    work = Work()
+    leaving = asyncio.create_task(leave(work))
+    await work.is_clearing_up.wait()
+    try:
+        leaving.cancel()
+        await until(lambda: work.cancellations == 1, limit=3)
+        leaving.cancel()
+        await until(lambda: work.cancellations == 2, limit=3)
+        assert not leaving.done()
+    finally:
+        work.may_end.set()
+    came = await outcome(leaving)
+    assert isinstance(came, asyncio.CancelledError)
+    assert isinstance(came.__cause__, ValueError)
+
+
+async def test_our_own_cancellation_is_taken_back_where_another_one_comes_as_it_leaves() -> None:
+    counts = []
+
+    async def body() -> None:
+        companion = BackgroundTask(fail())
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            this_task().cancel()
+            try:
+                await companion.leave(asyncio.CancelledError)
+            finally:
+                counts.append(this_task().cancelling())
+            raise
+
+    assert isinstance(await outcome(asyncio.create_task(body())), asyncio.CancelledError)
+    assert counts == [1]  # that of the other one

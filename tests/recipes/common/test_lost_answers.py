@@ -1,0 +1,203 @@
+"""Looking for what a write has made whose answer was lost, while the server refuses to answer for the time being."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+import zkwire
+from recipes import Counter, Lock, PersistentEphemeral, Queue, ReadWriteLock, Semaphore, TryLock
+from recipes.queue.nodes import Nodes
+from tests.support.everywhere import Scene, nothing_stays, scene
+from tests.support.recipes import no_task_stays, outcome, until_line
+from zkwire import (
+    NoAuthError,
+    NotReadOnlyError,
+    OperationTimeoutError,
+    RequestTimeoutError,
+    ServerError,
+    SystemServerError,
+    ThrottledError,
+)
+
+pytestmark = pytest.mark.limit(30)
+
+PASSING = (ThrottledError, NotReadOnlyError, OperationTimeoutError, RequestTimeoutError, SystemServerError)
+
+# In the line, the list that went with the create is a read, and so it is repeated ahead of the look.
+LOOKS = [("sync", 1), ("getChildren", 2), ("getData", 1)]
+
+
+@pytest.mark.parametrize(("refused", "nth"), LOOKS)
+async def test_a_ticket_is_found_behind_refusals_that_pass(refused: str, nth: int) -> None:
+    """Pitfalls 10 and 12: it would stand in everybody's way for as long as its session lives."""
+    async with scene() as stage, no_task_stays():
+        await stage.other.create(stage.path)
+        session = stage.zk.session_id
+        with (
+            stage.server.drop_after("create", session=session),
+            stage.server.answering(refused, ThrottledError, session=session, nth=nth, times=2) as refusing,
+        ):
+            lease = await Lock(stage.zk, stage.path).acquire()
+            assert refusing.hits == 2
+        assert await until_line(stage.other, stage.path, 1) == [lease.path.rpartition("/")[2]]
+        await lease.release()
+        await nothing_stays(stage)
+
+
+@pytest.mark.parametrize("error", PASSING)
+async def test_whichever_refusal_it_is(error: type[ServerError]) -> None:
+    async with scene() as stage:
+        await stage.other.create(stage.path)
+        session = stage.zk.session_id
+        with (
+            stage.server.drop_after("create", session=session),
+            stage.server.answering("sync", error, session=session, times=1) as refusing,
+        ):
+            await (await Lock(stage.zk, stage.path).acquire()).release()
+            assert refusing.hits == 1
+        await nothing_stays(stage)
+
+
+async def test_a_line_that_may_not_be_listed_is_told_of_plainly() -> None:
+    async with scene() as stage:
+        await stage.other.create(stage.path)
+        session = stage.zk.session_id
+        with (
+            stage.server.drop_after("create", session=session),
+            stage.server.answering("getChildren", NoAuthError, session=session, nth=2),
+            pytest.raises(NoAuthError, match="it may have been carried out"),
+        ):
+            await Lock(stage.zk, stage.path).acquire()
+
+
+async def test_a_ticket_that_may_not_be_read_is_removed() -> None:
+    """Its name is ours alone, and the list has shown it."""
+    async with scene() as stage:
+        await stage.other.create(stage.path)
+        session = stage.zk.session_id
+        with (
+            stage.server.drop_after("create", session=session),
+            stage.server.answering("getData", NoAuthError, session=session),
+            pytest.raises(NoAuthError, match="it may have been carried out"),
+        ):
+            await Lock(stage.zk, stage.path).acquire()
+        await nothing_stays(stage)
+
+
+async def test_a_ticket_of_one_that_is_cancelled_is_removed_all_the_same() -> None:
+    """Pitfall 10."""
+    async with scene() as stage, no_task_stays():
+        await stage.other.create(stage.path)
+        session = stage.zk.session_id
+        with (
+            stage.server.drop_after("create", session=session),
+            stage.server.answering("getChildren", ThrottledError, session=session, nth=2) as refusing,
+        ):
+            acquiring = asyncio.create_task(Lock(stage.zk, stage.path).acquire())
+            await refusing.until_hit(2)
+            acquiring.cancel()
+            assert isinstance(await outcome(acquiring), asyncio.CancelledError)
+            await until_line(stage.other, stage.path, 1)
+        await nothing_stays(stage)
+
+
+@pytest.mark.parametrize("make", [Lock, TryLock, PersistentEphemeral], ids=lambda make: make.__name__)
+async def test_what_cannot_be_found_for_one_that_is_cancelled_is_logged(
+    make: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with scene() as stage, no_task_stays():
+        if make is Lock:
+            await stage.other.create(stage.path)
+        session = stage.zk.session_id
+        refused, nth = ("getChildren", 3) if make is Lock else ("getData", 2)
+        with (
+            caplog.at_level(logging.WARNING, "recipes"),
+            stage.server.drop_after("create", session=session),
+            stage.server.answering("sync", ThrottledError, session=session, times=1),
+            stage.server.answering(refused, NoAuthError, session=session, nth=nth) as refusing,
+            stage.server.hold_replies(refused, session=session, nth=nth) as held,
+        ):
+            making = asyncio.create_task(make(stage.zk, stage.path).__aenter__())
+            await held.until_hit()
+            making.cancel()
+            assert isinstance(await outcome(making), asyncio.CancelledError)
+            held.release()
+            await stage.zk.ping()
+            assert refusing.hits == 1
+        assert "it may have been carried out" in caplog.text
+
+
+# -- the others -------------------------------------------------------------------------------------------------------
+
+
+async def take_and_release(stage: Scene) -> None:
+    lease = await TryLock(stage.zk, stage.path).try_acquire()
+    assert lease is not None
+    lease.check()
+    await lease.release()
+    assert await stage.other.exists(stage.path) is None
+
+
+async def acquire_and_release(stage: Scene) -> None:
+    await stage.other.create(stage.path, b"2")
+    await (await Semaphore(stage.zk, stage.path, 2).acquire()).release()
+
+
+async def keep(stage: Scene) -> None:
+    async with PersistentEphemeral(stage.zk, stage.path, b"1") as node:
+        assert node.stands
+        assert (await stage.other.get(stage.path)).data == b"1"
+    assert await stage.other.exists(stage.path) is None
+
+
+async def count(stage: Scene) -> None:
+    assert await Counter(stage.other, stage.path).add(1) == 1
+    counter = Counter(stage.zk, stage.path)
+    assert await counter.add(1) == 2
+    assert await counter.get() == 2
+
+
+async def put_and_get(stage: Scene) -> None:
+    await Nodes(stage.other, stage.path, zkwire.OPEN_ACL).make()
+    queue = Queue(stage.zk, stage.path)
+    await queue.put(b"once")
+    assert await queue.size() == 1
+    assert await Queue(stage.other, stage.path).get() == b"once"
+
+
+async def downgrade(stage: Scene) -> None:
+    lease = await ReadWriteLock(stage.zk, stage.path).write().acquire()
+    reading = await lease.downgrade()
+    await (await ReadWriteLock(stage.other, stage.path).read().acquire(within=5)).release()
+    await reading.release()
+
+
+@pytest.mark.parametrize("refused", ["sync", "getData"])
+@pytest.mark.parametrize(
+    ("play", "cut", "nth"),
+    [
+        (take_and_release, "create", 1),
+        (acquire_and_release, "create", 2),  # the number that was asked for with the create is read ahead of the look
+        (keep, "create", 1),
+        (count, "multi", 2),  # the counter is read before
+        (put_and_get, "multi", 1),
+        (downgrade, "setData", 1),
+    ],
+    ids=lambda value: value.__name__ if callable(value) else str(value),
+)
+async def test_no_look_gives_up_for_a_refusal_that_passes(
+    play: Callable[[Scene], Awaitable[None]], cut: str, nth: int, refused: str
+) -> None:
+    """Pitfalls 10 and 13: a write is neither taken for carried out nor for not carried out."""
+    async with scene() as stage, no_task_stays():
+        session = stage.zk.session_id
+        nth = 1 if refused == "sync" else nth
+        with (
+            stage.server.drop_after(cut, session=session) as dropped,
+            stage.server.answering(refused, ThrottledError, session=session, nth=nth, times=2) as refusing,
+        ):
+            await play(stage)
+            assert (dropped.hits, refusing.hits) == (1, 2)

@@ -1,0 +1,120 @@
+"""Who owns, and is not certain that its session lives, asks before it believes; but not a server that cannot tell."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+import zkwire
+from recipes import Lock, TryLock
+from recipes.line.line import TicketNode
+from tests.support.everywhere import Scene, nothing_stays
+from tests.support.recipes import no_task_stays, outcome, until, until_armed, until_line, until_state
+from zkwire import SessionState
+from zkwire.testing import Server
+from zkwire.testing.memory import handshake
+
+pytestmark = pytest.mark.limit(30)
+
+ROUND_TRIPS = 50
+
+
+class Quorum:
+    """Whether the server has one.  Without, it says so to each new connection; it carries out writes all the same."""
+
+    def __init__(self, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._server = server
+        self._is_there = True
+        answer = handshake._answer
+
+        def answering(state: Any, connection: Any, response: Any, flag: bytes) -> None:
+            answer(state, connection, response, flag if self._is_there else b"\1")
+
+        monkeypatch.setattr(handshake, "_answer", answering)
+
+    async def lose(self, stage: Scene) -> None:
+        """Return when the client has been without for so long that it is not certain any more."""
+        self._is_there = False
+        self._server.drop(stage.zk.session_id)
+        await until_state(stage.zk, SessionState.READ_ONLY)
+        await until(lambda: not stage.zk.certain_for(stage.zk.session_id))
+
+    def regain(self, stage: Scene) -> None:
+        """Have one again."""
+        self._is_there = True
+        self._server.drop(stage.zk.session_id)
+
+
+@asynccontextmanager
+async def quick_scene() -> AsyncIterator[Scene]:
+    """A scene in which `zk` loses its certainty after three quarters of a second."""
+    async with (
+        Server(tick_time=0.5) as server,
+        zkwire.connect(server.hosts) as other,
+        zkwire.connect(server.hosts, session_timeout=1.0, read_only=True) as zk,
+    ):
+        yield Scene(server, zk, other, "/recipe")
+
+
+async def pings_meanwhile(stage: Scene, monkeypatch: pytest.MonkeyPatch) -> int:
+    """How many pings the recipe asks for while others have so many requests answered, one after the other."""
+    count = 0
+    ping = stage.zk.ping
+
+    async def counted() -> float:
+        nonlocal count
+        count += 1
+        return await ping()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stage.zk, "ping", counted)
+        for _ in range(ROUND_TRIPS):
+            await stage.zk.exists("/")
+    return count
+
+
+async def test_a_waiter_lets_a_server_without_a_quorum_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with quick_scene() as stage, no_task_stays():
+        quorum = Quorum(stage.server, monkeypatch)
+        holder = await Lock(stage.other, stage.path).acquire()
+        waiter = asyncio.create_task(Lock(stage.zk, stage.path).acquire())
+        await until_line(stage.other, stage.path, 2)
+        await until_armed(2, stage.zk)
+        await quorum.lose(stage)
+        await holder.release()
+        assert await pings_meanwhile(stage, monkeypatch) <= 2
+        assert not waiter.done()
+        quorum.regain(stage)
+        lease = await waiter
+        lease.check()
+        await lease.release()
+        await nothing_stays(stage)
+
+
+async def test_so_does_one_that_tries(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with quick_scene() as stage, no_task_stays():
+        quorum = Quorum(stage.server, monkeypatch)
+        _, stat = await stage.zk.create_and_stat(stage.path, ephemeral=True)
+        place = TicketNode(stage.path, "recipe", stat.czxid, stage.zk.session_id)
+        await quorum.lose(stage)
+        asking = asyncio.create_task(outcome(TryLock(stage.zk, stage.path)._is_certain(place)))
+        assert await pings_meanwhile(stage, monkeypatch) <= 2
+        assert not asking.done()
+        quorum.regain(stage)
+        assert await asking is (stage.zk.session_id == place.session_id)
+
+
+async def test_the_end_of_the_client_ends_the_wait_for_a_quorum(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with quick_scene() as stage, no_task_stays():
+        quorum = Quorum(stage.server, monkeypatch)
+        holder = await Lock(stage.other, stage.path).acquire()
+        waiter = asyncio.create_task(outcome(Lock(stage.zk, stage.path).acquire()))
+        await until_line(stage.other, stage.path, 2)
+        await until_armed(2, stage.zk)
+        await quorum.lose(stage)
+        await holder.release()
+        await stage.zk.exists("/")
+        await stage.zk.close()
+        assert isinstance(await waiter, zkwire.SessionClosedError)

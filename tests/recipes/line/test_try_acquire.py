@@ -1,0 +1,77 @@
+"""Trying, by every kind of lock: what has nothing to do with who holds it is no reason to give up."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import zkwire
+from recipes import Election, Lock, ReadWriteLock, ReentrantLock, Semaphore, TimedLock, TryLock
+from recipes.line.locking import Locking
+from tests.support.everywhere import Scene, nothing_stays, scene
+from tests.support.recipes import no_task_stays, until
+from zkwire import Client, SessionExpiredError
+
+pytestmark = pytest.mark.limit(30)
+
+KINDS: dict[str, Callable[[Client, str], Locking[Any]]] = {
+    "Lock": Lock,
+    "ReentrantLock": ReentrantLock,
+    "Semaphore": lambda zk, path: Semaphore(zk, path, 2),
+    "Election": Election,
+    "TimedLock": lambda zk, path: TimedLock(zk, path, 5.0),
+    "read": lambda zk, path: ReadWriteLock(zk, path).read(),
+    "write": lambda zk, path: ReadWriteLock(zk, path).write(),
+    "read, writers first": lambda zk, path: ReadWriteLock(zk, path, prefer="writers").read(),
+    "write, readers first": lambda zk, path: ReadWriteLock(zk, path, prefer="readers").write(),
+    "TryLock": TryLock,
+}
+
+
+async def expired_while_it_waits_for(operation: str, stage: Scene, trying: Callable[[], Any], zk: Client) -> Any:
+    """Try, and have the session end when `operation` was carried out, and its answer is still to come."""
+    with stage.server.hold_replies(operation, session=zk.session_id) as held:
+        task = asyncio.create_task(trying())
+        await held.until_hit()
+        old = zk.session_id
+        stage.server.expire(old)
+        stage.server.drop()
+        await until(lambda: zk.session_id != old or task.done())
+    return await task
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_session_that_expires_meanwhile_is_followed_by_another_try(kind: str) -> None:
+    """Pitfall 17."""
+    async with scene() as stage, no_task_stays():
+        await stage.other.create(stage.path)
+        path = f"{stage.path}/at" if kind == "TryLock" else stage.path
+        lock = KINDS[kind](stage.zk, path)
+        lease = await expired_while_it_waits_for("create", stage, lock.try_acquire, stage.zk)
+        assert lease is not None
+        lease.check()
+        await lease.release()
+        await nothing_stays(stage)
+
+
+@pytest.mark.parametrize("kind", ["read, writers first", "write, readers first"])
+async def test_or_by_another_look_whether_it_is_our_turn(kind: str) -> None:
+    """Pitfall 17."""
+    async with scene() as stage, no_task_stays():
+        await stage.other.create(stage.path)
+        lock = KINDS[kind](stage.zk, stage.path)
+        lease = await expired_while_it_waits_for("getChildren", stage, lock.try_acquire, stage.zk)
+        assert lease is not None
+        await lease.release()
+        await nothing_stays(stage)
+
+
+async def test_without_renewal_it_is_told() -> None:
+    async with scene() as stage, no_task_stays():
+        await stage.other.create(stage.path)
+        async with zkwire.connect(stage.server.hosts, renew=False) as zk:
+            with pytest.raises(SessionExpiredError):
+                await expired_while_it_waits_for("create", stage, Lock(zk, stage.path).try_acquire, zk)
+            with pytest.raises(SessionExpiredError):
+                await ReadWriteLock(zk, stage.path, prefer="readers").write().try_acquire()

@@ -1,0 +1,597 @@
+"""Several locks as one: all or none, in one order, lost as a whole; no deadlock, no lock left over."""
+
+import asyncio
+import itertools
+import random
+import re
+from typing import Any
+
+import pytest
+
+import zkwire
+from recipes import (
+    Election,
+    Lease,
+    Lock,
+    LockLostError,
+    LockTakenError,
+    MultiLease,
+    MultiLock,
+    ReadWriteLock,
+    ReentrantLock,
+    TryLock,
+    WriteLease,
+)
+from tests.support.everywhere import Scene, below, cancel_at_every_moment, cut_at_every_step, scene
+from tests.support.proxy import Proxy
+from tests.support.recipes import (
+    body_raises,
+    expire,
+    line,
+    no_task_stays,
+    outcome,
+    this_task,
+    until,
+    until_line,
+    until_watches,
+)
+from zkwire import Client, SessionClosedError, SessionExpiredError, TransactionError
+from zkwire.testing import RealServer, Server
+
+pytestmark = pytest.mark.limit(30)
+
+P = "/recipe"
+NAMES = ("c", "a", "b")
+
+
+def multi(zk: Client, path: str, *names: str) -> MultiLock:
+    return MultiLock([Lock(zk, f"{path}/{name}") for name in names or NAMES])
+
+
+async def held(zk: Client, path: str) -> list[str]:
+    """The names of the locks below `path` that have a ticket."""
+    return sorted({node.removeprefix(f"{path}/").partition("/")[0] for node in await below(zk, path) if "_c_" in node})
+
+
+# -- use --------------------------------------------------------------------------------------------------------------
+
+
+async def test_all_are_held_and_all_are_let_go(zookeeper: RealServer, path: str) -> None:
+    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
+        lock = multi(zk, path)
+        async with lock.hold(within=5) as lease:
+            assert isinstance(lease, MultiLease)
+            assert list(lease.leases) == [f"{path}/a", f"{path}/b", f"{path}/c"]
+            assert lease.tokens == {where: single.token for where, single in lease.leases.items()}
+            assert list(lease.tokens.values()) == sorted(lease.tokens.values())
+            lease.check()
+            assert lease.certain_for() == pytest.approx(min(one.certain_for() for one in lease.leases.values()), abs=1)
+            assert await held(zk, path) == ["a", "b", "c"]
+            assert await multi(other, path).try_acquire() is None
+            assert await multi(other, path, "b", "d").try_acquire() is None
+            assert len(await line(zk, f"{path}/b")) == 1
+        assert await held(zk, path) == []
+        assert lease.is_released
+        assert not lease.is_certain()
+        assert await lease.lost() is None
+        with pytest.raises(RuntimeError, match=f"{path}/a, {path}/b, {path}/c were released"):
+            lease.check()
+        await lease.release()
+        async with lock as again:
+            assert all(again.tokens[where] > token for where, token in lease.tokens.items())
+        tried = await multi(other, path).try_acquire()
+        assert tried is not None
+        losing = asyncio.create_task(tried.lost())
+        await asyncio.sleep(0)
+        await tried.release()
+        assert await losing is None
+        assert await held(zk, path) == []
+
+
+async def test_what_it_costs(zookeeper: RealServer, path: str) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+        async with multi(zk, path):
+            pass
+        mark = proxy.mark()
+        lease = await multi(zk, path).acquire()
+        assert proxy.requests(mark) == ["create2", "getChildren"] * 3
+        assert [frame.path for frame in proxy.log[mark:] if frame.opcode == "getChildren"][::2] == [
+            f"{path}/{name}" for name in "abc"
+        ]
+        mark = proxy.mark()
+        await lease.release()
+        assert proxy.requests(mark) == ["delete"] * 3
+        deleted = [frame.path for frame in proxy.log[mark:] if frame.direction == "request"]
+        assert deleted[::-1] == [single.path for single in lease.leases.values()]
+
+
+async def test_a_transaction_checks_every_node(zookeeper: RealServer, path: str) -> None:
+    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
+        for name in NAMES:
+            lease = await multi(zk, path).acquire()
+            async with lease.transaction() as transaction:
+                transaction.create(f"{path}/work")
+            async with lease.transaction() as transaction:
+                transaction.delete(f"{path}/work")
+            await other.delete(lease.leases[f"{path}/{name}"].path)
+            with pytest.raises(TransactionError) as error:
+                async with lease.transaction() as transaction:
+                    transaction.create(f"{path}/work")
+            assert error.value.index == "abc".index(name)
+            await lease.release()
+        assert await zk.exists(f"{path}/work") is None
+
+
+async def test_any_kind_of_lock_will_do(zookeeper: RealServer, path: str) -> None:
+    """Pitfall 7: the inner release of a re-entrant one does not free it."""
+    async with zkwire.connect(zookeeper.hosts) as zk:
+        trying, again = TryLock(zk, f"{path}/try"), ReentrantLock(zk, f"{path}/reentrant")
+        lock = MultiLock([trying, Election(zk, f"{path}/election"), again, Lock(zk, f"{path}/lock")])
+        async with lock as lease:
+            assert list(lease.tokens) == [f"{path}/{name}" for name in ("election", "lock", "reentrant", "try")]
+            async with again as inner:  # by the same task
+                inner.check()
+            assert await Lock(zk, f"{path}/reentrant").try_acquire() is None
+            lease.check()
+            async with lease.transaction() as transaction:
+                transaction.create(f"{path}/work")
+            with pytest.raises(LockTakenError):
+                await MultiLock([Lock(zk, f"{path}/another"), trying]).acquire()
+            assert await line(zk, f"{path}/another") == []
+        assert await held(zk, path) == []
+        assert await zk.exists(f"{path}/try") is None
+
+
+async def test_bad_arguments(memory: Any) -> None:
+    async with zkwire.connect(memory.hosts) as zk, zkwire.connect(memory.hosts) as other:
+        with pytest.raises(ValueError, match="one lock"):
+            MultiLock([])
+        with pytest.raises(ValueError, match="/a is named twice"):
+            MultiLock([Lock(zk, "/a"), Lock(zk, "/b"), TryLock(zk, "/a")])
+        with pytest.raises(ValueError, match="one client"):
+            MultiLock([Lock(zk, "/a"), Lock(other, "/b")])
+        wrong: Any
+        for wrong in (Lock(zk, "/a"), ["/a", "/b"]):
+            with pytest.raises(TypeError, match="a list of locks"):
+                MultiLock(wrong)
+        with pytest.raises(TypeError, match="within another"):
+            MultiLock([multi(zk, "/x"), Lock(zk, "/a")])
+        with pytest.raises(ValueError, match="within"):
+            await multi(zk, "/x").acquire(within=float("nan"))
+        assert await zk.exists("/a") is None
+        assert await zk.exists("/x") is None
+
+
+async def test_on_a_closed_client() -> None:
+    """Pitfall 6."""
+    async with Server() as server:
+        zk = await zkwire.connect(server.hosts)
+        lock = multi(zk, P)
+        await zk.close()
+        for asked in (lock.acquire(), lock.try_acquire()):
+            assert isinstance(await outcome(asked), SessionClosedError)
+
+
+# -- all or none ------------------------------------------------------------------------------------------------------
+
+
+async def test_a_bound_is_for_the_whole_and_leaves_none() -> None:
+    """Pitfalls 8 and 10: the second is free after a while, the third is not."""
+    async with scene(P) as stage, no_task_stays():
+        second, third = Lock(stage.other, f"{P}/b"), Lock(stage.other, f"{P}/c")
+        b, c = await second.acquire(), await third.acquire()
+        waiting = asyncio.create_task(outcome(multi(stage.zk, P).acquire(within=0.3)))
+        await until_line(stage.other, f"{P}/b", 2)
+        assert len(await line(stage.other, f"{P}/a")) == 1
+        await b.release()
+        await until_line(stage.other, f"{P}/c", 2)
+        came = await waiting
+        assert isinstance(came, TimeoutError)
+        assert f"{P}/a, {P}/b, {P}/c" in str(came)
+        for name in ("a", "b"):
+            await until_line(stage.other, f"{P}/{name}", 0)
+        await until_line(stage.other, f"{P}/c", 1)
+        await c.release()
+
+
+async def test_a_bound_holds_while_no_server_answers() -> None:
+    """Pitfall 8: nobody waits for the locks that are given back."""
+    async with scene(P) as stage, no_task_stays():
+        c = await Lock(stage.other, f"{P}/c").acquire()
+        waiting = asyncio.create_task(outcome(multi(stage.zk, P).acquire(within=0.3)))
+        await until_line(stage.other, f"{P}/c", 2)
+        with stage.server.paused():
+            assert isinstance(await waiting, TimeoutError)
+        for name, stays in (("a", 0), ("b", 0), ("c", 1)):
+            await until_line(stage.other, f"{P}/{name}", stays)
+        await c.release()
+
+
+async def test_trying_leaves_none_whichever_is_taken() -> None:
+    """Pitfall 3."""
+    async with scene(P) as stage:
+        for name in NAMES:
+            async with Lock(stage.other, f"{P}/{name}"):
+                assert await multi(stage.zk, P).try_acquire() is None
+                assert await held(stage.other, P) == [name]
+
+
+async def test_a_failure_in_the_middle_leaves_none() -> None:
+    async with scene(P) as stage:
+        await stage.other.create(P)
+        await stage.other.create(f"{P}/b", acl=zkwire.READ_ONLY_ACL)
+        for attempt in ("acquire", "try_acquire"):
+            with pytest.raises(zkwire.NoAuthError):
+                await getattr(multi(stage.zk, P), attempt)()
+            assert await held(stage.other, P) == []
+
+
+async def test_cancelled_while_the_others_are_given_back_it_lets_go_of_each_once() -> None:
+    """Pitfall 7: a re-entrant one that is held around it stays held."""
+    async with scene(P) as stage, no_task_stays():
+        again = ReentrantLock(stage.zk, f"{P}/a")
+        several = MultiLock([again, Lock(stage.zk, f"{P}/b"), Lock(stage.zk, f"{P}/c")])
+
+        async def cancelled_inside() -> None:
+            async with again as outer:
+                assert isinstance(await outcome(several.try_acquire()), asyncio.CancelledError)
+                await until_line(stage.other, f"{P}/b", 0)
+                outer.check()
+                assert await held(stage.other, P) == ["a", "c"]
+
+        async with Lock(stage.other, f"{P}/c"):
+            with stage.server.hold_replies("delete", session=stage.zk.session_id, path=re.compile(f"{P}/b/.*")) as back:
+                trying = asyncio.create_task(cancelled_inside())
+                await until(lambda: back.hits == 1)
+                trying.cancel()
+            await trying
+
+
+async def test_one_that_is_lost_while_a_later_one_is_waited_for_begins_anew() -> None:
+    async with scene(P) as stage:
+        c = await Lock(stage.other, f"{P}/c").acquire()
+        waiting = asyncio.create_task(multi(stage.zk, P).acquire())
+        await until(lambda: len(stage.zk._session.watches) == 4)  # on what it holds, on its ticket and the one before
+        (ticket,) = await line(stage.other, f"{P}/a")
+        await stage.other.delete(f"{P}/a/{ticket}")
+        async with Lock(stage.other, f"{P}/a"):
+            await c.release()
+            await until_line(stage.other, f"{P}/a", 2)
+            assert not waiting.done()
+            assert await held(stage.other, P) == ["a"]
+        lease = await waiting
+        lease.check()
+        await lease.release()
+
+
+# -- losing -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_the_first_loss_interrupts_the_body(zookeeper: RealServer, path: str, name: str) -> None:
+    """Pitfall 14."""
+    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
+        with body_raises(LockLostError, match="deleted") as error:
+            async with multi(zk, path) as lease:
+                losing = asyncio.create_task(lease.lost())
+                await other.delete(lease.leases[f"{path}/{name}"].path)
+                await asyncio.Event().wait()
+        assert error.value.path == lease.leases[f"{path}/{name}"].path
+        assert await losing is error.value
+        assert await lease.lost() is error.value
+        with pytest.raises(LockLostError):
+            lease.check()
+        assert this_task().cancelling() == 0
+        assert await held(other, path) == []
+        await until_watches(zookeeper, 0)
+
+
+async def test_all_lost_at_once_interrupt_once(zookeeper: RealServer, path: str) -> None:
+    """Pitfall 14: by one transaction, and by the end of the session."""
+    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
+        for expires in (False, True):
+            with body_raises(LockLostError):
+                async with multi(zk, path) as lease:
+                    if expires:
+                        await expire(zookeeper, zk)
+                    else:
+                        async with other.transaction() as transaction:
+                            for single in lease.leases.values():
+                                transaction.delete(single.path)
+                    await asyncio.Event().wait()
+            assert this_task().cancelling() == 0
+            assert lease.certain_for() == 0
+            with pytest.raises((TransactionError, SessionExpiredError)):
+                async with lease.transaction() as transaction:
+                    transaction.create(f"{path}/work")
+        assert await held(other, path) == []
+
+
+async def test_a_body_that_finds_out_by_itself() -> None:
+    async with scene(P) as stage:
+        with body_raises(LockLostError):
+            async with multi(stage.zk, P) as lease:
+                stage.zk._session.certain_until = float("-inf")
+                assert not lease.is_certain()
+                lease.check()
+        assert this_task().cancelling() == 0
+        with body_raises(LockLostError):
+            async with multi(stage.zk, P) as lease:
+                await stage.zk.ping()
+                stage.zk._session.certain_until = float("-inf")
+        assert this_task().cancelling() == 0
+
+
+async def test_a_lease_without_a_body_is_told(zookeeper: RealServer, path: str) -> None:
+    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
+        lease = await multi(zk, path).acquire()
+        losing = asyncio.create_task(lease.lost())
+        await until_watches(zookeeper, 3)
+        await other.delete(lease.leases[f"{path}/b"].path)
+        assert isinstance(await losing, LockLostError)
+        assert await held(other, path) == ["a", "c"]
+        await lease.release()
+        assert await held(other, path) == []
+
+
+@pytest.mark.parametrize("kind", ["re-entrant", "read"])
+async def test_a_loss_reaches_the_body_around_a_lease_that_has_none(kind: str) -> None:
+    """Pitfall 14: the innermost of those who hold it is no task."""
+    async with scene(P) as stage, no_task_stays():
+        again = ReentrantLock(stage.zk, f"{P}/a") if kind == "re-entrant" else ReadWriteLock(stage.zk, f"{P}/a").read()
+        with body_raises(LockLostError, match="deleted") as error:
+            async with again as outer:
+                inner = await MultiLock([again, Lock(stage.zk, f"{P}/b")]).acquire()
+                await stage.other.delete(outer.path)
+                await asyncio.Event().wait()
+        assert this_task().cancelling() == 0
+        assert await inner.lost() is error.value
+        await inner.release()
+        assert await held(stage.other, P) == []
+
+
+async def test_a_loss_is_told_to_all_who_hold_the_lock_and_interrupts_once() -> None:
+    """Pitfall 14: the task's innermost body is cancelled, and those around it end by its error."""
+    async with scene(P) as stage, no_task_stays():
+        again = ReentrantLock(stage.zk, f"{P}/a")
+        sets = [MultiLock([again, Lock(stage.zk, f"{P}/{name}")]) for name in "bcd"]
+        interruptions = 0
+        with body_raises(LockLostError) as error:
+            async with sets[0] as outer:
+                idle = [await several.acquire() for several in sets[1:]]
+                losing = [asyncio.create_task(lease.lost()) for lease in (outer, *idle)]
+                async with again as inner:
+                    await stage.other.delete(inner.path)
+                    try:
+                        await asyncio.Event().wait()
+                    except asyncio.CancelledError:
+                        interruptions = this_task().cancelling()
+                        raise
+        assert interruptions == 1
+        assert this_task().cancelling() == 0
+        assert await asyncio.gather(*losing) == [error.value] * 3
+        for lease in idle:
+            await lease.release()
+        assert await held(stage.other, P) == []
+
+
+# -- downgrade --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_write_lease_of_a_set_is_downgraded() -> None:
+    async with scene(P) as stage, no_task_stays():
+        lock = MultiLock([ReadWriteLock(stage.zk, f"{P}/a").write(), Lock(stage.zk, f"{P}/b")])
+        async with lock as lease:
+            written = lease.leases[f"{P}/a"]
+            assert isinstance(written, WriteLease)
+            read = await written.downgrade()
+            assert lease.leases[f"{P}/a"] is read
+            lease.check()
+            assert lease.is_certain()
+            async with ReadWriteLock(stage.other, f"{P}/a").read(), lease.transaction() as transaction:
+                transaction.create(f"{P}/work")
+            assert await ReadWriteLock(stage.other, f"{P}/a").write().try_acquire() is None
+        assert lease.is_released
+        assert read.is_released
+        assert await held(stage.other, P) == []
+
+
+async def test_the_loss_of_a_downgraded_lease_is_that_of_the_set() -> None:
+    async with scene(P) as stage, no_task_stays():
+        with body_raises(LockLostError, match="deleted"):
+            async with MultiLock([ReadWriteLock(stage.zk, f"{P}/a").write(), Lock(stage.zk, f"{P}/b")]) as lease:
+                written = lease.leases[f"{P}/a"]
+                assert isinstance(written, WriteLease)
+                await written.downgrade()
+                await stage.other.delete(written.path)
+                await asyncio.Event().wait()
+        assert this_task().cancelling() == 0
+        assert await held(stage.other, P) == []
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+async def test_while_one_of_a_set_is_being_downgraded_it_certifies_nothing_and_is_told_of_losses(is_lost: bool) -> None:
+    async with scene(P) as stage, no_task_stays():
+        lease = await MultiLock([ReadWriteLock(stage.zk, f"{P}/a").write(), Lock(stage.zk, f"{P}/b")]).acquire()
+        written = lease.leases[f"{P}/a"]
+        assert isinstance(written, WriteLease)
+        with stage.server.hold_replies("setData", session=stage.zk.session_id) as marking:
+            downgrading = asyncio.create_task(outcome(written.downgrade()))
+            await until(lambda: marking.hits == 1)
+            assert not lease.is_certain()
+            for ask in (lease.check, lease.transaction):
+                with pytest.raises(RuntimeError, match="was downgraded"):
+                    ask()
+            downgrading.cancel()
+            await downgrading
+        if is_lost:
+            await stage.other.delete(lease.leases[f"{P}/b"].path)
+            assert isinstance(await lease.lost(), LockLostError)
+        await lease.release()
+        assert await held(stage.other, P) == []
+
+
+# -- no deadlock ------------------------------------------------------------------------------------------------------
+
+
+async def test_random_sets_in_random_orders_never_deadlock(zookeeper: RealServer, path: str) -> None:
+    """Eight tasks on four clients; witnesses see that each lock has one holder."""
+    async with (
+        zkwire.connect(zookeeper.hosts) as one,
+        zkwire.connect(zookeeper.hosts) as two,
+        zkwire.connect(zookeeper.hosts) as three,
+        zkwire.connect(zookeeper.hosts) as four,
+    ):
+        holders: dict[str, int] = {}
+        newest: dict[str, int] = {}
+        rng = random.Random(7)
+
+        async def play(number: int, zk: Client) -> int:
+            count = 0
+            for _ in range(6):
+                names = rng.sample("abcde", rng.randint(2, 4))
+                async with multi(zk, path, *names).hold(within=25) as lease:
+                    for name in names:
+                        assert name not in holders
+                        holders[name] = number
+                        token = lease.tokens[f"{path}/{name}"]
+                        assert token > newest.get(name, 0)
+                        newest[name] = token
+                    await asyncio.sleep(0.002)
+                    lease.check()
+                    for name in names:
+                        assert holders.pop(name) == number
+                    count += 1
+            return count
+
+        players = [play(number, zk) for number, zk in enumerate((one, two, three, four) * 2)]
+        assert await asyncio.gather(*players) == [6] * 8
+        assert await held(one, path) == []
+        await until_watches(zookeeper, 0)
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations("abc")))
+async def test_opposite_orders_wait_for_each_other_in_one_order(order: tuple[str, ...]) -> None:
+    async with scene(P) as stage:
+        first = await multi(stage.zk, P, *order).acquire()
+        waiting = asyncio.create_task(multi(stage.other, P, *reversed(order)).acquire())
+        await until_line(stage.other, f"{P}/a", 2)
+        assert len(await line(stage.other, f"{P}/b")) == 1
+        await first.release()
+        await (await waiting).release()
+        assert await held(stage.other, P) == []
+
+
+async def test_those_that_share_the_lock_objects() -> None:
+    async with scene(P) as stage:
+        locks = [Lock(stage.zk, f"{P}/{name}") for name in NAMES]
+        inside = 0
+
+        async def play(order: list[Lock]) -> None:
+            nonlocal inside
+            async with MultiLock(order):
+                inside += 1
+                assert inside == 1
+                await asyncio.sleep(0)
+                inside -= 1
+
+        await asyncio.gather(*(play(list(order)) for order in itertools.permutations(locks)))
+        assert await held(stage.other, P) == []
+
+
+# -- everywhere -------------------------------------------------------------------------------------------------------
+
+LOCKS = ("b", "a")  # two will do
+
+
+async def acquire_and_release(stage: Scene) -> None:
+    async with multi(stage.zk, stage.path, *LOCKS) as lease:
+        lease.check()
+
+
+async def try_and_release(stage: Scene) -> None:
+    lease = await multi(stage.zk, stage.path, *LOCKS).try_acquire()
+    assert lease is not None
+    await lease.release()
+
+
+async def find_one_taken(stage: Scene) -> None:
+    async with Lock(stage.other, f"{stage.path}/b"):
+        assert await multi(stage.zk, stage.path, *LOCKS).try_acquire() is None
+
+
+async def wait_for_the_last(stage: Scene) -> None:
+    first = await Lock(stage.other, f"{stage.path}/b").acquire()
+    waiting = asyncio.create_task(acquire_and_release(stage))
+    await until_line(stage.other, f"{stage.path}/b", 2)
+    await first.release()
+    await waiting
+
+
+@pytest.mark.parametrize(("play", "steps"), [(acquire_and_release, 6), (wait_for_the_last, 6)])
+async def test_cut_at_every_step(play: Any, steps: int) -> None:
+    """Pitfalls 3, 12, 13, 17 and 20."""
+    await cut_at_every_step(in_line(play), at_least=steps)
+
+
+def in_line(play: Any) -> Any:
+    """The play, and afterwards the locks' own nodes go."""
+
+    async def whole(stage: Scene) -> None:
+        await play(stage)
+        await clear(stage)
+
+    return whole
+
+
+async def clear(stage: Scene) -> None:
+    """Delete the locks' own nodes, which must be empty."""
+    for name in LOCKS:
+
+        async def is_empty(name: str = name) -> bool:
+            return not await line(stage.other, f"{stage.path}/{name}")
+
+        await until(is_empty)
+        await outcome(stage.other.delete(f"{stage.path}/{name}"))
+
+
+@pytest.mark.parametrize("play", [acquire_and_release, try_and_release, find_one_taken])
+async def test_cancelled_at_every_moment(play: Any) -> None:
+    """Pitfalls 3, 9 and 10: none is held afterwards, and the next acquires all."""
+    await cancel_at_every_moment(play, afterwards=in_line(acquire_and_release), at_least=5)
+
+
+async def test_cancelled_at_every_moment_of_a_wait_for_the_last() -> None:
+    holders: dict[str, Lease] = {}
+
+    async def prepare(stage: Scene) -> None:
+        holders[stage.path] = await Lock(stage.other, f"{stage.path}/b").acquire()
+
+    async def afterwards(stage: Scene) -> None:
+        await until_line(stage.other, f"{stage.path}/a", 0)
+        await until_line(stage.other, f"{stage.path}/b", 1)
+        holders[stage.path].check()
+        await holders.pop(stage.path).release()
+        await in_line(acquire_and_release)(stage)
+
+    await cancel_at_every_moment(acquire_and_release, prepare=prepare, afterwards=afterwards, most=60)
+
+
+async def test_expired_at_every_step() -> None:
+    """Pitfalls 12, 13 and 17."""
+    for step in range(1, 10):
+        async with scene(P) as stage, no_task_stays():
+            await expire_at(stage, step)
+
+
+async def expire_at(stage: Scene, step: int) -> None:
+    with stage.server.hold_replies(session=stage.zk.session_id, nth=step, times=1) as hit:
+        playing = asyncio.create_task(outcome(acquire_and_release(stage)))
+        await until(lambda: bool(hit.hits) or playing.done())
+        stage.server.expire(stage.zk.session_id)
+        hit.end()
+        came = await playing
+        assert came is None or isinstance(came, LockLostError), repr(came)
+    await clear(stage)
+    await acquire_and_release(stage)
+    await clear(stage)

@@ -1,0 +1,151 @@
+"""The re-entrant lock: owned by the task, counted."""
+
+import asyncio
+
+import pytest
+
+import zkwire
+from recipes import LockLostError, ReentrantLock
+from tests.support.proxy import Proxy
+from tests.support.recipes import body_raises, expire, line, outcome, this_task, until, until_line
+from zkwire.testing import RealServer
+
+pytestmark = pytest.mark.limit(20)
+
+
+async def test_it_is_free_once_it_is_released_as_often(zookeeper: RealServer, path: str) -> None:
+    """Pitfall 7."""
+    async with (
+        Proxy(zookeeper.hosts) as proxy,
+        zkwire.connect(proxy.hosts) as zk,
+        zkwire.connect(zookeeper.hosts) as zk2,
+    ):
+        await zk2.create(path, container=True)
+        lock, other = ReentrantLock(zk, path), ReentrantLock(zk2, path)
+        mark = proxy.mark()
+        async with lock as outer:
+            async with lock as middle:
+                async with lock.hold(within=1) as inner:
+                    assert outer is middle is inner
+                    again = await lock.acquire(within=0)
+                    tried = await lock.try_acquire()
+                    assert tried is again is outer
+                    await again.release()
+                    await again.release()
+                    assert await other.try_acquire() is None
+                assert await other.try_acquire() is None
+            outer.check()
+            assert await other.try_acquire() is None
+        assert outer.is_released
+        assert proxy.requests(mark) == ["create2", "getChildren", "delete"]
+        tried = await other.try_acquire()
+        assert tried is not None
+        await tried.release()
+        assert await line(zk, path) == []
+
+
+async def test_another_task_waits(zookeeper: RealServer, path: str) -> None:
+    async with zkwire.connect(zookeeper.hosts) as zk:
+        lock = ReentrantLock(zk, path)
+        order: list[str] = []
+
+        async def other() -> None:
+            assert await lock.try_acquire() is None
+            async with lock:
+                order.append("other")
+                async with lock:
+                    pass
+
+        async with lock:
+            task = asyncio.create_task(other())
+            await until(lambda: len(lock._turns._waiting) == 1)
+            async with lock:
+                assert not task.done()
+            assert not task.done()
+            order.append("first")
+        await task
+        assert order == ["first", "other"]
+        assert await line(zk, path) == []
+
+
+async def test_a_child_task_is_not_the_owner(zookeeper: RealServer, path: str) -> None:
+    async with zkwire.connect(zookeeper.hosts) as zk:
+        lock = ReentrantLock(zk, path)
+        async with lock:
+            with pytest.raises(TimeoutError, match=path):
+                await asyncio.create_task(lock.acquire(within=0.1))
+            assert await asyncio.create_task(lock.try_acquire()) is None
+        await until_line(zk, path, 0)
+
+
+async def test_another_task_may_own_it_afterwards(zookeeper: RealServer, path: str) -> None:
+    async with zkwire.connect(zookeeper.hosts) as zk:
+        lock = ReentrantLock(zk, path)
+
+        async def use() -> int:
+            async with lock, lock as lease:
+                return lease.token
+
+        tokens = [await asyncio.create_task(use()) for _ in range(3)]
+        tokens += await asyncio.gather(use(), use(), use())
+        assert tokens == sorted(set(tokens))
+        async with lock, lock:
+            pass
+        assert await line(zk, path) == []
+
+
+@pytest.mark.parametrize("how", ["deleted", "expired"])
+async def test_a_lost_lease_cannot_be_entered_again(zookeeper: RealServer, path: str, how: str) -> None:
+    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
+        lock = ReentrantLock(zk, path)
+        lease = await lock.acquire()
+        if how == "deleted":
+            await other.delete(lease.path)
+        else:
+            await expire(zookeeper, zk)
+        assert isinstance(await lease.lost(), LockLostError)
+        for verb in (lock.acquire, lock.try_acquire):
+            with pytest.raises(LockLostError, match=lease.path):
+                await verb()
+        with pytest.raises(LockLostError):
+            async with lock:
+                raise AssertionError("the body must not run")
+        await lease.release()
+        async with lock.hold(within=10) as again, lock:
+            assert again.token > lease.token
+        await until_line(other, path, 0)
+
+
+async def test_the_innermost_body_is_cancelled_and_all_are_left(zookeeper: RealServer, path: str) -> None:
+    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
+        lock = ReentrantLock(zk, path)
+        left: list[str] = []
+        with body_raises(LockLostError):
+            async with lock as lease:
+                try:
+                    async with lock:
+                        await other.delete(lease.path)
+                        await asyncio.Event().wait()
+                except LockLostError:
+                    left.append("inner")
+        assert left == ["inner"]  # and the outer one raised, though its body came to its end
+        assert this_task().cancelling() == 0
+        async with lock.hold(within=5):
+            pass
+
+
+async def test_a_cancelled_wait_leaves_no_owner(zookeeper: RealServer, path: str) -> None:
+    """Pitfall 9."""
+    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
+        lock = ReentrantLock(zk, path)
+        held = await ReentrantLock(other, path).acquire()
+        for _ in range(2):
+            waiter = asyncio.create_task(lock.acquire())
+            await until_line(other, path, 2)
+            waiter.cancel()
+            assert isinstance(await outcome(waiter), asyncio.CancelledError)
+            await until_line(other, path, 1)
+        await held.release()
+        async with lock, lock:
+            pass
+        assert await line(zk, path) == []

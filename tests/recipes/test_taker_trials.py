@@ -1,0 +1,69 @@
+"""The trials of MultiLock and TryLock: several processes, a real server."""
+
+import signal
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+import zkwire
+from tests.support.everywhere import below
+from tests.support.processes import Worker, start
+from tests.support.recipes import until, until_watches
+from tests.support.workers.takers import keep_trying, take_many
+from zkwire.testing import RealServer
+
+pytestmark = pytest.mark.limit(60)
+
+
+def checked(workers: list[Worker]) -> int:
+    """See that nobody held what somebody else held, and each path by growing tokens; return how often it was held."""
+    assert not [entry for worker in workers for entry in worker.all("overlap")]
+    entries = sorted((entry for worker in workers for entry in worker.all("held")), key=lambda entry: entry["at"])
+    newest: dict[str, int] = {}
+    for entry in entries:
+        for path, token in entry["tokens"].items():
+            assert token > newest.get(path, 0)
+            newest[path] = token
+    return len(entries)
+
+
+async def test_processes_that_take_many_locks_in_random_orders(
+    zookeeper: RealServer, path: str, tmp_path: Path
+) -> None:
+    """Nobody waits in a circle, and nobody holds what another one holds."""
+    async with AsyncExitStack() as stack:
+        zk = await stack.enter_async_context(zkwire.connect(zookeeper.hosts))
+        orders = {"hosts": zookeeper.hosts, "path": path, "folder": str(tmp_path), "tasks": 3, "rounds": 6}
+        workers = [await stack.enter_async_context(start(take_many, **orders)) for _ in range(3)]
+        for worker in workers:
+            await worker.end()
+        assert checked(workers) == 3 * 3 * 6
+        assert {node.removeprefix(f"{path}/") for node in await below(zk, path)} <= set("abcdef")
+        await until_watches(zookeeper, 0)
+
+
+async def test_processes_that_keep_trying_and_a_holder_that_is_killed(
+    zookeeper: RealServer, path: str, tmp_path: Path
+) -> None:
+    """Pitfalls 10 and 21: the node of the one that is killed goes with its session."""
+    async with AsyncExitStack() as stack:
+        zk = await stack.enter_async_context(zkwire.connect(zookeeper.hosts))
+        orders = {"hosts": zookeeper.hosts, "path": path, "folder": str(tmp_path), "tasks": 2}
+        doomed = await stack.enter_async_context(start(keep_trying, times=1000, timeout=1.0, **orders))
+        await doomed.until("held", 3)
+        others = [
+            await stack.enter_async_context(start(keep_trying, times=5, timeout=10.0, **orders)) for _ in range(2)
+        ]
+        for worker in others:
+            await worker.until("held")
+        doomed.signal(signal.SIGKILL)
+        for worker in others:
+            await worker.end()
+        assert checked([doomed, *others]) >= 2 * 2 * 5
+
+        async def is_free() -> bool:
+            return await zk.exists(path) is None
+
+        await until(is_free)
+        await until_watches(zookeeper, 0)

@@ -1,0 +1,560 @@
+"""The proxy against a real server, driven by a client of a few lines of struct on a bare socket."""
+
+import asyncio
+import itertools
+import socket
+import struct
+from types import TracebackType
+from typing import NamedTuple, Self
+
+import pytest
+
+from tests.support.proxy import Frame, Proxy
+from zkwire.testing import RealServer
+
+CREATE, DELETE, EXISTS, GET_DATA, SET_DATA, PING, AUTH, CLOSE_SESSION = 1, 2, 3, 4, 5, 11, 100, -11
+NO_NODE = -101
+
+
+class Reply(NamedTuple):
+    xid: int
+    err: int
+    body: bytes
+
+
+def string(text: str) -> bytes:
+    return struct.pack(">i", len(text)) + text.encode()
+
+
+def create(path: str, data: bytes = b"") -> tuple[int, bytes]:
+    acl = struct.pack(">ii", 1, 31) + string("world") + string("anyone")
+    return CREATE, string(path) + struct.pack(">i", len(data)) + data + acl + struct.pack(">i", 0)
+
+
+def exists(path: str, watch: bool = False) -> tuple[int, bytes]:
+    return EXISTS, string(path) + bytes([watch])
+
+
+def get_data(path: str) -> tuple[int, bytes]:
+    return GET_DATA, string(path) + b"\0"
+
+
+def delete(path: str) -> tuple[int, bytes]:
+    return DELETE, string(path) + struct.pack(">i", -1)
+
+
+class RawClient:
+    """A session on a bare socket. Not on streams: after RST a StreamReader hides what came before."""
+
+    def __init__(self, hosts: str, window: int | None = None) -> None:
+        host, _, port = hosts.rpartition(":")
+        self._address = (host, int(port))
+        self._xids = itertools.count(1)
+        self.socket = socket.socket()
+        self.socket.setblocking(False)
+        if window is not None:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, window)
+
+    async def __aenter__(self) -> Self:
+        await self.connect()
+        await self.handshake()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.socket.close()
+
+    async def connect(self) -> None:
+        await asyncio.get_running_loop().sock_connect(self.socket, self._address)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    async def handshake(self) -> None:
+        await self.send_bytes(self.frame(struct.pack(">iqiqi", 0, 0, 10_000, 0, 16) + bytes(17)))
+        payload = await self.payload()
+        assert struct.unpack_from(">ii", payload) > (0, 0)
+
+    @staticmethod
+    def frame(payload: bytes) -> bytes:
+        return struct.pack(">i", len(payload)) + payload
+
+    def request(self, request: tuple[int, bytes], xid: int | None = None) -> bytes:
+        opcode, body = request
+        return self.frame(struct.pack(">ii", next(self._xids) if xid is None else xid, opcode) + body)
+
+    async def send_bytes(self, data: bytes) -> None:
+        await asyncio.get_running_loop().sock_sendall(self.socket, data)
+
+    async def send(self, *requests: tuple[int, bytes]) -> None:
+        """In one write."""
+        await self.send_bytes(b"".join(map(self.request, requests)))
+
+    async def call(self, request: tuple[int, bytes]) -> Reply:
+        await self.send(request)
+        return await self.reply()
+
+    async def reply(self) -> Reply:
+        payload = await self.payload()
+        xid, _, err = struct.unpack_from(">iqi", payload)
+        return Reply(xid, err, payload[16:])
+
+    async def payload(self) -> bytes:
+        (length,) = struct.unpack(">i", await self._exactly(4))
+        return await self._exactly(length)
+
+    async def receive(self) -> bytes:
+        return await asyncio.get_running_loop().sock_recv(self.socket, 65536)
+
+    async def _exactly(self, count: int) -> bytes:
+        data = bytearray()
+        while len(data) < count:
+            piece = await asyncio.get_running_loop().sock_recv(self.socket, count - len(data))
+            if not piece:
+                raise EOFError
+            data += piece
+        return bytes(data)
+
+
+async def has_read(proxy: Proxy, count: int) -> None:
+    await proxy.until(lambda: proxy._reads == count)
+
+
+async def is_there(zookeeper: RealServer, path: str) -> bool:
+    async with RawClient(zookeeper.hosts) as witness:
+        return (await witness.call(exists(path))).err == 0
+
+
+# The record.
+
+
+async def test_frames_are_recorded_both_ways(zookeeper: RealServer, path: str) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, RawClient(proxy.hosts) as client:
+        await client.call(create(path, b"data"))
+        assert (await client.call(get_data(path))).body[:8] == struct.pack(">i", 4) + b"data"
+        assert (await client.call(get_data(path + "x"))).err == NO_NODE
+        assert [(f.direction, f.opcode, f.xid, f.err, f.path) for f in proxy.log] == [
+            ("request", "connect", 0, 0, ""),
+            ("reply", "connect", 0, 0, ""),
+            ("request", "create", 1, 0, path),
+            ("reply", "create", 1, 0, path),
+            ("request", "getData", 2, 0, path),
+            ("reply", "getData", 2, 0, path),
+            ("request", "getData", 3, 0, path + "x"),
+            ("reply", "getData", 3, NO_NODE, path + "x"),
+        ]
+        assert proxy.requests() == ["connect", "create", "getData", "getData"]
+        assert proxy.log[3].body == string(path)
+        assert proxy.log[5].zxid == proxy.log[3].zxid > 0
+        assert {f.connection for f in proxy.log} == {1}
+        assert not any(f.dropped for f in proxy.log)
+
+
+async def test_an_event_is_recorded_with_its_type_and_path(zookeeper: RealServer, path: str) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, RawClient(proxy.hosts) as client:
+        await client.call(create(path))
+        await client.call(exists(path, watch=True))
+        await client.call(delete(path))
+        event = await proxy.seen("NodeDeleted", direction="event")
+        assert (event.xid, event.path) == (-1, path)
+        assert proxy.events() == [("NodeDeleted", path)]
+
+
+async def test_pings_are_matched_and_left_out_of_the_requests(zookeeper: RealServer) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, RawClient(proxy.hosts) as client:
+        mark = proxy.mark()
+        await client.send_bytes(client.request((PING, b""), xid=-2) + client.request(exists("/")))
+        assert [(await client.reply()).xid for _ in range(2)] == [-2, 1]
+        assert proxy.requests(mark) == ["exists"]
+        assert proxy.requests(mark, ignore_pings=False) == ["ping", "exists"]
+        assert [f.opcode for f in proxy.log[mark:] if f.direction == "reply"] == ["ping", "exists"]
+
+
+async def test_the_reply_to_auth_is_matched_wherever_it_comes(zookeeper: RealServer) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, RawClient(proxy.hosts) as client:
+        mark = proxy.mark()
+        auth = (AUTH, struct.pack(">i", 0) + string("digest") + string("user:password"))
+        await client.send_bytes(client.request(exists("/")) + client.request(auth, xid=-4))
+        await client.reply()
+        await client.reply()
+        replies = [(f.opcode, f.xid) for f in proxy.log[mark:] if f.direction == "reply"]
+        assert sorted(replies) == [("auth", -4), ("exists", 1)]
+
+
+async def test_writes_are_told_apart(zookeeper: RealServer) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, RawClient(proxy.hosts) as client:
+        together = proxy.mark()
+        await client.send(exists("/"), exists("/zookeeper"))
+        await client.reply()
+        await client.reply()
+        assert (proxy.writes(together), proxy.segments(together)) == (1, 1)
+        apart = proxy.mark()
+        await client.call(exists("/"))
+        await client.call(exists("/zookeeper"))
+        assert (proxy.writes(apart), proxy.segments(apart)) == (2, 2)
+
+
+async def test_segments_count_writes_that_one_read_brought_together(zookeeper: RealServer) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, RawClient(proxy.hosts) as client:
+        mark = proxy.mark()
+        client.socket.send(client.request(exists("/")))
+        client.socket.send(client.request(exists("/zookeeper")))
+        await client.reply()
+        await client.reply()
+        assert (proxy.writes(mark), proxy.segments(mark)) == (1, 2)
+
+
+async def test_a_frame_in_single_bytes_is_put_together(zookeeper: RealServer) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, RawClient(proxy.hosts) as client:
+        mark = proxy.mark()
+        for count, byte in enumerate(client.request(exists("/")), start=proxy._reads + 1):
+            await client.send_bytes(bytes([byte]))
+            await has_read(proxy, count)
+        assert (await client.reply()).err == 0
+        assert proxy.requests(mark) == ["exists"]
+
+
+async def test_large_frames_pass(zookeeper: RealServer, path: str) -> None:
+    data = bytes(1_000_000)
+    async with Proxy(zookeeper.hosts) as proxy, RawClient(proxy.hosts) as client:
+        await client.call(create(path, data))
+        assert (await client.call(get_data(path))).body[4 : 4 + len(data)] == data
+
+
+async def test_a_four_letter_word_passes(zookeeper: RealServer) -> None:
+    async with Proxy(zookeeper.hosts) as proxy:
+        client = RawClient(proxy.hosts)
+        await client.connect()
+        await client.send_bytes(b"srvr")
+        answer = b""
+        while piece := await client.receive():
+            answer += piece
+        client.socket.close()
+        assert answer.startswith(b"Zookeeper version")
+        assert proxy.requests() == ["srvr"]
+
+
+async def test_the_end_of_a_connection_passes_both_ways(zookeeper: RealServer) -> None:
+    async with Proxy(zookeeper.hosts) as proxy:
+        async with RawClient(proxy.hosts) as client:
+            assert (await client.call((CLOSE_SESSION, b""))).err == 0
+            assert await client.receive() == b""
+        await proxy.until(lambda: proxy.open == 0)
+        client = RawClient(proxy.hosts)
+        await client.connect()
+        client.socket.shutdown(socket.SHUT_WR)
+        assert await client.receive() == b""
+        client.socket.close()
+        await proxy.until(lambda: proxy.open == 0)
+
+
+async def test_a_server_that_is_down_looks_like_one() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    async with Proxy(f"127.0.0.1:{port}") as proxy:
+        client = RawClient(proxy.hosts)
+        await client.connect()
+        with pytest.raises(ConnectionResetError):
+            await client.receive()
+        client.socket.close()
+
+
+# Cuts.
+
+
+@pytest.mark.parametrize("reset", [False, True])
+async def test_cut_after_swallows_the_reply_to_what_was_applied(zookeeper: RealServer, path: str, reset: bool) -> None:
+    first, second, third = path + "-1", path + "-2", path + "-3"
+    async with Proxy(zookeeper.hosts) as proxy, RawClient(proxy.hosts) as client:
+        mark = proxy.mark()
+        lost = proxy.cut_after("create", 2, reset=reset)
+        await client.send(create(first), create(second), create(third))
+        assert (await client.reply()).body == string(first)
+        if reset:
+            with pytest.raises(ConnectionResetError):
+                await client.receive()
+        else:
+            assert await client.receive() == b""
+        reply = await lost
+        assert (reply.direction, reply.opcode, reply.xid, reply.path) == ("reply", "create", 2, second)
+        assert reply.dropped
+        assert proxy.requests(mark) == ["create"] * 3
+        dropped = [f.dropped for f in proxy.log[mark:] if f.direction == "request"]
+        assert dropped == [False, False, True]
+        assert [await is_there(zookeeper, path) for path in (first, second, third)] == [True, True, False]
+
+
+@pytest.mark.parametrize(("count", "window"), [(10, None), (1, 65536)], ids=["in the proxy", "in the kernel"])
+@pytest.mark.parametrize("reset", [False, True])
+async def test_large_replies_in_front_of_the_cut_arrive_whole(
+    zookeeper: RealServer, path: str, reset: bool, count: int, window: int | None
+) -> None:
+    data = bytes(1_000_000)
+    async with Proxy(zookeeper.hosts) as proxy, RawClient(proxy.hosts, window=window) as client:
+        await client.call(create(path, data))
+        lost = proxy.cut_after("delete", reset=reset)
+        await client.send(*[get_data(path)] * count, delete(path))
+        await proxy.seen("delete", direction="reply")
+        # Turns of the loop in which the client does not read: RST waits for it, FIN need not.
+        assert not await is_there(zookeeper, path)
+        assert lost.done() is not reset
+        for _ in range(count):
+            assert (await client.reply()).body[4 : 4 + len(data)] == data
+        await lost
+        with pytest.raises(ConnectionResetError if reset else EOFError):
+            await client.payload()
+
+
+async def test_cut_after_takes_a_predicate_and_happens_once(zookeeper: RealServer, path: str) -> None:
+    async with Proxy(zookeeper.hosts) as proxy:
+        lost = proxy.cut_after(lambda frame: frame.path == path)
+        async with RawClient(proxy.hosts) as client:
+            assert (await client.call(exists("/"))).err == 0
+            await client.send(exists(path))
+            assert (await lost).err == NO_NODE
+            assert await client.receive() == b""
+        async with RawClient(proxy.hosts) as client:
+            assert (await client.call(exists(path))).err == NO_NODE
+        assert proxy.connections == 2
+
+
+async def test_the_connect_response_can_be_swallowed(zookeeper: RealServer) -> None:
+    async with Proxy(zookeeper.hosts) as proxy:
+        lost = proxy.cut_after("connect")
+        client = RawClient(proxy.hosts)
+        await client.connect()
+        with pytest.raises(EOFError):
+            await client.handshake()
+        client.socket.close()
+        (session_id,) = struct.unpack_from(">q", (await lost).body, 8)
+        assert session_id != 0
+
+
+@pytest.mark.parametrize("reset", [False, True])
+async def test_cut_before_keeps_the_request_from_the_server(zookeeper: RealServer, path: str, reset: bool) -> None:
+    first, second = path + "-1", path + "-2"
+    async with Proxy(zookeeper.hosts) as proxy, RawClient(proxy.hosts) as client:
+        lost = proxy.cut_before(lambda frame: frame.path == second, reset=reset)
+        await client.call(create(first))
+        await client.send(create(second))
+        request = await lost
+        assert (request.direction, request.path, request.dropped) == ("request", second, True)
+        if reset:
+            with pytest.raises(ConnectionResetError):
+                await client.receive()
+        else:
+            assert await client.receive() == b""
+    assert await is_there(zookeeper, first)
+    assert not await is_there(zookeeper, second)
+
+
+async def test_fin_stays_fin_when_the_client_goes_on_writing(zookeeper: RealServer, path: str) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, RawClient(proxy.hosts) as client:
+        lost = proxy.cut_before("create")
+        await client.send(create(path), *[exists("/" + "x" * 10_000)] * 200)
+        assert await client.receive() == b""
+        await lost
+
+
+async def test_a_fault_whose_connection_ends_otherwise_says_so(zookeeper: RealServer) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, RawClient(proxy.hosts) as client:
+        proxy.hold_replies()
+        lost = proxy.cut_after("exists")
+        await client.send(exists("/"))
+        await proxy.seen("exists", direction="reply")
+        proxy.cut()
+        with pytest.raises(ConnectionAbortedError):
+            await lost
+
+
+async def test_a_client_that_resets_takes_a_held_fault_with_it(zookeeper: RealServer) -> None:
+    async with Proxy(zookeeper.hosts) as proxy:
+        async with RawClient(proxy.hosts) as client:
+            proxy.hold_replies()
+            lost = proxy.cut_after("exists")
+            await client.send(exists("/"))
+            await proxy.seen("exists", direction="reply")
+            client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        with pytest.raises(ConnectionAbortedError):
+            await lost
+        await proxy.until(lambda: proxy.open == 0)
+
+
+async def test_a_cut_has_happened_when_the_client_leaves_before_its_rst(zookeeper: RealServer, path: str) -> None:
+    async with Proxy(zookeeper.hosts) as proxy:
+        async with RawClient(proxy.hosts, window=65536) as client:
+            await client.call(create(path, bytes(1_000_000)))
+            lost = proxy.cut_after("delete", reset=True)
+            await client.send(*[get_data(path)] * 10, delete(path))
+            await proxy.seen("delete", direction="reply")
+            assert not lost.done()
+        assert (await lost).path == path
+        await proxy.until(lambda: proxy.open == 0)
+
+
+@pytest.mark.parametrize("reset", [False, True])
+async def test_cut_ends_all_present_connections(zookeeper: RealServer, reset: bool) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, RawClient(proxy.hosts) as one, RawClient(proxy.hosts) as two:
+        await proxy.connected(2)
+        proxy.cut(reset=reset)
+        for client in (one, two):
+            if reset:
+                with pytest.raises(ConnectionResetError):
+                    await client.receive()
+            else:
+                assert await client.receive() == b""
+        async with RawClient(proxy.hosts) as client:
+            assert (await client.call(exists("/"))).err == 0
+        assert proxy.connections == 3
+
+
+# Holding, pausing, refusing.
+
+
+async def test_held_replies_come_in_order(zookeeper: RealServer, path: str) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, RawClient(proxy.hosts) as client:
+        await client.call(exists(path, watch=True))
+        proxy.hold_replies()
+        mark = proxy.mark()
+        await client.send(create(path), exists(path), delete(path))
+        await proxy.seen("delete", mark, direction="reply")
+        with pytest.raises(BlockingIOError):
+            client.socket.recv(1)
+        proxy.release_replies()
+        assert [(await client.reply()).xid for _ in range(4)] == [-1, 2, 3, 4]
+        assert (await client.call(exists(path))).err == NO_NODE
+
+
+async def test_a_cut_is_held_with_the_replies_in_front_of_it(zookeeper: RealServer, path: str) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, RawClient(proxy.hosts) as client:
+        proxy.hold_replies()
+        lost = proxy.cut_after("create")
+        await client.send(exists("/"), create(path))
+        await proxy.seen("create", direction="reply")
+        assert not lost.done()
+        proxy.release_replies()
+        assert (await lost).path == path
+        assert (await client.reply()).xid == 1
+        assert await client.receive() == b""
+
+
+async def test_held_replies_are_lost_in_a_cut(zookeeper: RealServer, path: str) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, RawClient(proxy.hosts) as client:
+        proxy.hold_replies()
+        await client.send(create(path))
+        reply = await proxy.seen("create", direction="reply")
+        assert not reply.dropped
+        proxy.cut()
+        assert reply.dropped
+        assert await client.receive() == b""
+    assert await is_there(zookeeper, path)
+
+
+async def test_the_end_of_a_server_is_held_behind_its_replies(zookeeper: RealServer) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, RawClient(proxy.hosts) as client:
+        proxy.hold_replies()
+        await client.send((CLOSE_SESSION, b""))
+        await proxy.until(lambda: proxy._links[0].server.got_eof)
+        with pytest.raises(BlockingIOError):
+            client.socket.recv(1)
+        proxy.release_replies()
+        assert (await client.reply()).err == 0
+        assert await client.receive() == b""
+
+
+async def test_nothing_passes_in_a_pause(zookeeper: RealServer, path: str) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, RawClient(proxy.hosts) as client:
+        proxy.pause()
+        mark = proxy.mark()
+        await client.send(create(path))
+        late = RawClient(proxy.hosts)
+        await late.connect()
+        await proxy.connected(2)
+        shaking = asyncio.create_task(late.handshake())
+        for _ in range(5):
+            assert not await is_there(zookeeper, path)
+        assert proxy.mark() == mark
+        proxy.resume()
+        assert (await client.reply()).body == string(path)
+        await shaking
+        late.socket.close()
+
+
+async def test_a_client_that_leaves_in_a_pause_is_noticed_afterwards(zookeeper: RealServer, path: str) -> None:
+    async with Proxy(zookeeper.hosts) as proxy:
+        async with RawClient(proxy.hosts):
+            proxy.pause()
+        assert not await is_there(zookeeper, path)
+        assert proxy.open == 1
+        proxy.resume()
+        await proxy.until(lambda: proxy.open == 0)
+
+
+async def test_replies_in_hand_wait_for_the_end_of_a_pause(zookeeper: RealServer) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, RawClient(proxy.hosts) as client:
+        proxy.hold_replies()
+        await client.send(exists("/"))
+        await proxy.seen("exists", direction="reply")
+        proxy.pause()
+        proxy.release_replies()
+        with pytest.raises(BlockingIOError):
+            client.socket.recv(1)
+        proxy.resume()
+        assert (await client.reply()).err == 0
+
+
+async def test_refused_connections_are_counted_apart(zookeeper: RealServer) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, RawClient(proxy.hosts) as client:
+        proxy.refuse()
+        refused = RawClient(proxy.hosts)
+        await refused.connect()
+        with pytest.raises(ConnectionResetError):
+            await refused.receive()
+        refused.socket.close()
+        await proxy.until(lambda: proxy.refused == 1)
+        assert (await client.call(exists("/"))).err == 0
+        proxy.accept()
+        async with RawClient(proxy.hosts) as later:
+            assert (await later.call(exists("/"))).err == 0
+        assert proxy.connections == 2
+
+
+# Waits and the end.
+
+
+async def test_seen_finds_the_first_match_behind_the_mark(zookeeper: RealServer) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, RawClient(proxy.hosts) as client:
+        await client.call(exists("/"))
+        assert (await proxy.seen("exists")).path == "/"
+        mark = proxy.mark()
+        waiting = asyncio.create_task(proxy.seen("exists", mark))
+        await client.call(exists("/zookeeper"))
+        assert (await waiting).path == "/zookeeper"
+
+        def is_reply(frame: Frame) -> bool:
+            return frame.direction == "reply"
+
+        assert (await proxy.seen(is_reply, mark)).opcode == "exists"
+
+
+async def test_closing_ends_connections_waits_and_faults_and_leaves_no_task(zookeeper: RealServer) -> None:
+    before = asyncio.all_tasks()
+    async with Proxy(zookeeper.hosts) as proxy:
+        client = RawClient(proxy.hosts)
+        await client.__aenter__()
+        waiting = asyncio.create_task(proxy.seen("delete"))
+        idle = proxy.cut_before("delete")
+        proxy.hold_replies()
+        pending = proxy.cut_after("exists")
+        await client.send(exists("/"))
+        await proxy.seen("exists", direction="reply")
+        dialling = RawClient(proxy.hosts)
+        await dialling.connect()
+    with pytest.raises(ConnectionAbortedError):
+        await waiting
+    assert idle.cancelled()
+    assert pending.cancelled()
+    with pytest.raises(ConnectionResetError):
+        await client.receive()
+    client.socket.close()
+    dialling.socket.close()
+    assert asyncio.all_tasks() == before

@@ -1,0 +1,78 @@
+"""Processes that count, meet at a barrier, are in a group, or share partitions, for the trials."""
+
+import asyncio
+import fcntl
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import zkwire
+from recipes import Counter, DoubleBarrier, Group, Partitioner
+from tests.support.processes import report
+
+
+async def count(hosts: str, path: str, tasks: int, adds: int) -> None:
+    """`tasks` tasks add 1 each `adds` times, to counters of their own."""
+    async with zkwire.connect(hosts) as zk:
+
+        async def add() -> list[int]:
+            counter = Counter(zk, path)
+            return [await counter.add(1) for _ in range(adds)]
+
+        report("numbers", numbers=await asyncio.gather(*(add() for _ in range(tasks))))
+
+
+async def meet(hosts: str, path: str, members: int, rounds: int, timeout: float = 10.0) -> None:
+    """Enter and leave, again and again."""
+    async with zkwire.connect(hosts, timeout) as zk:
+        barrier = DoubleBarrier(zk, path, members)
+        for number in range(rounds):
+            report("entering", round=number)
+            await barrier.enter(within=30.0)
+            report("entered", round=number)
+            await barrier.leave(within=30.0)
+            report("left", round=number)
+
+
+async def stay(hosts: str, path: str, name: str, timeout: float = 10.0) -> None:
+    """Be in a group, and tell who else is, until killed."""
+    async with zkwire.connect(hosts, timeout) as zk:
+        group = Group(zk, path)
+        await group.join(name, name.encode())
+        async for members in group.watch():
+            report("members", members=sorted(members))
+
+
+@asynccontextmanager
+async def _witnessed(witness: str, partition: int) -> AsyncIterator[None]:
+    """Hold a flock, which the kernel takes back from who is killed: to find it taken is to have seen two holders."""
+    with open(f"{witness}-{partition}", "wb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            report("overlap", partition=partition)
+        yield
+
+
+async def share(hosts: str, path: str, partitions: int, witness: str, timeout: float, lasts: float | None) -> None:
+    """Work on what is ours, for `lasts` seconds, None: until killed."""
+    async with (
+        AsyncExitStack() as held,
+        zkwire.connect(hosts, timeout) as zk,
+        Partitioner(zk, path, range(partitions), settle=0.05) as mine,
+    ):
+        at_work: dict[int, AsyncExitStack] = {}
+        try:
+            async with asyncio.timeout(lasts):
+                async for ours in mine:
+                    for partition in at_work.keys() - ours:
+                        await at_work.pop(partition).aclose()
+                    for partition in ours - at_work.keys():
+                        mine.lease(partition).check()
+                        at_work[partition] = stack = await held.enter_async_context(AsyncExitStack())
+                        await stack.enter_async_context(_witnessed(witness, partition))
+                    report("holds", partitions=sorted(ours))
+        except TimeoutError:
+            report("ends")
+        finally:
+            for stack in at_work.values():
+                await stack.aclose()

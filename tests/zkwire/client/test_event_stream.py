@@ -1,0 +1,598 @@
+"""Streams of events under faults: what is set again after a reconnect, what is told of a gap, what is left behind."""
+
+import asyncio
+import struct
+from collections import Counter
+from contextlib import AsyncExitStack
+
+import pytest
+
+import zkwire
+from tests.conformance.test_streams import following, plain, stream, taken
+from tests.support.client import PATIENCE, cancelled, eventually, states_until, turns, watched
+from tests.support.proxy import Frame, Proxy
+from tests.support.rogue import CLOSE_SESSION, PING, UNIMPLEMENTED, Peer, Rogue
+from tests.zkwire.session.test_expiry import end_session
+from zkwire import Resync, SessionState, WatchEvent, WatchEventType
+from zkwire.testing import RealServer
+
+CREATED, DELETED, CHANGED, CHILDREN = WatchEventType
+CONNECTED, SUSPENDED, EXPIRED = SessionState.CONNECTED, SessionState.SUSPENDED, SessionState.EXPIRED
+KINDS = ["persistent", "recursive"]
+SERVER_LIMIT = 1_048_575
+ADD_WATCH, REMOVE_WATCHES, EXISTS = 106, 18, 3
+NO_NODE, MARSHALLING = -101, -5
+
+
+def lists_of(frame: Frame) -> list[list[str]]:
+    """The lists of a SetWatches (three) or SetWatches2 (five)."""
+    at = 8
+    lists: list[list[str]] = []
+    for _ in range(5 if frame.opcode == "setWatches2" else 3):
+        (count,) = struct.unpack_from(">i", frame.body, at)
+        at += 4
+        names = []
+        for _ in range(count):
+            (length,) = struct.unpack_from(">i", frame.body, at)
+            names.append(frame.body[at + 4 : at + 4 + length].decode())
+            at += 4 + length
+        lists.append(names)
+    assert at == len(frame.body)
+    return lists
+
+
+def rearming(proxy: Proxy, since: int) -> list[Frame]:
+    return [
+        frame
+        for frame in proxy.log[since:]
+        if frame.direction == "request" and frame.opcode in ("setWatches", "setWatches2")
+    ]
+
+
+async def unwatched(server: RealServer, path: str) -> None:
+    async def is_so() -> bool:
+        return not await watched(server, path)
+
+    await eventually(is_so)
+
+
+# Reconnects
+
+
+@pytest.mark.parametrize("reset", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_reconnect_is_told_by_one_resync_pitfalls_31_37_39(
+    zookeeper: RealServer, path: str, kind: str, reset: bool
+) -> None:
+    """While it lasts nothing comes; that a connection is lost is told by the states."""
+    async with (
+        Proxy(zookeeper.hosts) as proxy,
+        zkwire.connect(proxy.hosts) as zk,
+        zkwire.connect(zookeeper.hosts) as other,
+        stream(zk, kind, path) as events,
+    ):
+        states = zk.states()
+        await other.create(path)
+        assert plain([await following(events)], path) == [(CREATED, "")]
+        proxy.refuse()
+        proxy.cut(reset=reset)
+        assert await states_until(states, SUSPENDED) == [CONNECTED, SUSPENDED]
+        await other.set(path, b"lost")  # servers keep no events of lasting watches for those who are away
+        task = asyncio.ensure_future(anext(events))
+        await turns()
+        assert not task.done()
+        proxy.accept()
+        assert await task == Resync()
+        assert (await zk.get(path)).data == b"lost"
+        assert await taken(events) == []
+        await other.delete(path)
+        assert plain([await following(events)], path) == [(DELETED, "")]
+
+
+async def test_several_reconnects_that_nobody_looked_at_are_one_resync(zookeeper: RealServer, path: str) -> None:
+    async with (
+        Proxy(zookeeper.hosts) as proxy,
+        zkwire.connect(proxy.hosts) as zk,
+        zkwire.connect(zookeeper.hosts) as other,
+        zk.events(path) as events,
+    ):
+        await zk.create(path)
+        for count in (2, 3, 4):
+            proxy.cut()
+            await proxy.connected(count)
+            await zk.sync(path)
+        await other.set(path, b"")
+        await zk.sync(path)
+        first, resync, last = await taken(events)
+        assert plain([first, last]) == [(CREATED, path), (CHANGED, path)]
+        assert resync == Resync()
+
+
+async def test_all_kinds_are_set_again_each_in_its_list_pitfalls_30_31(zookeeper: RealServer, path: str) -> None:
+    async with (
+        Proxy(zookeeper.hosts) as proxy,
+        zkwire.connect(proxy.hosts) as zk,
+        zkwire.connect(zookeeper.hosts) as other,
+    ):
+        await zk.create(path)
+        _, data = await zk.get_and_watch(path)
+        _, child = await zk.get_children_and_watch(path)
+        _, exist = await zk.exists_and_watch(f"{path}-absent")
+        async with zk.events(path) as persistent, zk.events(path, recursive=True) as recursive, zk.events(path):
+            for _ in range(2):
+                mark, seen = proxy.mark(), zk.last_zxid
+                proxy.cut()
+                frame = await proxy.seen("setWatches2", mark)
+                assert lists_of(frame) == [[path], [f"{path}-absent"], [path], [path], [path]]
+                assert struct.unpack_from(">q", frame.body) == (seen,)
+                assert await following(persistent) == await following(recursive) == Resync()
+                assert proxy.requests(mark) == ["connect", "setWatches2"]
+            await other.create(f"{path}/a")
+            await other.set(path, b"")
+            await other.create(f"{path}-absent")
+            await zk.sync(path)
+            assert [(await watch).type for watch in (data, child, exist)] == [CHANGED, CHILDREN, CREATED]
+            assert plain(await taken(persistent), path) == [(CHILDREN, ""), (CHANGED, "")]
+            assert plain(await taken(recursive), path) == [(CREATED, "/a"), (CHANGED, "")]
+        # Servers before 3.6 do not know the newer request: without lasting watches the older one is used again.
+        _, data = await zk.get_and_watch(path)
+        mark = proxy.mark()
+        proxy.cut()
+        assert lists_of(await proxy.seen("setWatches", mark)) == [[path], [], []]
+        await zk.ping()
+        assert proxy.requests(mark) == ["connect", "setWatches"]
+
+
+async def test_an_event_cut_off_behind_its_change_leaves_a_resync_pitfall_39(zookeeper: RealServer, path: str) -> None:
+    """The one-shot watch beside it fires all the same: SetWatches makes up for it, and for nobody else."""
+    async with (
+        Proxy(zookeeper.hosts) as proxy,
+        zkwire.connect(proxy.hosts) as zk,
+        zkwire.connect(zookeeper.hosts) as other,
+    ):
+        await zk.create(path)
+        async with zk.events(path, recursive=True) as events:
+            await zk.create(f"{path}/a")
+            _, one_shot = await zk.get_and_watch(path)
+            assert len(await taken(events)) == 1
+            mark = proxy.mark()
+            proxy.hold_replies()
+            await other.set(path, b"1")
+            await other.set(f"{path}/a", b"1")
+            await proxy.seen(lambda frame: frame.path == f"{path}/a", mark, direction="event")
+            proxy.cut()
+            proxy.release_replies()
+            assert await following(events) == Resync()
+            assert (await one_shot).type is CHANGED
+            assert (await zk.get(f"{path}/a")).data == b"1"
+            assert await taken(events) == []
+
+
+async def test_events_before_and_behind_a_cut_are_told_once(zookeeper: RealServer, path: str) -> None:
+    async with (
+        Proxy(zookeeper.hosts) as proxy,
+        zkwire.connect(proxy.hosts) as zk,
+        zkwire.connect(zookeeper.hosts) as other,
+        zk.events(path, recursive=True) as events,
+    ):
+        expected: list[WatchEvent | Resync] = []
+        await other.create(path)
+        for number in range(5):
+            await other.create(f"{path}/{number}")
+            await zk.sync(path)
+            proxy.cut()
+            await proxy.connected(number + 2)
+            await zk.sync(path)
+            expected += [WatchEvent(CREATED, f"{path}/{number}", None), Resync()]
+        found = await taken(events)
+        for event in found:
+            if isinstance(event, WatchEvent):
+                event.zxid = None
+        assert found == [WatchEvent(CREATED, path, None), *expected]
+
+
+async def test_streams_live_through_a_restart_of_the_server_pitfalls_2_35(zookeeper_own: RealServer, path: str) -> None:
+    async with zkwire.connect(zookeeper_own.hosts) as zk, zk.events(path, recursive=True) as events:
+        for _ in range(2):
+            states = zk.states()
+            zookeeper_own.kill()
+            assert await states_until(states, SUSPENDED) == [CONNECTED, SUSPENDED]
+            await zookeeper_own.start()
+            assert await following(events) == Resync()
+        await zk.create(path)
+        assert plain(await taken(events), path) == [(CREATED, "")]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_an_entering_whose_reply_is_lost_is_repeated(zookeeper: RealServer, path: str, kind: str) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+        lost = proxy.cut_after("addWatch")
+        async with stream(zk, kind, path) as events:
+            assert lost.done()
+            assert proxy.requests().count("addWatch") == 2
+            await zk.create(path)
+            assert plain(await taken(events), path) == [(CREATED, "")]
+        await unwatched(zookeeper, path)
+
+
+async def test_a_second_stream_whose_reply_is_lost_is_set_again_by_both_ways(zookeeper: RealServer, path: str) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk, zk.events(path) as first:
+        lost = proxy.cut_after("addWatch")
+        async with zk.events(path) as second:
+            assert lost.done()
+            await zk.create(path)
+            assert plain(await taken(second), path) == [(CREATED, "")]
+            assert await anext(first) == Resync()
+            assert plain(await taken(first), path) == [(CREATED, "")]
+
+
+@pytest.mark.limit(180)
+async def test_ten_thousand_watches_survive_a_reconnect_none_lost_none_doubled_pitfall_32(
+    zookeeper: RealServer, path: str
+) -> None:
+    count = 2000
+    async with (
+        Proxy(zookeeper.hosts) as proxy,
+        zkwire.connect(proxy.hosts) as zk,
+        zkwire.connect(zookeeper.hosts) as other,
+        AsyncExitStack() as stack,
+    ):
+        await zk.create(path)
+        nodes = {
+            kind: [f"{path}/{kind}-{number:04d}-{'x' * 40}" for number in range(count)]
+            for kind in ("data", "exist", "child", "persistent", "recursive")
+        }
+        for kind in ("data", "child", "persistent", "recursive"):
+            await asyncio.gather(*map(other.create, nodes[kind]))
+        data = [watch for _, watch in await asyncio.gather(*map(zk.get_and_watch, nodes["data"]))]
+        exist = [watch for _, watch in await asyncio.gather(*map(zk.exists_and_watch, nodes["exist"]))]
+        child = [watch for _, watch in await asyncio.gather(*map(zk.get_children_and_watch, nodes["child"]))]
+        streams = [zk.events(node) for node in nodes["persistent"]]
+        streams += [zk.events(node, recursive=True) for node in nodes["recursive"]]
+        await asyncio.gather(*map(stack.enter_async_context, streams))
+        for reconnect in (1, 2):
+            mark = proxy.mark()
+            proxy.cut()
+            await proxy.connected(reconnect + 1)
+            await zk.ping()
+            frames = rearming(proxy, mark)
+            assert max(len(frame.payload) for frame in frames) < SERVER_LIMIT / 4
+            set_again = Counter(
+                (kind, node)
+                for frame in frames
+                for kind, paths in zip(nodes, lists_of(frame), strict=False)
+                for node in paths
+            )
+            assert set_again == Counter((kind, node) for kind in nodes for node in nodes[kind])
+            assert proxy.connections == reconnect + 1
+        assert not any(watch.done() for watch in data + exist + child)
+        await asyncio.gather(
+            *(other.set(node, b"") for node in nodes["data"]),
+            *map(other.create, nodes["exist"]),
+            *(other.create(f"{node}/a") for kind in ("child", "persistent", "recursive") for node in nodes[kind]),
+        )
+        await zk.sync(path)
+        assert Counter([(await watch).type for watch in data + exist + child]) == {
+            CHANGED: count, CREATED: count, CHILDREN: count,
+        }  # fmt: skip
+        for number, events in enumerate(streams):
+            resync, event = await taken(events)
+            assert resync == Resync()
+            assert isinstance(event, WatchEvent)
+            assert event.path.startswith(events.path)
+            assert event.type is (CHILDREN if number < count else CREATED)
+
+
+# Leaving
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("way", ["the end", "an error", "cancelled outside of the wait", "cancelled in the wait"])
+async def test_leaving_removes_the_watch_from_the_server(zookeeper: RealServer, path: str, kind: str, way: str) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+        entered = asyncio.Event()
+
+        async def follow() -> None:
+            async with stream(zk, kind, path) as events:
+                entered.set()
+                if way == "the end":
+                    return
+                if way == "an error":
+                    raise LookupError
+                if way == "cancelled in the wait":
+                    await anext(events)
+                await asyncio.Event().wait()
+
+        for _ in range(2):
+            entered.clear()
+            task = asyncio.create_task(follow())
+            if "cancelled" in way:
+                await entered.wait()
+                assert await watched(zookeeper, path)
+                await turns()
+                await cancelled(task)
+            else:
+                await asyncio.wait({task})
+                assert (task.exception() is None) == (way == "the end")
+            await unwatched(zookeeper, path)
+        await zk.sync(path)
+        removed = [f for f in proxy.log if (f.direction, f.opcode) == ("reply", "removeWatches")]
+        assert [frame.err for frame in removed] == [0, 0]
+        await zk.create(path)
+        await zk.sync(path)
+        assert proxy.events() == []
+        assert proxy.connections == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_the_watch_stays_while_another_stream_needs_it(zookeeper: RealServer, path: str, kind: str) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk, stream(zk, kind, path) as first:
+        async with stream(zk, kind, path):
+            pass
+        await zk.sync(path)
+        assert await watched(zookeeper, path)
+        assert "removeWatches" not in proxy.requests()
+        await zk.create(path)
+        assert plain(await taken(first), path) == [(CREATED, "")]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_watch_given_up_beside_a_stream_goes_with_it_pitfall_40(
+    zookeeper: RealServer, path: str, kind: str
+) -> None:
+    """Servers before 3.9 would take the stream's with it: it is left where it is, and taken at the end."""
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+        await zk.create(path)
+        async with stream(zk, kind, path):
+            for read in (zk.get_and_watch, zk.exists_and_watch, zk.get_children_and_watch):
+                watch = (await read(path))[1]
+                watch.cancel()
+            await zk.sync(path)
+            assert "removeWatches" not in proxy.requests()
+        await unwatched(zookeeper, path)
+        mark = proxy.mark()
+        await zk.create(f"{path}/a")
+        await zk.delete(f"{path}/a")
+        await zk.delete(path)
+        assert proxy.events(mark) == []
+
+
+@pytest.mark.parametrize("after", range(8))
+@pytest.mark.parametrize("kind", KINDS)
+async def test_an_entering_cancelled_at_any_turn_leaves_no_watch(
+    zookeeper: RealServer, path: str, kind: str, after: int
+) -> None:
+    async with zkwire.connect(zookeeper.hosts) as zk:
+        task = asyncio.ensure_future(stream(zk, kind, path).__aenter__())
+        await turns(after)
+        if not task.done():
+            await cancelled(task)
+            await zk.sync(path)
+            await unwatched(zookeeper, path)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_an_entering_cancelled_in_the_turn_of_its_answer_leaves_no_watch(
+    zookeeper: RealServer, path: str, kind: str
+) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+        proxy.hold_replies()
+        task = asyncio.ensure_future(stream(zk, kind, path).__aenter__())
+        await proxy.seen("addWatch", direction="reply")
+        assert await watched(zookeeper, path)
+        followed = asyncio.ensure_future(zk.ping())
+        followed.add_done_callback(lambda _: task.cancel())
+        await turns()
+        proxy.release_replies()
+        await asyncio.wait({task})
+        if task.cancelled():
+            await unwatched(zookeeper, path)
+        else:
+            await task.result().__aexit__(None, None, None)
+            await unwatched(zookeeper, path)
+        await followed
+
+
+async def test_an_entering_cancelled_unanswered_leaves_no_watch(zookeeper: RealServer, path: str) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+        proxy.hold_replies()
+        task = asyncio.ensure_future(zk.events(path).__aenter__())
+        await proxy.seen("addWatch", direction="reply")
+        assert await watched(zookeeper, path)
+        await cancelled(task)
+        proxy.release_replies()
+        await unwatched(zookeeper, path)
+
+
+async def test_a_stream_left_while_away_is_not_set_again(zookeeper: RealServer, path: str) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk, zk.events(f"{path}-2"):
+        async with zk.events(path):
+            proxy.refuse()
+            proxy.cut()
+            await states_until(zk.states(), SUSPENDED)
+        mark = proxy.mark()
+        proxy.accept()
+        assert lists_of(await proxy.seen("setWatches2", mark)) == [[], [], [], [f"{path}-2"], []]
+        await zk.ping()
+        assert not await watched(zookeeper, path)
+
+
+# The end of the session
+
+
+@pytest.mark.parametrize("is_waiting", [True, False])
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_stream_goes_on_in_the_next_session_with_a_resync(
+    zookeeper: RealServer, path: str, kind: str, is_waiting: bool
+) -> None:
+    async with (
+        zkwire.connect(zookeeper.hosts) as zk,
+        zkwire.connect(zookeeper.hosts) as other,
+        stream(zk, kind, path) as events,
+    ):
+        states, old = zk.states(), zk.session_id
+        await other.create(path)
+        await zk.sync(path)
+        if is_waiting:
+            assert plain(await taken(events), path) == [(CREATED, "")]
+        task = asyncio.ensure_future(anext(events)) if is_waiting else None
+        await end_session(zookeeper, zk)
+        await states_until(states, EXPIRED)
+        await states_until(states, CONNECTED)
+        assert zk.session_id != old
+        await other.set(path, b"missed, unless somebody waits")
+        if task is None:
+            assert plain([await anext(events)], path) == [(CREATED, "")]
+        assert await (following(events) if task is None else task) == Resync()
+        assert (await zk.get(path)).data != b""
+        await taken(events)
+        await other.delete(path)
+        assert plain([await following(events)], path) == [(DELETED, "")]
+    await unwatched(zookeeper, path)
+
+
+async def test_a_stream_goes_on_behind_two_sessions_lost_in_a_row(zookeeper: RealServer, path: str) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk, zk.events(path) as events:
+        states = zk.states()
+        task = asyncio.ensure_future(anext(events))
+        lost = proxy.cut_before("addWatch")
+        await end_session(zookeeper, zk)
+        await lost
+        proxy.refuse()
+        await states_until(states, EXPIRED)
+        await end_session(zookeeper, zk)
+        proxy.accept()
+        async with asyncio.timeout(PATIENCE):
+            assert await task == Resync()
+        await states_until(states, EXPIRED)
+        await zk.create(path)
+        assert plain(await taken(events), path) == [(CREATED, "")]
+
+
+async def test_a_wait_cancelled_between_two_sessions_leaves_no_watch_and_can_be_taken_up_again(
+    zookeeper: RealServer, path: str
+) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+        async with zk.events(path) as events:
+            states = zk.states()
+            task = asyncio.ensure_future(anext(events))
+            await turns()
+            mark = proxy.mark()
+            await end_session(zookeeper, zk)
+            await states_until(states, EXPIRED)
+            proxy.hold_replies()
+            proxy.release_replies()
+            await proxy.seen("addWatch", mark)
+            if not task.done():
+                await cancelled(task)
+                await zk.sync(path)
+                await unwatched(zookeeper, path)
+                assert await following(events) == Resync()
+            await zk.create(path)
+            assert plain(await taken(events), path) == [(CREATED, "")]
+        await unwatched(zookeeper, path)
+
+
+async def test_a_session_that_is_not_renewed_ends_the_stream(zookeeper: RealServer, path: str) -> None:
+    async with zkwire.connect(zookeeper.hosts, renew=False) as zk, zk.events(path) as events:
+        await zk.create(path)
+        states = zk.states()
+        await end_session(zookeeper, zk)
+        await states_until(states, EXPIRED)
+        assert plain([await anext(events)], path) == [(CREATED, "")]
+        for _ in range(2):
+            with pytest.raises(zkwire.SessionExpiredError, match=f"{zk.session_id:#x}"):
+                await anext(events)
+
+
+# Servers of other versions
+
+
+async def without_the_operation(peer: Peer, *opcodes: int) -> None:
+    """Answer an exists with NoNode, and `opcodes` as a server does that does not know them: -6, and the end."""
+    await peer.handshake()
+    while True:
+        request = await peer.request()
+        if request.opcode in opcodes:
+            await peer.reply(request.xid, err=UNIMPLEMENTED)
+            return
+        if request.opcode == EXISTS:
+            await peer.reply(request.xid, err=NO_NODE)
+        else:
+            await peer.answer(request)
+        if request.opcode == CLOSE_SESSION:
+            return
+
+
+async def before_3_6(peer: Peer) -> None:
+    await without_the_operation(peer, ADD_WATCH, 105)
+
+
+async def before_3_5(peer: Peer) -> None:
+    await without_the_operation(peer, ADD_WATCH, 105, REMOVE_WATCHES)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_server_before_3_6_is_named_and_the_session_lives(path: str, kind: str) -> None:
+    async with Rogue(before_3_6) as rogue, zkwire.connect(rogue.hosts) as zk:
+        _, watch = await zk.exists_and_watch(path)
+        session_id = zk.session_id
+        with pytest.raises(zkwire.UnimplementedError, match=path) as told:
+            async with stream(zk, kind, path):
+                pass
+        assert "addWatch" in str(told.value)
+        await rogue.connected(2)
+        assert await zk.exists(path) is None
+        assert zk.session_id == session_id
+        assert not watch.done()
+        codes = [code for _, code in rogue.requests if code != PING]
+        assert codes == [EXISTS, ADD_WATCH, 101, EXISTS]
+        assert rogue.connections == 2
+
+
+async def test_a_server_before_3_5_is_asked_for_a_removal_only_once(path: str) -> None:
+    """It drops the connection for it: a client that gives watches up all the time would be of no use."""
+    async with Rogue(before_3_5) as rogue, zkwire.connect(rogue.hosts) as zk:
+        _, watch = await zk.exists_and_watch(path)
+        watch.cancel()
+        await rogue.connected(2)
+        for _ in range(3):
+            _, watch = await zk.exists_and_watch(path)
+            watch.cancel()
+        await zk.ping()
+        assert rogue.connections == 2
+        assert [code for _, code in rogue.requests].count(REMOVE_WATCHES) == 1
+
+
+async def test_a_server_before_3_9_that_refuses_a_removal_by_kind_does_no_harm(path: str) -> None:
+    """The watch is left where it is, and what it tells is ignored; all goes when nobody needs anything of the path."""
+    removals = []
+
+    async def before_3_9(peer: Peer) -> None:
+        await peer.handshake()
+        while True:
+            request = await peer.request()
+            if request.opcode == ADD_WATCH:
+                await peer.reply(request.xid, bytes(4))
+            elif request.opcode == EXISTS:
+                await peer.reply(request.xid, err=NO_NODE)
+            elif request.opcode == REMOVE_WATCHES:
+                (number,) = struct.unpack_from(">i", request.body, len(request.body) - 4)
+                removals.append(number)
+                await peer.reply(request.xid, err=0 if number <= 3 else MARSHALLING)
+                await peer.event(int(CREATED), path)
+            else:
+                await peer.answer(request)
+            if request.opcode == CLOSE_SESSION:
+                return
+
+    async with Rogue(before_3_9) as rogue, zkwire.connect(rogue.hosts) as zk:
+        async with zk.events(path) as events:
+            async with zk.events(path, recursive=True):
+                pass
+            await zk.ping()
+            assert removals == [5]
+            assert plain(await taken(events)) == [(CREATED, path)]
+        await zk.ping()
+        assert removals == [5, 3]
+        assert rogue.connections == 1

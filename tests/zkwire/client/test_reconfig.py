@@ -1,0 +1,56 @@
+"""The configuration of an ensemble: its text, and what `reconfig` makes of what callers say."""
+
+from typing import Any
+
+import pytest
+
+from zkwire.client.reconfig import Configuration, reconfiguration
+from zkwire.wire.records import Stat
+from zkwire.wire.requests import ReconfigRequest
+
+STAT = Stat(*range(11))
+ONE = "zk1:2888:3888:participant;0.0.0.0:2181"
+TWO = "zk2:2888:3888:observer;0.0.0.0:2181"
+DATA = f"server.1={ONE}\nserver.12={TWO}\nversion=100000003\n".encode()
+
+
+def test_a_configuration_is_its_data_and_stat() -> None:
+    data, stat = Configuration(DATA, STAT)
+    assert (data, stat) == (DATA, STAT)
+
+
+def test_a_configuration_names_its_members_and_its_version() -> None:
+    config = Configuration(DATA, STAT)
+    assert config.members == {1: ONE, 12: TWO}
+    assert config.version == 0x100000003
+
+
+@pytest.mark.parametrize("data", [b"", b"\n", b"group.1=1:2\nweight.1=1\n", b"\xff\xfe"])
+def test_a_configuration_without_members(data: bytes) -> None:
+    config = Configuration(data, STAT)
+    assert (config.members, config.version) == ({}, -1)
+
+
+@pytest.mark.parametrize(
+    ("said", "request_"),
+    [
+        ({"joining": f"server.1={ONE}"}, ReconfigRequest(f"server.1={ONE}", None, None, -1)),
+        ({"joining": ["a", "b"]}, ReconfigRequest("a,b", None, None, -1)),
+        ({"joining": {1: ONE, 12: TWO}}, ReconfigRequest(f"server.1={ONE},server.12={TWO}", None, None, -1)),
+        ({"leaving": 3}, ReconfigRequest(None, "3", None, -1)),
+        ({"leaving": "3,4"}, ReconfigRequest(None, "3,4", None, -1)),
+        ({"leaving": (3, 4)}, ReconfigRequest(None, "3,4", None, -1)),
+        ({"joining": "a", "leaving": [1]}, ReconfigRequest("a", "1", None, -1)),
+        ({"members": {1: ONE}, "from_config": 5}, ReconfigRequest(None, None, f"server.1={ONE}", 5)),
+        ({"members": iter("ab"), "from_config": 0}, ReconfigRequest(None, None, "a,b", 0)),
+    ],
+    ids=lambda value: "",
+)
+def test_what_callers_say_is_put_as_the_server_wants_it(said: dict[str, Any], request_: ReconfigRequest) -> None:
+    said = {"joining": None, "leaving": None, "members": None, "from_config": -1} | said
+    assert reconfiguration(**said) == request_
+
+
+def test_what_a_configuration_names_can_be_given_back() -> None:
+    request = reconfiguration(None, None, Configuration(DATA, STAT).members, 7)
+    assert Configuration((request.members or "").replace(",", "\n").encode(), STAT).members == {1: ONE, 12: TWO}

@@ -1,0 +1,184 @@
+"""Removals of nodes whose path others use too, and transactions that belong to one session."""
+
+import asyncio
+
+import pytest
+
+import zkwire
+from tests.support.everywhere import Scene, scene
+from tests.support.recipes import until, until_state
+from zkwire import ServerError, SessionExpiredError, SessionState, ThrottledError
+
+PASSING = [
+    ThrottledError,
+    zkwire.NotReadOnlyError,
+    zkwire.OperationTimeoutError,
+    zkwire.RequestTimeoutError,
+    zkwire.SystemServerError,
+]
+
+
+@pytest.mark.parametrize("is_carried_out", [True, False])
+async def test_a_removal_of_one_node_leaves_the_next_at_its_path_alone(is_carried_out: bool) -> None:
+    """The answer to the delete is lost; by the time it is asked again, somebody else's node may stand there."""
+    async with scene() as stage:
+        _, old = await stage.zk.create_and_stat("/a")
+        drop = stage.server.drop_after if is_carried_out else stage.server.drop_before
+        with stage.server.refuse_connections() as refusing:
+            with drop("delete", session=stage.zk.session_id):
+                gone = stage.zk.discard("/a", newest_zxid=old.czxid)
+                await until_state(stage.zk, SessionState.SUSPENDED)
+            if is_carried_out:
+                _, new = await stage.other.create_and_stat("/a")
+            refusing.end()
+        await gone
+        there = await stage.other.exists("/a")
+        if is_carried_out:
+            assert there is not None
+            assert there.czxid == new.czxid
+        else:
+            assert there is None
+
+
+async def test_who_looks_again_has_the_server_catch_up_first() -> None:
+    async with scene() as stage:
+        _, old = await stage.zk.create_and_stat("/a")
+        with (
+            stage.server.drop_after("delete", session=stage.zk.session_id),
+            stage.server.hold_replies("sync", session=stage.zk.session_id) as syncing,
+        ):
+            gone = stage.zk.discard("/a", newest_zxid=old.czxid)
+            await syncing.until_hit()
+            assert not gone.done()
+        await gone
+
+
+@pytest.mark.parametrize("refusal", PASSING, ids=lambda error: error.__name__)
+async def test_a_refusal_that_passes_is_not_the_end_of_a_removal(refusal: type[ServerError]) -> None:
+    async with scene() as stage:
+        await stage.zk.create("/a")
+        with stage.server.answering("delete", refusal, times=2) as refused:
+            await stage.zk.discard("/a")
+            assert refused.hits == 2
+        assert await stage.other.exists("/a") is None
+
+
+@pytest.mark.parametrize("refusal", PASSING, ids=lambda error: error.__name__)
+async def test_a_look_that_is_refused_for_the_time_being_is_repeated(refusal: type[ServerError]) -> None:
+    """And somebody else's node stays."""
+    async with scene() as stage:
+        _, old = await stage.zk.create_and_stat("/a")
+        with stage.server.answering("exists", refusal, session=stage.zk.session_id, times=2) as refused:
+            with stage.server.refuse_connections() as refusing:
+                with stage.server.drop_after("delete", session=stage.zk.session_id):
+                    gone = stage.zk.discard("/a", newest_zxid=old.czxid)
+                    await until_state(stage.zk, SessionState.SUSPENDED)
+                await stage.other.create("/a")
+                refusing.end()
+            await gone
+            assert refused.hits == 2
+        assert await stage.other.exists("/a") is not None
+
+
+async def test_removals_are_sent_in_the_order_of_the_calls() -> None:
+    async with scene() as stage:
+        await stage.zk.create("/a")
+        first = stage.zk.discard("/a")
+        creating = asyncio.ensure_future(stage.zk.create("/a"))
+        await asyncio.sleep(0)
+        second = stage.zk.discard("/a")
+        await creating
+        await asyncio.gather(first, second)
+        assert await stage.other.exists("/a") is None
+
+
+async def test_a_repeated_removal_is_ahead_of_all_that_waits() -> None:
+    async with scene() as stage, zkwire.connect(stage.server.hosts, max_in_flight=1) as zk:
+        await zk.create("/a")
+        with stage.server.drop_after("delete", session=zk.session_id):
+            gone = zk.discard("/a")
+            await zk.create("/a")
+            await gone
+        assert await stage.other.exists("/a") is not None
+
+
+async def cancelled_and_cut_off(stage: Scene, path: str, *, sequential: bool) -> None:
+    """Create a node, and have neither a caller nor an answer."""
+    with stage.server.drop_after("create", session=stage.zk.session_id) as lost:
+        task = asyncio.create_task(stage.zk.create(path, ephemeral=True, sequential=sequential))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        task.cancel()
+        await lost.until_hit()
+    assert task.cancelled()
+
+
+@pytest.mark.parametrize(
+    ("sequential", "refused"), [(True, "getChildren"), (True, "exists"), (False, "exists")], ids=str
+)
+async def test_a_search_that_is_refused_for_the_time_being_goes_on_pitfall_10(sequential: bool, refused: str) -> None:
+    async with scene() as stage:
+        await stage.other.create("/a")
+        with stage.server.answering(refused, ThrottledError, session=stage.zk.session_id, times=2) as throttled:
+            await cancelled_and_cut_off(stage, "/a/n-", sequential=sequential)
+            await throttled.until_hit(2)
+        await until(lambda: stage.zk.state is SessionState.CONNECTED)
+
+        async def is_empty() -> bool:
+            return await stage.other.get_children("/a") == []
+
+        await until(is_empty)
+
+
+async def test_a_search_that_was_put_off_leaves_alone_what_was_made_meanwhile() -> None:
+    async with scene() as stage:
+        await stage.other.create("/a")
+        with stage.server.answering("getChildren", ThrottledError, session=stage.zk.session_id, times=1) as throttled:
+            with stage.server.drop_before("create", session=stage.zk.session_id) as lost:
+                task = asyncio.create_task(stage.zk.create("/a/n-", ephemeral=True, sequential=True))
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+                task.cancel()
+                await lost.until_hit()
+            await throttled.until_hit()
+            made = await stage.zk.create("/a/n-", ephemeral=True, sequential=True)
+        with stage.server.hold_replies("getChildren", session=stage.zk.session_id, times=1) as looking:
+            await looking.until_hit()
+        for _ in range(3):  # what the search asks behind the list
+            await stage.zk.ping()
+        assert await stage.other.exists(made) is not None
+
+
+async def test_a_transaction_of_one_session_is_not_carried_out_in_the_next() -> None:
+    async with scene() as stage:
+        first = stage.zk.session_id
+        early, late = (stage.zk.transaction(session_id=first) for _ in range(2))
+        early.create("/early")
+        late.create("/late")
+        await early.commit()
+        stage.server.expire(first)
+        await until_state(stage.zk, SessionState.EXPIRED)
+        await stage.zk.ping()
+        assert stage.zk.session_id != first
+        with pytest.raises(SessionExpiredError, match=f"{first:#x}"):
+            await late.commit()
+        async with stage.zk.transaction(session_id=stage.zk.session_id) as transaction:
+            transaction.create("/later")
+        assert sorted(await stage.other.get_children("/")) == ["early", "later", "zookeeper"]
+
+
+async def test_a_transaction_that_waits_for_a_connection_ends_with_its_session() -> None:
+    async with scene() as stage:
+        with stage.server.refuse_connections() as refusing:
+            stage.server.drop(stage.zk.session_id)
+            await until_state(stage.zk, SessionState.SUSPENDED)
+            transaction = stage.zk.transaction(session_id=stage.zk.session_id)
+            transaction.create("/late")
+            committing = asyncio.ensure_future(transaction.commit())
+            await asyncio.sleep(0)
+            stage.server.expire(stage.zk.session_id)
+            refusing.end()
+        with pytest.raises(zkwire.SessionExpiredError):
+            await committing
+        await stage.zk.ping()
+        assert await stage.other.exists("/late") is None

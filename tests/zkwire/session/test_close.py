@@ -1,0 +1,290 @@
+"""The end of a client by its owner, at every moment, and what iterating over its states shows."""
+
+import asyncio
+from collections.abc import Awaitable, Coroutine
+from typing import Any
+
+import pytest
+
+import zkwire
+from tests.support.client import eventually, states_until, turns
+from tests.support.proxy import Proxy
+from tests.support.rogue import Rogue, silent_handshake
+from zkwire import SessionState
+from zkwire.testing import RealServer
+
+CONNECTING, CONNECTED, READ_ONLY, SUSPENDED, EXPIRED, AUTH_FAILED, CLOSED = SessionState
+
+
+async def gone(server: RealServer, path: str) -> None:
+    """Wait until there is no node at `path`."""
+    async with zkwire.connect(server.hosts) as zk:
+        stat, watch = await zk.exists_and_watch(path)
+        if stat is not None:
+            await watch
+        else:
+            watch.cancel()
+
+
+async def test_closing_ends_the_session_and_its_ephemeral_nodes_at_once(zookeeper: RealServer, path: str) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(zookeeper.hosts) as other:
+        zk = await zkwire.connect(proxy.hosts)
+        await zk.create(path, ephemeral=True)
+        await zk.close()
+        assert proxy.requests()[-1] == "closeSession"
+        await other.sync(path)
+        assert await other.exists(path) is None
+        assert zk.state is CLOSED
+        assert zk.certain_until == float("-inf")
+        await proxy.until(lambda: proxy.open == 0)
+
+
+async def test_calls_after_close_say_so_pitfall_6(zookeeper: RealServer, path: str) -> None:
+    async with Proxy(zookeeper.hosts) as proxy:
+        zk = await zkwire.connect(proxy.hosts)
+        tx = zk.transaction()
+        tx.create(path)
+        await zk.close()
+        mark = proxy.mark()
+        calls: list[Awaitable[Any]] = [
+            zk.create(path),
+            zk.create(path, make_parents=True),
+            zk.create_and_stat(path),
+            zk.ensure_path(path),
+            zk.exists(path),
+            zk.exists_and_watch(path),
+            zk.get(path),
+            zk.get_and_watch(path),
+            zk.get_children(path),
+            zk.get_children_and_stat(path),
+            zk.get_children_and_watch(path),
+            zk.set(path, b""),
+            zk.delete(path),
+            zk.sync(path),
+            zk.ping(),
+            tx.commit(),
+        ]
+        for call in calls:
+            with pytest.raises(zkwire.SessionClosedError, match="closed"):
+                await call
+        await zk.discard(path)
+        assert [state async for state in zk.states()] == [CLOSED]
+        assert proxy.requests(mark) == []
+
+
+async def test_closing_twice_and_by_many_at_once_is_closing_once(zookeeper: RealServer) -> None:
+    async with Proxy(zookeeper.hosts) as proxy:
+        zk = await zkwire.connect(proxy.hosts)
+        await asyncio.gather(zk.close(), zk.close(), zk.close(keep_session=True))
+        await zk.close()
+        async with zk:
+            pass
+        assert proxy.requests().count("closeSession") == 1
+
+
+async def test_calls_made_before_close_are_answered_first(zookeeper: RealServer, path: str) -> None:
+    zk = await zkwire.connect(zookeeper.hosts)
+    calls = [asyncio.create_task(zk.create(f"{path}-{number}")) for number in range(50)]
+    await turns(1)
+    await zk.close()
+    assert [call.result() for call in calls] == [f"{path}-{number}" for number in range(50)]
+
+
+async def test_calls_that_max_in_flight_holds_back_are_answered_before_the_close(
+    zookeeper: RealServer, path: str
+) -> None:
+    zk = await zkwire.connect(zookeeper.hosts, max_in_flight=2)
+    calls = [asyncio.create_task(zk.create(f"{path}-{number}")) for number in range(20)]
+    await turns(1)
+    await zk.close()
+    assert [call.result() for call in calls] == [f"{path}-{number}" for number in range(20)]
+
+
+async def test_closing_while_disconnected_fails_what_waits_and_returns(zookeeper: RealServer, path: str) -> None:
+    async with Proxy(zookeeper.hosts) as proxy:
+        zk = await zkwire.connect(proxy.hosts, 1.0)
+        await zk.create(path, ephemeral=True)
+        _, watch = await zk.get_and_watch(path)
+        states = zk.states()
+        proxy.refuse()
+        proxy.cut()
+        await states_until(states, SUSPENDED)
+        calls: list[Coroutine[Any, Any, Any]] = [zk.set(path, b""), zk.get(path)]
+        waiting = [asyncio.create_task(call) for call in calls]
+        await turns(1)
+        await zk.close()
+        ended: list[Awaitable[Any]] = [*waiting, watch]
+        for end in ended:
+            with pytest.raises(zkwire.SessionClosedError):
+                await end
+        assert [state async for state in states] == [CLOSED]
+        await gone(zookeeper, path)  # by expiry
+
+
+async def test_closing_while_the_server_is_silent_ends_with_the_link(zookeeper: RealServer, path: str) -> None:
+    async with Proxy(zookeeper.hosts) as proxy:
+        zk = await zkwire.connect(proxy.hosts, 1.0)
+        proxy.pause()
+        writing = asyncio.create_task(zk.create(path))
+        reading = asyncio.create_task(zk.get(path))
+        await turns(1)
+        await zk.close()
+        with pytest.raises(zkwire.ConnectionLostError):
+            await writing
+        with pytest.raises(zkwire.SessionClosedError):
+            await reading
+        assert zk.state is CLOSED
+        proxy.resume()
+
+
+@pytest.mark.parametrize("keep_session", [False, True])
+async def test_a_connection_lost_while_closing_ends_the_close(zookeeper: RealServer, keep_session: bool) -> None:
+    async with Proxy(zookeeper.hosts) as proxy:
+        zk = await zkwire.connect(proxy.hosts, 4.0)
+        mark = proxy.mark()
+        proxy.hold_replies()
+        closing = asyncio.create_task(zk.close(keep_session=keep_session))
+        await proxy.seen("ping" if keep_session else "closeSession", mark)
+        proxy.refuse()
+        proxy.cut()
+        await closing
+        assert zk.state is CLOSED
+
+
+async def test_connecting_to_nothing_can_be_given_up() -> None:
+    for hosts in ("127.0.0.1:1", "127.0.0.1:1,127.0.0.1:2"):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await zkwire.connect(hosts)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1), zkwire.connect(hosts):
+                pytest.fail("there is no server")
+
+
+async def test_connecting_can_be_given_up_while_a_server_is_silent() -> None:
+    async with Rogue(silent_handshake) as rogue:
+        connecting = asyncio.ensure_future(zkwire.connect(rogue.hosts)._connect())
+        await rogue.until(lambda: len(rogue.handshakes) == 1)
+        connecting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await connecting
+        await rogue.disconnected(1)
+
+
+@pytest.mark.parametrize("after", range(8))
+async def test_connecting_can_be_given_up_at_every_turn(zookeeper: RealServer, after: int) -> None:
+    async with Proxy(zookeeper.hosts) as proxy:
+        connecting = asyncio.ensure_future(zkwire.connect(proxy.hosts)._connect())
+        await turns(after)
+        connecting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await connecting
+        await proxy.until(lambda: proxy.open == 0)
+
+
+@pytest.mark.parametrize("times", [1, 2, 3])
+async def test_a_cancelled_close_closes_all_the_same(zookeeper: RealServer, path: str, times: int) -> None:
+    async with Proxy(zookeeper.hosts) as proxy:
+        zk = await zkwire.connect(proxy.hosts, 1.0)
+        await zk.create(path, ephemeral=True)
+        proxy.hold_replies()
+        closing = asyncio.create_task(zk.close())
+        second = asyncio.create_task(zk.close())
+        await proxy.seen("closeSession")
+        for _ in range(times):
+            closing.cancel()
+            await turns(1)
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        await second
+        assert zk.state is CLOSED
+        with pytest.raises(zkwire.SessionClosedError):
+            await zk.ping()
+
+
+async def test_a_body_that_is_cancelled_still_closes(zookeeper: RealServer, path: str) -> None:
+    async def body() -> None:
+        async with zkwire.connect(zookeeper.hosts) as zk:
+            await zk.create(path, ephemeral=True)
+            _, watch = await zk.get_and_watch(path)
+            await watch
+
+    running = asyncio.create_task(body())
+    async with zkwire.connect(zookeeper.hosts) as other:
+
+        async def there() -> bool:
+            return await other.exists(path) is not None
+
+        await eventually(there)
+        running.cancel()
+        await asyncio.wait({running})
+        assert running.cancelled()
+        await other.sync(path)
+        assert await other.exists(path) is None
+
+
+# States
+
+
+async def test_states_begin_with_the_one_now_and_leave_none_out(zookeeper: RealServer) -> None:
+    async with Proxy(zookeeper.hosts) as proxy:
+        zk = await zkwire.connect(proxy.hosts)
+        early = zk.states()
+        proxy.cut()
+        await states_until(zk.states(), SUSPENDED)
+        await zk.ping()
+        late = zk.states()
+        await zk.close()
+        assert [state async for state in early] == [CONNECTED, SUSPENDED, CONNECTED, CLOSED]
+        assert [state async for state in early] == []
+        assert [state async for state in late] == [CONNECTED, CLOSED]
+
+
+async def test_calls_inside_an_iteration_over_states_work_pitfall_50(zookeeper: RealServer, path: str) -> None:
+    async with Proxy(zookeeper.hosts) as proxy:
+        zk = await zkwire.connect(proxy.hosts)
+        made = []
+        async for state in zk.states():
+            if state is CONNECTED:
+                made.append(await zk.create(f"{path}-", sequential=True))
+                if len(made) == 3:
+                    await zk.close()
+                else:
+                    proxy.cut()
+        assert len(set(made)) == 3
+
+
+async def test_cancelling_an_iteration_over_states_loses_none(zookeeper: RealServer) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+        states = zk.states()
+        assert await anext(states) is CONNECTED
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0):
+                await anext(states)
+        proxy.cut()
+        assert await states_until(states, CONNECTED) == [SUSPENDED, CONNECTED]
+        states.close()
+        states.close()
+
+
+async def test_discarding_is_finished_before_a_close(zookeeper: RealServer, path: str) -> None:
+    zk = await zkwire.connect(zookeeper.hosts)
+    await zk.create(path)
+    removed = zk.discard(path)
+    await zk.close()
+    assert removed.done()
+    async with zkwire.connect(zookeeper.hosts) as other:
+        assert await other.exists(path) is None
+
+
+async def test_who_waits_for_a_discard_may_be_cancelled_alone(zookeeper: RealServer, path: str) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+        await zk.create(path)
+        proxy.hold_replies()
+        first, second = zk.discard(path), zk.discard(path)
+        first.cancel()
+        third = zk.discard(path)
+        proxy.release_replies()
+        await second
+        await third
+        assert await zk.exists(path) is None

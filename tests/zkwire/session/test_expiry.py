@@ -1,0 +1,354 @@
+"""Sessions that end without being closed: by the server, by the client's own clock, by a server that lost its data."""
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Any
+
+import pytest
+
+import zkwire
+from tests.support.client import InOrder, states_until
+from tests.support.proxy import Proxy
+from tests.support.rogue import Peer, Rogue, read_only_refusal, refused_session
+from zkwire import Client, SessionState
+from zkwire.testing import RealServer
+
+CONNECTING, CONNECTED, READ_ONLY, SUSPENDED, EXPIRED, AUTH_FAILED, CLOSED = SessionState
+
+
+async def end_session(server: RealServer, zk: Client) -> None:
+    """Have the server end the session of `zk` now: another client resumes and closes it."""
+    thief = await zkwire.connect(server.hosts, session_id=zk.session_id, session_password=zk.session_password)
+    await thief.close()
+
+
+def everything(zk: Client, path: str) -> "list[asyncio.Task[Any]]":
+    """A call of every kind."""
+    tx = zk.transaction()
+    tx.create(f"{path}/tx")
+    calls: list[Awaitable[Any]] = [
+        zk.create(path),
+        zk.create_and_stat(path),
+        zk.ensure_path(f"{path}/a"),
+        zk.exists(path),
+        zk.exists_and_watch(path),
+        zk.get(path),
+        zk.get_and_watch(path),
+        zk.get_children(path),
+        zk.get_children_and_stat(path),
+        zk.get_children_and_watch(path),
+        zk.set(path, b""),
+        zk.delete(path),
+        zk.sync(path),
+        zk.ping(),
+        tx.commit(),
+    ]
+    return [asyncio.ensure_future(call) for call in calls]
+
+
+async def test_the_end_of_a_session_fails_every_call_and_watch_and_then_a_new_one_begins(
+    zookeeper: RealServer, path: str
+) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+        await zk.create(path, ephemeral=True)
+        old = zk.session_id
+        states = zk.states()
+        watches = [(await zk.exists_and_watch(path))[1], (await zk.get_children_and_watch("/"))[1]]
+        with zkwire.WatchSet() as group:
+            await zk.get_and_watch(path, into=group)
+            in_set = asyncio.create_task(group.next())
+            proxy.refuse()
+            proxy.cut()
+            assert await states_until(states, SUSPENDED) == [CONNECTED, SUSPENDED]
+            await end_session(zookeeper, zk)
+            calls = everything(zk, f"{path}-x")
+            removal = zk.discard(path)
+            await asyncio.wait({in_set}, timeout=0)
+            proxy.accept()
+            outcomes = await asyncio.gather(*calls, in_set, return_exceptions=True)
+            assert [type(outcome) for outcome in outcomes] == [zkwire.SessionExpiredError] * len(outcomes)
+            assert f"{old:#x}" in str(outcomes[0])
+            await removal
+        for watch in watches:
+            with pytest.raises(zkwire.SessionExpiredError):
+                await watch
+        assert await states_until(states, CONNECTED) == [EXPIRED, CONNECTING, CONNECTED]
+        assert zk.session_id not in (0, old)
+        assert await zk.exists(path) is None
+        assert await zk.exists(f"{path}-x") is None
+        await zk.create(path, ephemeral=True)
+        _, watch = await zk.get_and_watch(path)
+        await zk.set(path, b"")
+        await watch
+
+
+async def test_a_session_that_is_not_renewed_stays_expired_and_every_call_says_so_at_once(
+    zookeeper: RealServer, path: str
+) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts, renew=False) as zk:
+        _, watch = await zk.exists_and_watch(path)
+        states = zk.states()
+        await end_session(zookeeper, zk)
+        assert await states_until(states, EXPIRED) == [CONNECTED, SUSPENDED, EXPIRED]
+        connections = proxy.connections
+        with pytest.raises(zkwire.SessionExpiredError):
+            await watch
+        for call in everything(zk, path):
+            with pytest.raises(zkwire.SessionExpiredError):
+                await call
+        with pytest.raises(zkwire.SessionExpiredError):
+            _ = await zk.exists_and_watch(path)
+        await zk.discard(path)
+        assert zk.state is EXPIRED
+        assert proxy.connections == connections
+        assert zk.certain_until == float("-inf")
+        await zk.close()
+        assert [state async for state in states] == [CLOSED]
+        with pytest.raises(zkwire.SessionClosedError):
+            await zk.ping()
+
+
+async def test_the_server_expires_a_silent_session(zookeeper: RealServer, path: str) -> None:
+    async with (
+        Proxy(zookeeper.hosts) as proxy,
+        zkwire.connect(proxy.hosts, 3.0) as zk,
+        zkwire.connect(zookeeper.hosts) as other,
+    ):
+        await zk.create(path, ephemeral=True)
+        states, old = zk.states(), zk.session_id
+        _, gone = await other.exists_and_watch(path)
+        proxy.refuse()
+        proxy.cut()
+        await gone
+        proxy.accept()
+        assert await states_until(states, EXPIRED) == [CONNECTED, SUSPENDED, EXPIRED]
+        assert await states_until(states, CONNECTED) == [CONNECTING, CONNECTED]
+        assert zk.session_id != old
+
+
+async def test_a_client_cut_off_from_all_servers_expires_its_session_itself_pitfall_63(
+    zookeeper: RealServer, path: str
+) -> None:
+    loop = asyncio.get_running_loop()
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts, 1.0) as zk:
+        _, watch = await zk.exists_and_watch(path)
+        states = zk.states()
+        proxy.refuse()
+        proxy.cut()
+        await states_until(zk.states(), SUSPENDED)
+        waiting = asyncio.create_task(zk.set(path, b""))
+        with pytest.raises(zkwire.SessionExpiredError):
+            await watch
+        with pytest.raises(zkwire.SessionExpiredError, match="no server has answered"):
+            await waiting
+        assert await states_until(states, CONNECTING) == [CONNECTED, SUSPENDED, EXPIRED, CONNECTING]
+        assert zk.session_id == 0
+        assert zk.certain_until < loop.time()
+        proxy.accept()
+        assert await states_until(states, CONNECTED) == [CONNECTED]
+
+
+@pytest.mark.parametrize("refusal", ["read-only", "garbage"])
+async def test_servers_that_do_not_take_the_session_are_no_sign_of_its_life_pitfall_63(refusal: str) -> None:
+    """A partition's read-only server answers, but the session lives with the ensemble or not at all."""
+
+    async def once(peer: Peer) -> None:
+        await peer.handshake()
+
+    async def nonsense(peer: Peer) -> None:
+        await peer.connect_request()
+        await peer.send(b"\x00\x00\x00\x05nonsense")
+
+    async with (
+        Rogue(once, read_only_refusal if refusal == "read-only" else nonsense) as rogue,
+        zkwire.connect(rogue.hosts, 1.0) as zk,
+    ):
+        assert (await states_until(zk.states(), EXPIRED))[-1] is EXPIRED
+
+
+async def test_a_server_that_lost_its_data_gives_a_new_session_pitfall_53(path: str) -> None:
+    """It is behind what the client has seen, and turns it away without a word until the client lets go."""
+    async with (
+        RealServer() as before,
+        RealServer() as after,
+        Proxy(before.hosts) as proxy,
+        zkwire.connect(proxy.hosts, 1.0) as zk,
+    ):
+        await zk.create(path)
+        for _ in range(5):
+            await zk.set(path, b"")
+        states, old = zk.states(), zk.session_id
+        proxy.upstream = after.hosts
+        proxy.cut()
+        assert await states_until(states, EXPIRED) == [CONNECTED, SUSPENDED, EXPIRED]
+        assert await states_until(states, CONNECTED) == [CONNECTING, CONNECTED]
+        assert zk.session_id != old
+        assert await zk.exists(path) is None
+        await zk.create(path)
+
+
+async def test_resuming_where_no_server_answers_ends_as_expired() -> None:
+    with pytest.raises(zkwire.SessionExpiredError):
+        await zkwire.connect("127.0.0.1:1", 0.5, session_id=5, session_password=bytes(16))
+
+
+async def test_a_server_that_refuses_to_make_a_session_is_passed_over(
+    zookeeper: RealServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """There is no session yet that could have expired."""
+    async with (
+        Rogue(refused_session) as rogue,
+        zkwire.connect(f"{rogue.hosts},{zookeeper.hosts}", rng=InOrder()) as zk,
+    ):
+        assert zk.server == zookeeper.hosts
+        assert zk.state is CONNECTED
+    assert "ProtocolError" in caplog.text
+
+
+async def test_a_server_that_refuses_every_session_is_not_stormed() -> None:
+    async def once(peer: Peer) -> None:
+        await peer.handshake()
+
+    loop = asyncio.get_running_loop()
+    async with Rogue(once, refused_session) as rogue, zkwire.connect(rogue.hosts, 4.0) as zk:
+        start = loop.time()
+        assert (await states_until(zk.states(), EXPIRED))[-1] is EXPIRED
+        await rogue.connected(7)
+        # the pauses before the last five of them: at least 25 ms, and then ever longer
+        assert loop.time() - start > 0.25
+        assert zk.state is CONNECTING
+
+
+async def test_a_second_frame_behind_a_refusal_does_no_harm(zookeeper: RealServer) -> None:
+    async def refused_twice(peer: Peer) -> None:
+        await peer.connect_request()
+        refusal = bytes(16) + (16).to_bytes(4, "big") + bytes(17)
+        await peer.send((len(refusal).to_bytes(4, "big") + refusal) * 2)
+
+    async with (
+        Rogue(refused_twice) as rogue,
+        zkwire.connect(f"{rogue.hosts},{zookeeper.hosts}", rng=InOrder()) as zk,
+    ):
+        assert zk.server == zookeeper.hosts
+
+
+# Certainty
+
+
+async def test_certainty_advances_with_pings_and_never_goes_back(zookeeper: RealServer) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts, 1.0) as zk:
+        loop = asyncio.get_running_loop()
+        certain = [zk.certain_until]
+        for _ in range(3):
+            mark = proxy.mark()
+            await proxy.seen("ping", mark, direction="reply")
+            await proxy.seen("ping", proxy.mark())  # the next one leaves: the answer before it has arrived
+            certain.append(zk.certain_until)
+            assert loop.time() < zk.certain_until < loop.time() + 0.75
+        assert certain == sorted(set(certain))
+
+
+async def test_certainty_counts_from_the_sending_and_ends_without_answers(zookeeper: RealServer) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts, 2.0) as zk:
+        loop = asyncio.get_running_loop()
+        proxy.hold_replies()
+        asked = loop.time()
+        asking = asyncio.create_task(zk.sync("/"))
+        mark = proxy.mark()
+        await proxy.seen("ping", mark)  # half a second later
+        before = zk.certain_until
+        sync_reply = [frame for frame in proxy.log if frame.direction == "reply" and frame.opcode == "sync"]
+        assert len(sync_reply) == 1
+        assert before <= asked + 0.75 * 2.0  # what is held says nothing
+        proxy.release_replies()
+        await asking
+        assert asked + 0.75 * 2.0 <= zk.certain_until < asked + 0.75 * 2.0 + 1.0
+
+
+async def test_certainty_ends_when_the_network_falls_silent_and_is_minus_infinity_after_expiry(
+    zookeeper: RealServer,
+) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts, 1.0) as zk:
+        states = zk.states()
+        await zk.ping()
+        proxy.pause()
+        certain = zk.certain_until
+        assert await states_until(states, SUSPENDED) == [CONNECTED, SUSPENDED]
+        assert zk.certain_until == certain
+        assert await states_until(states, EXPIRED) == [EXPIRED]
+        assert zk.certain_until == float("-inf")
+        assert certain < asyncio.get_running_loop().time()
+        proxy.resume()
+        assert await states_until(states, CONNECTED) == [CONNECTING, CONNECTED]
+        assert zk.certain_until > asyncio.get_running_loop().time()
+
+
+# Links that are dead and do not say so
+
+
+async def test_a_half_open_link_is_dropped_and_the_next_one_starts_afresh_pitfall_51(
+    zookeeper: RealServer, path: str
+) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts, 2.0) as zk:
+        await zk.create(path, ephemeral=True)
+        states, old = zk.states(), zk.session_id
+        proxy.pause()
+        asking = asyncio.create_task(zk.get(path))
+        assert await states_until(states, SUSPENDED) == [CONNECTED, SUSPENDED]
+        proxy.resume()
+        assert (await asking).stat.ephemeral_owner == old
+        assert await states_until(states, CONNECTED) == [CONNECTED]
+        connections, mark = proxy.connections, proxy.mark()
+        for _ in range(3):  # pings come and are answered: the new link is not taken for dead
+            await proxy.seen("ping", mark, direction="reply")
+            mark = proxy.mark()
+        assert (proxy.connections, zk.state, zk.session_id) == (connections, CONNECTED, old)
+
+
+async def test_a_server_that_only_talks_hears_pings_all_the_same_pitfall_52(zookeeper: RealServer, path: str) -> None:
+    """Events arrive all the time; nothing is asked."""
+    async with (
+        Proxy(zookeeper.hosts) as proxy,
+        zkwire.connect(proxy.hosts, 1.0) as zk,
+        zkwire.connect(zookeeper.hosts) as other,
+    ):
+        nodes = [f"{path}-{number}" for number in range(400)]
+        watches = [watch for _, watch in await asyncio.gather(*map(zk.exists_and_watch, nodes))]
+        mark, told = proxy.mark(), 0
+        for node, watch in zip(nodes, watches, strict=True):
+            await other.create(node)
+            await watch
+            told += 1
+            if "ping" in proxy.requests(mark, ignore_pings=False):
+                if told > 5:
+                    break
+                mark, told = proxy.mark(), 0  # the machine had stopped for a while
+            await asyncio.sleep(0.005)  # the pace of the talk
+        else:
+            pytest.fail(f"no ping in the company of {told} events")
+
+
+async def test_requests_larger_than_the_sockets_buffers_do_not_deadlock(zookeeper: RealServer, path: str) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts, 4.0) as zk:
+        await zk.create(path)
+        proxy.pause()
+        sets = [asyncio.create_task(zk.set(path, bytes([number]) * 900_000)) for number in range(20)]
+        gets = [asyncio.create_task(zk.get(path)) for _ in range(20)]
+        await asyncio.wait(sets, timeout=0.1)
+        assert not any(task.done() for task in sets)
+        proxy.resume()
+        assert [stat.version for stat in await asyncio.gather(*sets)] == list(range(1, 21))
+        assert {node.stat.version for node in await asyncio.gather(*gets)} == {20}
+        assert proxy.connections == 1
+
+
+async def test_large_requests_into_a_dead_link_fail_with_it(zookeeper: RealServer, path: str) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts, 2.0) as zk:
+        await zk.create(path)
+        proxy.pause()
+        sets = [asyncio.create_task(zk.set(path, bytes(900_000))) for _ in range(20)]
+        await states_until(zk.states(), SUSPENDED)
+        outcomes = await asyncio.gather(*sets, return_exceptions=True)
+        assert {type(outcome) for outcome in outcomes} == {zkwire.ConnectionLostError}
+        proxy.resume()
+        assert await zk.exists(path) is not None

@@ -1,0 +1,329 @@
+"""The connect string, the shuffled order, the pauses."""
+
+import random
+import re
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zkwire.session.hosts import Address, Hosts, parse, parse_config
+
+names = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,8}[a-z0-9])?(\.[a-z0-9]{1,8}){0,3}", fullmatch=True)
+ipv6 = st.ip_addresses(v=6).map(str)
+ports = st.integers(1, 65535)
+addresses = st.builds(Address, st.one_of(names, st.ip_addresses(v=4).map(str), ipv6), ports)
+
+
+# -- the connect string -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "servers", "chroot"),
+    [
+        ("zk1", [("zk1", 2181)], ""),
+        ("zk1:2182", [("zk1", 2182)], ""),
+        ("zk1:2181,zk2:2182,zk3", [("zk1", 2181), ("zk2", 2182), ("zk3", 2181)], ""),
+        (" zk1 , zk2:1 ", [("zk1", 2181), ("zk2", 1)], ""),
+        ("zk1/", [("zk1", 2181)], ""),
+        ("zk1,zk2/app", [("zk1", 2181), ("zk2", 2181)], "/app"),
+        ("zk1:2181/app/a b/ü", [("zk1", 2181)], "/app/a b/ü"),
+        ("10.0.0.1:2181", [("10.0.0.1", 2181)], ""),
+        ("[::1]", [("::1", 2181)], ""),
+        ("[::1]:2182", [("::1", 2182)], ""),
+        ("[fe80::1%eth0]:2181,zk1/app", [("fe80::1%eth0", 2181), ("zk1", 2181)], "/app"),
+        ("zk1:65535", [("zk1", 65535)], ""),
+        ("_zk._tcp.example.", [("_zk._tcp.example.", 2181)], ""),
+        ("bücher.example:1", [("bücher.example", 1)], ""),
+    ],
+)
+def test_a_connect_string_gives_servers_and_chroot(text: str, servers: list[tuple[str, int]], chroot: str) -> None:
+    assert parse(text) == ([Address(*server) for server in servers], chroot)
+
+
+@given(st.lists(addresses, min_size=1, max_size=5), st.sampled_from(["", "/app", "/a/b"]))
+def test_an_address_as_we_print_it_is_read_again(servers: list[Address], chroot: str) -> None:
+    assert parse(",".join(map(str, servers)) + chroot) == (servers, chroot)
+
+
+def test_an_ipv6_address_is_printed_in_brackets() -> None:
+    assert str(Address("::1", 2181)) == "[::1]:2181"
+    assert str(Address("zk1", 2181)) == "zk1:2181"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        " ",
+        ",",
+        "zk1,",
+        ",zk1",
+        "zk1,,zk2",
+        "/app",
+        " /app",
+        ":2181",
+        "zk1:",
+        "zk1:0",
+        "zk1:65536",
+        "zk1:-1",
+        "zk1:+1",
+        "zk1: 1",
+        "zk1:port",
+        "zk1:2181:2182",
+        "zk1:٢",
+        "zk1:²",
+        "zk1:" + "1" * 5000,
+        "::1",
+        "fe80::1",
+        "fe80::1:2181",
+        "[::1",
+        "[]",
+        "[]:2181",
+        "[::1]2181",
+        "[::1]:",
+        "zk 1:2181",
+        "zk1\t2:2181",
+        "zk1 zk2",
+        "zk1\0",
+    ],
+)
+def test_a_bad_connect_string_is_refused_and_shown(text: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(repr(text))):
+        parse(text)
+
+
+@pytest.mark.parametrize("host", ["zk..example", ".zk", "z" * 64, "zk." + "z" * 64, "\ud800"])
+def test_a_name_that_no_resolver_takes_is_refused_at_once(host: str) -> None:
+    """The resolver would raise UnicodeError, which is no OSError, at every attempt to connect."""
+    with pytest.raises(ValueError, match=re.escape(repr(host))):
+        parse(f"zk1:2181,{host}:2181/app")
+
+
+@pytest.mark.parametrize(
+    ("text", "chroot"),
+    [("zk1/app/", "/app/"), ("zk1//", "//"), ("zk1//app", "//app"), ("zk1/a/../b", "/a/../b"), ("zk1/a\n", "/a\n")],
+)
+def test_a_chroot_that_is_no_path_is_refused_and_shown(text: str, chroot: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(repr(chroot))):
+        parse(text)
+
+
+@pytest.mark.parametrize("value", [None, b"zk1:2181", ["zk1"], 2181])
+def test_what_is_no_str_is_a_type_error_that_shows_it(value: object) -> None:
+    with pytest.raises(TypeError, match=re.escape(repr(value))):
+        parse(value)  # type: ignore[arg-type]
+
+
+@given(st.text(st.sampled_from("zk1:.,/[] \0é%-"), max_size=14) | st.text(max_size=10))
+def test_any_text_is_parsed_or_refused_with_a_value_error(text: str) -> None:
+    try:
+        servers, chroot = parse(text)
+    except ValueError:
+        return
+    assert servers
+    assert all(server.host and 0 < server.port < 65536 for server in servers)
+    assert chroot == "" or (chroot.startswith("/") and not chroot.endswith("/"))
+
+
+# -- the order ----------------------------------------------------------------------------------------
+
+SERVERS = [Address(f"zk{number}", 2181) for number in range(5)]
+
+
+@given(st.integers(1, 9), st.integers(), st.integers(1, 4))
+def test_each_round_tries_every_server_once_in_one_order(count: int, seed: int, rounds: int) -> None:
+    servers = [Address(f"zk{number}", 2181) for number in range(count)]
+    hosts = Hosts(servers, 10.0, random.Random(seed))
+    assert len(hosts) == count
+    first = [hosts.next() for _ in range(count)]
+    assert sorted(first) == sorted(servers)
+    for _ in range(rounds):
+        assert [hosts.next() for _ in range(count)] == first
+
+
+def test_clients_begin_with_different_servers_and_leave_the_list_alone() -> None:
+    given_list = list(SERVERS)
+    begun = Counter(Hosts(given_list, 10.0, random.Random(seed)).next() for seed in range(500))
+    assert set(begun) == set(SERVERS)
+    assert min(begun.values()) > 50
+    assert given_list == SERVERS
+
+
+def test_one_seed_gives_one_order_and_the_same_pauses() -> None:
+    """DESIGN 8: randomness comes from the generator handed in and from nowhere else."""
+
+    def history() -> list[object]:
+        hosts = Hosts(SERVERS, 10.0, random.Random(7))
+        return [step for _ in range(30) for step in (hosts.next(), hosts.pause())]
+
+    assert history() == history()
+
+
+def test_the_server_behind_the_last_is_tried_next_also_after_success() -> None:
+    hosts = Hosts(SERVERS, 10.0, random.Random(1))
+    order = [hosts.next() for _ in SERVERS]
+    assert hosts.next() == order[0]
+    hosts.reached()
+    assert hosts.next() == order[1]
+
+
+# -- the pauses ---------------------------------------------------------------------------------------
+
+
+@given(st.integers(1, 6), st.floats(0.01, 1000.0), st.integers())
+def test_within_a_round_there_is_no_pause_and_between_rounds_there_is(count: int, timeout: float, seed: int) -> None:
+    hosts = Hosts(SERVERS[:1] * count, timeout, random.Random(seed))
+    assert hosts.pause() == 0
+    for _ in range(4):
+        for _ in range(count - 1):
+            hosts.next()
+            assert hosts.pause() == 0
+        hosts.next()
+        assert hosts.pause() > 0
+
+
+@given(st.floats(0.01, 1e6), st.integers(), st.integers(1, 4))
+def test_pauses_grow_up_to_a_bound_of_five_seconds_and_a_tenth_of_the_timeout(
+    timeout: float, seed: int, count: int
+) -> None:
+    """pitfall 64"""
+    hosts = Hosts(SERVERS[:count], timeout, random.Random(seed))
+    bound = min(5.0, timeout / 10)
+    assert hosts.longest_pause == bound
+    expected = 0.05
+    for _ in range(30):
+        for _ in range(count):
+            hosts.next()
+        longest = min(expected, bound)
+        assert longest / 2 <= hosts.pause() <= longest
+        expected *= 2
+
+
+def test_a_hundred_thousand_rounds_do_not_overflow() -> None:
+    """pitfall 64"""
+    hosts = Hosts(SERVERS[:1], 10.0, random.Random(3))
+    for _ in range(100_000):
+        hosts.next()
+    assert 0.5 <= hosts.pause() <= 1.0
+
+
+def test_pauses_are_jittered() -> None:
+    hosts = Hosts(SERVERS[:1], 100.0, random.Random(3))
+    for _ in range(20):
+        hosts.next()
+    pauses = [hosts.pause() for _ in range(200)]
+    assert len(set(pauses)) > 190
+    assert min(pauses) < 3.0 < 4.5 < max(pauses)
+
+
+def test_pauses_start_small_again_once_a_server_has_kept_us() -> None:
+    hosts = Hosts(SERVERS[:2], 100.0, random.Random(3))
+    for _ in range(40):
+        hosts.next()
+    assert hosts.pause() > 1
+    hosts.reached()
+    assert hosts.pause() == 0
+    hosts.next()
+    hosts.next()
+    assert 0 < hosts.pause() <= 0.05
+
+
+# -- another list of servers --------------------------------------------------------------------------
+
+
+def _servers(*numbers: int) -> list[Address]:
+    return [Address(f"zk{number}", 2181) for number in numbers]
+
+
+def _loads(before: list[Address], after: list[Address], clients: int = 12_000) -> tuple[dict[Address, int], int]:
+    """How many clients each server has once all were told, and how many have moved; spread evenly before."""
+    loads: Counter[Address] = Counter()
+    moved = 0
+    for number in range(clients):
+        rng = random.Random(number)
+        client = Hosts(before, 10.0, rng)
+        current = before[number % len(before)]
+        if client.replace(after, current):
+            moved += 1
+            current = client.next()
+        loads[current] += 1
+    return dict(loads), moved
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "share"),
+    [
+        ([1, 2, 3], [1, 2, 3, 4], 1 / 4),  # only those move whom a new server needs
+        ([1, 2, 3], [1, 2, 3, 4, 5, 6], 1 / 2),
+        ([1, 2, 3, 4], [1, 2, 3], 1 / 4),  # only those move whose server goes
+        ([1, 2, 3], [1, 2, 4], 1 / 3),
+        ([1, 2, 3], [4, 5, 6], 1),
+        ([1, 2, 3, 4, 5], [1, 2, 6], 3 / 5),
+        ([1, 2, 3], [2, 3, 4, 5], 1 / 2),
+        ([1], [2], 1),
+        ([1, 2, 3], [3, 2, 1], 0),
+    ],
+)
+def test_clients_end_up_evenly_spread_and_no_more_of_them_move_than_need_be(
+    before: list[int], after: list[int], share: float
+) -> None:
+    loads, moved = _loads(_servers(*before), _servers(*after))
+    assert set(loads) == set(_servers(*after))
+    for load in loads.values():
+        assert load * len(after) == pytest.approx(12_000, rel=0.05)
+    assert moved == pytest.approx(share * 12_000, rel=0.05)
+
+
+@given(
+    st.lists(addresses, min_size=1, max_size=6),
+    st.lists(addresses, min_size=1, max_size=6),
+    st.one_of(st.none(), addresses),
+    st.integers(0, 1000),
+)
+def test_every_server_of_the_new_list_is_tried_in_a_round_and_no_other(
+    before: list[Address], after: list[Address], current: Address | None, seed: int
+) -> None:
+    client = Hosts(before, 10.0, random.Random(seed))
+    client.next()
+    must_move = client.replace(after, current)
+    assert must_move or current in after
+    assert client.pause() == 0
+    round_ = [client.next() for _ in range(len(client))]
+    assert sorted(round_) == sorted(set(after))
+    if not must_move:
+        assert round_[-1] == current, "the one that it has is the last to be tried when it is lost"
+
+
+def test_a_preferred_server_is_the_next_and_the_others_are_known() -> None:
+    client = Hosts(_servers(1, 2, 3), 10.0, random.Random(1))
+    here = client.next()
+    others = client.others(here)
+    assert sorted([here, *others]) == _servers(1, 2, 3)
+    assert others[0] == client.peek()
+    client.prefer(others[1])
+    assert client.peek() == client.next() == others[1]
+    client.prefer(Address("unknown", 1))
+    assert client.next() in _servers(1, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("config", "wanted"),
+    [
+        ("", []),
+        ("version=100000000", []),
+        ("server.1=zk1:2888:3888:participant;2181\nversion=1", ["zk1:2181"]),
+        ("server.1=zk1:2888:3888:participant;0.0.0.0:2181", ["zk1:2181"]),
+        ("server.1=10.0.0.1:2888:3888;10.1.0.1:2182\nserver.2=zk2:1:2:observer;2183\n", ["10.1.0.1:2182", "zk2:2183"]),
+        ("server.1=[::1]:2888:3888:participant;[::]:2181", ["[::1]:2181"]),
+        ("server.1=[::1]:2888:3888:participant;[fe80::1]:2181", ["[fe80::1]:2181"]),
+        ("server.1=zk1:2888:3888|zk1b:2888:3888:participant;2181", ["zk1:2181"]),
+        ("server.1=zk1:2888:3888:participant;0.0.0.0:2181;0.0.0.0:2281", ["zk1:2181"]),
+        ("server.1=zk1:2888:3888:participant", []),  # its client port is in its own configuration only
+        ("server.1=zk1:2888:3888;99999\nserver.2=zk..2:1:2;2181\nserver.3=:1:2;2181\nserver.4=z k:1:2;2181", []),
+        ("server.1=zk1:2888:3888;x\nnonsense\nserver.=;\n\xff", []),
+    ],
+)
+def test_the_ensembles_own_list_of_servers(config: str, wanted: list[str]) -> None:
+    assert [str(address) for address in parse_config(config.encode("latin-1"))] == wanted

@@ -1,0 +1,144 @@
+"""What an observer is told: every end of a request, every event, every state; and what its own failure does."""
+
+import asyncio
+from typing import NamedTuple
+
+import pytest
+
+import zkwire
+from tests.support.client import cancelled, states_until, turns
+from tests.support.proxy import Proxy
+from zkwire import Observer, SessionState, WatchEventType
+from zkwire.session.session import Session
+from zkwire.testing import RealServer
+
+CONNECTING, CONNECTED, READ_ONLY, SUSPENDED, EXPIRED, AUTH_FAILED, CLOSED = SessionState
+
+
+class Done(NamedTuple):
+    operation: str
+    path: str | None
+    error: str
+
+
+class Records(Observer):
+    """Writes everything down, but for pings."""
+
+    def __init__(self) -> None:
+        self.requests: list[Done] = []
+        self.seconds: list[float] = []
+        self.events: list[tuple[WatchEventType, str, int | None]] = []
+        self.states: list[tuple[SessionState, str]] = []
+
+    def state_changed(self, state: SessionState, server: str) -> None:
+        self.states.append((state, server))
+
+    def request_done(self, operation: str, path: str | None, seconds: float, error: Exception | None) -> None:
+        if operation != "ping":
+            self.requests.append(Done(operation, path, type(error).__name__ if error else ""))
+            self.seconds.append(seconds)
+
+    def event_arrived(self, type: WatchEventType, path: str, zxid: int | None) -> None:
+        self.events.append((type, path, zxid))
+
+
+async def test_requests_events_and_states_are_told(zookeeper: RealServer, path: str) -> None:
+    seen = Records()
+    async with zkwire.connect(zookeeper.hosts + path, observer=seen) as zk:
+        await zk.ensure_path("/")
+        await zk.create("/a", b"1")
+        _, watch = await zk.get_and_watch("/a")
+        stat = await zk.set("/a", b"2")
+        await watch
+        with pytest.raises(zkwire.BadVersionError):
+            await zk.set("/a", b"3", version=0)
+        tx = zk.transaction()
+        tx.set("/a", b"4")
+        tx.delete("/none")
+        with pytest.raises(zkwire.TransactionError):
+            await tx.commit()
+        await zk.add_auth("digest", b"bob:secret")
+    assert seen.requests == [
+        Done("create", path, ""),
+        Done("create", f"{path}/a", ""),
+        Done("getData", f"{path}/a", ""),
+        Done("setData", f"{path}/a", ""),
+        Done("setData", f"{path}/a", "BadVersionError"),
+        Done("multi", None, "NoNodeError"),
+        Done("auth", None, ""),
+        Done("closeSession", None, ""),
+    ]
+    assert all(0 < seconds < 15 for seconds in seen.seconds)
+    assert seen.events == [(WatchEventType.CHANGED, f"{path}/a", stat.mzxid)]
+    assert seen.states == [(CONNECTED, zookeeper.hosts), (CLOSED, zookeeper.hosts)]
+
+
+async def test_it_is_told_before_those_who_wait_go_on(zookeeper: RealServer, path: str) -> None:
+    seen = Records()
+    async with zkwire.connect(zookeeper.hosts, observer=seen) as zk:
+        await zk.create(path)
+        assert seen.requests == [Done("create", path, "")]
+        _, watch = await zk.get_and_watch(path)
+        await asyncio.gather(zk.delete(path), watch)
+        assert [(kind, at) for kind, at, _ in seen.events] == [(WatchEventType.DELETED, path)]
+
+
+async def test_what_a_lost_connection_does_is_told_once(zookeeper: RealServer, path: str) -> None:
+    """A write fails; a read is asked again, and told of when it is answered."""
+    seen = Records()
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts, observer=seen) as zk:
+        await zk.create(path)
+        cut = proxy.cut_after("setData")
+        outcomes = await asyncio.gather(zk.set(path, b"1"), zk.get(path), return_exceptions=True)
+        assert cut.done()
+        assert isinstance(outcomes[0], zkwire.ConnectionLostError)
+        assert seen.requests[1:] == [Done("setData", path, "ConnectionLostError"), Done("getData", path, "")]
+        assert [state for state, _ in seen.states] == [CONNECTED, SUSPENDED, CONNECTED]
+
+
+async def test_what_an_expired_session_does_is_told(zookeeper: RealServer, path: str) -> None:
+    seen = Records()
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts, 1.0, observer=seen) as zk:
+        await zk.create(path)
+        proxy.refuse()
+        proxy.cut()
+        await states_until(zk.states(), SUSPENDED)
+        asking = asyncio.create_task(zk.get(path))
+        await turns()
+        given_up = asyncio.create_task(zk.get(f"{path}-cancelled"))
+        await turns()
+        await cancelled(given_up)
+        with pytest.raises(zkwire.SessionExpiredError):
+            await asking
+        assert seen.requests[1:] == [Done("getData", path, "SessionExpiredError")]
+        assert seen.seconds[-1] == 0, "it was never written"
+        proxy.accept()
+        await states_until(zk.states(), CONNECTED)
+        assert [state for state, _ in seen.states] == [CONNECTED, SUSPENDED, EXPIRED, CONNECTING, CONNECTED]
+
+
+async def test_an_observer_that_fails_harms_nothing(zookeeper: RealServer, path: str) -> None:
+    class Fails(Observer):
+        def request_done(self, operation: str, path: str | None, seconds: float, error: Exception | None) -> None:
+            raise LookupError(operation)
+
+    complaints: list[BaseException] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: complaints.append(context["exception"]))
+    async with zkwire.connect(zookeeper.hosts, observer=Fails()) as zk:
+        await zk.create(path)
+        assert (await zk.get(path)).data == b""
+    assert [str(error) for error in complaints] == ["create", "getData", "closeSession"]
+
+
+async def test_who_has_no_observer_has_a_plain_session(zookeeper: RealServer) -> None:
+    """What nobody wants is not done: the observed session is another class."""
+    async with zkwire.connect(zookeeper.hosts) as plain, zkwire.connect(zookeeper.hosts, observer=Observer()) as seen:
+        assert type(plain._session) is Session
+        assert type(seen._session) is not Session
+        await seen.ping()
+
+
+def test_bad_arguments() -> None:
+    with pytest.raises(TypeError, match="Observer"):
+        zkwire.connect("zk1:2181", observer=print)  # type: ignore[arg-type]

@@ -1,0 +1,138 @@
+"""Servers that lack an operation: they answer -6 ahead of everything else, and close the connection."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+import zkwire
+from tests.support import rogue
+from tests.support.rogue import Peer, Rogue
+from zkwire import Client, GetData
+from zkwire.testing import RealServer, Server, VirtualClock
+from zkwire.testing.real.server import QUICK_START
+
+_UNKNOWN = {15: "3.5.0", 16: "3.5.0", 19: "3.5.1", 21: "3.5.3", 22: "3.6.0", 103: "3.6.0", 104: "3.6.0", 107: "3.7.0"}
+
+VERBS: dict[str, tuple[int, Callable[[Client], Awaitable[object]]]] = {
+    "create_and_stat": (15, lambda zk: zk.create_and_stat("/a")),
+    "reconfig": (16, lambda zk: zk.reconfig(leaving=1)),
+    "create container": (19, lambda zk: zk.create("/a", container=True)),
+    "create ttl": (21, lambda zk: zk.create("/a", ttl=5)),
+    "get_many": (22, lambda zk: zk.get_many([GetData("/a")])),
+    "get_ephemerals": (103, lambda zk: zk.get_ephemerals()),
+    "count_descendants": (104, lambda zk: zk.count_descendants("/a")),
+    "whoami": (107, lambda zk: zk.whoami()),
+}
+
+
+async def old(peer: Peer) -> None:
+    """ZooKeeper 3.4: what it does not know is refused by the reading thread, ahead of answers under way."""
+    await peer.handshake()
+    waiting = []
+    while True:
+        request = await peer.request()
+        if request.opcode in _UNKNOWN:
+            await peer.reply(request.xid, err=rogue.UNIMPLEMENTED, zxid=-1)
+            return
+        if request.opcode == rogue.GET_DATA and request.body[4:9] == b"/slow":
+            waiting.append(request)
+            continue
+        for before in waiting:
+            await peer.answer(before)
+        waiting.clear()
+        await peer.answer(request)
+        if request.opcode == rogue.CLOSE_SESSION:
+            return
+
+
+@pytest.mark.parametrize("verb", VERBS)
+async def test_a_verb_that_the_server_lacks_names_the_version_and_the_session_goes_on(verb: str) -> None:
+    opcode, call = VERBS[verb]
+    async with Rogue(old) as server, zkwire.connect(server.hosts) as zk:
+        session = zk.session_id
+        with pytest.raises(zkwire.UnimplementedError, match=f"needs ZooKeeper {_UNKNOWN[opcode]} or newer") as refused:
+            await call(zk)
+        assert refused.value.server == server.hosts
+        assert (await zk.get("/a")).data == rogue.DATA
+        assert zk.session_id == session
+        assert server.connections == 2
+        assert [code for _, code in server.requests].count(opcode) == 1
+
+
+@pytest.mark.parametrize("verb", VERBS)
+async def test_the_refusal_may_overtake_the_answers_to_earlier_reads(verb: str) -> None:
+    async with Rogue(old) as server, zkwire.connect(server.hosts) as zk:
+        slow = asyncio.create_task(zk.get("/slow"))
+        failing = asyncio.ensure_future(VERBS[verb][1](zk))
+        behind = asyncio.create_task(zk.get("/a"))
+        with pytest.raises(zkwire.UnimplementedError):
+            await failing
+        await zk.ping()  # has the slow one answered
+        assert (await slow).data == (await behind).data == rogue.DATA
+        assert server.connections == 2
+
+
+async def test_writes_under_way_are_told_that_their_answers_are_lost() -> None:
+    """The connection is lost by another's call: what it costs must be told as what it is."""
+    async with Rogue(old) as server, zkwire.connect(server.hosts) as zk:
+        failing = asyncio.ensure_future(zk.whoami())
+        await asyncio.sleep(0)
+        write = asyncio.create_task(zk.set("/a", b""))
+        with pytest.raises(zkwire.UnimplementedError):
+            await failing
+        with pytest.raises(zkwire.ConnectionLostError) as lost:
+            await write
+        assert lost.value.maybe_applied
+
+
+async def test_a_server_without_ttl_nodes_says_how_to_have_them_and_keeps_the_connection(path: str) -> None:
+    async with Server(ttl_nodes=False) as server, zkwire.connect(server.hosts) as zk:
+        with pytest.raises(zkwire.UnimplementedError, match=r"zookeeper\.extendedTypesEnabled=true") as refused:
+            await zk.create(path, ttl=5)
+        assert refused.value.path == path
+        tx = zk.transaction()
+        tx.create(f"{path}-2")
+        tx.create(path, ttl=5)
+        with pytest.raises(zkwire.TransactionError, match=r"zookeeper\.extendedTypesEnabled=true") as undone:
+            await tx.commit()
+        assert (undone.value.index, undone.value.code) == (1, -6)
+        await zk.create(path)
+        assert zk.state is zkwire.SessionState.CONNECTED
+
+
+@pytest.mark.limit(120)
+async def test_a_real_server_without_ttl_nodes_refuses_in_the_same_way(path: str) -> None:
+    switched_off = RealServer(jvm=[*QUICK_START, "-Dzookeeper.extendedTypesEnabled=false"])
+    async with switched_off as server, zkwire.connect(server.hosts) as zk:
+        with pytest.raises(zkwire.UnimplementedError, match=r"zookeeper\.extendedTypesEnabled=true"):
+            await zk.create(path, ttl=5)
+        tx = zk.transaction()
+        tx.create(path, ttl=5)
+        with pytest.raises(zkwire.TransactionError) as undone:
+            await tx.commit()
+        assert (undone.value.index, undone.value.code) == (0, -6)
+
+
+@pytest.mark.limit(120)
+async def test_a_real_server_removes_ttl_nodes_when_their_time_is_over(path: str) -> None:
+    frequent = RealServer(jvm=[*QUICK_START, "-Dznode.container.checkIntervalMs=100"])
+    async with frequent as server, zkwire.connect(server.hosts) as zk:
+        await zk.create(path)
+        await zk.create(f"{path}/long", ttl=3600)
+        await zk.create(f"{path}/short", ttl=0.2)
+        stat, watch = await zk.exists_and_watch(f"{path}/short")
+        assert stat is None or (await watch).type is zkwire.WatchEventType.DELETED
+        assert await zk.get_children(path) == ["long"]
+
+
+async def test_the_server_in_memory_removes_ttl_nodes_when_their_time_is_over(path: str) -> None:
+    clock = VirtualClock()
+    async with (
+        Server(clock=clock, container_interval=60.0, tick_time=100.0) as server,
+        zkwire.connect(server.hosts, 2000.0) as zk,
+    ):
+        await zk.create(path, ttl=30.0)
+        _, watch = await zk.exists_and_watch(path)
+        clock.advance(61.0)
+        assert (await watch).type is zkwire.WatchEventType.DELETED

@@ -1,0 +1,561 @@
+"""A lost connection and a session that lives: what is resumed, repeated, failed, waited for, and what never happens."""
+
+import asyncio
+import struct
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+import zkwire
+from tests.support.client import InOrder, eventually, states_until, turns, watched
+from tests.support.proxy import Frame, Proxy
+from tests.support.rogue import Peer, Rogue, honest
+from zkwire import SessionState, WatchEventType
+from zkwire.session.transport import Link, open_link
+from zkwire.testing import RealServer
+
+CONNECTING, CONNECTED, READ_ONLY, SUSPENDED, EXPIRED, AUTH_FAILED, CLOSED = SessionState
+
+
+def handshake(frame: Frame) -> tuple[int, int]:
+    """The last zxid and the session id in a ConnectRequest."""
+    _, zxid, _, session_id = struct.unpack_from(">iqiq", frame.payload)
+    return zxid, session_id
+
+
+def set_watches(frame: Frame) -> tuple[int, list[list[str]]]:
+    """The zxid and the three lists of a SetWatches."""
+    (zxid,) = struct.unpack_from(">q", frame.body)
+    at = 8
+    lists: list[list[str]] = []
+    for _ in range(3):
+        (count,) = struct.unpack_from(">i", frame.body, at)
+        at += 4
+        names = []
+        for _ in range(count):
+            (length,) = struct.unpack_from(">i", frame.body, at)
+            names.append(frame.body[at + 4 : at + 4 + length].decode())
+            at += 4 + length
+        lists.append(names)
+    return zxid, lists
+
+
+# Resuming
+
+
+async def test_a_session_that_is_kept_can_be_resumed_by_id_and_password(zookeeper: RealServer, path: str) -> None:
+    first = await zkwire.connect(zookeeper.hosts)
+    await first.create(path, ephemeral=True)
+    session_id, password = first.session_id, first.session_password
+    await first.close(keep_session=True)
+    async with zkwire.connect(zookeeper.hosts, session_id=session_id, session_password=password) as second:
+        assert (second.session_id, second.session_password) == (session_id, password)
+        stat = await second.exists(path)
+        assert stat is not None
+        assert stat.ephemeral_owner == session_id
+    async with zkwire.connect(zookeeper.hosts) as other:
+        assert await other.exists(path) is None
+
+
+async def test_what_was_asked_before_a_close_that_keeps_the_session_is_answered(
+    zookeeper: RealServer, path: str
+) -> None:
+    zk = await zkwire.connect(zookeeper.hosts)
+    creating = asyncio.create_task(zk.create(path, ephemeral=True))
+    await turns(1)
+    await zk.close(keep_session=True)
+    assert await creating == path
+    await (await resumed(zookeeper, zk)).close()
+
+
+async def resumed(server: RealServer, zk: zkwire.Client) -> zkwire.Client:
+    return await zkwire.connect(server.hosts, session_id=zk.session_id, session_password=zk.session_password)
+
+
+async def test_a_wrong_password_is_told_as_an_expired_session(zookeeper: RealServer) -> None:
+    async with zkwire.connect(zookeeper.hosts) as zk:
+        with pytest.raises(zkwire.SessionExpiredError, match=f"{zk.session_id:#x}"):
+            await zkwire.connect(zookeeper.hosts, session_id=zk.session_id, session_password=b"x" * 16)
+        await zk.sync("/")  # the session of the rightful owner lives on
+        assert zk.state is CONNECTED
+
+
+async def test_a_session_that_is_gone_is_not_replaced_by_a_new_one_on_resume(zookeeper: RealServer) -> None:
+    async with zkwire.connect(zookeeper.hosts) as zk:
+        session_id, password = zk.session_id, zk.session_password
+    with pytest.raises(zkwire.SessionExpiredError):
+        await zkwire.connect(zookeeper.hosts, session_id=session_id, session_password=password)
+
+
+async def test_a_client_whose_session_another_resumes_gets_it_back(zookeeper: RealServer, path: str) -> None:
+    async with zkwire.connect(zookeeper.hosts) as zk:
+        await zk.create(path, ephemeral=True)
+        states = zk.states()
+        thief = await resumed(zookeeper, zk)
+        await thief.close(keep_session=True)
+        assert await states_until(states, SUSPENDED) == [CONNECTED, SUSPENDED]
+        assert await states_until(states, CONNECTED) == [CONNECTED]
+        assert await zk.exists(path) is not None
+
+
+async def test_a_reconnect_keeps_the_session_and_says_suspended(zookeeper: RealServer, path: str) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+        await zk.create(path, ephemeral=True)
+        session_id, states = zk.session_id, zk.states()
+        for count, reset in enumerate([False, True, False], start=2):
+            proxy.cut(reset=reset)
+            assert await states_until(states, SUSPENDED) == [CONNECTED, SUSPENDED][count > 2 :]
+            assert await states_until(states, CONNECTED) == [CONNECTED]
+            assert zk.session_id == session_id
+            assert await zk.exists(path) is not None
+            assert proxy.connections == count
+
+
+async def test_the_newest_zxid_seen_is_told_on_reconnect_pitfall_61(zookeeper: RealServer, path: str) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+        assert handshake(await proxy.seen("connect")) == (0, 0)
+        await zk.create(path)
+        mark, last_zxid = proxy.mark(), zk.last_zxid
+        assert last_zxid > 0
+        proxy.cut()
+        assert handshake(await proxy.seen("connect", mark)) == (last_zxid, zk.session_id)
+        await zk.ping()
+        assert zk.last_zxid == last_zxid
+
+
+async def test_an_event_does_not_advance_the_newest_zxid_pitfall_33(zookeeper: RealServer, path: str) -> None:
+    async with (
+        Proxy(zookeeper.hosts) as proxy,
+        zkwire.connect(proxy.hosts) as zk,
+        zkwire.connect(zookeeper.hosts) as other,
+    ):
+        await zk.create(path)
+        _, first = await zk.exists_and_watch(f"{path}-1")
+        _, second = await zk.get_and_watch(path)
+        seen = zk.last_zxid
+        async with other.transaction() as tx:
+            tx.create(f"{path}-1")
+            tx.set(path, b"in the same transaction")
+        held: list[Frame] = []
+
+        def is_second(frame: Frame) -> bool:
+            return frame.path == path
+
+        held.append(await proxy.seen(is_second, direction="event"))
+        assert held[0].zxid > seen  # a server before 3.9 would say -1
+        assert (await first).type is WatchEventType.CREATED
+        assert (await second).type is WatchEventType.CHANGED
+        assert zk.last_zxid == seen
+        _, third = await zk.exists_and_watch(f"{path}-3")
+        assert zk.last_zxid == held[0].zxid
+        mark = proxy.mark()
+        await other.create(f"{path}-3")
+        await third
+        proxy.cut()
+        assert handshake(await proxy.seen("connect", mark))[0] == held[0].zxid
+
+
+# Watches
+
+
+async def test_every_kind_of_watch_is_armed_again_pitfalls_1_2_30(zookeeper: RealServer, path: str) -> None:
+    async with (
+        Proxy(zookeeper.hosts) as proxy,
+        zkwire.connect(proxy.hosts) as zk,
+        zkwire.connect(zookeeper.hosts) as other,
+    ):
+        await zk.create(path)
+        _, exist = await zk.exists_and_watch(path)
+        _, data = await zk.get_and_watch(path)
+        _, child = await zk.get_children_and_watch(path)
+        _, absent = await zk.exists_and_watch(f"{path}-absent")
+        last_zxid = zk.last_zxid
+        for _ in range(2):
+            mark = proxy.mark()
+            proxy.cut()
+            frame = await proxy.seen("setWatches", mark)
+            assert set_watches(frame) == (last_zxid, [[path], [f"{path}-absent"], [path]])
+            await zk.ping()
+            assert proxy.requests(mark) == ["connect", "setWatches"]
+            assert not any(watch.done() for watch in (exist, data, child, absent))
+        await other.create(f"{path}-absent")
+        assert (await absent).type is WatchEventType.CREATED
+        await other.set(path, b"")
+        assert (await exist).type is (await data).type is WatchEventType.CHANGED
+        await other.create(f"{path}/a")
+        assert (await child).type is WatchEventType.CHILDREN
+
+
+async def test_watches_live_through_a_restart_of_the_server_pitfall_2(zookeeper_own: RealServer, path: str) -> None:
+    async with zkwire.connect(zookeeper_own.hosts) as zk:
+        _, watch = await zk.exists_and_watch(path)
+        states = zk.states()
+        zookeeper_own.kill()
+        assert await states_until(states, SUSPENDED) == [CONNECTED, SUSPENDED]
+        await zookeeper_own.start()
+        await zk.create(path)
+        assert (await watch).type is WatchEventType.CREATED
+        assert await states_until(states, CONNECTED) == [CONNECTED]
+
+
+async def test_what_happened_while_away_is_told_once(zookeeper: RealServer, path: str) -> None:
+    async with (
+        Proxy(zookeeper.hosts) as proxy,
+        zkwire.connect(proxy.hosts) as zk,
+        zkwire.connect(zookeeper.hosts) as other,
+    ):
+        for name in ("set", "deleted", "parent", "parent/gone"):
+            await zk.create(f"{path}-{name}")
+        with zkwire.WatchSet() as watches:
+            await zk.get_and_watch(f"{path}-set", into=watches)
+            await zk.get_and_watch(f"{path}-deleted", into=watches)
+            await zk.exists_and_watch(f"{path}-created", into=watches)
+            await zk.get_children_and_watch(f"{path}-parent", into=watches)
+            await zk.get_and_watch(f"{path}-parent", into=watches)  # nothing happens to this one
+            proxy.refuse()
+            proxy.cut()
+            await states_until(zk.states(), SUSPENDED)
+            await other.set(f"{path}-set", b"1")
+            await other.set(f"{path}-set", b"2")
+            await other.delete(f"{path}-deleted")
+            await other.create(f"{path}-created")
+            await other.delete(f"{path}-parent/gone")
+            assert watches.take() == []
+            proxy.accept()
+            events = [await watches.next() for _ in range(4)]
+            assert watches.was_rearmed
+            for name in ("set", "created"):
+                await other.delete(f"{path}-{name}")
+            await zk.sync("/")
+            assert watches.take() == []
+        assert sorted((event.path.removeprefix(path), event.type) for event in events) == [
+            ("-created", WatchEventType.CREATED),
+            ("-deleted", WatchEventType.DELETED),
+            ("-parent", WatchEventType.CHILDREN),
+            ("-set", WatchEventType.CHANGED),
+        ]
+
+
+async def test_what_a_reconnect_brings_is_not_told_in_a_hurry(zookeeper: RealServer, path: str) -> None:
+    """It comes in the order of SetWatches' lists, so that nothing may be concluded from one of it alone."""
+    async with (
+        Proxy(zookeeper.hosts) as proxy,
+        zkwire.connect(proxy.hosts) as zk,
+        zkwire.connect(zookeeper.hosts) as other,
+    ):
+        await zk.create(path)
+        with zkwire.WatchSet() as watches:
+            await zk.get_and_watch(path, into=watches)
+            arrival = watches.ready(urgent=[path])
+            proxy.refuse()
+            proxy.cut()
+            await states_until(zk.states(), SUSPENDED)
+            await other.delete(path)
+            proxy.accept()
+            assert await arrival is None
+            assert watches.was_rearmed
+            assert [event.type for event in watches.take()] == [WatchEventType.DELETED]
+
+
+async def test_a_watch_given_up_while_away_is_not_armed_again(zookeeper: RealServer, path: str) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+        _, kept = await zk.exists_and_watch(path)
+        _, given_up = await zk.exists_and_watch(f"{path}-2")
+        proxy.refuse()
+        proxy.cut()
+        await states_until(zk.states(), SUSPENDED)
+        given_up.cancel()
+        mark = proxy.mark()
+        proxy.accept()
+        assert set_watches(await proxy.seen("setWatches", mark))[1] == [[], [path], []]
+        assert not kept.done()
+
+
+async def test_three_hundred_kilobytes_of_watches_are_armed_in_chunks_pitfall_32(
+    zookeeper: RealServer, path: str
+) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+        nodes = [f"{path}-{'x' * 240}-{number:04d}" for number in range(1000)]
+        watches = [watch for _, watch in await asyncio.gather(*map(zk.exists_and_watch, nodes))]
+        mark = proxy.mark()
+        proxy.cut()
+        await proxy.seen("connect", mark)
+        await zk.ping()
+        frames = [frame for frame in proxy.log[mark:] if frame.opcode == "setWatches" and frame.direction == "request"]
+        assert len(frames) >= 3
+        assert max(len(frame.payload) for frame in frames) < 200_000
+        assert sorted(name for frame in frames for name in set_watches(frame)[1][1]) == nodes
+        await asyncio.gather(*(zk.create(node) for node in (nodes[0], nodes[500], nodes[999])))
+        assert [number for number, watch in enumerate(watches) if watch.done()] == [0, 500, 999]
+
+
+async def test_a_watch_whose_reply_was_lost_is_set_by_the_repeated_read(zookeeper: RealServer, path: str) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+        lost = proxy.cut_after("exists")
+        stat, watch = await zk.exists_and_watch(path)
+        assert stat is None
+        assert lost.done()
+        assert proxy.requests().count("exists") == 2
+        await zk.create(path)
+        assert (await watch).type is WatchEventType.CREATED
+
+
+# Calls in flight
+
+
+Verb = Callable[[zkwire.Client, str], Awaitable[object]]
+
+READS: dict[str, tuple[str, Verb]] = {
+    "exists": ("exists", lambda zk, path: zk.exists(path)),
+    "get": ("getData", lambda zk, path: zk.get(path)),
+    "get_children": ("getChildren", lambda zk, path: zk.get_children(path)),
+    "get_children_and_stat": ("getChildren2", lambda zk, path: zk.get_children_and_stat(path)),
+    "sync": ("sync", lambda zk, path: zk.sync(path)),
+    "ping": ("ping", lambda zk, path: zk.ping()),
+}
+
+WRITES: dict[str, tuple[str, Verb]] = {
+    "create": ("create", lambda zk, path: zk.create(f"{path}/a")),
+    "create_and_stat": ("create2", lambda zk, path: zk.create_and_stat(f"{path}/a")),
+    "container": ("createContainer", lambda zk, path: zk.create(f"{path}/a", container=True)),
+    "set": ("setData", lambda zk, path: zk.set(path, b"written")),
+    "delete": ("delete", lambda zk, path: zk.delete(f"{path}/doomed")),
+    "ensure_path": ("create", lambda zk, path: zk.ensure_path(f"{path}/a")),
+    "transaction": ("multi", lambda zk, path: committed(zk, path)),
+}
+
+
+async def committed(zk: zkwire.Client, path: str) -> None:
+    async with zk.transaction() as tx:
+        tx.create(f"{path}/a")
+
+
+@pytest.mark.parametrize("reset", [False, True])
+@pytest.mark.parametrize("verb", READS)
+async def test_a_read_whose_answer_is_lost_is_repeated(
+    zookeeper: RealServer, path: str, verb: str, reset: bool
+) -> None:
+    opcode, call = READS[verb]
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+        await zk.create(path)
+        mark = proxy.mark()
+        lost = proxy.cut_after(opcode, reset=reset)
+        await call(zk, path)
+        assert lost.done()
+        requests = proxy.requests(mark, ignore_pings=opcode != "ping")
+        assert requests[:2] == [opcode, "connect"]
+        assert opcode in requests[2:]
+
+
+@pytest.mark.parametrize("when", ["after", "before"])
+@pytest.mark.parametrize("verb", WRITES)
+async def test_a_write_cut_off_in_flight_fails_and_is_not_sent_again_pitfall_60(
+    zookeeper: RealServer, path: str, verb: str, when: str
+) -> None:
+    opcode, call = WRITES[verb]
+    async with (
+        Proxy(zookeeper.hosts) as proxy,
+        zkwire.connect(zookeeper.hosts) as direct,
+    ):
+        await direct.create(f"{path}/doomed", make_parents=True)
+        async with zkwire.connect(proxy.hosts) as zk:
+            occurrence = 2 if verb == "ensure_path" else 1
+            lost = (proxy.cut_after if when == "after" else proxy.cut_before)(opcode, occurrence)
+            with pytest.raises(zkwire.ConnectionLostError) as refused:
+                await call(zk, path)
+            assert refused.value.maybe_applied
+            assert lost.done()
+            await zk.sync(path)
+            assert proxy.requests().count(opcode) == occurrence
+            assert sum(frame.opcode == opcode and frame.dropped for frame in proxy.log) == 1
+        node = await direct.get(path)
+        applied = (node.data, sorted(await direct.get_children(path))) != (b"", ["doomed"])
+        assert applied == (when == "after")
+
+
+async def test_reads_are_repeated_in_their_order_in_front_of_what_waits(zookeeper: RealServer, path: str) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+        await zk.create(path, b"old")
+        proxy.refuse()
+        lost = proxy.cut_after("getData")
+        outcomes = asyncio.gather(
+            zk.get(path), zk.exists(path), zk.set(path, b"lost"), zk.get_children(path), return_exceptions=True
+        )
+        await states_until(zk.states(), SUSPENDED)
+        waiting = asyncio.gather(zk.set(path, b"new"), zk.get(path))
+        assert lost.done()
+        mark = proxy.mark()
+        proxy.accept()
+        node, stat, error, names = await outcomes
+        assert isinstance(node, zkwire.Node)
+        assert node.data == b"old"
+        assert isinstance(stat, zkwire.Stat)
+        assert isinstance(error, zkwire.ConnectionLostError)
+        assert names == []
+        assert (await waiting)[1].data == b"new"
+        assert proxy.requests(mark) == ["connect", "getData", "exists", "getChildren", "setData", "getData"]
+
+
+async def test_what_is_asked_while_away_waits_for_the_next_connection(zookeeper: RealServer, path: str) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+        proxy.refuse()
+        proxy.cut()
+        await states_until(zk.states(), SUSPENDED)
+        calls = asyncio.gather(zk.create(path), zk.set(path, b"1"), zk.get(path))
+        await proxy.until(lambda: proxy.refused >= 2)
+        assert not calls.done()
+        mark = proxy.mark()
+        proxy.accept()
+        created, _, node = await calls
+        assert (created, node.data) == (path, b"1")
+        assert proxy.requests(mark) == ["connect", "create", "setData", "getData"]
+        assert proxy.writes(mark) == 2  # the handshake, and all the rest
+
+
+async def test_what_max_in_flight_held_back_is_not_lost(zookeeper: RealServer, path: str) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts, max_in_flight=2) as zk:
+        await zk.create(path)
+        cut = proxy.cut_before("setData", 2)
+        outcomes = await asyncio.gather(*(zk.set(path, b"%d" % n) for n in range(6)), return_exceptions=True)
+        assert cut.done()
+        lost = [isinstance(outcome, zkwire.ConnectionLostError) for outcome in outcomes]
+        assert lost == [True, True, False, False, False, False]
+        assert (await zk.get(path)).data == b"5"
+        assert proxy.requests().count("setData") == 6
+
+
+# Hosts
+
+
+async def test_names_are_resolved_anew_at_every_attempt_pitfall_55(zookeeper: RealServer, path: str) -> None:
+    """The name of the only host moves to another address while the client is away."""
+    async with Proxy(zookeeper.hosts) as old, Proxy(zookeeper.hosts) as new:
+        address = {"zk.example": old}
+        asked: list[str] = []
+
+        async def resolving(make: Callable[[], Link], host: str, port: int) -> Link:
+            asked.append(host)
+            name, _, number = address[host].hosts.partition(":")
+            return await open_link(make, name, int(number))
+
+        async with zkwire.connect("zk.example:2181", open_link=resolving) as zk:
+            await zk.create(path, ephemeral=True)
+            session_id = zk.session_id
+            address["zk.example"] = new
+            old.refuse()
+            old.cut()
+            assert await zk.exists(path) is not None
+            assert zk.session_id == session_id
+            assert zk.server == "zk.example:2181"
+            assert (old.connections, new.connections) == (1, 1)
+            assert asked == ["zk.example"] * len(asked)
+            assert len(asked) >= 2
+
+
+async def test_dead_hosts_are_passed_over_and_no_connection_leaks_pitfall_58(zookeeper: RealServer, path: str) -> None:
+    async with Proxy(zookeeper.hosts) as refusing, Proxy(zookeeper.hosts) as silent, Proxy(zookeeper.hosts) as good:
+        refusing.refuse()
+        silent.pause()
+        hosts = f"127.0.0.1:1,{refusing.hosts},{silent.hosts},{good.hosts}"
+        async with zkwire.connect(hosts, 4.0, rng=InOrder()) as zk:
+            assert zk.server == good.hosts
+            await zk.create(path, ephemeral=True)
+            good.cut()
+            assert await zk.exists(path) is not None
+            assert silent.connections >= 1
+            assert refusing.refused >= 1
+            assert good.open == 1
+            silent.resume()
+            await silent.until(lambda: silent.open == 0)
+
+
+async def test_an_opener_that_fails_behind_its_link_does_not_hang_the_session(zookeeper: RealServer) -> None:
+    """As a TLS handshake does that fails: the protocol is made, and never connected."""
+    attempts = 0
+
+    async def fails_once(make: Callable[[], Link], host: str, port: int) -> Link:
+        nonlocal attempts
+        attempts += 1
+        if attempts == 1:
+            make()
+            raise ConnectionRefusedError("after the link was made")
+        return await open_link(make, host, port)
+
+    async with zkwire.connect(zookeeper.hosts, open_link=fails_once) as zk:
+        await zk.ping()
+    assert attempts == 2
+
+
+async def test_the_client_leaves_no_connection_on_the_server(zookeeper: RealServer) -> None:
+    async def clients() -> int:
+        return (await zookeeper.four_letter_word("cons")).count("sid=0x")
+
+    async def none() -> bool:
+        return await clients() == 0
+
+    await eventually(none)
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+        for count in range(2, 6):
+            proxy.cut()
+            await proxy.connected(count)
+            await zk.sync("/")
+        assert await clients() == 1
+    await eventually(none)
+
+
+async def test_who_is_thrown_out_as_soon_as_he_is_in_pauses_before_he_knocks_again() -> None:
+    """Connections that end at once are not an invitation: attempts become rarer."""
+
+    async def thrown_out(peer: Peer) -> None:
+        await peer.handshake()
+
+    loop = asyncio.get_running_loop()
+    async with Rogue(*[thrown_out] * 5, honest) as rogue:
+        start = loop.time()
+        async with zkwire.connect(rogue.hosts, 4.0) as zk:
+            await rogue.connected(6)
+            await zk.ping()
+        # the pauses before the attempts 2 to 6: at least 25, 50, 100, 200, 200 ms
+        assert loop.time() - start > 0.4
+
+
+async def test_watches_of_one_node_survive_the_removal_of_their_neighbour(zookeeper: RealServer, path: str) -> None:
+    """Given up while a request for the same watch is under way: the server's watch must stay."""
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+        await zk.create(path)
+        _, first = await zk.get_and_watch(path)
+        for order in ("cancel first", "ask first"):
+            mark = proxy.mark()
+            proxy.hold_replies()
+            if order == "cancel first":
+                first.cancel()
+            asking = asyncio.create_task(zk.get_and_watch(path))
+            await turns(1)
+            if order == "ask first":
+                first.cancel()
+            await proxy.seen("getData", mark, direction="reply")
+            proxy.release_replies()
+            _, first = await asking
+            assert await watched(zookeeper, path)
+        await zk.set(path, b"")
+        assert first.done()
+
+
+async def test_a_remove_watches_that_finds_none_is_harmless_pitfall_38(zookeeper: RealServer, path: str) -> None:
+    """The watch fires while the request to remove it is on its way."""
+    async with (
+        Proxy(zookeeper.hosts) as proxy,
+        zkwire.connect(proxy.hosts) as zk,
+        zkwire.connect(zookeeper.hosts) as other,
+    ):
+        _, watch = await zk.exists_and_watch(path)
+        proxy.hold_replies()
+        await other.create(path)
+        await proxy.seen("NodeCreated", direction="event")
+        watch.cancel()
+        removed = await proxy.seen("removeWatches", direction="reply")
+        assert removed.err == -121
+        proxy.release_replies()
+        await zk.ping()
+        assert proxy.connections == 1
+        assert watch.done()

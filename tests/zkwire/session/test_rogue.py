@@ -1,0 +1,237 @@
+"""Servers that talk nonsense: the connection is dropped, the session goes to the next host, and memory is bounded."""
+
+import asyncio
+import struct
+import tracemalloc
+from functools import partial
+
+import pytest
+
+import zkwire
+from tests.support import rogue
+from tests.support.client import InOrder, states_until
+from tests.support.rogue import Behaviour, Peer, Rogue
+from zkwire import SessionState
+from zkwire.testing import RealServer
+
+MiB = 1 << 20
+
+BAD_HANDSHAKES: dict[str, Behaviour] = {
+    "garbage": rogue.garbage_handshake,
+    "a 2 GB frame": partial(rogue.garbage_handshake, garbage=struct.pack(">i", 2**31 - 1) + bytes(100)),
+    "a negative length": partial(rogue.garbage_handshake, garbage=struct.pack(">i", -1)),
+    "an empty frame": partial(rogue.garbage_handshake, garbage=bytes(4)),
+    "a short frame": partial(rogue.garbage_handshake, garbage=struct.pack(">i", 10) + bytes(10)),
+    "a refusal of 16 bytes": rogue.read_only_refusal,
+    "a session without an id": partial(
+        rogue.garbage_handshake, garbage=struct.pack(">iiiqi", 36, 0, 4000, 0, 16) + bytes(16)
+    ),
+    "a session without a password": partial(rogue.garbage_handshake, garbage=struct.pack(">iiiqi", 20, 0, 4000, 5, -1)),
+    "a timeout of 0": rogue.refused_session,
+}
+
+
+@pytest.mark.parametrize("nonsense", BAD_HANDSHAKES)
+async def test_nonsense_in_place_of_a_handshake_leads_to_the_next_host(
+    zookeeper: RealServer, nonsense: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Rogue(BAD_HANDSHAKES[nonsense]) as bad:
+        hosts = bad.hosts
+        async with zkwire.connect(f"{bad.hosts},{zookeeper.hosts}", rng=InOrder()) as zk:
+            assert zk.server == zookeeper.hosts
+            assert (await zk.get("/")).data == b""
+        await bad.disconnected(1)
+        assert bad.connections == 1
+    assert "ProtocolError" in caplog.text
+    assert hosts in caplog.text
+
+
+@pytest.mark.parametrize("silent", [True, False])
+async def test_no_answer_to_the_handshake_leads_to_the_next_host(zookeeper: RealServer, silent: bool) -> None:
+    async with Rogue(rogue.silent_handshake if silent else rogue.eof_handshake) as bad:
+        async with zkwire.connect(f"{bad.hosts},{zookeeper.hosts}", 1.0, rng=InOrder()) as zk:
+            assert zk.server == zookeeper.hosts
+        await bad.disconnected(1)
+
+
+async def test_an_end_of_file_before_the_response_keeps_the_session() -> None:
+    """Try another server, not: session lost."""
+
+    async def once(peer: Peer) -> None:
+        await peer.handshake()
+
+    async with Rogue(once, rogue.eof_handshake, rogue.eof_handshake, rogue.honest) as bad:
+        async with zkwire.connect(bad.hosts, 4.0) as zk:
+            states, session_id = zk.states(), zk.session_id
+            await bad.connected(4)
+            await zk.ping()
+            assert zk.session_id == session_id
+        assert [handshake.session_id for handshake in bad.handshakes] == [0, session_id, session_id, session_id]
+        seen = [state async for state in states]
+        assert SessionState.EXPIRED not in seen
+        assert SessionState.CONNECTING not in seen
+
+
+async def test_a_response_of_36_bytes_without_the_read_only_flag_is_taken() -> None:
+    async with Rogue(rogue.short_connect_response) as old, zkwire.connect(old.hosts) as zk:
+        assert zk.state is SessionState.CONNECTED
+        assert (await zk.get("/a")).data == rogue.DATA
+        assert old.connections == 1
+
+
+async def test_a_session_is_not_exchanged_for_another_at_a_resume(caplog: pytest.LogCaptureFixture) -> None:
+    async def once(peer: Peer) -> None:
+        await peer.handshake()
+
+    async def another(peer: Peer) -> None:
+        await peer.connect_request()
+        await peer.send_frame(rogue.connect_response(4000, 0x77) + b"\0")
+        await peer.ignore()
+
+    async with Rogue(once, another, rogue.honest) as bad, zkwire.connect(bad.hosts, 4.0) as zk:
+        session_id = zk.session_id
+        await bad.connected(3)
+        await zk.ping()
+        assert zk.session_id == session_id
+    assert "ProtocolError" in caplog.text
+    assert "0x77" in caplog.text
+
+
+BAD_TALK: dict[str, Behaviour] = {
+    "garbage": rogue.garbage_after_handshake,
+    "a 2 GB frame": rogue.huge_length,
+    "a frame beyond the limit": partial(rogue.huge_length, length=64 * MiB + 1),
+    "a negative length": rogue.negative_length,
+    "a wrong xid": rogue.wrong_xid,
+    "an unasked reply": rogue.unasked_reply,
+    "an unasked pong": partial(rogue.unasked_reply, xid=-2),
+    "an end inside a length": partial(rogue.eof_in_frame, keep=2),
+    "an end inside a frame": partial(rogue.eof_in_frame, keep=30),
+    "a truncated record": rogue.truncated_record,
+    "a frame too short": rogue.short_frame,
+    "an empty frame": partial(rogue.short_frame, payload=b""),
+}
+
+
+@pytest.mark.parametrize("nonsense", BAD_TALK)
+async def test_nonsense_on_a_connection_drops_it_and_the_read_is_repeated_on_the_next(
+    nonsense: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Rogue(BAD_TALK[nonsense]) as bad, Rogue(rogue.honest) as good:
+        hosts = bad.hosts
+        async with zkwire.connect(f"{bad.hosts},{good.hosts}", 4.0, rng=InOrder()) as zk:
+            states, session_id = zk.states(), zk.session_id
+            node = await zk.get("/a")
+            assert node.data == rogue.DATA
+            assert zk.session_id == session_id
+            assert zk.server == good.hosts
+            await bad.disconnected(1)
+        seen = [state async for state in states]
+        if seen[0] is SessionState.CONNECTED:  # the nonsense of some comes before we can look
+            seen.pop(0)
+        assert seen == [
+            SessionState.SUSPENDED,
+            SessionState.CONNECTED,
+            SessionState.CLOSED,
+        ]
+        assert good.handshakes[0].session_id == session_id
+    assert "ProtocolError" in caplog.text
+    assert hosts in caplog.text
+
+
+@pytest.mark.parametrize("length", [2**31 - 1, 2**30, 64 * MiB + 1])
+async def test_a_frame_of_two_gigabytes_costs_no_memory(length: int) -> None:
+    async with Rogue(partial(rogue.huge_length, length=length), rogue.honest) as bad:
+        tracemalloc.start()
+        try:
+            async with zkwire.connect(bad.hosts, 4.0) as zk:
+                await bad.disconnected(1)
+                _, peak = tracemalloc.get_traced_memory()
+                assert (await zk.get("/")).data == rogue.DATA
+        finally:
+            tracemalloc.stop()
+        assert peak < 4 * MiB
+        assert bad.sent < 4 * MiB
+
+
+async def test_an_unknown_error_code_is_told_with_its_number() -> None:
+    async with Rogue(rogue.unknown_error) as odd, zkwire.connect(odd.hosts) as zk:
+        with pytest.raises(zkwire.ServerError, match="-9999") as refused:
+            await zk.get("/a")
+        assert (refused.value.code, refused.value.path) == (-9999, "/a")
+        assert (await zk.get("/a")).data == rogue.DATA
+        assert odd.connections == 1
+
+
+async def test_bytes_behind_an_error_are_ignored() -> None:
+    async with Rogue(rogue.error_with_trailing_bytes) as odd, zkwire.connect(odd.hosts) as zk:
+        with pytest.raises(zkwire.NoNodeError):
+            await zk.get("/a")
+        assert (await zk.get("/a")).data == rogue.DATA
+        assert odd.connections == 1
+
+
+async def test_an_unknown_event_type_is_logged_and_harmless(caplog: pytest.LogCaptureFixture) -> None:
+    async with Rogue(rogue.unknown_event) as odd, zkwire.connect(odd.hosts) as zk:
+        assert (await zk.get("/a")).data == rogue.DATA
+        assert odd.connections == 1
+    assert "99" in caplog.text
+
+
+async def test_an_event_for_a_path_that_nobody_watches_is_harmless() -> None:
+    async def chatty(peer: Peer) -> None:
+        await peer.handshake()
+        for kind in (1, 2, 3, 4):
+            await peer.event(kind, "/nobody/watches")
+        await peer.serve()
+
+    async with Rogue(chatty) as odd, zkwire.connect(odd.hosts) as zk:
+        assert (await zk.get("/a")).data == rogue.DATA
+        assert odd.connections == 1
+
+
+async def test_a_transaction_answered_with_too_few_results_is_a_fault_of_the_server() -> None:
+    async def forgetful(peer: Peer) -> None:
+        await peer.handshake()
+        request = await peer.first_request()
+        await peer.reply(request.xid, struct.pack(">i?i", -1, True, -1))
+        await peer.serve()
+
+    async with Rogue(forgetful) as odd, zkwire.connect(odd.hosts) as zk:
+        tx = zk.transaction()
+        tx.delete("/a")
+        with pytest.raises(zkwire.ProtocolError, match="0 results for 1"):
+            await tx.commit()
+
+
+async def test_replies_in_small_pieces_and_in_one_piece_are_the_same(zookeeper: RealServer) -> None:
+    async def dribble(peer: Peer) -> None:
+        await peer.handshake()
+        sent = peer.send
+
+        async def in_pieces(data: bytes) -> None:
+            for at in range(len(data)):
+                await sent(data[at : at + 1])
+                await asyncio.sleep(0)  # slowness is the behaviour: lets the client read each byte by itself
+
+        peer.send = in_pieces  # type: ignore[method-assign]
+        await peer.serve()
+
+    async with Rogue(dribble) as slow, zkwire.connect(slow.hosts) as zk:
+        nodes = await asyncio.gather(*(zk.get(f"/{number}") for number in range(5)))
+        assert {node.data for node in nodes} == {rogue.DATA}
+        assert slow.connections == 1
+
+
+async def test_a_write_answered_with_nonsense_is_not_sent_again_pitfall_60(zookeeper: RealServer, path: str) -> None:
+    async with (
+        Rogue(rogue.wrong_xid, rogue.eof_handshake) as bad,
+        zkwire.connect(f"{bad.hosts},{zookeeper.hosts}", 4.0, rng=InOrder()) as zk,
+    ):
+        with pytest.raises(zkwire.ConnectionLostError, match="xid") as refused:
+            await zk.create(path)
+        assert refused.value.maybe_applied
+        assert sum(opcode == 1 for _, opcode in bad.requests) == 1
+        # The real server does not know the rogue's session.
+        await states_until(zk.states(), SessionState.EXPIRED)
+        assert await zk.exists(path) is None

@@ -1,0 +1,188 @@
+"""Which requests a fault hits, and its bounds; what the server does then is in test_server_faults."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any
+
+import pytest
+
+from zkwire.errors import BadVersionError
+from zkwire.testing import VirtualClock
+from zkwire.testing.memory.faults import Answering, Faults, signed
+from zkwire.wire.multi import MultiReadRequest, MultiRequest
+from zkwire.wire.records import RequestHeader
+from zkwire.wire.requests import (
+    CreateRequest,
+    DeleteRequest,
+    GetChildren2Request,
+    GetChildrenRequest,
+    GetDataRequest,
+    PingRequest,
+    Request,
+    SyncRequest,
+)
+
+
+def payload(body: Request[Any], xid: int = 1) -> bytes:
+    return RequestHeader(xid, body.opcode).encode() + body.encode()
+
+
+GET_A = payload(GetDataRequest("/a", False), 7)
+GET_B = payload(GetDataRequest("/b", True))
+CREATE_A = payload(CreateRequest("/a", b"", [], 0))
+MULTI = payload(MultiRequest([DeleteRequest("/x", -1), DeleteRequest("/a", -1)]))
+READS = payload(MultiReadRequest([GetDataRequest("/x", False), GetDataRequest("/a", False)]))
+PING = payload(PingRequest(), -2)
+
+
+def hits(faults: Faults, *payloads: bytes, session: int = 1) -> list[int]:
+    return [len(faults._hit_by(one, session)[1]) for one in payloads]
+
+
+def test_any_request_but_a_ping_fits_nothing_named() -> None:
+    faults = Faults()
+    faults.drop_before(times=None)
+    assert hits(faults, GET_A, CREATE_A, MULTI, PING) == [1, 1, 1, 0]
+
+
+def test_a_ping_is_hit_by_its_name() -> None:
+    faults = Faults()
+    faults.drop_before("ping")
+    assert hits(faults, GET_A, PING) == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("operation", "expected"),
+    [("getChildren", [1, 1]), (GetChildrenRequest, [1, 0]), (GetChildren2Request, [0, 1]), (12, [0, 1])],
+)
+def test_a_name_is_for_all_that_do_so_a_class_or_number_for_one(operation: Any, expected: list[int]) -> None:
+    faults = Faults()
+    faults.answering(operation, BadVersionError)
+    asked = payload(GetChildrenRequest("/a", False)), payload(GetChildren2Request("/a", False))
+    assert hits(faults, *asked) == expected
+
+
+def test_paths_are_exact_or_patterns_and_looked_for_in_transactions() -> None:
+    faults = Faults()
+    faults.drop_after(path="/a", times=None)
+    assert hits(faults, GET_A, GET_B, MULTI, READS) == [1, 0, 1, 1]
+    faults = Faults()
+    faults.drop_after(path=re.compile("/[b-z]"), times=None)
+    assert hits(faults, GET_A, GET_B, MULTI, READS) == [0, 1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"\0\0\0\xff", b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff/a", b"\0\0\0\2\xff\xfe"], ids=bytes.hex
+)
+@pytest.mark.parametrize("opcode", [1, 4, 14, 22, 107, 999])
+def test_nonsense_names_no_node(opcode: int, body: bytes) -> None:
+    faults = Faults()
+    faults.drop_before(path="/a")
+    assert hits(faults, RequestHeader(1, opcode).encode() + body, b"short") == [0, 0]
+
+
+def test_nth_and_times_count_what_fits() -> None:
+    faults = Faults()
+    fault = faults.answering("getData", -101, path="/a", nth=2, times=2)
+    assert hits(faults, GET_A, GET_B, GET_A, GET_A, GET_A) == [0, 0, 1, 1, 0]
+    assert fault.hits == 2
+
+
+def test_a_session_is_the_same_signed_or_not() -> None:
+    faults = Faults()
+    faults.drop_before(session=2**64 - 5, times=None)
+    assert hits(faults, GET_A, session=-5) == [1]
+    assert hits(faults, GET_A, session=5) == [0]
+    assert signed(2**64 - 5) == signed(-5) == -5
+
+
+def test_several_faults_may_meet_one_request() -> None:
+    faults = Faults()
+    faults.drop_after("getData")
+    answer = faults.answering("getData", BadVersionError)
+    xid, hit = faults._hit_by(GET_A, 1)
+    assert xid == 7
+    assert len(hit) == 2
+    assert isinstance(answer, Answering)
+    assert answer.code == -103
+
+
+def test_an_ended_fault_hits_nothing() -> None:
+    faults = Faults()
+    with faults.drop_before("getData", times=None):
+        assert hits(faults, GET_A) == [1]
+    assert hits(faults, GET_A) == [0]
+
+
+def test_a_hold_of_everything_is_no_matter_of_requests() -> None:
+    faults = Faults()
+    hold = faults.hold_replies(session=1)
+    assert hits(faults, GET_A) == [0]
+    assert faults._keeping_back(1) == [hold]
+    assert faults._keeping_back(2) == []
+    hold.release()
+    assert faults._keeping_back(1) == []
+    faults.hold_replies("getData")
+    assert faults._keeping_back(1) == []
+    assert hits(faults, GET_A) == [1]
+
+
+def test_refusing_is_no_matter_of_requests() -> None:
+    faults = Faults()
+    assert not faults._refuses()
+    with faults.refuse_connections() as fault:
+        assert faults._refuses()
+        assert hits(faults, GET_A) == [0]
+    assert fault.hits == 1
+    assert not faults._refuses()
+
+
+@pytest.mark.parametrize("wrong", [{"nth": 0}, {"times": 0}, {"operation": "get_data"}])
+def test_misuse_is_told(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"count from 1|no request is called 'get_data'; there are create, delete"):
+        Faults().drop_before(**wrong)
+
+
+def test_success_is_no_error_and_a_delay_not_negative() -> None:
+    with pytest.raises(ValueError, match="0 is success"):
+        Faults().answering("exists", 0)
+    for seconds in (-1, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="a delay lasts"):
+            Faults().delay_replies(seconds)
+
+
+async def test_hits_can_be_waited_for() -> None:
+    faults = Faults()
+    fault = faults.drop_before(SyncRequest, times=None)
+    waiting = asyncio.create_task(fault.until_hit(2))
+    hits(faults, payload(SyncRequest("/")))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    hits(faults, payload(SyncRequest("/")))
+    await waiting
+    await fault.until_hit(2)
+    assert repr(fault) == "<the fault drop_before, hits: 2>"
+
+
+# -- the clock that they wait by ----------------------------------------------------------------------
+
+
+def test_the_clock_makes_calls_in_order_at_their_times() -> None:
+    clock, made = VirtualClock(wall=1000.0), list[tuple[str, float]]()
+    clock.call_at(3, lambda: made.append(("c", clock.time())))
+    clock.call_at(1, lambda: clock.call_at(2, lambda: made.append(("b", clock.time()))))
+    clock.call_at(1, lambda: made.append(("a", clock.time())))
+    clock.call_at(1, lambda: made.append(("cancelled", 0))).cancel()
+    clock.advance(2.5)
+    assert made == [("a", 1.0), ("b", 2.0)]
+    assert (clock.time(), clock.wall()) == (2.5, 1002.5)
+    clock.advance(0.5)
+    assert made[-1] == ("c", 3.0)
+
+
+@pytest.mark.parametrize("seconds", [-1, float("nan"), float("inf")])
+def test_the_clock_goes_forward_only(seconds: float) -> None:
+    with pytest.raises(ValueError, match="0 or more"):
+        VirtualClock().advance(seconds)

@@ -1,0 +1,450 @@
+"""The server in memory from outside: its life, its framing, its clock. Faults have a file of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+import zkwire
+from zkwire.testing import Server, VirtualClock
+from zkwire.wire.records import ConnectRequest, ConnectResponse, ReplyHeader, RequestHeader
+from zkwire.wire.requests import AddWatchRequest, GetDataRequest, PingRequest, Request
+
+HANDSHAKE = ConnectRequest(0, 0, 10_000, 0, bytes(16), False).encode()
+
+
+def frame(payload: bytes) -> bytes:
+    return struct.pack(">i", len(payload)) + payload
+
+
+def request(xid: int, body: Request[Any]) -> bytes:
+    return frame(RequestHeader(xid, body.opcode).encode() + body.encode())
+
+
+PING = frame(RequestHeader(-2, PingRequest.opcode).encode())
+
+
+class Raw:
+    """A client that speaks bytes."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    def send(self, data: bytes) -> None:
+        self.writer.write(data)
+
+    async def read_frame(self) -> bytes:
+        (length,) = struct.unpack(">i", await self.reader.readexactly(4))
+        return await self.reader.readexactly(length)
+
+    async def begin(self) -> ConnectResponse:
+        self.send(frame(HANDSHAKE))
+        response: ConnectResponse = ConnectResponse.decode(await self.read_frame(), 0)[0]
+        return response
+
+    async def is_closed(self) -> bool:
+        """Wait for the end of the stream; whether nothing came before it."""
+        try:
+            return await self.reader.read() == b""
+        except ConnectionResetError:  # what the server had not read when it closed
+            return True
+
+
+@contextlib.asynccontextmanager
+async def raw(server: Server) -> AsyncIterator[Raw]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    try:
+        yield Raw(reader, writer)
+    finally:
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+
+
+async def ask(server: Server, word: str) -> str:
+    async with raw(server) as client:
+        client.send(word.encode())
+        return (await client.reader.read()).decode()
+
+
+async def received_by(server: Server) -> int:
+    answer = await ask(server, "mntr")
+    return int(answer.partition("zk_packets_received\t")[2].partition("\n")[0])
+
+
+# -- its life -----------------------------------------------------------------------------------------
+
+
+async def test_it_has_no_address_before_it_is_started_and_after_it_is_closed() -> None:
+    server = Server()
+    with pytest.raises(RuntimeError, match="no port"):
+        _ = server.hosts
+    await server.start()
+    assert server.hosts == f"127.0.0.1:{server.port}"
+    assert server.is_running
+    await server.close()
+    await server.close()
+    assert not server.is_running
+    with pytest.raises(RuntimeError, match="no port"):
+        _ = server.port
+
+
+async def test_closing_what_was_never_started_does_nothing() -> None:
+    await Server().close()
+
+
+async def test_it_is_started_once() -> None:
+    async with Server() as server:
+        with pytest.raises(RuntimeError, match="runs already"):
+            await server.start()
+        async with zkwire.connect(server.hosts) as zk:
+            assert await zk.exists("/") is not None
+
+
+async def test_a_port_that_is_taken_is_told() -> None:
+    async with Server() as first:
+        with pytest.raises(OSError, match="in use"):
+            await Server(port=first.port).start()
+
+
+async def test_a_closed_server_gives_its_port_back_and_starts_empty() -> None:
+    server = Server()
+    await server.start()
+    port = server.port
+    async with zkwire.connect(server.hosts) as zk:
+        await zk.create("/a", b"")
+    await server.close()
+    async with Server(port=port) as other, zkwire.connect(other.hosts) as zk:
+        assert await zk.exists("/a") is None
+    await server.start()
+    async with zkwire.connect(server.hosts) as zk:
+        assert await zk.exists("/a") is None
+    await server.close()
+
+
+async def test_closing_ends_connections_in_every_phase() -> None:
+    server = Server()
+    await server.start()
+    async with raw(server) as new, raw(server) as torn, raw(server) as begun:
+        torn.send(b"\0\0")
+        await begun.begin()
+        await server.close()
+        for client in (new, torn, begun):
+            assert await client.is_closed()
+
+
+async def test_closing_right_behind_a_connect_leaves_nothing() -> None:
+    for turns in range(4):
+        server = Server()
+        await server.start()
+        with socket.socket() as client:
+            client.setblocking(False)
+            assert client.connect_ex(("127.0.0.1", server.port)) in (0, 115, 36)
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await server.close()
+        assert len(asyncio.all_tasks()) == 1
+        gc.collect()  # a socket left open warns, and a warning is an error
+
+
+@pytest.mark.parametrize("tick_time", [0, -1, float("nan"), 0.0005])
+def test_a_tick_is_a_millisecond_at_least(tick_time: float) -> None:
+    with pytest.raises(ValueError, match="tick_time"):
+        Server(tick_time=tick_time)
+
+
+async def test_the_tick_bounds_session_timeouts() -> None:
+    async with Server(tick_time=0.1) as server:
+        async with zkwire.connect(server.hosts, session_timeout=60) as zk:
+            assert zk.session_timeout == 2.0
+        async with zkwire.connect(server.hosts, session_timeout=0.01) as zk:
+            assert zk.session_timeout == 0.2
+
+
+# -- down and up --------------------------------------------------------------------------------------
+
+
+async def test_a_restart_keeps_port_data_sessions_and_ephemerals() -> None:
+    async with Server() as server, zkwire.connect(server.hosts) as zk:
+        port, session = server.port, zk.session_id
+        await zk.create("/kept", b"x")
+        await zk.create("/mine", ephemeral=True)
+        await server.restart()
+        assert (await zk.get("/kept")).data == b"x"
+        assert await zk.exists("/mine") is not None
+        assert (server.port, zk.session_id, server.sessions) == (port, session, [session])
+
+
+async def test_a_restart_can_lose_everything() -> None:
+    """As the real one: who has seen a later zxid is not let in, until by its own clock its session must be over."""
+    async with Server(tick_time=0.1) as server, zkwire.connect(server.hosts, session_timeout=0.5) as zk:
+        await zk.create("/kept", b"x")
+        session, (_, watch) = zk.session_id, await zk.exists_and_watch("/kept")
+        await server.restart(lose_data=True)
+        assert server.sessions == []
+        with pytest.raises(zkwire.SessionExpiredError):
+            await watch
+        assert await zk.exists("/kept") is None
+        assert zk.session_id != session
+
+
+async def test_a_stopped_server_refuses_and_comes_back() -> None:
+    async with Server() as server, zkwire.connect(server.hosts) as zk:
+        await zk.create("/a", b"")
+        async with server.stopped():
+            assert not server.is_running
+            with pytest.raises(ConnectionRefusedError):
+                await asyncio.open_connection("127.0.0.1", server.port)
+            reading = asyncio.create_task(zk.exists("/a"))
+        assert await reading is not None
+
+
+async def test_down_time_does_not_count_against_sessions() -> None:
+    clock = VirtualClock()
+    async with Server(clock=clock) as server, zkwire.connect(server.hosts, session_timeout=10) as zk:
+        async with server.stopped():
+            clock.advance(100)
+        clock.advance(9)
+        assert server.sessions == [zk.session_id]
+
+
+# -- framing ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 7, 64, 10_000])
+async def test_frames_come_split_or_together(size: int) -> None:
+    stream = frame(HANDSHAKE) + PING + request(1, GetDataRequest("/", False)) + PING
+    async with Server() as server, raw(server) as client:
+        for at in range(0, len(stream), size):
+            client.send(stream[at : at + size])
+            await asyncio.sleep(0)
+        assert ConnectResponse.decode(await client.read_frame(), 0)[0].timeout == 10_000
+        xids = [ReplyHeader.decode(await client.read_frame(), 0)[0].xid for _ in range(3)]
+        assert xids == [-2, 1, -2]
+
+
+@pytest.mark.parametrize("length", [-1, -(2**31), 1_048_576, 2**31 - 1])
+async def test_a_bad_length_ends_that_connection_alone(length: int) -> None:
+    async with Server() as server, raw(server) as bad, raw(server) as good:
+        await bad.begin()
+        await good.begin()
+        bad.send(PING + struct.pack(">i", length) + b"rest")
+        assert ReplyHeader.decode(await bad.read_frame(), 0)[0].xid == -2  # what came whole is answered
+        assert await bad.is_closed()
+        good.send(PING)
+        await good.read_frame()
+
+
+async def test_the_largest_frame_is_taken_and_a_byte_more_is_not() -> None:
+    async with Server(max_buffer=1000) as server, raw(server) as client:
+        await client.begin()
+        client.send(frame(RequestHeader(1, PingRequest.opcode).encode().ljust(1000)))
+        await client.read_frame()
+        client.send(frame(bytes(1001)))
+        assert await client.is_closed()
+
+
+@pytest.mark.parametrize("size", range(8))
+async def test_a_payload_too_short_for_a_header_closes(size: int) -> None:
+    async with Server() as server, raw(server) as client:
+        await client.begin()
+        client.send(frame(bytes(size)))
+        assert await client.is_closed()
+
+
+async def test_a_word_comes_in_pieces_and_with_a_newline() -> None:
+    async with Server() as server, raw(server) as client:
+        for byte in b"ruok":
+            client.send(bytes([byte]))
+            await asyncio.sleep(0)
+        assert await client.reader.read() == b"imok"
+        assert await ask(server, "ruok\n") == "imok"
+
+
+async def test_a_word_is_a_length_behind_the_handshake() -> None:
+    async with Server() as server, raw(server) as client:
+        await client.begin()
+        client.send(b"ruok")
+        assert await client.is_closed()
+
+
+async def test_a_reset_is_survived() -> None:
+    async with Server() as server:
+        for torn in (b"", b"\0\0", frame(HANDSHAKE), frame(HANDSHAKE) + PING * 100 + b"\0"):
+            _, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            writer.write(torn)
+            writer.transport.abort()
+            assert await ask(server, "ruok") == "imok"
+
+
+async def test_a_client_that_does_not_read_is_not_read_either() -> None:
+    """200 requests of 20 bytes ask for 100 MB, which must not all lie in memory."""
+    async with Server() as server, zkwire.connect(server.hosts) as zk:
+        await zk.create("/big", bytes(500_000))
+        before = await received_by(server)
+        async with raw(server) as client:
+            await client.begin()
+            client.send(b"".join(request(xid, GetDataRequest("/big", False)) for xid in range(1, 201)))
+            await client.reader.readexactly(4)
+            assert await received_by(server) - before < 100
+            await client.reader.readexactly(16 + 4 + 500_000 + 68)
+            for xid in range(2, 201):
+                assert ReplyHeader.decode(await client.read_frame(), 0)[0].xid == xid
+
+
+async def test_a_client_that_is_not_answered_is_not_read_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zkwire.testing.memory.link._KEPT_LIMIT", 100_000)
+    async with Server() as server, zkwire.connect(server.hosts) as zk:
+        await zk.create("/big", bytes(10_000))
+        before = await received_by(server)
+        async with raw(server) as client:
+            session = await client.begin()
+            with server.hold_replies(session=session.session_id) as held:
+                client.send(b"".join(request(xid, GetDataRequest("/big", False)) for xid in range(1, 101)))
+                await held.until_hit()
+                assert await received_by(server) - before < 50
+            for xid in range(1, 101):
+                assert ReplyHeader.decode(await client.read_frame(), 0)[0].xid == xid
+
+
+async def test_a_client_that_reads_no_events_is_dropped_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zkwire.testing.memory.link._BACKLOG_LIMIT", 200_000)
+    async with Server() as server, zkwire.connect(server.hosts) as zk:
+        path = await zk.create("/" + "long" * 2000)
+        async with raw(server) as client:
+            await client.begin()
+            client.send(request(1, AddWatchRequest(path, 1)))
+            await client.read_frame()
+            assert "Connections: 3" in await ask(server, "srvr")
+            while "Connections: 3" in await ask(server, "srvr"):
+                await asyncio.gather(*(zk.set(path, b"") for _ in range(100)))
+        assert await zk.exists(path) is not None
+
+
+# -- time ---------------------------------------------------------------------------------------------
+
+
+async def test_a_session_of_30_seconds_ends_in_no_time() -> None:
+    clock = VirtualClock()
+    async with Server(clock=clock) as server, zkwire.connect(server.hosts, session_timeout=30) as zk:
+        await zk.create("/mine", ephemeral=True)
+        async with zkwire.connect(server.hosts, session_timeout=40) as other:
+            _, watch = await other.exists_and_watch("/mine")
+            started = time.monotonic()
+            clock.advance(29)
+            assert len(server.sessions) == 2
+            await other.exists("/")  # the other session is heard of
+            clock.advance(3)
+            event = await watch
+            assert event.type is zkwire.WatchEventType.DELETED
+            assert time.monotonic() - started < 5
+
+
+async def test_sessions_also_end_by_the_time_of_the_loop() -> None:
+    async with Server(tick_time=0.02) as server:
+        async with raw(server) as client:
+            await client.begin()
+        assert len(server.sessions) == 1
+        async with zkwire.connect(server.hosts) as zk, asyncio.timeout(30):
+            while server.sessions != [zk.session_id]:
+                await zk.ping()
+
+
+async def test_who_begins_no_session_is_dropped_after_10_to_20_seconds() -> None:
+    clock = VirtualClock()
+    async with Server(clock=clock) as server, raw(server) as silent, raw(server) as torn, raw(server) as begun:
+        torn.send(frame(HANDSHAKE)[:20])
+        await begun.begin()
+        clock.advance(5)
+        assert "Connections: 4" in await ask(server, "srvr")
+        with server.paused():
+            clock.advance(30)
+        assert "Connections: 3" in await ask(server, "srvr")  # the session is over, the other two are not yet
+        clock.advance(20)
+        assert await silent.is_closed()
+        assert await torn.is_closed()
+
+
+async def test_servers_share_a_clock() -> None:
+    clock = VirtualClock(wall=1_000_000.0)
+    async with Server(clock=clock) as one, Server(clock=clock) as two:
+        stamps = []
+        for server in (one, two):
+            async with zkwire.connect(server.hosts) as zk:
+                await zk.create("/a")
+                stat = await zk.exists("/a")
+                assert stat is not None
+                stamps.append(stat.ctime)
+            clock.advance(1.5)
+        assert stamps[1] - stamps[0] in (1.5, 1500)
+
+
+async def test_containers_are_cleaned_up_when_the_clock_says_so() -> None:
+    clock = VirtualClock()
+    async with Server(clock=clock, tick_time=30) as server, zkwire.connect(server.hosts, session_timeout=600) as zk:
+        await zk.create("/box", container=True)
+        await zk.create("/box/a")
+        await zk.delete("/box/a")
+        assert await zk.exists("/box") is not None
+        clock.advance(60)
+        assert await zk.exists("/box") is None
+
+
+# -- load ---------------------------------------------------------------------------------------------
+
+
+async def test_5000_gets_take_less_than_a_second_of_processor_with_the_client_in_it() -> None:
+    async with Server() as server, zkwire.connect(server.hosts) as zk:
+        await zk.create("/a", b"x")
+        started = time.process_time()
+        for _ in range(5000):
+            await zk.get("/a")
+        assert time.process_time() - started < 1.0
+
+
+# -- on the side --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_command_serves_until_it_is_interrupted(number: signal.Signals) -> None:
+    command = [sys.executable, "-m", "zkwire.testing", "--port", "0", "--tick-time", "0.5"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        hosts = next(word.rstrip(";") for word in line.split() if word.startswith("127.0.0.1:"))
+        assert "nothing is kept" in line
+        asyncio.run(_create_and_read(hosts))
+        process.send_signal(number)
+        rest, errors = process.communicate(timeout=60)
+    assert (process.returncode, rest, errors) == (0, "", "")
+
+
+async def _create_and_read(hosts: str) -> None:
+    async with zkwire.connect(hosts) as zk:
+        await zk.create("/a", b"x")
+        assert (await zk.get("/a")).data == b"x"
+
+
+async def test_the_command_says_that_the_port_is_taken() -> None:
+    async with Server() as server:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "zkwire.testing", "--port", str(server.port), stderr=asyncio.subprocess.PIPE,
+            env={**os.environ, "LC_ALL": "C"},
+        )  # fmt: skip
+        _, errors = await process.communicate()
+        assert errors.decode() == f"cannot listen on {server.hosts}: Address already in use\n"
+        assert process.returncode == 1

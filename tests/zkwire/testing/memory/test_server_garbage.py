@@ -1,0 +1,111 @@
+"""A client that sends garbage never takes the server in memory down.
+
+The invariant: whatever bytes come, the server goes on to serve others, and nothing reaches the loop's exception handler
+(the harness fails a test in which something does).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import zkwire
+from zkwire.testing import Server
+from zkwire.wire.multi import MultiRequest
+from zkwire.wire.records import ConnectRequest, RequestHeader
+from zkwire.wire.requests import (
+    CreateRequest,
+    DeleteRequest,
+    ExistsRequest,
+    GetChildrenRequest,
+    RemoveWatchesRequest,
+    Request,
+    SetDataRequest,
+    SetWatchesRequest,
+)
+
+CONNECTIONS = 150
+OPCODES = [*range(-12, 25), *range(99, 109), 2**31 - 1]
+BODIES: list[Request[Any]] = [
+    CreateRequest("/a", b"data", list(zkwire.OPEN_ACL), 3),
+    DeleteRequest("/a", -1),
+    ExistsRequest("/a", True),
+    GetChildrenRequest("/", True),
+    SetDataRequest("/a", b"x", 0),
+    RemoveWatchesRequest("/", 3),
+    SetWatchesRequest(0, ["/a"], ["/b"], ["/"]),
+    MultiRequest([DeleteRequest("/a", -1), SetDataRequest("/", b"", -1)]),
+]
+
+
+def framed(payload: bytes) -> bytes:
+    return struct.pack(">i", len(payload)) + payload
+
+
+HANDSHAKE = framed(ConnectRequest(0, 0, 10_000, 0, bytes(16), False).encode())
+
+
+def noise(rng: random.Random) -> bytes:
+    """Bytes of no meaning."""
+    return rng.randbytes(rng.randrange(200))
+
+
+def nonsense(rng: random.Random) -> bytes:
+    """A session, then frames of any request with a body of no meaning."""
+    requests = [
+        struct.pack(">ii", rng.randrange(-9, 9), rng.choice(OPCODES)) + rng.randbytes(rng.randrange(40))
+        for _ in range(20)
+    ]
+    return HANDSHAKE + b"".join(framed(request) for request in requests)
+
+
+def mutated(rng: random.Random) -> bytes:
+    """A session, then good requests in which a few bytes are changed, now and then those of a length."""
+    stream = bytearray()
+    for xid in range(20):
+        body = rng.choice(BODIES)
+        opcode = body.opcode if rng.random() < 0.9 else rng.choice(OPCODES)
+        stream += framed(RequestHeader(xid, opcode).encode() + body.encode())
+    for _ in range(rng.randrange(1, 6)):
+        stream[rng.randrange(len(stream))] = rng.choice([0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)])
+    return HANDSHAKE + bytes(stream)
+
+
+def mutated_handshake(rng: random.Random) -> bytes:
+    """A handshake with changed bytes, and a request behind it."""
+    stream = bytearray(HANDSHAKE)
+    for _ in range(rng.randrange(1, 4)):
+        stream[rng.randrange(len(stream))] = rng.randrange(256)
+    return bytes(stream) + framed(RequestHeader(1, 4).encode() + ExistsRequest("/", False).encode())
+
+
+@pytest.mark.parametrize("make", [noise, nonsense, mutated, mutated_handshake])
+@pytest.mark.parametrize("seed", range(4))
+async def test_garbage_takes_nothing_down(make: Callable[[random.Random], bytes], seed: int) -> None:
+    rng = random.Random(f"{make.__name__} {seed}")
+    async with Server() as server, zkwire.connect(server.hosts) as zk:
+        session = zk.session_id
+        await zk.create("/witness", b"here", ephemeral=True)
+        for _ in range(CONNECTIONS):
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            with contextlib.suppress(ConnectionError):
+                stream = make(rng)
+                cut = rng.randrange(len(stream) + 1)
+                writer.write(stream[:cut])
+                await asyncio.sleep(0)
+                writer.write(stream[cut:])
+                writer.write_eof()
+                await reader.read()
+            writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+        assert zk.session_id == session
+        assert (await zk.get("/witness")).data == b"here"
+        async with zkwire.connect(server.hosts) as other:
+            assert await other.exists("/witness") is not None

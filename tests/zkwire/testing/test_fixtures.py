@@ -1,0 +1,179 @@
+"""The fixtures as a user meets them: a test module in an empty folder, run by a pytest without any plugin of ours."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+HEAD = "import asyncio, pytest, zkwire\nfrom zkwire.testing import VirtualClock\n"
+IMPORT = "from zkwire.testing.fixtures import Options, zk, zk_server\n"
+
+
+def run(folder: Path, module: str, conftest: str = "") -> str:
+    """Run a test module as a user would, warnings being errors; return what pytest printed."""
+    (folder / "conftest.py").write_text(conftest, encoding="utf-8")
+    (folder / "test_users.py").write_text(HEAD + module, encoding="utf-8")
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-rA", "-W", "error", "--strict-markers"],
+        cwd=folder, env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    return ran.stdout + ran.stderr
+
+
+def outcomes(printed: str) -> dict[str, str]:
+    found = re.findall(r"(?m)^(PASSED|FAILED|ERROR) test_users\.py::(\S+)", printed)
+    return {name: outcome for outcome, name in found}
+
+
+def test_the_import_alone_is_enough(tmp_path: Path) -> None:
+    printed = run(
+        tmp_path,
+        IMPORT
+        + """
+@pytest.fixture
+def service(zk):
+    return zk
+
+async def test_client(zk):
+    assert await zk.create("/a") == "/a"
+
+async def test_each_test_has_a_server_of_its_own(zk):
+    assert await zk.create("/a") == "/a"
+
+async def test_server(zk_server):
+    async with zkwire.connect(zk_server.hosts) as client:
+        assert await client.exists("/") is not None
+
+async def test_both(zk_server, zk):
+    assert zk_server.sessions == [zk.session_id]
+
+async def test_other_fixtures(service, tmp_path):
+    assert await service.exists("/") is not None
+
+@pytest.mark.parametrize("name", ["/x", "/y"])
+async def test_parameters(zk, name):
+    assert await zk.create(name) == name
+
+class TestClass:
+    async def test_method(self, zk):
+        assert await zk.exists("/") is not None
+
+def test_plain():
+    pass
+""",
+    )
+    assert set(outcomes(printed).values()) == {"PASSED"}, printed
+    assert len(outcomes(printed)) == 9
+
+
+def test_one_of_the_two_names_is_enough_and_a_conftest_serves_all(tmp_path: Path) -> None:
+    printed = run(tmp_path, "from zkwire.testing.fixtures import zk\nasync def test_it(zk):\n    await zk.ping()\n")
+    assert outcomes(printed) == {"test_it": "PASSED"}, printed
+    printed = run(tmp_path, "async def test_it(zk, zk_server):\n    await zk.exists('/')\n", conftest=IMPORT)
+    assert outcomes(printed) == {"test_it": "PASSED"}, printed
+
+
+def test_options_reach_server_client_and_limit(tmp_path: Path) -> None:
+    printed = run(
+        tmp_path,
+        IMPORT
+        + """
+@pytest.fixture
+def zk_options():
+    return Options({"clock": VirtualClock()}, {"session_timeout": 30.0}, 0.5)
+
+async def test_clock(zk, zk_server):
+    assert zk.session_timeout == 30
+    zk_server.clock.advance(40)
+    assert zk_server.sessions == []
+
+async def test_limit(zk):
+    await asyncio.sleep(60)
+""",
+    )
+    assert outcomes(printed) == {"test_clock": "PASSED", "test_limit": "FAILED"}, printed
+    assert "the test did not end within 0.5 s" in printed
+
+
+def test_what_a_test_leaves_behind_fails_it(tmp_path: Path) -> None:
+    printed = run(
+        tmp_path,
+        IMPORT
+        + """
+async def test_task(zk):
+    asyncio.create_task(asyncio.sleep(60), name="forgotten")
+
+async def test_exception(zk):
+    async def fail():
+        raise ZeroDivisionError("nobody looked")
+    task = asyncio.create_task(fail())
+    await asyncio.sleep(0)
+
+async def test_assertion(zk):
+    assert await zk.exists("/") is None
+
+async def test_next(zk):
+    await zk.exists("/")
+""",
+    )
+    expected = {"test_task": "FAILED", "test_exception": "FAILED", "test_assertion": "FAILED", "test_next": "PASSED"}
+    assert outcomes(printed) == expected, printed
+    assert "a task was left behind: <Task pending name='forgotten'" in printed
+    assert "ZeroDivisionError: nobody looked" in printed
+
+
+def test_faults_left_at_work_do_not_hang_the_end(tmp_path: Path) -> None:
+    printed = run(
+        tmp_path,
+        IMPORT
+        + """
+async def test_paused(zk, zk_server):
+    zk_server.pause()
+
+async def test_held(zk, zk_server):
+    zk_server.hold_replies()
+
+async def test_refused(zk, zk_server):
+    zk_server.refuse_connections()
+    zk_server.drop()
+
+async def test_stopped(zk, zk_server):
+    await zk_server.stop()
+""",
+    )
+    assert set(outcomes(printed).values()) == {"PASSED"}, printed
+    assert len(outcomes(printed)) == 4
+
+
+@pytest.mark.parametrize("name", ["zk", "zk_server"])
+def test_a_plain_test_is_told_what_to_do(tmp_path: Path, name: str) -> None:
+    printed = run(tmp_path, f"{IMPORT}def test_it({name}):\n    pass\n")
+    assert outcomes(printed) == {"test_it": "ERROR"}, printed
+    assert f"asks for {name}, which lives in the event loop of an async test: make the test `async def`" in printed
+
+
+def test_a_setup_that_fails_leaves_nothing_open(tmp_path: Path) -> None:
+    printed = run(
+        tmp_path,
+        IMPORT
+        + """
+@pytest.fixture
+def broken(zk):
+    raise RuntimeError("broken on purpose")
+
+async def test_it(broken):
+    pass
+
+async def test_missing(zk_options):
+    pass
+""",
+    )
+    assert outcomes(printed) == {"test_it": "ERROR", "test_missing": "ERROR"}, printed
+    assert "broken on purpose" in printed
+    assert "ResourceWarning" not in printed

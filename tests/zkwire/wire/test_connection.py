@@ -1,0 +1,935 @@
+"""One connection without a socket and without a clock: the cases of PROTOCOL 14.4 that belong to it.
+
+The invariant of the fuzzers: whatever the peer sends, `receive` never raises; it ends with `error` set or waits, and
+what it waits for is never longer than the largest frame.
+"""
+
+import struct
+import tracemalloc
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from zkwire.errors import ProtocolError
+from zkwire.wire import timing
+from zkwire.wire.connection import AuthenticationDemand, Call, Connection, Incoming, Notification
+from zkwire.wire.multi import ErrorResult, MultiReply, MultiRequest
+from zkwire.wire.records import OPEN_ACL, PING_XID, ConnectRequest, ConnectResponse, Stat
+from zkwire.wire.requests import (
+    AuthRequest,
+    CloseSessionRequest,
+    CreateReply,
+    CreateRequest,
+    DeleteRequest,
+    ExistsRequest,
+    GetChildrenReply,
+    GetChildrenRequest,
+    GetDataReply,
+    GetDataRequest,
+    Nothing,
+    PingRequest,
+    Request,
+    SaslReply,
+    SaslRequest,
+    SetWatchesRequest,
+    StatReply,
+    SyncRequest,
+    WhoAmIRequest,
+)
+
+SESSION = 0x0100001E14CA0000
+PASSWORD = bytes(range(16))
+TIMEOUT = 12.0
+LIMIT = 1000
+STAT = Stat(*range(11))
+
+
+def _framed(payload: bytes) -> bytes:
+    return struct.pack(">i", len(payload)) + payload
+
+
+def _accepted(timeout: int = 12_000, session: int = SESSION, password: bytes = PASSWORD, tail: bytes = b"\0") -> bytes:
+    return _framed(ConnectResponse(0, timeout, session, password).encode() + tail)
+
+
+def _reply(xid: int, body: bytes = b"", *, zxid: int = 1, err: int = 0) -> bytes:
+    return _framed(struct.pack(">iqi", xid, zxid, err) + body)
+
+
+def _event(kind: int, path: str, zxid: int = -1) -> bytes:
+    raw = path.encode()
+    return _framed(struct.pack(">iqiiii", -1, zxid, 0, kind, 3, len(raw)) + raw)
+
+
+def _fresh(*, session: int = 0, last_zxid: int = 0, limit: int = LIMIT, now: float = 0.0) -> Connection:
+    return Connection(ConnectRequest(0, last_zxid, 12_000, session, PASSWORD, False), limit, now)
+
+
+def _opened(*, last_zxid: int = 0, limit: int = LIMIT, now: float = 0.0) -> Connection:
+    connection = _fresh(last_zxid=last_zxid, limit=limit, now=now)
+    assert len(connection.receive(_accepted(), now)) == 1
+    connection.data_to_send()
+    return connection
+
+
+def _sent(connection: Connection, *requests: Request[Any], now: float = 0.0) -> list[Call]:
+    calls = [Call(request) for request in requests]
+    for call in calls:
+        connection.send(call, now)
+    return calls
+
+
+def _summary(arrived: list[Incoming]) -> list[object]:
+    return [(item.xid, item.code, item.reply) if isinstance(item, Call) else item for item in arrived]
+
+
+def _message(connection: Connection) -> str:
+    assert isinstance(connection.error, ProtocolError)
+    assert not connection.is_open
+    return str(connection.error)
+
+
+# -- the handshake ------------------------------------------------------------------------------------
+
+
+def test_the_first_bytes_are_the_connect_request() -> None:
+    """PROTOCOL 15.1"""
+    connection = Connection(ConnectRequest(0, 0, 10_000, 0, bytes(16), False), LIMIT, 0.0)
+    assert connection.data_to_send() == bytes.fromhex(
+        "0000002d 00000000 0000000000000000 00002710 0000000000000000 00000010 00000000000000000000000000000000 00"
+    )
+    assert connection.data_to_send() == b""
+    assert not connection.is_open
+
+
+@pytest.mark.parametrize("tail", [b"\0", b"", b"\1", b"\0more to come"], ids=["37", "36", "read-only", "longer"])
+def test_a_handshake_is_through_with_and_without_the_read_only_byte(tail: bytes) -> None:
+    """14.4 case 1"""
+    connection = _fresh()
+    assert connection.receive(_accepted(tail=tail), 1.0) == [ConnectResponse(0, 12_000, SESSION, PASSWORD)]
+    assert connection.is_open
+    assert connection.timeout == TIMEOUT
+    assert connection.error is None
+
+
+def test_the_certainty_of_a_handshake_counts_from_its_sending() -> None:
+    connection = _fresh(now=100.0)
+    connection.receive(_accepted(), 103.0)
+    assert (connection.answered, connection.heard) == (100.0, 103.0)
+
+
+@pytest.mark.parametrize("err", [-119, 0, -9999])
+def test_a_first_frame_of_16_bytes_turns_away_without_ending_the_session(err: int) -> None:
+    """14.4 case 2"""
+    connection = _fresh(session=SESSION)
+    assert connection.receive(_reply(0, err=err), 0.0) == []
+    assert str(err) in _message(connection)
+
+
+def test_the_end_of_the_stream_before_the_handshake_is_no_nonsense() -> None:
+    """14.4 case 3: the next server, and the session is kept."""
+    connection = _fresh(session=SESSION)
+    connection.receive_eof()
+    assert connection.error is None
+    assert not connection.is_open
+
+
+@pytest.mark.parametrize("timeout", [0, -1, -(2**31)])
+def test_a_timeout_of_nothing_is_a_refusal_and_no_error(timeout: int) -> None:
+    """14.4 case 4"""
+    connection = _fresh(session=SESSION)
+    (response,) = connection.receive(_accepted(timeout, 0, bytes(16)), 0.0)
+    assert isinstance(response, ConnectResponse)
+    assert response.timeout == timeout
+    assert connection.error is None
+    assert not connection.is_open
+
+
+@pytest.mark.parametrize("behind", [_accepted(), _accepted(0, 0), _reply(1), _event(1, "/a"), _framed(b"")])
+@pytest.mark.parametrize("cut", [True, False])
+def test_nothing_may_come_behind_a_refusal(behind: bytes, cut: bool) -> None:
+    connection = _fresh(session=SESSION)
+    refusal = _accepted(0, 0, bytes(16))
+    pieces = [refusal, behind] if cut else [refusal + behind]
+    arrived = [item for piece in pieces for item in connection.receive(piece, 0.0)]
+    assert [item.timeout for item in arrived if isinstance(item, ConnectResponse)] == [0]
+    assert len(arrived) == 1
+    assert connection.error is not None
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        _accepted(session=0),
+        _accepted(password=b""),
+        _accepted(password=bytes(15)),
+        _accepted(password=bytes(17)),
+        _framed(struct.pack(">iiqi", 0, 12_000, SESSION, -1)),
+    ],
+    ids=["no id", "no password", "15 bytes", "17 bytes", "null"],
+)
+def test_a_handshake_that_makes_no_session_is_an_error(answer: bytes) -> None:
+    connection = _fresh()
+    assert connection.receive(answer, 0.0) == []
+    assert "makes no session" in _message(connection)
+
+
+def test_another_session_than_the_one_to_resume_is_an_error() -> None:
+    connection = _fresh(session=0x77)
+    assert connection.receive(_accepted(), 0.0) == []
+    assert "0x77" in _message(connection)
+    assert _fresh(session=SESSION).receive(_accepted(), 0.0) != []
+
+
+# -- replies ------------------------------------------------------------------------------------------
+
+
+def test_a_request_leaves_with_its_length_its_xid_and_its_opcode() -> None:
+    """PROTOCOL 15.2, 15.3: the xids begin with 1 and are counted on."""
+    connection = _opened()
+    _sent(connection, CreateRequest("/lock-", b"me", list(OPEN_ACL), 3), GetChildrenRequest("/", False))
+    assert connection.data_to_send() == bytes.fromhex(
+        "00000037 00000001 00000001 00000006 2f6c6f636b2d 00000002 6d65"
+        "00000001 0000001f 00000005 776f726c64 00000006 616e796f6e65 00000003"
+        "0000000e 00000002 00000008 00000001 2f 00"
+    )
+    assert connection.data_to_send() == b""
+
+
+# A session's talk: what is asked, and what the server says to it, byte for byte; events between.
+REQUESTS: list[Request[Any]] = [
+    GetDataRequest("/a", True),
+    PingRequest(),
+    CreateRequest("/a/b", b"", list(OPEN_ACL), 0),
+    ExistsRequest("/gone", True),
+    GetChildrenRequest("/a", False),
+    MultiRequest([DeleteRequest("/a", -1), DeleteRequest("/b", -1)]),
+    DeleteRequest("/a", 3),
+    CloseSessionRequest(),
+]
+MULTI_BODY = bytes.fromhex("ffffffff 00 ffffff9b ffffff9b  ffffffff 00 fffffffe fffffffe  ffffffff 01 ffffffff")
+TALK = [
+    _accepted(),
+    _reply(1, GetDataReply(b"data", STAT).encode(), zxid=5),
+    _event(3, "/a", 6),
+    _reply(PING_XID, zxid=6),
+    _event(4, "/a"),
+    _reply(2, CreateReply("/a/b").encode(), zxid=7),
+    _reply(3, zxid=7, err=-101),
+    _event(1, "/gone"),
+    _event(2, "/gone"),
+    _reply(4, GetChildrenReply(["b", "c"]).encode(), zxid=9),
+    _reply(5, MULTI_BODY, zxid=10),
+    _reply(6, b"trailing", zxid=11, err=-103),
+    _reply(7, zxid=12),
+]
+TALK_MEANS: list[object] = [
+    ConnectResponse(0, 12_000, SESSION, PASSWORD),
+    (1, 0, GetDataReply(b"data", STAT)),
+    Notification(3, "/a", 6),
+    (PING_XID, 0, Nothing()),
+    Notification(4, "/a", -1),
+    (2, 0, CreateReply("/a/b")),
+    (3, -101, None),
+    Notification(1, "/gone", -1),
+    Notification(2, "/gone", -1),
+    (4, 0, GetChildrenReply(["b", "c"])),
+    [ErrorResult(-101), ErrorResult(-2)],
+    (6, -103, None),
+    (7, 0, Nothing()),
+]
+
+
+def _talk(pieces: list[bytes]) -> tuple[Connection, list[object]]:
+    """The requests are there before the first answer, as if all were sent right behind the handshake."""
+    connection = _fresh()
+    _sent(connection, *REQUESTS)
+    arrived: list[Incoming] = []
+    for piece in pieces:
+        arrived += connection.receive(piece, 0.0)
+    means: list[object] = [
+        item.reply.results if isinstance(item, Call) and isinstance(item.reply, MultiReply) else summary
+        for item, summary in zip(arrived, _summary(arrived), strict=True)
+    ]
+    return connection, means
+
+
+def test_many_frames_in_one_segment_mean_what_they_mean_one_by_one() -> None:
+    """14.4 cases 5, 6, 8, 15: replies and events in the order of the wire."""
+    for pieces in ([b"".join(TALK)], TALK):
+        connection, means = _talk(pieces)
+        assert means == TALK_MEANS
+        assert connection.error is None
+        assert not connection.calls
+        assert connection.last_zxid == 12
+
+
+def test_a_stream_split_at_any_byte_means_the_same() -> None:
+    """14.4 case 5"""
+    stream = b"".join(TALK)
+    for cut in range(len(stream) + 1):
+        connection, means = _talk([stream[:cut], stream[cut:]])
+        assert means == TALK_MEANS
+        assert connection.error is None
+
+
+def test_a_stream_fed_byte_by_byte_means_the_same() -> None:
+    """14.4 case 5; pitfall 62"""
+    connection, means = _talk([bytes([byte]) for byte in b"".join(TALK)])
+    assert means == TALK_MEANS
+    assert connection.error is None
+
+
+@given(st.lists(st.integers(0, len(b"".join(TALK))), max_size=30))
+def test_a_stream_cut_into_any_pieces_means_the_same(cuts: list[int]) -> None:
+    """14.4 case 5; pitfall 62"""
+    stream = b"".join(TALK)
+    edges = [0, *sorted(cuts), len(stream)]
+    connection, means = _talk([stream[start:end] for start, end in pairwise(edges)])
+    assert means == TALK_MEANS
+    assert connection.error is None
+
+
+@given(st.integers(0, len(b"".join(TALK))))
+def test_the_end_inside_a_frame_is_an_error_and_between_frames_it_is_none(cut: int) -> None:
+    """pitfall 59"""
+    stream = b"".join(TALK)
+    connection, _ = _talk([stream[:cut]])
+    connection.receive_eof()
+    edges = {sum(map(len, TALK[:count])) for count in range(len(TALK) + 1)}
+    assert (connection.error is None) is (cut in edges)
+    assert connection.receive(stream[cut:], 0.0) == [] or cut in edges
+
+
+def test_an_event_before_the_reply_of_our_own_write_comes_first() -> None:
+    """14.4 case 6; PROTOCOL 15.6"""
+    connection = _opened()
+    (call,) = _sent(connection, DeleteRequest("/lock-0000000000", -1))
+    assert connection.data_to_send() == bytes.fromhex(
+        "00000020 00000001 00000002 00000010 2f6c6f636b2d30303030303030303030 ffffffff"
+    )
+    arrived = connection.receive(
+        bytes.fromhex(
+            "0000002c ffffffff ffffffffffffffff 00000000 00000002 00000003 00000010 2f6c6f636b2d30303030303030303030"
+            "00000010 00000001 0000000000000003 00000000"
+        ),
+        1.0,
+    )
+    assert arrived == [Notification(2, "/lock-0000000000", -1), call]
+
+
+# -- trip wires ---------------------------------------------------------------------------------------
+
+
+def _wired(*paths: str) -> tuple[Connection, list[str]]:
+    """An open connection with trip wires on `paths`, and where they tell that they were tripped."""
+    connection = _opened()
+    told: list[str] = []
+    for path in paths:
+        connection.add_urgent(path, lambda path=path: told.append(path))  # type: ignore[misc]
+    return connection, told
+
+
+def _take(connection: Connection, data: bytes) -> list[object]:
+    """Take `data` as a link does."""
+    callback = connection.take_urgent(data)
+    if callback is not None:
+        callback()
+    return list(connection.receive(data, 0.0))
+
+
+@pytest.mark.parametrize("zxid", [-1, 7, 2**63 - 1])
+def test_a_deletion_that_comes_alone_trips_its_wire_once_and_is_received_as_ever(zxid: int) -> None:
+    connection, told = _wired("/a", "/a/b")
+    assert _take(connection, _event(2, "/a", zxid)) == [Notification(2, "/a", zxid)]
+    assert told == ["/a"]
+    assert _take(connection, _event(2, "/a", zxid)) == [Notification(2, "/a", zxid)]
+    assert told == ["/a"]
+    _take(connection, _event(2, "/a/b"))
+    assert told == ["/a", "/a/b"]
+
+
+@pytest.mark.parametrize("kind", [1, 3, 4])
+def test_no_other_event_trips_a_wire(kind: int) -> None:
+    connection, told = _wired("/a", "/b")
+    _take(connection, _event(kind, "/a"))
+    _take(connection, _event(2, "/ab"))
+    _take(connection, _event(2, "/"))
+    assert told == []
+    _take(connection, _event(2, "/b"))
+    assert told == ["/b"]
+
+
+@pytest.mark.parametrize("kind", [1, 3, 4])
+def test_an_event_of_another_kind_takes_the_wire_away_for_the_watch_is_gone(kind: int) -> None:
+    connection, told = _wired("/a")
+    _take(connection, _event(kind, "/a"))
+    _take(connection, _event(2, "/a"))
+    assert told == []
+
+
+@pytest.mark.parametrize("first", [_event(2, "/b"), _event(3, "/a"), _reply(PING_XID)])
+def test_a_deletion_in_company_trips_no_wire_neither_then_nor_later(first: bytes) -> None:
+    """What comes in one read is taken in its order: our own deletion may be ahead of the one that is waited for."""
+    connection, told = _wired("/a")
+    connection.send(Call(PingRequest()), 0.0)
+    _take(connection, first + _event(2, "/a"))
+    _take(connection, _event(2, "/a"))
+    assert connection.error is None
+    assert told == []
+
+
+def test_a_deletion_that_comes_in_pieces_trips_no_wire() -> None:
+    for cut in range(1, len(_event(2, "/a"))):
+        connection, told = _wired("/a")
+        _take(connection, _event(2, "/a")[:cut])
+        assert _take(connection, _event(2, "/a")[cut:]) == [Notification(2, "/a", -1)]
+        assert told == []
+
+
+def test_behind_half_a_frame_nothing_is_what_it_seems() -> None:
+    connection, told = _wired("/a")
+    _take(connection, struct.pack(">i", 100))
+    _take(connection, _event(2, "/a"))
+    assert told == []
+
+
+def test_a_wire_that_was_dropped_or_set_anew_or_whose_connection_is_over() -> None:
+    connection, told = _wired("/a", "/b", "/c")
+    connection.discard_urgent("/a")
+    connection.discard_urgent("/never set")
+    connection.add_urgent("/b", lambda: told.append("/b, the last that was set"))
+    _take(connection, _event(2, "/a"))
+    _take(connection, _event(2, "/b"))
+    _take(connection, _reply(12345))
+    assert connection.error is not None
+    _take(connection, _event(2, "/c"))
+    assert told == ["/b, the last that was set"]
+
+
+@pytest.mark.parametrize("xid", [0, 2, 3, -2, -3, -4, -8, 2**31 - 1, -(2**31)])
+def test_a_reply_with_another_xid_ends_the_connection_and_settles_nothing(xid: int) -> None:
+    """14.4 case 7"""
+    connection = _opened()
+    calls = _sent(connection, DeleteRequest("/a", -1), DeleteRequest("/b", -1))
+    assert connection.receive(_reply(xid), 0.0) == []
+    message = _message(connection)
+    assert f"xid {xid} " in message
+    assert "xid 1 " in message
+    assert list(connection.calls) == calls
+    assert [(call.code, call.reply) for call in calls] == [(0, None), (0, None)]
+
+
+def test_what_was_right_before_a_wrong_xid_is_settled_and_nothing_behind_it() -> None:
+    """14.4 case 7"""
+    connection = _opened()
+    first, second, third = _sent(connection, DeleteRequest("/a", -1), DeleteRequest("/b", -1), DeleteRequest("/c", -1))
+    stream = _reply(1) + _event(2, "/a") + _reply(3) + _reply(2) + _event(2, "/b")
+    assert connection.receive(stream, 0.0) == [first, Notification(2, "/a", -1)]
+    assert list(connection.calls) == [second, third]
+    assert connection.receive(_reply(2) + _reply(3), 0.0) == []
+    assert list(connection.calls) == [second, third]
+
+
+def test_a_reply_that_nobody_asked_for_ends_the_connection() -> None:
+    connection = _opened()
+    assert connection.receive(_reply(1), 0.0) == []
+    assert "nothing was expected" in _message(connection)
+
+
+@pytest.mark.parametrize("err", [-101, -102, -127, -6, -1, 1, -9999, 2**31 - 1, -(2**31)])
+@pytest.mark.parametrize("body", [b"", b"\xff\xff\xff\xff", b"trailing bytes", bytes(100)])
+def test_a_reply_with_an_error_keeps_its_code_and_its_body_is_not_looked_at(err: int, body: bytes) -> None:
+    """14.4 cases 8, 9, 18"""
+    connection = _opened()
+    (call,) = _sent(connection, GetDataRequest("/a", False))
+    assert connection.receive(_reply(1, body, err=err), 0.0) == [call]
+    assert (call.code, call.reply) == (err, None)
+    assert connection.is_open
+
+
+@pytest.mark.parametrize("kind", [-1, -2, 0, 5, 6, 7, 99, 2**31 - 1, -(2**31)])
+def test_an_event_of_an_unknown_type_is_handed_on(kind: int) -> None:
+    """14.4 case 9"""
+    connection = _opened()
+    assert connection.receive(_event(kind, "/a"), 0.0) == [Notification(kind, "/a", -1)]
+    assert connection.is_open
+
+
+@pytest.mark.parametrize("size", range(16))
+def test_a_frame_that_is_shorter_than_a_header_ends_the_connection(size: int) -> None:
+    connection = _opened()
+    _sent(connection, PingRequest())
+    assert connection.receive(_framed(_reply(PING_XID)[4 : 4 + size]), 0.0) == []
+    assert "cannot be decoded" in _message(connection)
+
+
+def test_a_reply_whose_body_is_cut_anywhere_ends_the_connection_and_stays_unanswered() -> None:
+    body = GetDataReply(b"data", STAT).encode()
+    for size in range(len(body)):
+        connection = _opened()
+        (call,) = _sent(connection, GetDataRequest("/a", False), now=5.0)
+        assert connection.receive(_reply(1, body[:size]), 6.0) == []
+        assert "cannot be decoded" in _message(connection)
+        assert list(connection.calls) == [call]
+        assert call.reply is None
+        assert connection.answered == 0.0
+        assert connection.last_zxid == 0
+
+
+def test_a_reply_may_be_longer_than_we_know() -> None:
+    connection = _opened()
+    (call,) = _sent(connection, ExistsRequest("/a", False))
+    assert connection.receive(_reply(1, STAT.encode() + b"newer field"), 0.0) == [call]
+    assert call.reply == StatReply(STAT)
+
+
+@pytest.mark.parametrize("length", [-1, -(2**31), LIMIT + 1, 2**31 - 1, 0x48545450])
+@pytest.mark.parametrize("opened", [True, False])
+def test_a_bad_length_ends_the_connection_behind_what_was_whole(length: int, opened: bool) -> None:
+    """14.4 case 10"""
+    connection = _opened() if opened else _fresh()
+    before = _event(2, "/a") if opened else _accepted()
+    arrived = connection.receive(before + struct.pack(">i", length) + b"HTTP", 0.0)
+    assert len(arrived) == 1
+    assert f"a frame of {length} bytes" in _message(connection)
+    assert connection.receive(_event(2, "/b"), 0.0) == []
+
+
+def test_a_frame_of_exactly_the_limit_is_taken() -> None:
+    """14.4 case 10"""
+    connection = _opened()
+    path = "/" + "x" * (LIMIT - 16 - 12 - 1)
+    assert connection.receive(_event(1, path), 0.0) == [Notification(1, path, -1)]
+    assert connection.receive(_event(1, path + "x"), 0.0) == []
+    assert connection.error is not None
+
+
+def test_the_first_error_stays() -> None:
+    connection = _opened()
+    connection.receive(_reply(1), 0.0)
+    error = connection.error
+    connection.receive(struct.pack(">i", -1), 0.0)
+    connection.receive_eof()
+    assert connection.error is error
+
+
+# -- xids and zxids -----------------------------------------------------------------------------------
+
+
+def test_xids_wrap_to_one_behind_the_largest() -> None:
+    """14.4 case 19"""
+    connection = _opened()
+    connection._xid = 2**31 - 3  # two thousand million requests are too many for a test
+    calls = _sent(connection, *[SyncRequest("/")] * 4)
+    assert [call.xid for call in calls] == [2**31 - 2, 2**31 - 1, 1, 2]
+    stream = b"".join(_reply(call.xid, b"\0\0\0\1/") for call in calls)
+    assert connection.receive(stream, 0.0) == calls
+
+
+def test_pings_take_no_xid_from_the_others() -> None:
+    connection = _opened()
+    calls = _sent(connection, SyncRequest("/"), PingRequest(), SyncRequest("/"), PingRequest())
+    assert [call.xid for call in calls] == [1, PING_XID, 2, PING_XID]
+    assert PING_XID == -2
+
+
+def test_last_zxid_is_raised_by_ordinary_replies_error_replies_included() -> None:
+    """PROTOCOL 11.6; pitfall 61"""
+    connection = _opened(last_zxid=3)
+    assert connection.last_zxid == 3
+    _sent(connection, *[DeleteRequest("/a", -1)] * 3)
+    connection.receive(_reply(1, zxid=5), 0.0)
+    assert connection.last_zxid == 5
+    connection.receive(_reply(2, zxid=0x1_0000_0000, err=-101), 0.0)
+    assert connection.last_zxid == 0x1_0000_0000
+    connection.receive(_reply(3, zxid=7), 0.0)
+    assert connection.last_zxid == 0x1_0000_0000  # never back
+
+
+@pytest.mark.parametrize("zxid", [0, -1, -(2**63)])
+def test_last_zxid_is_not_touched_by_replies_without_one(zxid: int) -> None:
+    """14.4 case 20; pitfall 33"""
+    for last_zxid in (0, 9):
+        connection = _opened(last_zxid=last_zxid)
+        _sent(connection, DeleteRequest("/a", -1))
+        assert len(connection.receive(_reply(1, zxid=zxid, err=-6), 0.0)) == 1
+        assert connection.last_zxid == last_zxid
+
+
+def test_last_zxid_is_not_raised_by_events_nor_by_pings() -> None:
+    """pitfall 33: what was only announced has not been shown."""
+    connection = _opened(last_zxid=9)
+    _sent(connection, PingRequest(), DeleteRequest("/a", -1))
+    connection.receive(_event(3, "/a", 50) + _reply(PING_XID, zxid=60), 0.0)
+    assert connection.last_zxid == 9
+    connection.receive(_reply(1, zxid=10), 0.0)
+    assert connection.last_zxid == 10
+
+
+def test_last_zxid_is_not_raised_by_a_reply_that_cannot_be_decoded() -> None:
+    """pitfall 33"""
+    connection = _opened(last_zxid=9)
+    _sent(connection, GetDataRequest("/a", False))
+    connection.receive(_reply(1, b"", zxid=50), 0.0)
+    assert connection.error is not None
+    assert connection.last_zxid == 9
+
+
+# -- time ---------------------------------------------------------------------------------------------
+
+
+def test_an_idle_connection_pings_when_its_time_has_come_and_not_before() -> None:
+    """14.4 case 11; PROTOCOL 15.7"""
+    connection = _opened(now=100.0)
+    due = 100.0 + timing.ping_after(TIMEOUT)
+    assert connection.next_tick() == due
+    assert connection.tick(due - 0.001)
+    assert connection.data_to_send() == b""
+    assert connection.tick(due)
+    assert connection.data_to_send() == bytes.fromhex("00000008 fffffffe 0000000b")
+    assert connection.tick(due)
+    assert connection.data_to_send() == b""
+
+
+def test_pings_are_counted_from_the_last_sending() -> None:
+    """pitfall 52: a server that talks all the time must hear from us all the same."""
+    connection = _opened(now=0.0)
+    ping = timing.ping_after(TIMEOUT)
+    now, pings = 0.0, []
+    while now < 5 * ping:
+        now += ping / 10
+        connection.receive(_event(3, "/busy"), now)
+        assert connection.tick(now)
+        if connection.data_to_send():
+            pings.append(now)
+            connection.receive(_reply(PING_XID), now)
+    assert len(pings) in (4, 5)
+    assert all(later - earlier <= ping * 1.11 for earlier, later in pairwise([0.0, *pings]))
+
+
+def test_a_request_is_as_good_as_a_ping() -> None:
+    """pitfall 52, the other way round: who asks all the time sends no pings."""
+    connection = _opened(now=0.0)
+    ping = timing.ping_after(TIMEOUT)
+    now = 0.0
+    for xid in range(1, 20):
+        now += ping * 0.9
+        assert connection.tick(now)
+        assert connection.data_to_send() == b""
+        _sent(connection, SyncRequest("/"), now=now)
+        connection.data_to_send()
+        assert connection.next_tick() == now + ping
+        connection.receive(_reply(xid, b"\0\0\0\1/"), now)
+
+
+def test_a_link_that_stays_silent_is_dead_in_spite_of_what_we_send() -> None:
+    """pitfall 51; 14.4 case 11"""
+    connection = _opened(now=10.0)
+    dead = 10.0 + timing.dead_after(TIMEOUT)
+    ping_due = 10.0 + timing.ping_after(TIMEOUT)
+    assert connection.tick(ping_due)
+    assert connection.data_to_send() != b""
+    _sent(connection, SyncRequest("/"), now=dead - 0.5)
+    assert connection.next_tick() == dead
+    assert connection.tick(dead - 0.001)
+    assert not connection.tick(dead)
+    assert not connection.tick(dead + 100)
+
+
+def test_a_dead_link_sends_no_ping_any_more() -> None:
+    """pitfall 51"""
+    connection = _opened(now=0.0)
+    assert not connection.tick(timing.dead_after(TIMEOUT))
+    assert connection.data_to_send() == b""
+    assert not connection.calls
+
+
+@pytest.mark.parametrize("sign", [_event(1, "/a"), _event(1, "/a")[:5], b"\0"], ids=["frame", "part", "byte"])
+def test_any_byte_is_a_sign_of_life_but_no_answer(sign: bytes) -> None:
+    """PROTOCOL 11.1; DESIGN 4.5: certainty grows by answers only."""
+    connection = _opened(now=0.0)
+    connection.receive(sign, 5.0)
+    assert connection.heard == 5.0
+    assert connection.answered == 0.0
+    assert connection.tick(5.9)
+    assert connection.tick(10.9)
+    assert not connection.tick(11.0)
+
+
+def test_a_new_connection_starts_with_no_ping_outstanding() -> None:
+    """pitfall 51: what the last connection was owed drops no other."""
+    connection = _opened(now=1000.0)
+    assert connection.next_tick() == 1000.0 + timing.ping_after(TIMEOUT)
+    assert not connection.calls
+    assert connection.tick(1000.0 + timing.dead_after(TIMEOUT) - 0.001)
+
+
+def test_certainty_counts_from_the_sending_of_what_was_answered_last() -> None:
+    connection = _opened(now=0.0)
+    _sent(connection, SyncRequest("/"), now=1.0)
+    _sent(connection, SyncRequest("/"), now=2.0)
+    _sent(connection, PingRequest(), now=3.0)
+    connection.receive(_reply(1, b"\0\0\0\1/"), 4.0)
+    assert (connection.answered, connection.heard) == (1.0, 4.0)
+    connection.receive(_reply(2, err=-101), 5.0)
+    assert (connection.answered, connection.heard) == (2.0, 5.0)
+    connection.receive(_reply(PING_XID), 6.0)
+    assert (connection.answered, connection.heard) == (3.0, 6.0)
+
+
+@given(st.lists(st.tuples(st.floats(0, 4), st.sampled_from(["tick", "hear", "ask"])), max_size=40))
+def test_while_it_lives_a_ping_or_a_request_leaves_at_every_tick_that_is_due(steps: list[tuple[float, str]]) -> None:
+    """pitfalls 51, 52, by any course of events."""
+    connection = _opened(now=0.0)
+    now = sent = heard = 0.0
+    is_owed = False
+    owed_since = float("inf")  # the first tick that found something unanswered: nothing ever is
+    for wait, what in steps:
+        now += wait
+        if what == "tick":
+            alive = connection.tick(now)
+            assert alive is (now < min(heard + timing.dead_after(TIMEOUT), owed_since + TIMEOUT))
+            if not alive:
+                return
+            if is_owed:
+                owed_since = min(owed_since, now)
+            wrote = bool(connection.data_to_send())
+            is_owed = is_owed or wrote
+            assert wrote is (now >= sent + timing.ping_after(TIMEOUT))
+            sent = now if wrote else sent
+        elif what == "hear":
+            connection.receive(_event(1, "/a"), now)
+            heard = now
+        else:
+            _sent(connection, SyncRequest("/"), now=now)
+            connection.data_to_send()
+            sent = now
+            is_owed = True
+        assert connection.next_tick() == min(sent + timing.ping_after(TIMEOUT), heard + timing.dead_after(TIMEOUT))
+        assert connection.next_tick() > now or what != "tick"
+
+
+def test_a_server_that_tells_and_never_answers_is_dead_after_a_session_timeout() -> None:
+    connection = _opened(now=0.0)
+    _sent(connection, SyncRequest("/"), now=0.0)
+    ends = []
+    for now in range(1, 20):
+        connection.receive(_event(1, "/a"), float(now))
+        if not connection.tick(float(now)):
+            ends.append(now)
+    assert ends[0] == 1 + TIMEOUT
+
+
+def test_a_server_that_answers_one_by_one_or_in_small_pieces_is_alive() -> None:
+    connection = _opened(now=0.0)
+    for _ in range(30):
+        _sent(connection, SyncRequest("/"), now=0.0)
+    for number in range(1, 21):
+        connection.receive(_reply(number, b"\0\0\0\1/"), float(number))
+        assert connection.tick(float(number))
+    piece = _reply(21, b"\0\0\0\1/")[:9]
+    for at, byte in enumerate(piece):
+        now = 21.0 + 5 * at
+        connection.receive(bytes([byte]), now)
+        assert connection.tick(now)
+
+
+def test_the_word_that_the_session_ends_is_no_sign_that_it_lives() -> None:
+    """An answer -112, to a write of a session that is being closed; the connection is of no use any more."""
+    connection = _opened(now=0.0)
+    calls = _sent(connection, SyncRequest("/"), now=3.0)
+    assert connection.receive(_reply(1, err=-112), 4.0) == []
+    assert connection.is_session_over
+    assert isinstance(connection.error, ProtocolError)
+    assert connection.answered == 0.0
+    assert list(connection.calls) == calls
+
+
+def test_an_answer_that_cannot_be_decoded_is_counted() -> None:
+    connection = _opened(now=0.0)
+    (call,) = _sent(connection, SyncRequest("/"), now=0.0)
+    connection.receive(_reply(1, b"\0\0"), 1.0)
+    assert isinstance(connection.error, ProtocolError)
+    assert call.times_unreadable == 1
+
+
+# -- nonsense -----------------------------------------------------------------------------------------
+
+
+def _is_over_or_waits(connection: Connection) -> None:
+    """The invariant: no more than one largest frame is ever waited for."""
+    if connection.error is None:
+        connection.receive(bytes(LIMIT + 8), 0.0)  # the rest of any frame, and behind it a frame of nothing
+    assert isinstance(connection.error, ProtocolError)
+    assert connection.receive(_event(1, "/a"), 0.0) == []
+    assert not connection.is_open
+
+
+@given(st.lists(st.binary(max_size=60), max_size=8), st.booleans())
+@example([b"HTTP/1.1 400 Bad Request\r\n\r\n"], False)
+@example([b"SSH-2.0-OpenSSH_9.6\r\n"], False)
+@example([b"\x15\x03\x03\x00\x02\x02\x50"], False)
+@example([_framed(b"")], True)
+def test_garbage_never_raises_and_ends_in_an_error(pieces: list[bytes], opened: bool) -> None:
+    connection = _opened() if opened else _fresh()
+    _sent(connection, *REQUESTS)
+    for piece in pieces:
+        connection.receive(piece, 0.0)
+    _is_over_or_waits(connection)
+
+
+@given(st.lists(st.binary(max_size=80), max_size=6), st.booleans())
+def test_garbage_in_frames_never_raises_and_ends_in_an_error(payloads: list[bytes], opened: bool) -> None:
+    connection = _opened() if opened else _fresh()
+    _sent(connection, *REQUESTS)
+    connection.receive(b"".join(map(_framed, payloads)), 0.0)
+    _is_over_or_waits(connection)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, len(b"".join(TALK)) - 1), st.integers(0, 255)), min_size=1, max_size=4),
+    st.integers(0, 40),
+)
+def test_a_talk_with_damaged_bytes_never_raises_and_settles_no_call_twice(
+    damage: list[tuple[int, int]], piece: int
+) -> None:
+    stream = bytearray(b"".join(TALK))
+    for at, byte in damage:
+        stream[at] = byte
+    size = piece or len(stream)
+    connection = _fresh()
+    calls = _sent(connection, *REQUESTS)
+    arrived: list[Incoming] = []
+    for at in range(0, len(stream), size):
+        arrived += connection.receive(bytes(stream[at : at + size]), 0.0)
+    settled = [item for item in arrived if isinstance(item, Call)]
+    assert settled + list(connection.calls) == calls
+    _is_over_or_waits(connection)
+
+
+@given(st.lists(st.integers(0, len(TALK) - 1), max_size=20))
+def test_frames_left_out_doubled_or_out_of_order_never_raise_and_settle_no_call_twice(order: list[int]) -> None:
+    connection = _fresh()
+    calls = _sent(connection, *REQUESTS)
+    arrived = connection.receive(b"".join(TALK[at] for at in order), 0.0)
+    settled = [item for item in arrived if isinstance(item, Call)]
+    assert settled + list(connection.calls) == calls
+    _is_over_or_waits(connection)
+
+
+def test_a_peer_that_announces_much_and_sends_it_slowly_is_kept_in_bounds() -> None:
+    limit = 256 * 1024
+    connection = _opened(limit=limit)
+    piece = bytes(4096)
+    tracemalloc.start()
+    try:
+        connection.receive(struct.pack(">i", limit), 0.0)
+        for _ in range(limit // len(piece) - 1):
+            assert connection.receive(piece, 0.0) == []
+        held, _ = tracemalloc.get_traced_memory()
+        for _ in range(50):
+            connection.receive(piece, 0.0)
+        left, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert connection.error is not None
+    assert held < limit + 50_000
+    assert peak < 3 * (limit + len(piece)) + 50_000
+    assert left < 100_000
+
+
+def test_watches_set_again_raise_last_zxid_like_any_reply() -> None:
+    """PROTOCOL 3.3, 11.6: they travel under an ordinary xid."""
+    connection = _opened(last_zxid=2)
+    (call,) = _sent(connection, SetWatchesRequest(2, ["/a"], [], []))
+    stream = _event(2, "/a") + _reply(1, zxid=5)
+    assert connection.receive(stream, 0.0) == [Notification(2, "/a", -1), call]
+    assert connection.last_zxid == 5
+
+
+# -- what stands apart from the line ------------------------------------------------------------------
+
+
+def test_auth_answers_are_matched_apart_in_the_order_sent() -> None:
+    """PROTOCOL 3.4: they may overtake what was asked before."""
+    connection = _opened()
+    first, ping, auth, other = _sent(
+        connection, DeleteRequest("/a", -1), PingRequest(), AuthRequest(0, "digest", b"a:1"), DeleteRequest("/b", -1)
+    )
+    (again,) = _sent(connection, AuthRequest(0, "no-such", b""))
+    assert [call.xid for call in (first, ping, auth, other, again)] == [1, -2, -4, 2, -4]
+    assert list(connection.calls) == [first, ping, other]
+    answers = [_reply(-4, zxid=0), _reply(1), _reply(-4, zxid=0, err=-115), _reply(-2), _reply(2)]
+    assert connection.receive(b"".join(answers), 1.0) == [auth, first, again, ping, other]
+    assert [call.code for call in (auth, again)] == [0, -115]
+    assert connection.error is None
+    assert connection.receive(_reply(-4), 1.0) == []
+    assert "xid -4" in _message(connection)
+
+
+def test_what_stands_apart_is_no_sign_of_life_in_either_direction() -> None:
+    """The server's reading thread answers it, and the session's clock does not start anew."""
+    connection = _opened()
+    due, answered = connection.next_tick(), connection.answered
+    _sent(connection, AuthRequest(0, "digest", b"a:1"), now=2.0)
+    sasl = Call(SaslRequest(b""))
+    connection.send_apart(sasl, 2.0)
+    assert connection.next_tick() == due
+    assert connection.receive(_reply(-4, zxid=77) + _reply(1, b"\xff\xff\xff\xff", zxid=78), 2.5)[1] is sasl
+    assert sasl.reply == SaslReply(None)
+    assert (connection.answered, connection.last_zxid) == (answered, 0)
+
+
+def test_while_it_is_held_no_ping_goes_out_and_a_dead_link_is_seen_all_the_same() -> None:
+    connection = _opened()
+    connection.is_held = True
+    assert connection.next_tick() == timing.dead_after(TIMEOUT)
+    assert connection.tick(timing.ping_after(TIMEOUT))
+    assert connection.data_to_send() == b""
+    assert not connection.tick(timing.dead_after(TIMEOUT))
+    connection.is_held = False
+    assert connection.next_tick() == timing.ping_after(TIMEOUT)
+
+
+@pytest.mark.parametrize("xid", [1, 2, -2])
+def test_the_demand_for_an_authentication_may_answer_anything_out_of_turn(xid: int) -> None:
+    """PROTOCOL 12.3: it overtakes, and the connection is closed behind it; nothing is settled by it."""
+    connection = _opened()
+    calls = _sent(connection, DeleteRequest("/a", -1), DeleteRequest("/b", -1), PingRequest())
+    operation = "ping" if xid == -2 else "delete"
+    assert connection.receive(_reply(xid, err=-124, zxid=0), 1.0) == [AuthenticationDemand(operation)]
+    assert set(connection.calls) == set(calls)
+    assert connection.error is None
+
+
+def test_a_server_without_a_quorum_vouches_for_no_session() -> None:
+    """What it answers says nothing of whether the ensemble keeps the session: no lease may live on it."""
+    for tail, is_read_only in ((b"\1", True), (b"\0", False), (b"", False)):
+        connection = _fresh()
+        assert not connection.confirms_session
+        connection.receive(_accepted(tail=tail), 0.0)
+        assert (connection.is_read_only, connection.confirms_session) == (is_read_only, not is_read_only)
+
+
+def test_the_refusal_of_an_unknown_opcode_may_overtake_earlier_answers() -> None:
+    """PROTOCOL 3.4: it is put out by the thread that reads."""
+    connection = _opened()
+    first, second, third = _sent(connection, DeleteRequest("/a", -1), WhoAmIRequest(), DeleteRequest("/c", -1))
+    assert connection.receive(_reply(2, err=-6, zxid=-1), 0.0) == [second]
+    assert (second.code, second.reply) == (-6, None)
+    assert list(connection.calls) == [first, third]
+    assert connection.receive(_reply(1) + _reply(3), 0.0) == [first, third]
+    assert connection.error is None
+    assert connection.last_zxid == 1
+
+
+def test_a_refusal_of_what_nobody_asked_ends_the_connection() -> None:
+    connection = _opened()
+    _sent(connection, DeleteRequest("/a", -1))
+    assert connection.receive(_reply(7, err=-6), 0.0) == []
+    assert "xid 1 was expected" in _message(connection)
+    assert _opened().receive(_reply(7, err=-6), 0.0) == []

@@ -1,0 +1,124 @@
+"""Framing: any stream, cut in any way, gives the same frames; bad lengths are refused at once; memory is bounded."""
+
+import struct
+import tracemalloc
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zkwire.wire.frames import FrameError, FrameReader
+
+LIMIT = 40
+payloads = st.lists(st.binary(max_size=LIMIT), max_size=8)
+
+
+def _framed(frames: list[bytes]) -> bytes:
+    return b"".join(struct.pack(">i", len(frame)) + frame for frame in frames)
+
+
+def _pieces(stream: bytes, cuts: list[int]) -> list[bytes]:
+    edges = [0, *sorted(cut for cut in cuts if cut <= len(stream)), len(stream)]
+    return [stream[start:end] for start, end in pairwise(edges)]
+
+
+@given(payloads, st.lists(st.integers(0, 400), max_size=20), st.binary(max_size=3))
+def test_a_stream_cut_anywhere_gives_the_same_frames(frames: list[bytes], cuts: list[int], rest: bytes) -> None:
+    reader = FrameReader(LIMIT)
+    stream = _framed(frames) + rest
+    got = [frame for piece in _pieces(stream, cuts) for frame in reader.feed(piece)]
+    assert got == frames
+    assert reader.is_between_frames is (rest == b"")
+
+
+@given(payloads)
+def test_a_stream_fed_byte_by_byte_gives_each_frame_with_its_last_byte(frames: list[bytes]) -> None:
+    reader = FrameReader(LIMIT)
+    for frame in frames:
+        *first, last = [bytes([byte]) for byte in _framed([frame])]
+        for byte in first:
+            assert reader.feed(byte) == []
+            assert not reader.is_between_frames
+        assert reader.feed(last) == [frame]
+        assert reader.is_between_frames
+
+
+@given(payloads, st.lists(st.integers(0, 400), max_size=20), st.integers(0, 400))
+def test_a_torn_stream_gives_the_whole_frames_and_knows_that_it_is_torn(
+    frames: list[bytes], cuts: list[int], kept: int
+) -> None:
+    stream = _framed(frames)[:kept]
+    whole: list[bytes] = []
+    for frame in frames:
+        if len(_framed([*whole, frame])) > len(stream):
+            break
+        whole.append(frame)
+    reader = FrameReader(LIMIT)
+    assert [frame for piece in _pieces(stream, cuts) for frame in reader.feed(piece)] == whole
+    assert reader.is_between_frames is (len(_framed(whole)) == len(stream))
+
+
+def test_a_new_reader_is_between_frames() -> None:
+    assert FrameReader(0).is_between_frames
+
+
+def test_frames_of_the_limit_and_of_no_bytes_are_taken() -> None:
+    assert FrameReader(LIMIT).feed(_framed([bytes(LIMIT), b""])) == [bytes(LIMIT), b""]
+
+
+bad_lengths = st.one_of(
+    st.integers(-(2**31), -1),
+    st.integers(LIMIT + 1, 2**31 - 1),
+    st.sampled_from([-1, LIMIT + 1, 2**31 - 1, -(2**31), 0x72756F6B]),
+)
+
+
+@given(payloads, bad_lengths, st.lists(st.integers(0, 400), max_size=10), st.binary(max_size=9))
+def test_a_bad_length_is_refused_by_its_fourth_byte_and_keeps_what_was_before_it(
+    frames: list[bytes], length: int, cuts: list[int], behind: bytes
+) -> None:
+    stream = _framed(frames) + struct.pack(">i", length)
+    *first, last = [*_pieces(stream[:-1], cuts), stream[-1:] + behind]
+    reader = FrameReader(LIMIT)
+    got = [frame for piece in first for frame in reader.feed(piece)]
+    with pytest.raises(FrameError, match=f"a frame of {length} bytes, where 0 to {LIMIT} are accepted") as caught:
+        reader.feed(last)
+    assert got + caught.value.frames == frames
+
+
+def test_whole_frames_in_front_of_a_bad_length_in_one_piece_are_in_the_error() -> None:
+    with pytest.raises(FrameError) as caught:
+        FrameReader(LIMIT).feed(_framed([b"a", b"bc"]) + struct.pack(">i", LIMIT + 1) + bytes(100))
+    assert caught.value.frames == [b"a", b"bc"]
+
+
+def test_a_length_of_two_gigabytes_allocates_nothing() -> None:
+    reader = FrameReader(64 * 1024 * 1024)
+    tracemalloc.start()
+    try:
+        with pytest.raises(FrameError):
+            reader.feed(struct.pack(">i", 2**31 - 1))
+        assert tracemalloc.get_traced_memory()[1] < 100_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_memory_is_bounded_by_the_limit_however_long_the_stream() -> None:
+    limit = 256 * 1024
+    reader = FrameReader(limit)
+    piece = 10_000
+    stream = _framed([bytes(limit)])
+    pieces = [stream[at : at + piece] for at in range(0, len(stream), piece)]
+    seen = 0
+    tracemalloc.start()
+    try:
+        for _ in range(20):
+            for each in pieces:
+                seen += len(reader.feed(each))
+        held, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert seen == 20
+    assert held < 50_000
+    assert peak < 3 * (limit + piece)  # one frame in pieces, joined, and cut out: never more, however many went by

@@ -1,0 +1,155 @@
+"""Our requests are, byte for byte, those of Apache's Java client, but for what counts requests and names sessions."""
+
+import pytest
+
+from tests.captures.java.record import load
+from zkwire.wire.jute import Record
+from zkwire.wire.multi import MultiReadRequest, MultiRequest
+from zkwire.wire.records import ACL, OPEN_ACL, ConnectRequest, RequestHeader
+from zkwire.wire.requests import (
+    AddWatchRequest,
+    AuthRequest,
+    CheckVersionRequest,
+    CheckWatchesRequest,
+    CloseSessionRequest,
+    Create2Request,
+    CreateContainerRequest,
+    CreateRequest,
+    CreateTTLRequest,
+    DeleteRequest,
+    ExistsRequest,
+    GetACLRequest,
+    GetAllChildrenNumberRequest,
+    GetChildren2Request,
+    GetChildrenRequest,
+    GetDataRequest,
+    GetEphemeralsRequest,
+    PingRequest,
+    ReconfigRequest,
+    RemoveWatchesRequest,
+    Request,
+    SetACLRequest,
+    SetDataRequest,
+    SetWatches2Request,
+    SetWatchesRequest,
+    SyncRequest,
+    WhoAmIRequest,
+)
+
+JAVA = load()
+
+ACCESS = [ACL(3, "digest", "bob:cq6eTOxUOJwfRYn8EPGDQQAZVzE="), ACL(31, "world", "anyone")]
+PERSISTENT, EPHEMERAL, SEQUENTIAL, EPHEMERAL_SEQUENTIAL, CONTAINER, TTL, SEQUENTIAL_TTL = range(7)
+CHILDREN, DATA, ANY = 1, 2, 3
+MEMBER = "server.9=127.0.0.1:1:2;127.0.0.1:3"
+CONNECT = ConnectRequest(0, 0, 10_000, 0, bytes(16), False)
+AUTH = AuthRequest(0, "digest", b"bob:secret")
+
+# What each of the calls of Calls.java should send, session fields aside.
+OURS: dict[str, list[Record]] = {
+    "connect": [CONNECT],
+    "create": [CreateRequest("/java", b"data", OPEN_ACL, PERSISTENT)],
+    "create ephemeral": [CreateRequest("/java/ephemeral", b"data", OPEN_ACL, EPHEMERAL)],
+    "create sequential": [CreateRequest("/java/s-", b"data", OPEN_ACL, SEQUENTIAL)],
+    "create ephemeral sequential": [CreateRequest("/java/es-", b"data", OPEN_ACL, EPHEMERAL_SEQUENTIAL)],
+    "create empty": [CreateRequest("/java/empty", b"", OPEN_ACL, PERSISTENT)],
+    "create container": [CreateContainerRequest("/java/container", b"data", OPEN_ACL, CONTAINER)],
+    "create with ttl": [CreateTTLRequest("/java/ttl", b"data", OPEN_ACL, TTL, 60_000)],
+    "create sequential with ttl": [CreateTTLRequest("/java/sttl-", b"data", OPEN_ACL, SEQUENTIAL_TTL, 60_000)],
+    "create and stat": [Create2Request("/java/stat", b"data", OPEN_ACL, PERSISTENT)],
+    "create with acl": [CreateRequest("/java/acl", b"data", ACCESS, PERSISTENT)],
+    "exists": [ExistsRequest("/java", False)],
+    "exists and watch": [ExistsRequest("/java/absent", True)],
+    "get": [GetDataRequest("/java", False)],
+    "get and watch": [GetDataRequest("/java", True)],
+    "get children": [GetChildrenRequest("/java", False)],
+    "get children and watch": [GetChildrenRequest("/java", True)],
+    "get children and stat": [GetChildren2Request("/java", False)],
+    "set": [SetDataRequest("/java/stat", b"new", -1)],
+    "set a version": [SetDataRequest("/java/stat", b"data", 1)],
+    "get acl": [GetACLRequest("/java")],
+    "set acl": [SetACLRequest("/java/acl", ACCESS, 0)],
+    "delete": [DeleteRequest("/java/empty", -1)],
+    "delete a version": [DeleteRequest("/java/stat", 7)],
+    "sync": [SyncRequest("/java")],
+    "count descendants": [GetAllChildrenNumberRequest("/java")],
+    "get ephemerals": [GetEphemeralsRequest("/")],
+    "get ephemerals below": [GetEphemeralsRequest("/java")],
+    "whoami": [WhoAmIRequest()],
+    "transaction": [
+        MultiRequest(
+            [
+                CheckVersionRequest("/java", 0),
+                CreateRequest("/java/t", b"data", OPEN_ACL, EPHEMERAL),
+                CreateContainerRequest("/java/tc", b"data", OPEN_ACL, CONTAINER),
+                CreateTTLRequest("/java/tt", b"data", OPEN_ACL, TTL, 60_000),
+                SetDataRequest("/java", b"data", -1),
+                DeleteRequest("/java/t", 0),
+            ]
+        )
+    ],
+    "get many": [MultiReadRequest([GetDataRequest("/java", False), GetChildrenRequest("/java/absent", False)])],
+    "add auth": [AUTH],
+    "get config": [GetDataRequest("/zookeeper/config", False)],
+    "reconfigure a member": [ReconfigRequest(MEMBER, "8,7", None, -1)],
+    "reconfigure the whole": [ReconfigRequest(None, None, "server.1=127.0.0.1:1:2;127.0.0.1:3", 0x100000000)],
+    "watch for good": [AddWatchRequest("/java/one", 0)],
+    "watch a tree for good": [AddWatchRequest("/java/tree", 1)],
+    "watch another for good": [AddWatchRequest("/java/another", 0)],
+    "remove all watches": [RemoveWatchesRequest("/java/one", ANY)],
+    # A client sends this where it goes on watching by another watcher: the server only answers whether it knows of one.
+    "remove one of two watches": [AddWatchRequest("/java/another", 0), CheckWatchesRequest("/java/another", ANY)],
+    "remove data watches": [RemoveWatchesRequest("/java", DATA)],
+    "remove children watches": [RemoveWatchesRequest("/java", CHILDREN)],
+    "ping": [PingRequest()],
+    "close": [CloseSessionRequest()],
+    "reconnect": [CONNECT, AUTH, SetWatchesRequest(0, ["/java"], ["/java/absent"], ["/java"])],
+    "reconnect with persistent watches": [
+        CONNECT,
+        AUTH,
+        # Java's order within a list is that of a hash table.
+        SetWatches2Request(0, ["/java"], ["/java/absent"], ["/java"], ["/java/another", "/java/one"], ["/java/tree"]),
+    ],
+}
+
+SET_WATCHES = (SetWatchesRequest.opcode, SetWatches2Request.opcode)
+
+
+def without_session(frame: bytes, *, first: bool) -> bytes:
+    """The frame of a client, with zeros for what differs from session to session.
+
+    Xids that count are among it, and that of SetWatches: the Java client counts it, though it names it -8.
+    """
+    if first:  # the newest zxid; the session's id and password
+        return frame[:4] + bytes(8) + frame[12:16] + bytes(8) + frame[24:28] + bytes(16) + frame[44:]
+    xid, opcode = (int.from_bytes(frame[at : at + 4], "big", signed=True) for at in (0, 4))
+    if opcode in SET_WATCHES:  # the newest zxid
+        return bytes(4) + frame[4:8] + bytes(8) + frame[16:]
+    return (bytes(4) if xid > 0 else frame[:4]) + frame[4:]
+
+
+def frame_of(request: Record) -> bytes:
+    if not isinstance(request, Request):
+        return request.encode()
+    xid = 0 if request.fixed_xid is None or request.opcode in SET_WATCHES else request.fixed_xid
+    return RequestHeader(xid, request.opcode).encode() + request.encode()
+
+
+def test_each_call_of_the_java_program_has_its_counterpart() -> None:
+    assert set(OURS) == set(JAVA)
+
+
+@pytest.mark.parametrize("call", JAVA)
+def test_a_request_is_encoded_as_the_java_client_does(call: str) -> None:
+    begins = call == "connect" or call.startswith("reconnect")
+    theirs = [without_session(frame, first=begins and at == 0) for at, frame in enumerate(JAVA[call])]
+    assert [frame_of(request) for request in OURS[call]] == theirs
+
+
+@pytest.mark.parametrize("call", JAVA)
+def test_a_request_of_the_java_client_is_read_and_written_again_to_the_same_bytes(call: str) -> None:
+    for request, frame in zip(OURS[call], JAVA[call], strict=True):
+        start = 8 if isinstance(request, Request) else 0
+        read, end = type(request).decode(frame, start)
+        assert end == len(frame)
+        assert read.encode() == frame[start:]

@@ -1,0 +1,434 @@
+"""Jute: every record there and back, whole, cut at every byte and with trailing bytes; declarations; absurd lengths."""
+
+import struct
+import tracemalloc
+from collections.abc import Callable, Sequence
+from typing import Any, get_type_hints
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from zkwire.wire import jute, multi, records, requests
+from zkwire.wire.jute import (
+    Boolean,
+    Buffer,
+    DecodeError,
+    Int,
+    Long,
+    Names,
+    NullableUString,
+    Record,
+    Text,
+    Texts,
+    UString,
+    Vector,
+    record,
+)
+from zkwire.wire.records import ACL, Stat, WatcherEvent
+from zkwire.wire.requests import ClientInfo
+
+EACH = settings(max_examples=30)  # of dozens of records
+RECORDS: list[type[Record]] = sorted(
+    {
+        value
+        for module in (records, requests, multi)
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, Record) and hasattr(value, "__dataclass_fields__")
+    },
+    key=lambda cls: cls.__name__,
+)
+
+AnyVector: Any = Vector  # subscripted by a variable, which a type must not be
+
+PRIMITIVES: list[tuple[Any, st.SearchStrategy[Any]]] = [
+    (Boolean, st.booleans()),
+    (Int, st.integers(-(2**31), 2**31 - 1)),
+    (Long, st.integers(-(2**63), 2**63 - 1)),
+    (UString, st.text(max_size=20)),
+    (Text, st.text(max_size=20)),
+    (NullableUString, st.none() | st.text(max_size=20)),
+    (Buffer, st.none() | st.binary(max_size=20)),
+    (Names, st.lists(st.text(max_size=8), max_size=5)),
+    (Texts, st.lists(st.text(max_size=8), max_size=5)),
+]
+
+
+def values_of(declared: Any) -> st.SearchStrategy[Any]:
+    """What a field may hold, found by its declaration and without a look at the codec."""
+    if isinstance(declared, type) and issubclass(declared, Record):
+        return instances(declared)
+    for primitive, strategy in PRIMITIVES:
+        if declared == primitive:
+            return strategy
+        if declared == AnyVector[primitive]:
+            return st.lists(strategy, max_size=5)
+    for element in (ACL, ClientInfo, Stat):
+        if declared == AnyVector[element]:
+            return st.lists(instances(element), max_size=3)
+    raise AssertionError(f"no strategy for {declared!r}")
+
+
+def instances(cls: type[Record]) -> st.SearchStrategy[Record]:
+    hints = get_type_hints(cls, include_extras=True)
+    fields: dict[str, Any] = vars(cls)["__dataclass_fields__"]
+    return st.builds(cls, **{name: values_of(hints[name]) for name in fields})
+
+
+@record
+class Everything(Record):
+    """Each primitive, alone and in a vector, fixed and variable fields in turn."""
+
+    flag: Boolean
+    number: Int
+    name: UString
+    long: Long
+    data: Buffer
+    names: Names
+    acls: Vector[ACL]
+    numbers: Vector[Int]
+    longs: Vector[Long]
+    flags: Vector[Boolean]
+    buffers: Vector[Buffer]
+    strings: Vector[UString]
+    stat: Stat
+    last: Boolean
+
+
+ALL = [*RECORDS, Everything]
+
+
+def test_the_records_of_the_protocol_are_all_here() -> None:
+    assert {cls.__name__ for cls in RECORDS} >= {"Stat", "ACL", "ConnectRequest", "GetDataReply", "CreateRequest"}
+
+
+@pytest.mark.parametrize("cls", ALL, ids=lambda cls: cls.__name__)
+@EACH
+@given(data=st.data())
+def test_a_record_comes_back_as_it_went(cls: type[Record], data: st.DataObject) -> None:
+    value = data.draw(instances(cls))
+    encoded = value.encode()
+    decoded, end = cls.decode(encoded, 0)
+    assert type(decoded) is cls
+    assert decoded == value
+    assert end == len(encoded)
+
+
+@pytest.mark.parametrize("cls", ALL, ids=lambda cls: cls.__name__)
+@EACH
+@given(data=st.data(), before=st.binary(max_size=9), behind=st.binary(max_size=9))
+def test_what_stands_around_a_record_is_not_looked_at(
+    cls: type[Record], data: st.DataObject, before: bytes, behind: bytes
+) -> None:
+    value = data.draw(instances(cls))
+    encoded = value.encode()
+    decoded, end = cls.decode(before + encoded + behind, len(before))
+    assert decoded == value
+    assert end == len(before) + len(encoded)
+
+
+@pytest.mark.parametrize("cls", ALL, ids=lambda cls: cls.__name__)
+@EACH
+@given(data=st.data(), before=st.binary(max_size=3))
+def test_a_record_cut_at_any_byte_is_a_decode_error(cls: type[Record], data: st.DataObject, before: bytes) -> None:
+    encoded = data.draw(instances(cls)).encode()
+    for size in range(len(encoded)):
+        with pytest.raises(DecodeError):
+            cls.decode(before + encoded[:size], len(before))
+
+
+@pytest.mark.parametrize("cls", ALL, ids=lambda cls: cls.__name__)
+@given(noise=st.binary(max_size=120), at=st.integers(0, 130))
+def test_noise_gives_a_record_or_a_decode_error(cls: type[Record], noise: bytes, at: int) -> None:
+    try:
+        decoded, end = cls.decode(noise, at)
+    except DecodeError:
+        return
+    assert isinstance(decoded, cls)
+    assert at <= end
+    assert end <= len(noise) or end == at  # a record of nothing may stand anywhere
+
+
+# -- the primitives of PROTOCOL 1.1 ---------------------------------------------------------------------------
+
+
+@record
+class OneFlag(Record):
+    value: Boolean
+
+
+@record
+class OneString(Record):
+    value: UString
+
+
+@record
+class OneBuffer(Record):
+    value: Buffer
+
+
+@record
+class SomeNames(Record):
+    value: Names
+
+
+@record
+class SomeAcls(Record):
+    value: Vector[ACL]
+
+
+@record
+class SomeLongs(Record):
+    value: Vector[Long]
+
+
+def test_the_primitives_are_big_endian_without_padding() -> None:
+    value = Everything(
+        True,
+        -2,
+        "aé",
+        258,
+        None,
+        ["", "b"],
+        [ACL(31, "world", "anyone")],
+        [1],
+        [-1],
+        [False, True],
+        [b"", None],
+        ["c"],
+        Stat(*range(11)),
+        False,
+    )
+    assert value.encode() == bytes.fromhex(
+        "01 fffffffe 00000003 61c3a9 0000000000000102 ffffffff"
+        "00000002 00000000 00000001 62"
+        "00000001 0000001f 00000005 776f726c64 00000006 616e796f6e65"
+        "00000001 00000001  00000001 ffffffffffffffff  00000002 00 01  00000002 00000000 ffffffff  00000001 00000001 63"
+        "0000000000000000 0000000000000001 0000000000000002 0000000000000003 00000004 00000005 00000006"
+        "0000000000000007 00000008 00000009 000000000000000a  00"
+    )
+
+
+@pytest.mark.parametrize("byte", range(256))
+def test_any_byte_but_zero_is_true(byte: int) -> None:
+    assert OneFlag.decode(bytes([byte]), 0)[0].value is (byte != 0)
+
+
+def test_a_null_buffer_is_not_an_empty_one() -> None:
+    assert OneBuffer(None).encode() == b"\xff\xff\xff\xff"
+    assert OneBuffer(b"").encode() == b"\0\0\0\0"
+    assert OneBuffer.decode(b"\xff\xff\xff\xff", 0) == (OneBuffer(None), 4)
+    assert OneBuffer.decode(b"\0\0\0\0", 0) == (OneBuffer(b""), 4)
+
+
+def test_a_null_string_reads_as_empty() -> None:
+    assert OneString.decode(b"\xff\xff\xff\xff", 0) == (OneString(""), 4)
+
+
+@pytest.mark.parametrize("count", [-1, -2, -(2**31)])
+@pytest.mark.parametrize("cls", [SomeNames, SomeAcls, SomeLongs], ids=lambda cls: cls.__name__)
+def test_a_vector_of_a_negative_count_reads_as_empty(cls: type[Record], count: int) -> None:
+    assert cls.decode(struct.pack(">i", count), 0) == (cls([]), 4)  # type: ignore[call-arg]
+
+
+def test_a_nullable_string_can_be_null() -> None:
+    assert jute.encode_nullable_ustring(None) == b"\xff\xff\xff\xff"
+    assert jute.encode_nullable_ustring("") == b"\0\0\0\0"
+    assert jute.encode_nullable_ustring("é") == b"\0\0\0\2\xc3\xa9"
+
+
+@record
+class Several(Record):
+    paths: Texts
+
+
+@pytest.mark.parametrize("hexadecimal", ["ffffffff", "00000001 ffffffff", "00000002 00000000 ffffffff", "00000001"])
+def test_no_null_in_a_vector_of_texts(hexadecimal: str) -> None:
+    with pytest.raises(DecodeError):
+        Several.decode(bytes.fromhex(hexadecimal), 0)
+
+
+@pytest.mark.parametrize(
+    ("hexadecimal", "paths"), [("00000000", []), ("fffffffe", []), ("00000002 00000000 00000002 2fff", ["", "/\ufffd"])]
+)
+def test_a_vector_of_texts_is_read_as_the_server_reads_it(hexadecimal: str, paths: list[str]) -> None:
+    data = bytes.fromhex(hexadecimal)
+    assert Several.decode(data, 0) == (Several(paths), len(data))
+
+
+@record
+class Mentioned(Record):
+    path: Text
+    note: NullableUString
+
+
+@pytest.mark.parametrize(
+    ("hexadecimal", "path", "note"),
+    [
+        ("00000000 ffffffff", "", None),
+        ("ffffffff 00000000", None, ""),
+        ("00000002 2fff 00000003 c3a9fe", "/\ufffd", "é\ufffd"),
+    ],
+)
+def test_what_a_server_reads_can_be_null_or_no_utf8(hexadecimal: str, path: str | None, note: str | None) -> None:
+    """PROTOCOL 1.1: an empty path and a null one get different errors."""
+    data = bytes.fromhex(hexadecimal)
+    read, end = Mentioned.decode(data, 0)
+    assert (read.path, read.note, end) == (path, note, len(data))
+    first, at = jute.decode_nullable_ustring(data, 0)
+    assert (first, jute.decode_nullable_ustring(data, at)) == (path, (note, len(data)))
+
+
+@pytest.mark.parametrize("raw", [b"\xff", b"\xc3", b"\xed\xa0\x80", b"a\x80"])
+@pytest.mark.parametrize("prefix", [b"", b"\0\0\0\1"], ids=["string", "names"])
+def test_a_string_that_is_not_utf8_is_a_decode_error(prefix: bytes, raw: bytes) -> None:
+    cls = SomeNames if prefix else OneString
+    with pytest.raises(DecodeError, match="UTF-8"):
+        cls.decode(prefix + struct.pack(">i", len(raw)) + raw, 0)
+
+
+def _peak(action: Callable[[], None]) -> int:
+    tracemalloc.start()
+    try:
+        action()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("length", [-2, -(2**31), 5, 2**20, 2**31 - 1])
+@pytest.mark.parametrize("cls", [OneString, OneBuffer], ids=lambda cls: cls.__name__)
+def test_a_length_beyond_the_frame_is_refused_without_allocating(cls: type[Record], length: int) -> None:
+    def decode() -> None:
+        with pytest.raises(DecodeError, match=str(length)):
+            cls.decode(struct.pack(">i", length) + b"four", 0)
+
+    decode()  # what pytest itself allocates once
+    assert _peak(decode) < 100_000
+
+
+@pytest.mark.parametrize("count", [5, 2**20, 2**31 - 1])
+@pytest.mark.parametrize("body", [b"", b"\0\0\0\0"], ids=["nothing", "one"])
+@pytest.mark.parametrize("cls", [SomeNames, SomeAcls, SomeLongs], ids=lambda cls: cls.__name__)
+def test_a_count_beyond_the_frame_is_refused_without_allocating(cls: type[Record], body: bytes, count: int) -> None:
+    def decode() -> None:
+        with pytest.raises(DecodeError):
+            cls.decode(struct.pack(">i", count) + body, 0)
+
+    decode()
+    assert _peak(decode) < 100_000
+
+
+@record
+class Empty(Record):
+    pass
+
+
+@record
+class SomeEmpties(Record):
+    value: Vector[Empty]
+
+
+def test_a_count_of_elements_that_take_no_bytes_cannot_grow_a_list_without_bound() -> None:
+    with pytest.raises(DecodeError, match=f"a count of {2**20} "):
+        SomeEmpties.decode(struct.pack(">i", 2**20), 0)
+
+
+@pytest.mark.parametrize("length", [-1, -2, -(2**31), 2**31 - 1])
+def test_a_bad_length_inside_a_vector_of_names_is_a_decode_error(length: int) -> None:
+    with pytest.raises(DecodeError):
+        SomeNames.decode(struct.pack(">iii", 2, 0, length), 0)
+
+
+# -- declarations and misuse ----------------------------------------------------------------------------------
+
+
+def test_a_field_of_no_jute_type_is_refused_when_the_class_is_made() -> None:
+    with pytest.raises(TypeError, match=r"Wrong\.second: .*int.* is no jute type"):
+
+        @record
+        class Wrong(Record):
+            first: Int
+            second: int
+
+
+def test_a_vector_of_no_jute_type_is_refused_when_the_class_is_made() -> None:
+    with pytest.raises(TypeError, match=r"Wrong\.them: .* is no jute type"):
+
+        @record
+        class Wrong(Record):
+            them: Vector[float]
+
+
+def test_a_class_that_is_no_record_is_no_jute_type() -> None:
+    class Plain:
+        pass
+
+    with pytest.raises(TypeError, match=r"Wrong\.it: .*Plain.* is no jute type"):
+        record(type("Wrong", (Record,), {"__annotations__": {"it": Plain}}))
+
+
+def test_a_bare_sequence_is_no_jute_type() -> None:
+    with pytest.raises(TypeError, match="is no jute type"):
+
+        @record
+        class Wrong(Record):
+            them: Sequence[str]
+
+
+def test_an_undeclared_record_cannot_be_coded() -> None:
+    class Undeclared(Record):
+        pass
+
+    with pytest.raises(TypeError, match="Undeclared is not declared with @record"):
+        Undeclared().encode()
+    with pytest.raises(TypeError, match="@record"):
+        Undeclared.decode(b"", 0)
+
+
+@record
+class Base(Record):
+    first: Int
+
+
+@record
+class Derived(Base):
+    second: UString
+
+
+def test_inherited_fields_come_first() -> None:
+    assert Derived(1, "b").encode() == b"\0\0\0\1\0\0\0\1b"
+    assert Derived.decode(b"\0\0\0\1\0\0\0\1b", 0) == (Derived(1, "b"), 9)
+
+
+@pytest.mark.parametrize("cls", ALL, ids=lambda cls: cls.__name__)
+def test_a_record_has_slots_and_takes_no_other_attribute(cls: type[Record]) -> None:
+    made = object.__new__(cls)
+    assert not hasattr(made, "__dict__")
+    with pytest.raises(AttributeError):
+        made.surprise = 1  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        ACL(2**31, "world", "anyone"),
+        ACL("31", "world", "anyone"),  # type: ignore[arg-type]
+        ACL(None, "world", "anyone"),  # type: ignore[arg-type]
+        ACL(31, b"world", "anyone"),  # type: ignore[arg-type]
+        WatcherEvent(1, 3, None),  # type: ignore[arg-type]
+        ACL(31, "world", "\ud800"),
+        SomeAcls([ACL(-(2**31) - 1, "world", "anyone")]),
+        SomeAcls(["world"]),  # type: ignore[list-item]
+        SomeLongs([2**63]),
+        SomeLongs([1.5]),  # type: ignore[list-item]
+        SomeNames([b"a"]),  # type: ignore[list-item]
+        SomeNames(None),  # type: ignore[arg-type]
+        OneBuffer("text"),  # type: ignore[arg-type]
+        OneBuffer(7),  # type: ignore[arg-type]
+    ],
+    ids=repr,
+)
+def test_a_value_that_does_not_fit_its_field_is_the_callers_mistake(value: Record) -> None:
+    with pytest.raises((ValueError, TypeError, AttributeError)):
+        value.encode()

@@ -1,0 +1,268 @@
+"""The transaction: the worked bytes of PROTOCOL 15.9 and 15.10, results decoded by their own type, and nonsense."""
+
+import itertools
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zkwire.wire.jute import DecodeError, Record
+from zkwire.wire.multi import ErrorResult, MultiReadRequest, MultiReply, MultiRequest, batched
+from zkwire.wire.records import OPEN_ACL, MultiHeader, ReplyHeader, RequestHeader, Stat
+from zkwire.wire.requests import (
+    CheckVersionRequest,
+    Create2Reply,
+    Create2Request,
+    CreateContainerRequest,
+    CreateReply,
+    CreateRequest,
+    CreateTTLRequest,
+    DeleteRequest,
+    GetChildrenReply,
+    GetChildrenRequest,
+    GetDataReply,
+    GetDataRequest,
+    Nothing,
+    Request,
+    SetACLRequest,
+    SetDataRequest,
+    StatReply,
+)
+
+OPEN = list(OPEN_ACL)
+STAT = Stat(4, 4, 0x01A1FA8988A3, 0x01A1FA8988A3, 1, 0, 0, 0, 2, 0, 4)
+END = bytes.fromhex("ffffffff 01 ffffffff")
+
+GOOD = MultiRequest(
+    [
+        CreateRequest("/m", b"1", OPEN, 0),
+        CheckVersionRequest("/m", 0),
+        SetDataRequest("/m", b"22", 0),
+        DeleteRequest("/m", 1),
+    ]
+)
+GOOD_SENT = bytes.fromhex(
+    "00000083 00000006 0000000e"
+    "00000001 00 ffffffff 00000002 2f6d 00000001 31"
+    "00000001 0000001f 00000005 776f726c64 00000006 616e796f6e65 00000000"
+    "0000000d 00 ffffffff 00000002 2f6d 00000000"
+    "00000005 00 ffffffff 00000002 2f6d 00000002 3232 00000000"
+    "00000002 00 ffffffff 00000002 2f6d 00000001"
+    "ffffffff 01 ffffffff"
+)
+GOOD_RECEIVED = bytes.fromhex(
+    "00000087 00000006 0000000000000004 00000000"
+    "00000001 00 00000000 00000002 2f6d"
+    "0000000d 00 00000000"
+    "00000005 00 00000000 0000000000000004 0000000000000004 000001a1fa8988a3 000001a1fa8988a3"
+    "00000001 00000000 00000000 0000000000000000 00000002 00000000 0000000000000004"
+    "00000002 00 00000000"
+    "ffffffff 01 ffffffff"
+)
+BAD = MultiRequest(
+    [CreateRequest("/m", None, OPEN, 0), CheckVersionRequest("/none", 0), DeleteRequest("/m", -1)],
+)
+BAD_SENT = bytes.fromhex(
+    "0000006c 00000007 0000000e"
+    "00000001 00 ffffffff 00000002 2f6d ffffffff 00000001 0000001f 00000005 776f726c64 00000006 616e796f6e65 00000000"
+    "0000000d 00 ffffffff 00000005 2f6e6f6e65 00000000"
+    "00000002 00 ffffffff 00000002 2f6d ffffffff"
+    "ffffffff 01 ffffffff"
+)
+BAD_RECEIVED = bytes.fromhex(
+    "00000040 00000007 0000000000000005 00000000"
+    "ffffffff 00 00000000 00000000"
+    "ffffffff 00 ffffff9b ffffff9b"
+    "ffffffff 00 fffffffe fffffffe"
+    "ffffffff 01 ffffffff"
+)
+
+
+def _frame(xid: int, request: Request[Any]) -> bytes:
+    body = RequestHeader(xid, request.opcode).encode() + request.encode()
+    return len(body).to_bytes(4, "big") + body
+
+
+def _result(kind: int, body: bytes, err: int = 0) -> bytes:
+    return MultiHeader(kind, False, err).encode() + body
+
+
+def test_a_transaction_is_encoded_byte_for_byte() -> None:
+    """15.9, 15.10"""
+    assert _frame(6, GOOD) == GOOD_SENT
+    assert _frame(7, BAD) == BAD_SENT
+
+
+def test_the_results_of_a_transaction_are_decoded_byte_for_byte() -> None:
+    """15.9"""
+    assert ReplyHeader.decode(GOOD_RECEIVED, 4) == (ReplyHeader(6, 4, 0), 20)
+    reply, end = MultiReply.decode(GOOD_RECEIVED, 20)
+    assert reply.results == [CreateReply("/m"), Nothing(), StatReply(STAT), Nothing()]
+    assert end == len(GOOD_RECEIVED)
+
+
+def test_a_refused_transaction_tells_each_operations_code() -> None:
+    """15.10: the error in the header is 0."""
+    assert ReplyHeader.decode(BAD_RECEIVED, 4) == (ReplyHeader(7, 5, 0), 20)
+    reply, end = MultiReply.decode(BAD_RECEIVED, 20)
+    assert reply.results == [ErrorResult(0), ErrorResult(-101), ErrorResult(-2)]
+    assert end == len(BAD_RECEIVED)
+
+
+def test_the_empty_transaction_is_its_end_mark() -> None:
+    """PROTOCOL 10.1"""
+    assert MultiRequest([]).encode() == END
+    assert MultiReply.decode(END, 0)[0].results == []
+
+
+def test_the_end_mark_is_known_by_done_alone() -> None:
+    """PROTOCOL 10.1: its type and its error are ignored."""
+    reply, end = MultiReply.decode(_result(13, b"") + bytes.fromhex("00000001 01 00000000"), 0)
+    assert (reply.results, end) == ([Nothing()], 18)
+
+
+def test_a_create2_may_be_answered_as_a_create() -> None:
+    """PROTOCOL 10.2, 14.4 case 16: servers before 3.7.2 and 3.8.2."""
+    request = MultiRequest([Create2Request("/m", b"", OPEN, 0)])
+    assert request.encode().startswith(bytes.fromhex("0000000f 00 ffffffff"))
+    (result,) = MultiReply.decode(_result(1, CreateReply("/m").encode()) + END, 0)[0].results
+    assert result == CreateReply("/m")
+
+
+@pytest.mark.parametrize("stat", [STAT, Stat(*[0] * 11)], ids=["valid", "zero"])
+def test_a_create2_result_brings_the_stat_that_the_server_sent(stat: Stat) -> None:
+    """PROTOCOL 10.2; pitfall 67: whether it is valid is the server's affair."""
+    (result,) = MultiReply.decode(_result(15, Create2Reply("/m", stat).encode()) + END, 0)[0].results
+    assert result == Create2Reply("/m", stat)
+
+
+def test_a_sequential_create_brings_the_name_that_was_made() -> None:
+    """pitfall 66"""
+    (result,) = MultiReply.decode(_result(1, CreateReply("/q-0000000003").encode()) + END, 0)[0].results
+    assert result == CreateReply("/q-0000000003")
+
+
+def test_a_container_in_a_transaction_keeps_its_own_opcode() -> None:
+    """pitfall 68"""
+    request = MultiRequest([CreateContainerRequest("/c", b"", OPEN, 4)])
+    assert request.encode().startswith(bytes.fromhex("00000013 00 ffffffff"))
+
+
+@pytest.mark.parametrize("kind", [0, 3, 9, 10, 99, -2, -11, 2**31 - 1, -(2**31)])
+def test_a_result_of_an_unknown_type_is_a_decode_error_that_names_it(kind: int) -> None:
+    with pytest.raises(DecodeError, match=str(kind)):
+        MultiReply.decode(_result(kind, b"\0" * 8) + END, 0)
+
+
+results = st.one_of(
+    st.text(max_size=8).map(lambda path: (1, CreateReply(path))),
+    st.text(max_size=8).map(lambda path: (15, Create2Reply(path, STAT))),
+    st.sampled_from([(2, Nothing()), (13, Nothing()), (5, StatReply(STAT))]),
+    st.integers(-(2**31), 2**31 - 1).map(lambda code: (-1, ErrorResult(code))),
+)
+
+
+@given(st.lists(results, max_size=6), st.binary(max_size=9), st.binary(max_size=9))
+def test_any_results_come_back_in_their_order(sent: list[tuple[int, Record]], before: bytes, behind: bytes) -> None:
+    encoded = b"".join(_result(kind, body.encode()) for kind, body in sent) + END
+    reply, end = MultiReply.decode(before + encoded + behind, len(before))
+    assert reply.results == [body for _, body in sent]
+    assert end == len(before) + len(encoded)
+
+
+@given(st.lists(results, max_size=4))
+def test_results_cut_at_any_byte_are_a_decode_error(sent: list[tuple[int, Record]]) -> None:
+    encoded = b"".join(_result(kind, body.encode()) for kind, body in sent) + END
+    for size in range(len(encoded)):
+        with pytest.raises(DecodeError):
+            MultiReply.decode(encoded[:size], 0)
+
+
+@given(st.binary(max_size=60))
+def test_noise_gives_results_or_a_decode_error(noise: bytes) -> None:
+    try:
+        reply, end = MultiReply.decode(noise, 0)
+    except DecodeError:
+        return
+    assert 9 <= end <= len(noise)
+    assert 9 * len(reply.results) < end
+
+
+# -- the server's side --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("request_", "sent"), [(GOOD, GOOD_SENT), (BAD, BAD_SENT)], ids=["good", "bad"])
+def test_the_worked_requests_are_decoded(request_: MultiRequest, sent: bytes) -> None:
+    decoded, end = MultiRequest.decode(sent, 12)
+    assert list(decoded.operations) == list(request_.operations)
+    assert end == len(sent)
+    assert decoded.encode() == sent[12:]
+
+
+@pytest.mark.parametrize("received", [GOOD_RECEIVED, BAD_RECEIVED], ids=["good", "bad"])
+def test_the_worked_replies_are_encoded_again(received: bytes) -> None:
+    reply, _ = MultiReply.decode(received, 20)
+    assert reply.encode() == received[20:]
+
+
+def test_a_reply_without_a_type_for_each_result_cannot_be_encoded() -> None:
+    with pytest.raises(ValueError, match="zip"):
+        MultiReply([Nothing()]).encode()
+
+
+def test_reads_come_back_as_they_went() -> None:
+    """PROTOCOL 10.5"""
+    request = MultiReadRequest([GetDataRequest("/a", False), GetChildrenRequest("/b", True)])
+    decoded, end = MultiReadRequest.decode(b"??" + request.encode(), 2)
+    assert (list(decoded.operations), end) == (list(request.operations), 2 + len(request.encode()))
+    sent = MultiReply([GetDataReply(None, STAT), GetChildrenReply(["x"]), ErrorResult(-101)], [4, 8, -1])
+    received, _ = MultiReply.decode(sent.encode(), 0)
+    assert (received.results, received.types) == (sent.results, sent.types)
+    assert _result(-1, ErrorResult(-101).encode())[:5] == b"\xff\xff\xff\xff\0"
+
+
+def test_ttl_nodes_can_stand_in_a_transaction() -> None:
+    request = MultiRequest([CreateTTLRequest("/t", b"", OPEN, 5, 9)])
+    assert list(MultiRequest.decode(request.encode(), 0)[0].operations) == list(request.operations)
+
+
+@pytest.mark.parametrize(
+    "operations",
+    [
+        [SetACLRequest("/a", OPEN, -1)],
+        [GetDataRequest("/a", False), DeleteRequest("/a", -1)],
+        [DeleteRequest("/a", -1), GetChildrenRequest("/a", False)],
+    ],
+)
+def test_what_cannot_stand_in_a_transaction_is_a_decode_error(operations: list[Request[Any]]) -> None:
+    """PROTOCOL 10.1"""
+    for kind in (MultiRequest, MultiReadRequest):
+        with pytest.raises(DecodeError, match="cannot stand here"):
+            kind.decode(MultiRequest(operations).encode(), 0)
+
+
+@pytest.mark.parametrize("request_", [GOOD, BAD], ids=["good", "bad"])
+def test_a_request_cut_at_any_byte_is_a_decode_error(request_: MultiRequest) -> None:
+    encoded = request_.encode()
+    for size in range(len(encoded)):
+        with pytest.raises(DecodeError):
+            MultiRequest.decode(encoded[:size], 0)
+
+
+@given(
+    st.lists(st.integers(0, 300).map(lambda length: DeleteRequest("/" + "x" * length, -1))),
+    st.integers(9, 700),
+    st.one_of(st.none(), st.integers(1, 5)),
+)
+def test_batches_hold_all_in_order_and_no_more_than_they_may(
+    operations: list[Request[Any]], most_bytes: int, most: int | None
+) -> None:
+    batches = batched(operations, most_bytes, most)
+    assert [operation for batch in batches for operation in batch] == operations
+    assert all(batches)
+    for batch, after in itertools.zip_longest(batches, batches[1:]):
+        assert most is None or len(batch) <= most
+        assert len(batch) == 1 or len(MultiRequest(batch).encode()) <= most_bytes
+        if after is not None:  # one more would have been too many
+            assert len(batch) == most or len(MultiRequest([*batch, after[0]]).encode()) > most_bytes

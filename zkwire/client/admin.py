@@ -1,0 +1,118 @@
+"""The verbs of those who look after an ensemble: permissions, identities, counts, the list of servers.
+
+`Client` has them all; they are a room of their own because few programs use them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from zkwire import paths
+from zkwire.client.arguments import checked_acl, checked_version
+from zkwire.client.reconfig import Configuration, Ids, Members, reconfiguration
+from zkwire.client.requester import Requester
+from zkwire.wire.records import ACL, Stat
+from zkwire.wire.requests import (
+    GetACLRequest,
+    GetAllChildrenNumberRequest,
+    GetDataRequest,
+    GetEphemeralsRequest,
+    SetACLRequest,
+    WhoAmIRequest,
+)
+
+_CONFIG_NODE = "/zookeeper/config"
+
+
+class ClientInfo(NamedTuple):
+    """One identity of a session: ("ip", "127.0.0.1"), ("digest", "bob"); the user is never shown with a hash."""
+
+    scheme: str
+    user: str
+
+
+class Administration:
+    """Verbs of a Client."""
+
+    _requester: Requester
+
+    async def get_acl(self, path: str) -> tuple[list[ACL], Stat]:
+        """Return the node's ACL and Stat (request: getACL).
+
+        To who has not the permission ADMIN, the hashes of digest entries are shown as "x".
+        Raises: NoNodeError, NoAuthError.
+        """
+        reply = await self._requester.ask(GetACLRequest(self._requester.server_path(path)))
+        return list(reply.acl), reply.stat
+
+    async def set_acl(self, path: str, acl: Sequence[ACL], version: int = -1) -> Stat:
+        """Replace the node's ACL if the Stat's `aversion` is `version` (-1: any) and return the new Stat (request:
+        setACL).
+
+        It is not inherited by nodes below.  No watch fires.
+        Raises: NoNodeError, NoAuthError without the permission ADMIN, BadVersionError, InvalidACLError.
+        """
+        where = self._requester.server_path(path)
+        return (await self._requester.ask(SetACLRequest(where, checked_acl(acl), checked_version(version)))).stat
+
+    async def whoami(self) -> list[ClientInfo]:
+        """Return the identities by which ACLs know this session, in no order (request: whoAmI, ZooKeeper 3.7).
+
+        Raises: UnimplementedError.
+        """
+        return [ClientInfo(each.scheme, each.user) for each in (await self._requester.ask(WhoAmIRequest())).identities]
+
+    async def get_ephemerals(self, prefix: str = "/") -> list[str]:
+        """Return the paths of this session's ephemeral nodes, in no order (request: getEphemerals, ZooKeeper 3.6).
+
+        Arguments: `prefix`, how the paths must begin, as text: "/a" stands for "/ab" too, "/a/" does not.
+        Raises: UnimplementedError.
+        """
+        paths.validate(prefix, sequential=True)
+        chroot = self._requester.chroot
+        wanted = chroot + prefix if prefix != "/" else chroot or "/"
+        found = (await self._requester.ask(GetEphemeralsRequest(wanted))).ephemerals
+        # The server knows nothing of chroots: a neighbour's name can begin with ours.
+        ours = [path for path in found if not chroot or path == chroot or path.startswith(f"{chroot}/")]
+        return [paths.strip_chroot(chroot, path) for path in ours]
+
+    async def count_descendants(self, path: str) -> int:
+        """Return how many nodes are below the node, at any depth (request: getAllChildrenNumber, ZooKeeper 3.6).
+
+        Below the root of the server are those below /zookeeper as well.
+        Raises: NoNodeError, UnimplementedError.
+        """
+        return (await self._requester.ask(GetAllChildrenNumberRequest(self._requester.server_path(path)))).number
+
+    async def get_config(self) -> Configuration:
+        """Return the ensemble's configuration and the Stat of its node (request: getData of /zookeeper/config).
+
+        `data, stat = await zk.get_config()`, or its `members` and `version`.  A chroot does not matter.
+        Raises: NoNodeError before ZooKeeper 3.5.
+        """
+        reply = await self._requester.ask(GetDataRequest(_CONFIG_NODE, False))
+        return Configuration(reply.data or b"", reply.stat)
+
+    async def reconfig(
+        self,
+        *,
+        joining: Members | None = None,
+        leaving: Ids | None = None,
+        members: Members | None = None,
+        from_config: int = -1,
+    ) -> Configuration:
+        """Change which servers are members of the ensemble, and return the new configuration (request: reconfig).
+
+        Arguments: `joining`, servers to add or to change, each "server.4=host:port:port:role;port", as a list, as one
+        string with commas between, or as {4: "host:port:port:role;port"}; `leaving`, ids of servers to remove; or
+        `members`, all servers that there shall be, as `joining`; `from_config`, the `version` that the configuration
+        must have (-1: any).
+        Raises: ReconfigDisabledError, unless the servers have reconfigEnabled=true; NoAuthError, unless the session may
+        write /zookeeper/config; BadVersionError; BadArgumentsError for a list that the server cannot read;
+        ReconfigInProgressError; NewConfigNoQuorumError; UnimplementedError by a server without an ensemble;
+        ConnectionLostError, also when the server that was asked is one of those that leave.
+        Cancellation: it may have happened.
+        """
+        reply = await self._requester.ask(reconfiguration(joining, leaving, members, from_config))
+        return Configuration(reply.data or b"", reply.stat)

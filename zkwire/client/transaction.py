@@ -1,0 +1,148 @@
+"""Transactions: writes collected here and carried out by the server together or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeAlias
+
+from zkwire.client.arguments import checked_data, checked_version, creation, server_path
+from zkwire.errors import ProtocolError, RuntimeInconsistencyError, ServerError, TransactionError
+from zkwire.paths import strip_chroot
+from zkwire.wire.jute import Record
+from zkwire.wire.multi import ErrorResult, MultiReply, MultiRequest
+from zkwire.wire.records import ACL, OPEN_ACL, Stat
+from zkwire.wire.requests import (
+    CheckVersionRequest,
+    Create2Reply,
+    CreateReply,
+    DeleteRequest,
+    Request,
+    SetDataRequest,
+    StatReply,
+)
+
+Result: TypeAlias = str | Stat | None
+
+
+class Transaction:
+    """Writes that happen together or not at all; made by `Client.transaction`.
+
+    As a context manager it commits at the end of the block, unless that raises; or call `commit`.  Each method adds
+    one operation and checks its arguments at once.
+
+    Each operation sees what those before it did; all share one zxid; watches fire in their order.  The whole is one
+    request, which a server takes up to 1,048,575 bytes (its jute.maxbuffer): some ten thousand short deletes, or a
+    megabyte of data.
+    """
+
+    def __init__(
+        self,
+        commit: Callable[[MultiRequest], Awaitable[MultiReply]],
+        chroot: str,
+        refusal: Callable[[int, Request[Any]], ServerError],
+    ) -> None:
+        self._commit = commit
+        self._chroot = chroot
+        self._refusal = refusal
+        self._operations: list[Request[Any]] = []
+        self._results: list[Result] | None = None
+        self._is_committed = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None and not self._is_committed:
+            await self.commit()
+
+    @property
+    def results(self) -> list[Result]:
+        """What `commit` returned.  Raises: RuntimeError before that."""
+        if self._results is None:
+            raise RuntimeError("the transaction is not committed")
+        return self._results
+
+    def create(
+        self,
+        path: str,
+        data: bytes | None = b"",
+        *,
+        ephemeral: bool = False,
+        sequential: bool = False,
+        container: bool = False,
+        ttl: float | None = None,
+        acl: Sequence[ACL] = OPEN_ACL,
+    ) -> None:
+        """Add a create, with the arguments of Client.create; its result is the path, with the number of a sequential
+        one.
+        """
+        self._add(
+            creation(
+                self._chroot,
+                path,
+                data,
+                ephemeral=ephemeral,
+                sequential=sequential,
+                container=container,
+                ttl=ttl,
+                acl=acl,
+            )
+        )
+
+    def set(self, path: str, data: bytes | None, version: int = -1) -> None:
+        """Add a write of `data`, if the node's version is `version` (-1: any); its result is the Stat."""
+        self._add(SetDataRequest(server_path(self._chroot, path), checked_data(data), checked_version(version)))
+
+    def delete(self, path: str, version: int = -1) -> None:
+        """Add a delete, if the node's version is `version` (-1: any); its result is None."""
+        self._add(DeleteRequest(server_path(self._chroot, path), checked_version(version)))
+
+    def check(self, path: str, version: int = -1) -> None:
+        """Add the condition that the node exists, and has the version `version` (-1: any); its result is None."""
+        self._add(CheckVersionRequest(server_path(self._chroot, path), checked_version(version)))
+
+    async def commit(self) -> list[Result]:
+        """Have it all carried out, and return one result per operation, in their order.
+
+        Raises: TransactionError when an operation is refused, and nothing was carried out; ConnectionLostError with
+        `maybe_applied` when the answer is lost; RuntimeError when it was committed before; ValueError when it is too
+        large.
+        Cancellation: it may have been carried out all the same.
+        """
+        if self._is_committed:
+            raise RuntimeError("the transaction is committed already: make a new one")
+        self._is_committed = True
+        if not self._operations:
+            self._results = []
+            return []
+        try:
+            reply = await self._commit(MultiRequest(self._operations))
+        except ValueError as large:  # too large, and nothing was sent
+            many = len(self._operations)
+            raise ValueError(f"a transaction of {many} operations is too large, make several of it: {large}") from None
+        if len(reply.results) != len(self._operations):
+            raise ProtocolError(f"{len(reply.results)} results for {len(self._operations)} operations")
+        errors = [self._error(result, request) for result, request in zip(reply.results, self._operations, strict=True)]
+        for index, error in enumerate(errors):
+            if error is not None and not isinstance(error, RuntimeInconsistencyError):
+                raise TransactionError(error, index, errors)
+        self._results = [self._result(result) for result in reply.results]
+        return self._results
+
+    def _add(self, operation: Request[Any]) -> None:
+        if self._is_committed:
+            raise RuntimeError("the transaction is committed already: make a new one")
+        self._operations.append(operation)
+
+    def _error(self, result: Record, request: Request[Any]) -> ServerError | None:
+        if not isinstance(result, ErrorResult) or result.err == 0:
+            return None
+        return self._refusal(result.err, request)
+
+    def _result(self, result: Record) -> Result:
+        if isinstance(result, CreateReply | Create2Reply):
+            return strip_chroot(self._chroot, result.path)
+        return result.stat if isinstance(result, StatReply) else None

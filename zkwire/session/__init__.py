@@ -1,0 +1,1 @@
+"""The session: one loop that connects, resumes, sets watches again, expires and closes."""

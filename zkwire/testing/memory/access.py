@@ -1,0 +1,180 @@
+"""Who may do what: ACLs as they are checked, stored and shown, and identities as connections gain them."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from ipaddress import IPv6Address
+from typing import Final, NamedTuple
+
+from zkwire.errors import InvalidACLError, MarshallingError
+from zkwire.testing.memory.refusal import Refused
+from zkwire.wire.records import ACL
+
+_DECIMAL: Final = re.compile(r"[+-]?0*[0-9]{1,10}").fullmatch
+_HEXADECIMAL: Final = re.compile(r"[0-9a-fA-F]{1,4}").fullmatch
+
+
+class Identity(NamedTuple):
+    """One identity of a connection."""
+
+    scheme: str
+    id: str
+
+    @property
+    def user(self) -> str:
+        """What whoAmI shows of it."""
+        if self.scheme == "digest":
+            return self.id.partition(":")[0]
+        return "" if self.scheme == "super" else self.id
+
+
+SUPER: Final = Identity("super", "")
+
+
+def ip_identity(peer: str) -> Identity:
+    """Return the identity that a client has by its address; Java spells IPv6 out, and IPv4 in it as IPv4."""
+    address, _, zone = peer.partition("%")
+    if ":" not in address:
+        return Identity("ip", address)
+    parsed = IPv6Address(address)
+    if parsed.ipv4_mapped is not None:
+        return Identity("ip", str(parsed.ipv4_mapped))
+    groups = ":".join(f"{int(group, 16):x}" for group in parsed.exploded.split(":"))
+    return Identity("ip", f"{groups}%{zone}" if zone else groups)
+
+
+def digest_id(credentials: str) -> str:
+    """Return "user:hash" for "user:password"."""
+    digest = base64.b64encode(hashlib.sha1(credentials.encode()).digest()).decode()
+    return f"{credentials.partition(':')[0]}:{digest}"
+
+
+def authenticate(scheme: str | None, data: bytes | None, peer: Identity, super_digest: str | None) -> list[Identity]:
+    """Return the identities that an auth request adds, none if it is refused."""
+    if scheme == "ip":
+        return [peer]
+    if scheme != "digest" or data is None:
+        return []
+    identity = digest_id(data.decode("utf-8", "replace"))
+    return [*([SUPER] if identity == super_digest else []), Identity("digest", identity)]
+
+
+def in_java_order(identities: Iterable[Identity]) -> list[Identity]:
+    """Return them in the order in which the real server's hash table of 16 buckets has them."""
+    return sorted(identities, key=lambda identity: _spread(_hash_of_identity(identity)) & 15)
+
+
+def is_allowed(acl: Sequence[ACL], perms: int, identities: Sequence[Identity]) -> bool:
+    """Whether one of `identities` may do one of the things that the bits of `perms` stand for."""
+    for entry in acl:
+        if entry.perms & perms:
+            if entry.scheme == "world":
+                return True
+            for scheme, id_ in identities:
+                if scheme == entry.scheme and (_ip_matches(id_, entry.id) if scheme == "ip" else id_ == entry.id):
+                    return True
+    return not acl or SUPER in identities
+
+
+def stored(acl: Sequence[ACL], identities: Sequence[Identity]) -> tuple[ACL, ...]:
+    """Return `acl` as a node keeps it: without repeats, `auth` replaced by who the connection is.
+
+    Raises: Refused.
+    """
+    kept: list[ACL] = []
+    for entry in {(entry.perms, entry.scheme, entry.id): entry for entry in acl}.values():
+        if entry.scheme == "auth":
+            who = [identity for identity in identities if identity.scheme == "digest"]
+            if not who:
+                raise Refused(InvalidACLError)
+            kept += [ACL(entry.perms, *identity) for identity in who]
+        elif _is_valid(entry.scheme, entry.id):
+            kept.append(entry)
+        else:
+            raise Refused(InvalidACLError)
+    if not kept:
+        raise Refused(InvalidACLError)
+    return tuple(kept)
+
+
+def masked(acl: Sequence[ACL]) -> list[ACL]:
+    """Return `acl` as it is shown to who may not administer the node: without the hashes of passwords."""
+    return [
+        ACL(entry.perms, entry.scheme, re.sub(":.*", ":x", entry.id)) if entry.scheme == "digest" else entry
+        for entry in acl
+    ]
+
+
+def _is_valid(scheme: str, id_: str | None) -> bool:
+    if scheme not in ("world", "digest", "ip"):
+        return False
+    if id_ is None:  # the real server stumbles here
+        raise Refused(MarshallingError)
+    if scheme == "world":
+        return id_ == "anyone"
+    if scheme == "ip":
+        return _parse_ip(id_) is not None
+    return len(id_.rstrip(":").split(":")) == 2 if id_.rstrip(":") else False
+
+
+def _ip_matches(peer: str, expression: str) -> bool:
+    parsed = _parse_ip(expression)
+    address = _address(peer)
+    if parsed is None or address is None or len(address) != len(parsed[0]):
+        return False
+    wanted, bits = parsed
+    shift = len(wanted) * 8 - bits
+    return int.from_bytes(wanted, "big") >> shift == int.from_bytes(address, "big") >> shift
+
+
+def _parse_ip(expression: str) -> tuple[bytes, int] | None:
+    text, slash, bits = expression.partition("/")
+    address = _address(text)
+    if address is None:
+        return None
+    if not slash:
+        return address, len(address) * 8
+    if not _DECIMAL(bits) or not 0 <= int(bits) <= len(address) * 8:
+        return None
+    return address, int(bits)
+
+
+def _address(text: str) -> bytes | None:
+    """The bytes of an address as the real server reads it: more tolerant than the modules made for it."""
+    if ":" in text:
+        return _address6(text)
+    parts = text.split(".")
+    if len(parts) != 4 or not all(_DECIMAL(part) and 0 <= int(part) <= 255 for part in parts):
+        return None
+    return bytes(int(part) for part in parts)
+
+
+def _address6(text: str) -> bytes | None:
+    halves = [half.split(":") if half else [] for half in text.split("::")]
+    written = [group for half in halves for group in half]
+    if len(halves) > 2 or (len(written) != 8 if len(halves) == 1 else len(written) > 7):
+        return None
+    if not all(_HEXADECIMAL(group) for group in written):
+        return None
+    groups = [int(group, 16).to_bytes(2, "big") for group in written]
+    head = b"".join(groups[: len(halves[0])])
+    tail = b"".join(groups[len(halves[0]) :])
+    return head + bytes(16 - len(head) - len(tail)) + tail
+
+
+def _hash_of_identity(identity: Identity) -> int:
+    return (37 * (37 * 17 + _hash_of_text(identity.scheme)) + _hash_of_text(identity.id)) % 2**32
+
+
+def _hash_of_text(text: str) -> int:
+    value = 0
+    for character in text:
+        value = (31 * value + ord(character)) % 2**32
+    return value
+
+
+def _spread(value: int) -> int:
+    return value ^ value >> 16

@@ -1,0 +1,229 @@
+"""One TCP connection of the test server: bytes into frames, frames into writes, and what holds either of them up.
+
+Decides nothing about requests or faults: its owner does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple, Protocol, cast
+
+from zkwire.testing.memory.clock import Clock, Timer
+from zkwire.testing.memory.faults import Delay, Fault
+from zkwire.testing.memory.machine import Connection
+from zkwire.wire.frames import FrameError, FrameReader
+
+_READ_SIZE: Final = 8 * 1024  # of every connection, so that a thousand of them cost little
+_WRITE_SIZE: Final = 64 * 1024  # answers to one read are written each time that they come to this
+_KEPT_LIMIT: Final = 4 * 1024 * 1024  # a client whose answers are held back further is not read
+_BACKLOG_LIMIT: Final = 64 * 1024 * 1024  # a client that reads no events for so long is dropped
+_WORD_SIZE: Final = 4
+_IDLE_TIME: Final = 10.0  # seconds, also the tick of this limit: who begins no session is dropped after 10 to 20 s
+
+
+class LinkOwner(Protocol):
+    """Who decides: told of each thing in the step in which it happens."""
+
+    clock: Clock
+    is_paused: bool
+
+    def link_opened(self, link: Link, peer: str, port: int) -> None: ...
+
+    def link_began(self, link: Link, word: bytes) -> bytes | None: ...
+
+    def link_received(self, link: Link, payload: bytes) -> None: ...
+
+    def link_lost(self, link: Link) -> None: ...
+
+    def flush(self) -> None: ...
+
+
+class _Kept(NamedTuple):
+    """Output that waits until its time has come and the faults that hold it are over."""
+
+    data: bytes
+    ready_at: float
+    faults: list[Fault]
+    closing: bool
+
+
+class Link(asyncio.BufferedProtocol):
+    """A client's connection.
+
+    Arguments: `owner`; `max_buffer`, the largest frame that is accepted.
+
+    `closed` is done once the socket is closed.
+    """
+
+    def __init__(self, owner: LinkOwner, max_buffer: int) -> None:
+        self.connection: Connection | None = None
+        self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._owner = owner
+        self._transport: asyncio.Transport | None = None
+        self._view = memoryview(bytearray(_READ_SIZE))
+        self._reader = FrameReader(max_buffer)
+        self._beginning: bytes | None = b""  # the first bytes, until it is known whether they are a word
+        self._pending: deque[bytes] = deque()  # frames that were read and wait for their turn
+        self._is_torn = False  # nothing can be read behind the pending frames
+        self._is_over = False
+        self._is_write_blocked = False
+        self._kept: deque[_Kept] = deque()
+        self._kept_size = 0
+        self._timer: Timer | None = None
+        self._idle_timer: Timer | None = None
+
+    # -- what comes in ------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        if self._is_over:  # too late
+            self._transport.abort()
+            return
+        peer = transport.get_extra_info("peername")
+        if peer is None:  # it has left already
+            self.drop()
+            return
+        self._owner.link_opened(self, peer[0], peer[1])
+        self._await_session()
+        self.go_on()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._view
+
+    def buffer_updated(self, nbytes: int) -> None:
+        data = bytes(self._view[:nbytes])
+        if self._beginning is not None:
+            data = self._beginning + data
+            if len(data) < _WORD_SIZE:
+                self._beginning = data
+                return
+            self._beginning = None
+            answer = self._owner.link_began(self, data[:_WORD_SIZE])
+            if answer is not None:
+                self._write(answer, closing=True)
+                return
+        try:
+            self._pending.extend(self._reader.feed(data))
+        except FrameError as error:
+            self._pending.extend(error.frames)
+            self._is_torn = True
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Hand over the frames that were read, as long as nothing is in the way, then read on or not."""
+        size = 0
+        while self._pending and not self._is_over and not self._is_blocked():
+            self._owner.link_received(self, self._pending.popleft())
+            outgoing = self.connection.outgoing if self.connection is not None else None
+            if outgoing:
+                size += len(outgoing[-1])
+                if size >= _WRITE_SIZE:  # perhaps the client does not read: then no more is done for it
+                    self._owner.flush()
+                    size = 0
+        self._owner.flush()
+        if self._is_torn and not self._pending and not self._is_over:
+            self._write(b"", closing=True)
+        self._read_or_wait()
+
+    def eof_received(self) -> None:
+        self._is_over = True
+
+    def pause_writing(self) -> None:
+        self._is_write_blocked = True
+        self._read_or_wait()
+
+    def resume_writing(self) -> None:
+        self._is_write_blocked = False
+        self.go_on()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end()
+        if not self.closed.done():
+            self.closed.set_result(None)
+
+    # -- what goes out ------------------------------------------------------------------------------------
+
+    def send(self, frames: Iterable[bytes], faults: Sequence[Fault], *, closing: bool) -> None:
+        """Write frames, when `faults` let them and what is kept back before them out; then close if `closing`."""
+        data = b"".join(frames)
+        if self._is_over:
+            return
+        if not faults and not self._kept and not self._owner.is_paused:
+            self._write(data, closing=closing)
+            return
+        delay = max((fault.seconds for fault in faults if isinstance(fault, Delay)), default=0.0)
+        holds = [fault for fault in faults if not isinstance(fault, Delay)]
+        self._kept.append(_Kept(data, self._owner.clock.time() + delay, holds, closing))
+        self._kept_size += len(data)
+        self.let_out()
+
+    def let_out(self) -> None:
+        """Write what is kept back, as far as nothing holds it any longer, and read on if that was in the way."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        was_blocked = self._is_blocked()
+        while self._kept and not self._owner.is_paused:
+            first = self._kept[0]
+            if not all(fault.is_over for fault in first.faults):
+                break
+            if first.ready_at > self._owner.clock.time():
+                self._timer = self._owner.clock.call_at(first.ready_at, self.let_out)
+                break
+            self._kept.popleft()
+            self._kept_size -= len(first.data)
+            self._write(first.data, closing=first.closing)
+        if was_blocked and not self._is_blocked():
+            self.go_on()
+        else:
+            self._read_or_wait()
+
+    def drop(self) -> None:
+        """Close the socket at once; what was not yet written is lost."""
+        self._end()
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _write(self, data: bytes, *, closing: bool) -> None:
+        if self._is_over or self._transport is None:
+            return
+        self._transport.write(data)
+        if closing:
+            self._is_over = True
+            self._transport.close()
+        elif self._transport.get_write_buffer_size() + self._kept_size > _BACKLOG_LIMIT:
+            self.drop()
+
+    def _end(self) -> None:
+        self._is_over = True
+        self._pending.clear()
+        self._kept.clear()
+        self._kept_size = 0
+        for timer in (self._timer, self._idle_timer):
+            if timer is not None:
+                timer.cancel()
+        self._owner.link_lost(self)
+
+    def _await_session(self) -> None:
+        if not self._is_over:
+            ticks = self._owner.clock.time() // _IDLE_TIME + 2
+            self._idle_timer = self._owner.clock.call_at(ticks * _IDLE_TIME, self._drop_without_session)
+
+    def _drop_without_session(self) -> None:
+        if self._owner.is_paused:
+            self._await_session()
+        elif self.connection is not None and self.connection.session is None:
+            self.drop()
+
+    def _is_blocked(self) -> bool:
+        return self._owner.is_paused or self._is_write_blocked or self._kept_size > _KEPT_LIMIT
+
+    def _read_or_wait(self) -> None:
+        if self._transport is None or self._transport.is_closing():
+            return
+        if self._pending or self._is_over or self._is_blocked():
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()

@@ -1,0 +1,253 @@
+"""A standalone ZooKeeper server as a pure state machine: frames and the time go in, frames come out.
+
+    machine = Machine(now=0.0, wall=1.7e9)
+    connection = machine.open("127.0.0.1", 50000, 0.0)
+    machine.receive(connection, payload, 0.1)
+    machine.take_dirty(), connection.outgoing, connection.closing
+
+It owns no socket and no clock, and answers as a real 3.9 server does.  One request is carried out at a time, events are
+put out before the reply of the request that caused them, and each connection's frames are in one order: that gives all
+the guarantees of order that ZooKeeper makes.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from zkwire.errors import MarshallingError, UnimplementedError
+from zkwire.testing.memory import access, handshake, reads, writes
+from zkwire.testing.memory.refusal import Refused
+from zkwire.testing.memory.state import NO_ZXID, Connection, Settings, State
+from zkwire.wire import multi, requests
+from zkwire.wire.jute import DecodeError, Decoder
+from zkwire.wire.records import PING_XID
+from zkwire.wire.requests import Request
+
+__all__ = ["Connection", "Machine", "Settings"]
+
+_HEADER: Final = struct.Struct(">ii")
+_AUTH_FAILED: Final = -115
+
+_Read: TypeAlias = Callable[[State, Connection, Any], bytes]
+_Write: TypeAlias = Callable[[State, Connection, Any, int, int], writes.Change]
+
+
+class _Operation(NamedTuple):
+    """What an opcode stands for; a write also has what makes a reply's body of its change."""
+
+    name: str
+    decode: Decoder
+    read: _Read | None = None
+    write: _Write | None = None
+    body: Callable[[writes.Change], bytes] = writes.nothing_of
+
+
+_WRITES: Final[dict[type[Request[Any]], tuple[str, _Write, Callable[[writes.Change], bytes]]]] = {
+    requests.CreateRequest: ("CREA", writes.create, writes.path_of),
+    requests.Create2Request: ("CREA", writes.create, writes.path_and_stat_of),
+    requests.CreateContainerRequest: ("CREA", writes.create, writes.path_and_stat_of),
+    requests.CreateTTLRequest: ("CREA", writes.create, writes.path_and_stat_of),
+    requests.DeleteRequest: ("DELE", writes.delete, writes.nothing_of),
+    requests.SetDataRequest: ("SETD", writes.set_data, writes.stat_of),
+    requests.SetACLRequest: ("SETA", writes.set_acl, writes.stat_of),
+    requests.ReconfigRequest: ("RECO", writes.reconfig, writes.nothing_of),
+}
+_READS: Final[dict[type[Request[Any]], tuple[str, _Read]]] = {
+    requests.ExistsRequest: ("EXIS", reads.exists),
+    requests.GetDataRequest: ("GETD", reads.get_data),
+    requests.GetACLRequest: ("GETA", reads.get_acl),
+    requests.GetChildrenRequest: ("GETC", reads.get_children),
+    requests.GetChildren2Request: ("GETC", reads.get_children2),
+    requests.GetAllChildrenNumberRequest: ("GETACN", reads.get_all_children_number),
+    requests.GetEphemeralsRequest: ("GETE", reads.get_ephemerals),
+    requests.SyncRequest: ("SYNC", reads.sync),
+    requests.WhoAmIRequest: ("HOMI", reads.who_am_i),
+    requests.PingRequest: ("PING", reads.nothing),
+    requests.AddWatchRequest: ("ADDW", reads.add_watch),
+    requests.CheckWatchesRequest: ("CHKW", reads.check_watches),
+    requests.RemoveWatchesRequest: ("REMW", reads.remove_watches),
+    requests.SetWatchesRequest: ("SETW", reads.set_watches),
+    requests.SetWatches2Request: ("STW2", reads.set_watches),
+    multi.MultiReadRequest: ("MLTR", reads.multi_read),
+}
+_BY_OPCODE: Final = {
+    **{cls.opcode: _Operation(name, cls.decode, read) for cls, (name, read) in _READS.items()},
+    **{cls.opcode: _Operation(name, cls.decode, None, write, body) for cls, (name, write, body) in _WRITES.items()},
+}
+_PING: Final = requests.PingRequest.opcode
+# The reading thread of the real server answers these: no sign of life of the session.
+_WITHOUT_SESSION: Final = (requests.AuthRequest.opcode, requests.SaslRequest.opcode)
+
+
+class Machine(State):
+    """A standalone server.
+
+    Arguments: `settings`; `now`, seconds by the clock that every later `now` is read from; `wall`, seconds since 1970
+    at that moment.
+    """
+
+    def __init__(self, settings: Settings = Settings(), *, now: float = 0.0, wall: float = 0.0) -> None:  # noqa: B008
+        super().__init__(settings, now, wall)
+        self._cleanup_at = now + settings.container_interval
+        self._special: dict[int, Callable[[Connection, int, bytes], None]] = {
+            requests.AuthRequest.opcode: self._authenticate,
+            requests.SaslRequest.opcode: self._refuse_sasl,
+            multi.MultiRequest.opcode: self._multi,
+            requests.CloseSessionRequest.opcode: self._close_session,
+        }
+
+    # -- connections --------------------------------------------------------------------------------------
+
+    def open(self, peer: str, port: int, now: float) -> Connection:
+        """Begin with a connection from the address `peer`."""
+        self.now = now
+        connection = Connection(peer, port, now)
+        self.connections[connection] = None
+        return connection
+
+    def receive(self, connection: Connection, payload: bytes, now: float) -> None:
+        """Take one frame, without its length, and do what it asks; never raises, whatever is in it."""
+        if connection.closing:
+            return  # what comes behind the request that ended the connection is dropped
+        self.now = now
+        self.received += 1
+        connection.received += 1
+        session = connection.session
+        if session is None:
+            handshake.connect(self, connection, payload)
+            return
+        if len(payload) < _HEADER.size:
+            self.close(connection)
+            return
+        xid, opcode = _HEADER.unpack_from(payload)
+        if opcode not in _WITHOUT_SESSION:
+            self.sessions.touch(session, now)
+        operation = _BY_OPCODE.get(opcode)
+        if operation is not None:
+            self._carry_out(connection, operation, PING_XID if opcode == _PING else xid, payload)
+        elif opcode in self._special:
+            self._special[opcode](connection, xid, payload)
+        else:
+            self.reply(connection, xid, NO_ZXID, UnimplementedError.code)
+            self.close(connection)
+
+    def lost(self, connection: Connection, now: float) -> None:
+        """Let go of a connection that is gone; its session lives until its time is over."""
+        self.now = now
+        connection.closing = True
+        connection.outgoing.clear()
+        self.forget(connection)
+
+    def refuse(self, connection: Connection, xid: int, err: int) -> None:
+        """Answer a request with the error `err` without carrying anything out."""
+        self.reply(connection, xid, self.last_zxid, err)
+
+    # -- time ---------------------------------------------------------------------------------------------
+
+    def advance(self, now: float) -> None:
+        """Do what is due at `now`: sessions end, containers and TTL nodes are cleaned up."""
+        self.now = now
+        for session in self.sessions.due(now):
+            self._expire(session.id)
+        if now >= self._cleanup_at:
+            for path in self.tree.expired(self.wall_ms()):
+                writes.remove(self, path, self.next_zxid())
+            interval = self.settings.container_interval
+            self._cleanup_at += interval * ((now - self._cleanup_at) // interval + 1)
+
+    def next_deadline(self) -> float:
+        """Return when `advance` may have something to do next."""
+        ends = self.sessions.next_deadline()
+        return self._cleanup_at if ends is None else min(ends, self._cleanup_at)
+
+    def expire(self, session_id: int, now: float) -> None:
+        """End a session at once, as if its time were over.  Raises: KeyError if there is none of that id."""
+        self.now = now
+        self._expire(session_id)
+
+    def restart(self, now: float, *, lose_data: bool = False) -> None:
+        """Go down and come back: connections and watches are gone, sessions have their full time again.
+
+        With `lose_data` the nodes, the sessions and the count of transactions are gone as well.
+        """
+        self.now = now
+        for connection in list(self.connections):
+            connection.outgoing.clear()
+            self.close(connection)
+        if lose_data:
+            self.tree = type(self.tree)()
+            self.last_zxid = 0
+        self.sessions.restart(now, lose_data=lose_data)
+        self._cleanup_at = now + self.settings.container_interval
+
+    def _expire(self, session_id: int) -> None:
+        session = self.sessions.by_id[session_id]
+        if session.connection is not None:
+            self.close(session.connection)  # first, so that nothing is told to who is no longer there
+        writes.end_session(self, session)
+
+    # -- requests -----------------------------------------------------------------------------------------
+
+    def _carry_out(self, connection: Connection, operation: _Operation, xid: int, payload: bytes) -> None:
+        connection.last_operation = operation.name
+        try:
+            request, _ = operation.decode(payload, _HEADER.size)
+        except DecodeError:  # a write that cannot be read takes no zxid
+            self.reply(connection, xid, self.last_zxid, MarshallingError.code)
+            return
+        try:
+            if operation.read is not None:
+                body = operation.read(self, connection, request)
+            else:
+                assert operation.write is not None
+                zxid = self.next_zxid()
+                change = operation.write(self, connection, request, zxid, self.wall_ms())
+                change.tell(self, zxid)
+                body = operation.body(change)
+        except Refused as refused:
+            self.reply(connection, xid, self.last_zxid, refused.code, refused.body)
+        else:
+            self.reply(connection, xid, self.last_zxid, 0, body)
+
+    def _multi(self, connection: Connection, xid: int, payload: bytes) -> None:
+        connection.last_operation = "MULT"
+        zxid = self.next_zxid()  # also when it cannot be read
+        try:
+            request, _ = multi.MultiRequest.decode(payload, _HEADER.size)
+            body = writes.multi(self, connection, request, zxid, self.wall_ms())
+        except (DecodeError, Refused):
+            self.reply(connection, xid, zxid, MarshallingError.code)
+        else:
+            self.reply(connection, xid, zxid, 0, body)
+
+    def _close_session(self, connection: Connection, xid: int, payload: bytes) -> None:
+        connection.last_operation = "CLOS"
+        assert connection.session is not None
+        zxid = writes.end_session(self, connection.session)  # the events of its own nodes come before the reply
+        self.reply(connection, xid, zxid, 0)
+        self.close(connection)
+
+    def _authenticate(self, connection: Connection, xid: int, payload: bytes) -> None:
+        try:
+            request, _ = requests.AuthRequest.decode(payload, _HEADER.size)
+        except DecodeError:
+            self.close(connection)
+            return
+        gained = access.authenticate(request.scheme, request.data, connection.address, self.settings.super_digest)
+        if not gained:
+            self.reply(connection, xid, 0, _AUTH_FAILED)
+            self.close(connection)
+            return
+        connection.identities = access.in_java_order(dict.fromkeys([*connection.identities, *gained]))
+        self.reply(connection, xid, 0, 0)
+
+    def _refuse_sasl(self, connection: Connection, xid: int, payload: bytes) -> None:
+        """A server without SASL answers each step with a null token, and nothing comes of it."""
+        try:
+            requests.SaslRequest.decode(payload, _HEADER.size)
+        except DecodeError:
+            self.close(connection)
+            return
+        self.reply(connection, xid, 0, 0, requests.SaslReply(None).encode())

@@ -1,0 +1,67 @@
+"""The server in memory as a child process: for programs without an event loop, and for measurements.
+
+Knows how to start `python -m zkwire.testing` and to read on which port it listens.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from types import TracebackType
+from typing import Final, Self
+
+from zkwire.testing.real.server import ServerFailedError
+
+_END_TIME_LIMIT: Final = 10.0
+_GREETING: Final = re.compile(r"\S+:\d+(?=;)")
+
+
+class ServerProcess:
+    """A Server in memory in a process of its own, on a free loopback port.
+
+        with ServerProcess() as server:
+            ... server.hosts ...
+
+    Arguments, in seconds: `tick_time`; `max_session_timeout`, 20 ticks when None.
+    Raises: ServerFailedError when it does not come up.
+
+    It ends with the `with` block, by `close`, and with the process that made it, however that ends.
+    """
+
+    def __init__(self, *, tick_time: float = 2.0, max_session_timeout: float | None = None) -> None:
+        options = ["--port", "0", "--tick-time", str(tick_time), "--with-stdin"]
+        if max_session_timeout is not None:
+            options += ["--max-session-timeout", str(max_session_timeout)]
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "zkwire.testing", *options],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self._process.stdout is not None
+        greeting = self._process.stdout.readline()
+        found = _GREETING.search(greeting)
+        if found is None:
+            self.close()
+            raise ServerFailedError(f"the server in memory ended with {self._process.returncode}; see what it said")
+        self.hosts = found[0]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the process; a second call does nothing."""
+        if self._process.returncode is not None:
+            return
+        try:
+            self._process.communicate(timeout=_END_TIME_LIMIT)  # closes its input, which is the sign to end
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.communicate()
+            raise

@@ -1,0 +1,382 @@
+"""A ZooKeeper server in memory, for tests: asyncio around a Machine, and the faults that a test puts it under.
+
+    async with Server() as server, zkwire.connect(server.hosts) as zk: ...
+
+A test double, never a store: one node, nothing on disk. Knows sockets, timers and which connection is whose; what a
+request does is the Machine's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import Final, Self
+
+from zkwire.testing.memory import four_letter_words
+from zkwire.testing.memory.clock import Clock, LoopClock, Timer
+from zkwire.testing.memory.faults import Answering, Delay, DropAfter, DropBefore, Fault, Faults, Hold, signed
+from zkwire.testing.memory.link import Link
+from zkwire.testing.memory.machine import Connection, Machine, Settings
+
+_BACKLOG: Final = 1024
+GARBAGE: Final = b"\xde\xad\xbe\xef" * 16  # as the length of a frame, a negative one
+
+
+class Server(Faults):
+    """A standalone ZooKeeper 3.9 in memory, listening on a port.
+
+        async with Server() as server:
+            async with zkwire.connect(server.hosts) as zk: ...
+
+    Arguments, times in seconds: `tick_time`; `min_session_timeout` and `max_session_timeout`, 2 and 20 ticks when None;
+    `max_buffer`, the largest frame accepted from a client, in bytes; `ttl_nodes`, whether nodes can have a time to
+    live; `super_digest`, "super:<hash>" of who may do everything; `container_interval`, how often empty containers and
+    TTL nodes are cleaned up; `clock`, a VirtualClock, or None for the event loop's time; `host`, the address to listen
+    on; `port`, 0 for a free one.
+    Raises: ValueError for a tick of less than a millisecond.
+
+    It runs in the event loop in which it was started, in no thread and no task. Clients of any kind may connect.
+    """
+
+    def __init__(
+        self,
+        *,
+        tick_time: float = 2.0,
+        min_session_timeout: float | None = None,
+        max_session_timeout: float | None = None,
+        max_buffer: int = 1_048_575,
+        ttl_nodes: bool = True,
+        super_digest: str | None = None,
+        container_interval: float = 60.0,
+        clock: Clock | None = None,
+        host: str = "127.0.0.1",
+        port: int = 0,
+    ) -> None:
+        super().__init__()
+        if not tick_time >= 0.001:
+            raise ValueError(f"tick_time is {tick_time} s; the server counts whole milliseconds, one at least")
+        self.is_paused = False
+        self.clock: Clock
+        self._settings = Settings(
+            tick_time, min_session_timeout, max_session_timeout, max_buffer, ttl_nodes, super_digest, container_interval
+        )
+        self._given_clock = clock
+        self._host = host
+        self._wanted_port = port
+        self._machine: Machine | None = None
+        self._socket: socket.socket | None = None  # has the port, also while the server is down
+        self._listener: asyncio.Server | None = None
+        self._is_up = False
+        self._links: set[Link] = set()
+        self._by_connection: dict[Connection, Link] = {}
+        self._timer: Timer | None = None
+        self._timer_at = 0.0
+
+    # -- up and down --------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.close()
+
+    @property
+    def port(self) -> int:
+        """The port, the same after `restart`. Raises: RuntimeError before `start` and after `close`."""
+        if self._socket is None:
+            raise RuntimeError("the server has no port before it is started")
+        port: int = self._socket.getsockname()[1]
+        return port
+
+    @property
+    def hosts(self) -> str:
+        """The connect string, such as "127.0.0.1:20181". Raises: RuntimeError before `start` and after `close`."""
+        return f"[{self._host}]:{self.port}" if ":" in self._host else f"{self._host}:{self.port}"
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the server listens; a paused one does."""
+        return self._is_up
+
+    @property
+    def sessions(self) -> list[int]:
+        """The ids of the living sessions, the oldest first."""
+        return [] if self._machine is None else list(self._machine.sessions.by_id)
+
+    async def start(self) -> None:
+        """Listen; a server that was stopped comes back on its port with its data, each session with its full time.
+
+        Raises: OSError when the port is taken; RuntimeError when it runs already.
+        """
+        await self._start(lose_data=False)
+
+    async def stop(self) -> None:
+        """Go down: connections are dropped and new ones refused. The data, the sessions and the port are kept."""
+        await self._go_down(keep_port=True)
+
+    async def restart(self, *, lose_data: bool = False) -> None:
+        """Stop and start again on the same port, with the data and the sessions, or as an empty server."""
+        await self.stop()
+        await self._start(lose_data=lose_data)
+
+    @contextlib.asynccontextmanager
+    async def stopped(self, *, lose_data: bool = False) -> AsyncIterator[None]:
+        """Be down in an `async with` block, and come back after it."""
+        await self.stop()
+        try:
+            yield
+        finally:
+            await self._start(lose_data=lose_data)
+
+    async def close(self) -> None:
+        """Go down for good: the port is given back, the data and the sessions are forgotten.
+
+        Nothing happens when it is closed already. It may be started again, as a new server.
+        """
+        try:
+            await self._go_down(keep_port=False)
+        finally:
+            self._machine = None
+
+    async def _start(self, *, lose_data: bool) -> None:
+        if self._listener is not None:
+            raise RuntimeError(f"the server on {self.hosts} runs already")
+        if self._socket is None:
+            self._socket = _bind(self._host, self._wanted_port)
+        self.clock = self._given_clock or LoopClock()
+        now = self.clock.time()
+        if self._machine is None:
+            self._machine = Machine(self._settings, now=now, wall=self.clock.wall())
+        else:
+            self._machine.restart(now, lose_data=lose_data)
+        loop = asyncio.get_running_loop()
+        self._listener = await loop.create_server(
+            self._make_link, sock=self._socket, backlog=_BACKLOG, start_serving=False
+        )
+        self._is_up = True
+        try:
+            await self._listener.start_serving()
+        except BaseException:
+            self._is_up = False
+            self._stop_listening(keep_port=False)
+            raise
+        self.flush()
+
+    async def _go_down(self, *, keep_port: bool) -> None:
+        """Drop every connection and take no more in this step, then stop listening and wait for the sockets' end."""
+        self._is_up = False
+        self.is_paused = False
+        for link in list(self._links):
+            link.drop()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._listener is not None and self._socket is not None:
+            with contextlib.suppress(NotImplementedError):  # a loop that accepts in other ways
+                asyncio.get_running_loop().remove_reader(self._socket.fileno())
+        try:
+            await asyncio.sleep(0)  # who was accepted just now gets a Link, which asyncio cannot do once it is closed
+        finally:
+            self._stop_listening(keep_port)
+        for link in list(self._links):
+            link.drop()
+        if self._links:
+            await asyncio.wait([link.closed for link in self._links])
+
+    def _stop_listening(self, keep_port: bool) -> None:
+        if self._socket is None:
+            return
+        port = self.port
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+        self._socket.close()
+        # A port that is bound but not listened on refuses connections, and nobody else is given it meanwhile.
+        self._socket = _bind(self._host, port) if keep_port else None
+
+    def _make_link(self) -> Link:
+        link = Link(self, self._settings.max_buffer)
+        self._links.add(link)
+        link.closed.add_done_callback(lambda _: self._links.discard(link))
+        return link
+
+    # -- faults (those that hit requests are in Faults) ---------------------------------------------------
+
+    def pause(self) -> None:
+        """Stand still as a process that is stopped: connections open, but nothing is read, answered or expired."""
+        self.is_paused = True
+        for link in self._links:
+            link.go_on()
+
+    def resume(self) -> None:
+        """Go on after `pause`; sessions whose time has passed meanwhile are expired first."""
+        self.is_paused = False
+        self._on_timer()
+        for link in list(self._links):
+            link.let_out()
+            link.go_on()
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Be paused in a `with` block."""
+        self.pause()
+        try:
+            yield
+        finally:
+            self.resume()
+
+    def end_faults(self) -> None:
+        """End every fault that is at work, and a pause."""
+        for fault in list(self._faults):
+            fault.end()
+        if self.is_paused:
+            self.resume()
+
+    def expire(self, session_id: int) -> None:
+        """End a session now, as if nothing had been heard of it for too long.
+
+        Raises: LookupError when there is no such session.
+        """
+        machine, session_id = self._running(), signed(session_id)
+        if session_id not in machine.sessions.by_id:
+            raise LookupError(f"no session {session_id % 2**64:#x}; there are {self._named_sessions()}")
+        machine.expire(session_id, self.clock.time())
+        self.flush()
+
+    def drop(self, session_id: int | None = None) -> int:
+        """Drop the connection of a session, or every connection, now; return how many. Sessions live on."""
+        links = list(self._links) if session_id is None else self._links_of(session_id)
+        for link in links:
+            link.drop()
+        return len(links)
+
+    def send_garbage(self, session_id: int, data: bytes = GARBAGE) -> None:
+        """Send bytes that are no reply to the client of a session.
+
+        Raises: LookupError when the session has no connection.
+        """
+        links = self._links_of(session_id)
+        if not links:
+            raise LookupError(f"session {session_id % 2**64:#x} has no connection; there are {self._named_sessions()}")
+        for link in links:
+            link.send([data], self._keeping_back(signed(session_id)), closing=False)
+
+    def _fault_ended(self, fault: Fault) -> None:
+        super()._fault_ended(fault)
+        for link in list(self._links):
+            link.let_out()
+
+    # -- for the links ------------------------------------------------------------------------------------
+
+    def link_opened(self, link: Link, peer: str, port: int) -> None:
+        """Take a new connection in."""
+        if not self._is_up or self._refuses():
+            link.drop()
+            return
+        link.connection = self._running().open(peer, port, self.clock.time())
+        self._by_connection[link.connection] = link
+
+    def link_received(self, link: Link, payload: bytes) -> None:
+        """Do what a frame asks, or what the faults say."""
+        connection = link.connection
+        assert connection is not None
+        machine = self._running()
+        if not self._faults or connection.session is None:
+            machine.receive(connection, payload, self.clock.time())
+            return
+        session_id = connection.session.id
+        xid, hit = self._hit_by(payload, session_id)
+        if not hit:
+            machine.receive(connection, payload, self.clock.time())
+            return
+        self.flush()  # what came before is not hit
+        if any(isinstance(fault, DropBefore) for fault in hit):
+            link.drop()
+            return
+        answer = next((fault for fault in hit if isinstance(fault, Answering)), None)
+        if answer is None:
+            machine.receive(connection, payload, self.clock.time())
+        else:
+            machine.refuse(connection, xid, answer.code)
+        if any(isinstance(fault, DropAfter) for fault in hit):
+            link.drop()
+        elif keeping := [fault for fault in hit if isinstance(fault, Hold | Delay)]:
+            self._send(link, connection, keeping)
+        self.flush()
+
+    def link_lost(self, link: Link) -> None:
+        """Forget a connection that is gone."""
+        if link.connection is not None and self._by_connection.pop(link.connection, None) is not None:
+            self._running().lost(link.connection, self.clock.time())
+
+    def link_began(self, link: Link, word: bytes) -> bytes | None:
+        """Answer a four-letter word, the first bytes of a connection; None for what is none."""
+        assert link.connection is not None
+        now, wall = self.clock.time(), self.clock.wall()
+        return four_letter_words.answer(self._running(), link.connection, word, now, wall, self.port)
+
+    def flush(self) -> None:
+        """Write what the machine has to say, in one write for each connection, and see to its next deadline."""
+        machine = self._machine
+        if machine is None:
+            return
+        for connection in machine.take_dirty():
+            link = self._by_connection.get(connection)
+            if link is not None:
+                self._send(link, connection, ())
+        deadline = machine.next_deadline()
+        if deadline is not None and (self._timer is None or deadline < self._timer_at):
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer_at = deadline
+            self._timer = self.clock.call_at(deadline, self._on_timer)
+
+    def _send(self, link: Link, connection: Connection, faults: Sequence[Fault]) -> None:
+        if not connection.outgoing and not connection.closing:
+            return  # it was sent already
+        if self._faults and connection.session is not None:
+            faults = [*faults, *self._keeping_back(connection.session.id)]
+        frames, connection.outgoing = connection.outgoing, []
+        link.send(frames, faults, closing=connection.closing)
+
+    def _on_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._machine is not None and self._is_up and not self.is_paused:
+            self._machine.advance(self.clock.time())
+            self.flush()
+
+    def _links_of(self, session_id: int) -> list[Link]:
+        session_id = signed(session_id)
+        return [
+            link
+            for connection, link in self._by_connection.items()
+            if connection.session is not None and connection.session.id == session_id
+        ]
+
+    def _named_sessions(self) -> str:
+        return ", ".join(f"{session_id % 2**64:#x}" for session_id in self.sessions) or "none"
+
+    def _running(self) -> Machine:
+        if self._machine is None:
+            raise RuntimeError("the server does not run")
+        return self._machine
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    # Named as TCP, or asyncio does not know that it may switch Nagle's delays off.
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        if os.name == "posix":  # elsewhere it would let two servers have one port
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+    except OSError:
+        bound.close()
+        raise
+    return bound

@@ -1,0 +1,201 @@
+"""What a server is made of, and how replies and events get into a connection's outgoing frames.
+
+Knows the rooms below (tree, watches, sessions) and the layout of a reply; decides nothing about any request.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from zkwire.testing.memory import access
+from zkwire.testing.memory.access import Identity
+from zkwire.testing.memory.sessions import Session, Sessions
+from zkwire.testing.memory.tree import Tree
+from zkwire.testing.memory.watch_manager import Watches
+from zkwire.wire.jute import encode_buffer, encode_nullable_ustring
+from zkwire.wire.records import ACL, EVENT_XID, Perms
+
+_SYNC_CONNECTED: Final = 3
+NODE_CREATED: Final = 1
+NODE_DELETED: Final = 2
+NODE_DATA_CHANGED: Final = 3
+NODE_CHILDREN_CHANGED: Final = 4
+NO_ZXID: Final = -1
+
+_REPLY: Final = struct.Struct(">iiqi")  # the frame's length and the reply's header
+_EVENT: Final = struct.Struct(">ii")
+_BEYOND_16_BITS: Final = re.compile("[\U00010000-\U0010ffff]")
+_HEADER_SIZE: Final = _REPLY.size - 4
+
+
+def encode_text(text: str | None) -> bytes:
+    """Return a string as Java writes it: a character beyond U+FFFF as two surrogates of three bytes each."""
+    if text is None or text.isascii():
+        return encode_nullable_ustring(text)
+    return encode_buffer(_BEYOND_16_BITS.sub(_as_surrogates, text).encode("utf-8", "surrogatepass"))
+
+
+def _as_surrogates(found: re.Match[str]) -> str:
+    beyond = ord(found[0]) - 0x10000
+    return chr(0xD800 + (beyond >> 10)) + chr(0xDC00 + (beyond & 0x3FF))
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the real server has as configuration; times in seconds, sizes in bytes.
+
+    Arguments: `min_session_timeout` and `max_session_timeout`, 2 and 20 ticks when None; `max_buffer`, the largest
+    frame of a client; `ttl_nodes`, whether nodes can have a time to live; `super_digest`, "super:<hash>" of who may
+    do everything; `container_interval`, how often containers and TTL nodes are looked at.
+    """
+
+    tick_time: float = 2.0
+    min_session_timeout: float | None = None
+    max_session_timeout: float | None = None
+    max_buffer: int = 1_048_575
+    ttl_nodes: bool = True
+    super_digest: str | None = None
+    container_interval: float = 60.0
+
+    def timeout_range_ms(self) -> tuple[int, int]:
+        """Return the shortest and the longest session timeout that is granted, in ms."""
+        shortest = 2 * self.tick_time if self.min_session_timeout is None else self.min_session_timeout
+        longest = 20 * self.tick_time if self.max_session_timeout is None else self.max_session_timeout
+        return round(shortest * 1000), round(longest * 1000)
+
+
+class Connection:
+    """The server's side of one TCP connection.
+
+    `outgoing` are whole frames in order, for the shell to take and empty; behind them the connection is to be closed
+    if `closing` is set.  The rest is for the words that show connections: `received` and `sent` count frames, times
+    are by the server's clock.
+    """
+
+    __slots__ = (
+        "address", "closing", "identities", "is_dirty", "last_operation", "last_response", "last_xid", "last_zxid",
+        "opened", "outgoing", "peer", "port", "received", "sent", "session",
+    )  # fmt: skip
+
+    def __init__(self, peer: str, port: int, now: float) -> None:
+        self.peer = peer
+        self.port = port
+        self.session: Session[Connection] | None = None
+        self.outgoing: list[bytes] = []
+        self.closing = False
+        self.is_dirty = False
+        self.address = access.ip_identity(peer)
+        self.identities: list[Identity] = [self.address]
+        self.opened = now
+        self.received = 0
+        self.sent = 0
+        self.last_operation = "NA"
+        self.last_xid = 0
+        self.last_zxid = 0
+        self.last_response = 0.0
+
+
+class State:
+    """A server's whole state; `now` is the time of what is being done."""
+
+    def __init__(self, settings: Settings, now: float, wall: float) -> None:
+        self.settings = settings
+        self.now = now
+        self.start = now
+        self.last_zxid = 0
+        self.tree = Tree()
+        self.watches: Watches[Connection] = Watches()
+        self.sessions: Sessions[Connection] = Sessions(settings.tick_time, now)
+        self.connections: dict[Connection, None] = {}
+        self.received = 0
+        self.sent = 0
+        self._wall_offset = wall - now
+        self._dirty: list[Connection] = []
+
+    def next_zxid(self) -> int:
+        """Return the zxid of the next transaction, which is begun thereby."""
+        self.last_zxid += 1
+        return self.last_zxid
+
+    def wall_ms(self) -> int:
+        """Return the wall time in ms since 1970."""
+        return int((self.now + self._wall_offset) * 1000)
+
+    # -- what goes out ------------------------------------------------------------------------------------
+
+    def send(self, connection: Connection, frame: bytes) -> None:
+        """Put a whole frame behind what is to go out on `connection`."""
+        connection.outgoing.append(frame)
+        connection.sent += 1
+        self.sent += 1
+        if not connection.is_dirty:
+            connection.is_dirty = True
+            self._dirty.append(connection)
+
+    def reply(self, connection: Connection, xid: int, zxid: int, err: int, body: bytes = b"") -> None:
+        """Send the reply to one request."""
+        connection.last_xid = xid
+        connection.last_zxid = zxid
+        connection.last_response = self.now
+        self.send(connection, _REPLY.pack(_HEADER_SIZE + len(body), xid, zxid, err) + body)
+
+    def notify(self, connection: Connection, event: int, path: str, zxid: int) -> None:
+        """Send an event."""
+        body = _EVENT.pack(event, _SYNC_CONNECTED) + encode_text(path)
+        self.send(connection, _REPLY.pack(_HEADER_SIZE + len(body), EVENT_XID, zxid, 0) + body)
+
+    def close(self, connection: Connection) -> None:
+        """Have `connection` closed behind what goes out on it, and forget it; its session lives on."""
+        self.forget(connection)
+        connection.closing = True
+        if not connection.is_dirty:
+            connection.is_dirty = True
+            self._dirty.append(connection)
+
+    def forget(self, connection: Connection) -> None:
+        """Let go of a connection that ends: its watches end with it."""
+        self.connections.pop(connection, None)
+        self.watches.forget(connection)
+        session = connection.session
+        if session is not None and session.connection is connection:
+            session.connection = None
+
+    def take_dirty(self) -> list[Connection]:
+        """Return the connections with something outgoing, or to be closed, since the last call."""
+        dirty, self._dirty = self._dirty, []
+        for connection in dirty:
+            connection.is_dirty = False
+        return dirty
+
+    # -- events -------------------------------------------------------------------------------------------
+
+    def created(self, path: str, zxid: int, acl: tuple[ACL, ...], parent_acl: tuple[ACL, ...]) -> None:
+        """Tell who watches that `path` was created."""
+        if self.watches.data.by_path or self.watches.child.by_path:
+            self._tell(self.watches.data.trigger(path), NODE_CREATED, path, zxid, acl)
+            self._children_changed(path, zxid, parent_acl)
+
+    def deleted(self, path: str, zxid: int, acl: tuple[ACL, ...], parent_acl: tuple[ACL, ...]) -> None:
+        """Tell who watches that `path` was deleted: each connection once, then who watches the parent's children."""
+        if self.watches.data.by_path or self.watches.child.by_path:
+            for told in self.watches.deleted(path):
+                self._tell(told, NODE_DELETED, path, zxid, acl)
+            self._children_changed(path, zxid, parent_acl)
+
+    def changed(self, path: str, zxid: int, acl: tuple[ACL, ...]) -> None:
+        """Tell who watches that the data of `path` was set."""
+        self._tell(self.watches.data.trigger(path), NODE_DATA_CHANGED, path, zxid, acl)
+
+    def _children_changed(self, path: str, zxid: int, parent_acl: tuple[ACL, ...]) -> None:
+        parent = path.rpartition("/")[0] or "/"
+        self._tell(self.watches.child.trigger(parent), NODE_CHILDREN_CHANGED, parent, zxid, parent_acl)
+
+    def _tell(self, connections: Iterable[Connection], event: int, path: str, zxid: int, acl: tuple[ACL, ...]) -> None:
+        for connection in connections:
+            # Who may not read the node is not told; the watch is used up all the same.
+            if access.is_allowed(acl, Perms.READ, connection.identities):
+                self.notify(connection, event, path, zxid)

@@ -1,0 +1,326 @@
+"""The tree of nodes: what a transaction does to it, and how a failed multi is undone.
+
+It is told the zxid and the wall time (in ms) of each change.  It knows no session but as the number that owns an
+ephemeral node, no connection, no watch, and it checks nothing: whoever changes it has looked first.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Collection
+from typing import Final
+
+from zkwire.testing.memory.quotas import QUOTA_NODE, Quotas, counted_in, limited_by, moved, statistics
+from zkwire.wire.records import ACL, OPEN_ACL, READ_ONLY_ACL
+
+# The owner of a node that is not ephemeral, as the real server stores it: 0 for a plain one, these for the others.
+# Session ids of a standalone server are positive.
+CONTAINER: Final = -(1 << 63)
+_TTL: Final = -(1 << 56)
+LONGEST_TTL: Final = (1 << 40) - 1
+
+CONFIG_NODE: Final = "/zookeeper/config"
+PROTECTED: Final = frozenset(("/", "/zookeeper", QUOTA_NODE, CONFIG_NODE))
+
+_MAX_INT: Final = 2**31 - 1
+_STAT: Final = struct.Struct(">qqqqiiiqiiq")
+
+
+def as_int(number: int) -> int:
+    """Return `number` as Java's int keeps it: wrapped round to 32 bits."""
+    return (number + 2**31) % 2**32 - 2**31
+
+
+def ttl_owner(ttl: int) -> int:
+    """Return the owner that stands for a time to live of `ttl` ms."""
+    return _TTL | ttl
+
+
+def _size(data: bytes | None) -> int:
+    return len(data) if data else 0
+
+
+class Node:
+    """One node.
+
+    `creates` counts the children that were ever created: the next sequence number, and what cversion is made of.
+    `children` is None until there is one; a dict keeps names without a value, in the order of their creation.
+    """
+
+    __slots__ = (
+        "acl", "aversion", "children", "creates", "ctime", "czxid", "data", "mtime", "mzxid", "owner", "pzxid",
+        "version",
+    )  # fmt: skip
+
+    def __init__(self, data: bytes | None, acl: tuple[ACL, ...], owner: int, zxid: int, time: int) -> None:
+        self.data = data
+        self.acl = acl
+        self.owner = owner
+        self.czxid = self.mzxid = self.pzxid = zxid
+        self.ctime = self.mtime = time
+        self.version = self.aversion = self.creates = 0
+        self.children: dict[str, None] | None = None
+
+    @property
+    def is_ephemeral(self) -> bool:
+        """Whether a session owns it."""
+        return self.owner > 0
+
+    @property
+    def ttl(self) -> int | None:
+        """The time to live in ms, None for a node without."""
+        return self.owner - _TTL if _TTL < self.owner < 0 else None
+
+    def stat(self) -> bytes:
+        """Return the node's Stat as it goes over the wire."""
+        count = len(self.children) if self.children else 0
+        cversion = 2 * self.creates - count
+        return _STAT.pack(
+            self.czxid,
+            self.mzxid,
+            self.ctime,
+            self.mtime,
+            self.version,
+            cversion if cversion <= _MAX_INT else as_int(cversion),
+            self.aversion,
+            self.owner if self.owner > 0 else 0,
+            len(self.data) if self.data else 0,
+            count,
+            self.pzxid,
+        )
+
+    def names(self) -> list[str]:
+        """Return the names of the children.
+
+        The order is the same in every run, but not the alphabet's and not that of creation: the real server
+        promises none, and a program that relies on one should fail in its tests.
+        """
+        names = list(self.children) if self.children else []
+        return names[1::2] + names[::2]
+
+
+class Tree:
+    """Every node by its path; the root is found under "" too, as the real server's own index has it.
+
+    Arguments: `nodes`, the index; `ephemerals`, the paths that each session owns; `containers` and `ttls`, the paths
+    that the clean-up has to look at; `data_size`, about how many bytes all paths and data have.
+    """
+
+    def __init__(self) -> None:
+        root = Node(b"", OPEN_ACL, 0, 0, 0)
+        self.nodes: dict[str, Node] = {"": root, "/": root}
+        self.ephemerals: dict[int, dict[str, None]] = {}
+        self.containers: set[str] = set()
+        self.ttls: set[str] = set()
+        self.data_size = 0
+        self._quotas = Quotas()
+        self._undo: list[Callable[[], None]] | None = None
+        for path in ("/zookeeper", QUOTA_NODE, CONFIG_NODE):
+            self.create(path, b"", OPEN_ACL, 0, 0, 0)
+        for path in ("", "/zookeeper"):  # the server does not count its own nodes: hence cversions below 0
+            self.nodes[path].creates = 0
+        config = self.nodes[CONFIG_NODE]
+        config.acl = READ_ONLY_ACL
+        config.aversion = -1
+
+    @property
+    def count(self) -> int:
+        """How many nodes the server says it has: the root is counted twice."""
+        return len(self.nodes)
+
+    def create(self, path: str, data: bytes | None, acl: tuple[ACL, ...], owner: int, zxid: int, time: int) -> Node:
+        """Add the node `path`, whose parent is there, and return it."""
+        parent_path, _, name = path.rpartition("/")
+        parent = self.nodes[parent_path]
+        if self._undo is not None:
+            self._undo.append(self._uncreate(path, parent))
+        if parent.creates < _MAX_INT:  # there the counter sticks, and pzxid with it
+            parent.creates += 1
+            parent.pzxid = zxid
+        node = self.nodes[path] = Node(data, acl, owner, zxid, time)
+        self._add_child(parent, name)
+        self._account(path, node)
+        if parent_path.startswith(QUOTA_NODE):
+            self._start_counting(path)
+        if self._quotas:
+            self._count(path, 1, _size(data))
+        return node
+
+    def delete(self, path: str, zxid: int) -> Node:
+        """Take the node `path`, which has no children, away and return it."""
+        parent_path, _, name = path.rpartition("/")
+        parent = self.nodes[parent_path]
+        node = self.nodes.pop(path)
+        if self._undo is not None:
+            self._undo.append(self._undelete(path, node, parent))
+        parent.pzxid = max(zxid, parent.pzxid)
+        self._drop_child(parent, name)
+        self._disown(path, node)
+        if self._quotas:
+            self._stop_counting(path)
+            self._count(path, -1, -_size(node.data))
+        return node
+
+    def set_data(self, path: str, data: bytes | None, zxid: int, time: int) -> Node:
+        """Give the node `path` new data and return it."""
+        node = self.nodes[path]
+        if self._undo is not None:
+            self._undo.append(self._unset(node))
+        growth = _size(data) - _size(node.data)
+        self.data_size += growth
+        node.data = data
+        node.version = as_int(node.version + 1)
+        node.mzxid = zxid
+        node.mtime = time
+        if self._quotas:
+            self._count(path, 0, growth)
+        return node
+
+    def set_acl(self, path: str, acl: tuple[ACL, ...]) -> Node:
+        """Give the node `path` another ACL and return it."""
+        node = self.nodes[path]
+        node.acl = acl
+        node.aversion = as_int(node.aversion + 1)
+        return node
+
+    def descendants(self, path: str) -> int:
+        """Return how many nodes are below `path`."""
+        if path == "/":
+            return len(self.nodes) - 2
+        prefix = path + "/"
+        return sum(1 for other in self.nodes if other.startswith(prefix))
+
+    def expired(self, now: int) -> Collection[str]:
+        """Return the containers and TTL nodes that are due to go at the wall time `now`, in ms."""
+        due = []
+        for path in sorted(self.containers):
+            node = self.nodes[path]
+            if not node.children and node.creates > 0:  # one that never had a child waits for its first
+                due.append(path)
+        for path in sorted(self.ttls):
+            node = self.nodes[path]
+            if not node.children and node.ttl is not None and now - node.mtime > node.ttl:
+                due.append(path)
+        return due
+
+    # -- a multi: all or nothing --------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Remember from here on how to undo what is done."""
+        self._undo = []
+
+    def commit(self) -> None:
+        """Keep what was done since begin."""
+        self._undo = None
+
+    def rollback(self) -> None:
+        """Undo what was done since begin, the counters of sequence numbers included."""
+        undo, self._undo = self._undo or [], None
+        for step in reversed(undo):
+            step()
+
+    def _uncreate(self, path: str, parent: Node) -> Callable[[], None]:
+        creates, pzxid = parent.creates, parent.pzxid
+
+        def undo() -> None:
+            self._disown(path, self.nodes.pop(path))
+            self._drop_child(parent, path.rpartition("/")[2])
+            parent.creates, parent.pzxid = creates, pzxid
+
+        return undo
+
+    def _undelete(self, path: str, node: Node, parent: Node) -> Callable[[], None]:
+        pzxid = parent.pzxid
+
+        def undo() -> None:
+            self.nodes[path] = node
+            self._add_child(parent, path.rpartition("/")[2])
+            parent.pzxid = pzxid
+            self._account(path, node)
+
+        return undo
+
+    def _unset(self, node: Node) -> Callable[[], None]:
+        before = node.data, node.version, node.mzxid, node.mtime
+
+        def undo() -> None:
+            self.data_size += _size(before[0]) - _size(node.data)
+            node.data, node.version, node.mzxid, node.mtime = before
+
+        return undo
+
+    # -- quotas -------------------------------------------------------------------------------------------
+
+    def _start_counting(self, path: str) -> None:
+        limited, counted = limited_by(path), counted_in(path)
+        if limited is not None:
+            self._quotas.add(limited)
+            if self._undo is not None:
+                self._undo.append(lambda: self._quotas.discard(limited))
+        if counted is not None:
+            prefix = counted + "/"
+            inside = [node for other, node in self.nodes.items() if other == counted or other.startswith(prefix)]
+            self._recount(path, statistics(len(inside), sum(_size(node.data) for node in inside)))
+
+    def _stop_counting(self, path: str) -> None:
+        limited = limited_by(path)
+        if limited is not None:
+            self._quotas.discard(limited)
+            if self._undo is not None:
+                self._undo.append(lambda: self._quotas.add(limited))
+
+    def _count(self, path: str, nodes: int, size: int) -> None:
+        where = self._quotas.statistics_for(path)
+        if where is not None and where in self.nodes:
+            self._recount(where, moved(self.nodes[where].data, nodes, size))
+
+    def _recount(self, path: str, data: bytes) -> None:
+        """Replace the data of a node of statistics: no change that its Stat or a watch would show."""
+        node, before = self.nodes[path], self.nodes[path].data
+        self.data_size += _size(data) - _size(before)
+        node.data = data
+        if self._undo is not None:
+
+            def undo() -> None:
+                self.data_size += _size(before) - _size(node.data)
+                node.data = before
+
+            self._undo.append(undo)
+
+    # -- bookkeeping --------------------------------------------------------------------------------------
+
+    def _account(self, path: str, node: Node) -> None:
+        self.data_size += len(path) + _size(node.data)
+        if not node.owner:
+            return
+        if node.is_ephemeral:
+            self.ephemerals.setdefault(node.owner, {})[path] = None
+        elif node.owner == CONTAINER:
+            self.containers.add(path)
+        else:
+            self.ttls.add(path)
+
+    def _disown(self, path: str, node: Node) -> None:
+        self.data_size -= len(path) + _size(node.data)
+        if not node.owner:
+            return
+        if node.is_ephemeral:
+            owned = self.ephemerals[node.owner]
+            del owned[path]
+            if not owned:
+                del self.ephemerals[node.owner]
+        elif node.owner == CONTAINER:
+            self.containers.discard(path)
+        else:
+            self.ttls.discard(path)
+
+    def _add_child(self, parent: Node, name: str) -> None:
+        if parent.children is None:
+            parent.children = {}
+        parent.children[name] = None
+
+    def _drop_child(self, parent: Node, name: str) -> None:
+        assert parent.children is not None
+        del parent.children[name]
+        if not parent.children:
+            parent.children = None

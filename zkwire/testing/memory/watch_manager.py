@@ -1,0 +1,136 @@
+"""The server's watches: which connection waits for what on which path, and who is to be told.
+
+Knows watchers as opaque, hashable things and sends nothing: each trigger returns whom to tell.  The three kinds of
+watch are independent on one path, as on servers of 3.9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Final, Generic, TypeVar
+
+from zkwire.wire.requests import WatcherType
+
+ONE_SHOT: Final = 1
+PERSISTENT: Final = 2
+RECURSIVE: Final = 4
+_ALL: Final = ONE_SHOT | PERSISTENT | RECURSIVE
+
+W = TypeVar("W")
+
+
+class WatchTable(Generic[W]):
+    """Watches of one table: for each path the watchers, each with the kinds that it has there as bits."""
+
+    def __init__(self) -> None:
+        self.by_path: dict[str, dict[W, int]] = {}
+        self.by_watcher: dict[W, set[str]] = {}
+        self._recursive = 0
+
+    def add(self, path: str, watcher: W, kind: int) -> None:
+        """Set a watch; one that is there already stays one."""
+        there = self.by_path.setdefault(path, {})
+        kinds = there.get(watcher, 0)
+        if not kinds:
+            self.by_watcher.setdefault(watcher, set()).add(path)
+        self._recursive += bool(kind & ~kinds & RECURSIVE)
+        there[watcher] = kinds | kind
+
+    def has(self, path: str, watcher: W, kinds: int) -> bool:
+        """Whether `watcher` has a watch of one of `kinds` on `path`."""
+        return bool(self.by_path.get(path, {}).get(watcher, 0) & kinds)
+
+    def remove(self, path: str, watcher: W, kinds: int) -> bool:
+        """Take the watches of `kinds` away; return whether there was one."""
+        there = self.by_path.get(path, {})
+        before = there.get(watcher, 0)
+        gone = before & kinds
+        if not gone:
+            return False
+        self._recursive -= bool(gone & RECURSIVE)
+        if before != gone:
+            there[watcher] = before & ~gone
+            return True
+        del there[watcher]
+        if not there:
+            del self.by_path[path]
+        paths = self.by_watcher[watcher]
+        paths.discard(path)
+        if not paths:
+            del self.by_watcher[watcher]
+        return True
+
+    def forget(self, watcher: W) -> None:
+        """Take away all that `watcher` has."""
+        for path in list(self.by_watcher.get(watcher, ())):
+            self.remove(path, watcher, _ALL)
+
+    def trigger(self, path: str) -> list[W]:
+        """Return who has a watch that covers `path`; one-shot watches on it are used up."""
+        told: dict[W, None] = {}
+        there = self.by_path.get(path)
+        if there:
+            for watcher, kinds in list(there.items()):
+                told[watcher] = None
+                if kinds & ONE_SHOT:
+                    self.remove(path, watcher, ONE_SHOT)
+        if self._recursive:
+            for above in _above(path):
+                for watcher, kinds in self.by_path.get(above, {}).items():
+                    if kinds & RECURSIVE:
+                        told[watcher] = None
+        return list(told)
+
+
+def _above(path: str) -> Iterable[str]:
+    while path not in ("/", ""):
+        path = path.rpartition("/")[0] or "/"
+        yield path
+
+
+class Watches(Generic[W]):
+    """The two tables of a server: `data` for a node itself, `child` for its children."""
+
+    def __init__(self) -> None:
+        self.data: WatchTable[W] = WatchTable()
+        self.child: WatchTable[W] = WatchTable()
+
+    def add_persistent(self, path: str, watcher: W) -> None:
+        """Set a watch on everything that happens to the node `path`, until it is removed."""
+        self.data.add(path, watcher, PERSISTENT)
+        self.child.add(path, watcher, PERSISTENT)
+
+    def add_recursive(self, path: str, watcher: W) -> None:
+        """Set a watch on the node `path` and all below it, until it is removed."""
+        self.data.add(path, watcher, RECURSIVE)
+
+    def has(self, path: str, watcher: W, kind: WatcherType) -> bool:
+        """Whether `watcher` has a watch of that kind on `path`."""
+        return any(table.has(path, watcher, kinds) for table, kinds in self._where(kind))
+
+    def remove(self, path: str, watcher: W, kind: WatcherType) -> bool:
+        """Take the watches of that kind away; return whether there was one."""
+        found = [table.remove(path, watcher, kinds) for table, kinds in self._where(kind)]
+        return any(found)
+
+    def forget(self, watcher: W) -> None:
+        """Take away all that `watcher` has."""
+        self.data.forget(watcher)
+        self.child.forget(watcher)
+
+    def deleted(self, path: str) -> tuple[Collection[W], Collection[W]]:
+        """Return who is told of a deletion for the node itself, and who else for its children."""
+        told = self.data.trigger(path)
+        return told, [watcher for watcher in self.child.trigger(path) if watcher not in told]
+
+    def _where(self, kind: WatcherType) -> list[tuple[WatchTable[W], int]]:
+        match kind:
+            case WatcherType.CHILDREN:
+                return [(self.child, ONE_SHOT)]
+            case WatcherType.DATA:
+                return [(self.data, ONE_SHOT)]
+            case WatcherType.PERSISTENT:
+                return [(self.data, PERSISTENT), (self.child, PERSISTENT)]
+            case WatcherType.PERSISTENT_RECURSIVE:
+                return [(self.data, RECURSIVE)]
+        return [(self.data, _ALL), (self.child, _ALL)]

@@ -1,0 +1,315 @@
+"""What each request that changes nodes checks, in the real server's order, and does.
+
+Every function takes the state, the connection, the decoded request, and the zxid and wall time (ms) of the
+transaction.  It returns what was done; the events are sent from there, at once or at the end of a multi.
+Raises: Refused, with nothing done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from zkwire import paths
+from zkwire.errors import (
+    BadArgumentsError,
+    BadVersionError,
+    MarshallingError,
+    NoAuthError,
+    NoChildrenForEphemeralsError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    ReconfigDisabledError,
+    RuntimeInconsistencyError,
+    UnimplementedError,
+)
+from zkwire.testing.memory import access
+from zkwire.testing.memory.refusal import Refused
+from zkwire.testing.memory.sessions import Session
+from zkwire.testing.memory.state import NODE_CREATED, NODE_DATA_CHANGED, NODE_DELETED, Connection, State
+from zkwire.testing.memory.tree import CONTAINER, LONGEST_TTL, PROTECTED, Node, ttl_owner
+from zkwire.wire.jute import Record, encode_ustring
+from zkwire.wire.multi import ErrorResult, MultiReply, MultiRequest
+from zkwire.wire.records import ACL, Perms, Stat
+from zkwire.wire.requests import (
+    CheckVersionRequest,
+    Create2Reply,
+    Create2Request,
+    CreateContainerRequest,
+    CreateFlags,
+    CreateReply,
+    CreateRequest,
+    CreateTTLRequest,
+    DeleteRequest,
+    Nothing,
+    ReconfigRequest,
+    Request,
+    SetACLRequest,
+    SetDataRequest,
+    StatReply,
+    TTLFlags,
+)
+
+_ANY_VERSION: Final = -1
+_ERROR_TYPE: Final = -1
+_HIGHEST_FLAGS: Final = TTLFlags.SEQUENTIAL
+_SEQUENTIAL: Final = (
+    CreateFlags.SEQUENTIAL, CreateFlags.EPHEMERAL | CreateFlags.SEQUENTIAL, TTLFlags.SEQUENTIAL
+)  # fmt: skip
+_EPHEMERAL: Final = (CreateFlags.EPHEMERAL, CreateFlags.EPHEMERAL | CreateFlags.SEQUENTIAL)
+_TTL: Final = (TTLFlags.PERSISTENT, TTLFlags.SEQUENTIAL)
+
+AnyCreate: TypeAlias = CreateRequest | Create2Request | CreateContainerRequest | CreateTTLRequest
+
+
+@dataclass(slots=True)
+class Change:
+    """One change of the tree: what to tell who watches, and the node to make an answer of."""
+
+    event: int
+    path: str
+    node: Node
+    acl: tuple[ACL, ...]
+    parent_acl: tuple[ACL, ...] = ()
+
+    def tell(self, state: State, zxid: int) -> None:
+        """Send the events."""
+        if self.event == NODE_CREATED:
+            state.created(self.path, zxid, self.acl, self.parent_acl)
+        elif self.event == NODE_DELETED:
+            state.deleted(self.path, zxid, self.acl, self.parent_acl)
+        elif self.event == NODE_DATA_CHANGED:
+            state.changed(self.path, zxid, self.acl)
+
+
+def _parent(path: str) -> str:
+    if path is None:
+        raise Refused(MarshallingError)
+    if "/" not in path or "\0" in path:
+        raise Refused(BadArgumentsError)
+    return path.rpartition("/")[0]
+
+
+def _validate(path: str) -> None:
+    if path is None:
+        raise Refused(BadArgumentsError)
+    try:
+        paths.validate(path)
+    except ValueError:
+        raise Refused(BadArgumentsError) from None
+
+
+def _allowed(state: State, connection: Connection, path: str, perms: int) -> Node:
+    node = state.tree.nodes.get(path)
+    if node is None:
+        raise Refused(NoNodeError)
+    if not access.is_allowed(node.acl, perms, connection.identities):
+        raise Refused(NoAuthError)
+    return node
+
+
+def _check_version(current: int, expected: int) -> None:
+    if expected not in (_ANY_VERSION, current):
+        raise Refused(BadVersionError)
+
+
+def _owner(state: State, connection: Connection, request: AnyCreate) -> int:
+    """Who owns the node to create: a session, or the mark of its kind."""
+    flags = request.flags
+    if not 0 <= flags <= _HIGHEST_FLAGS:
+        raise Refused(BadArgumentsError)
+    if flags in _TTL:
+        if not state.settings.ttl_nodes:
+            raise Refused(UnimplementedError)
+        if not isinstance(request, CreateTTLRequest) or not 0 < request.ttl <= LONGEST_TTL:
+            raise Refused(BadArgumentsError)
+        return ttl_owner(request.ttl)
+    if isinstance(request, CreateTTLRequest):
+        raise Refused(BadArgumentsError)
+    if isinstance(request, CreateContainerRequest):
+        return CONTAINER
+    # The flags of a container make a plain node under the opcodes of plain nodes.
+    assert connection.session is not None
+    return connection.session.id if flags in _EPHEMERAL else 0
+
+
+def create(state: State, connection: Connection, request: AnyCreate, zxid: int, time: int) -> Change:
+    """A new node, with the parent's counter in its name if it is sequential."""
+    owner = _owner(state, connection, request)
+    parent_path = _parent(request.path)
+    acl = access.stored(request.acl, connection.identities)
+    parent = _allowed(state, connection, parent_path, Perms.CREATE)
+    path = request.path
+    if request.flags in _SEQUENTIAL:
+        path = f"{path}{parent.creates:010d}"
+    _validate(path)
+    if path in state.tree.nodes:
+        raise Refused(NodeExistsError)
+    if parent.is_ephemeral:
+        raise Refused(NoChildrenForEphemeralsError)
+    node = state.tree.create(path, request.data, acl, owner, zxid, time)
+    return Change(NODE_CREATED, path, node, acl, parent.acl)
+
+
+def delete(state: State, connection: Connection, request: DeleteRequest, zxid: int, time: int) -> Change:
+    """A node less."""
+    path = request.path
+    parent_path = _parent(path)
+    if path in PROTECTED:
+        raise Refused(BadArgumentsError)
+    parent = _allowed(state, connection, parent_path, Perms.DELETE)
+    node = state.tree.nodes.get(path)
+    if node is None:
+        raise Refused(NoNodeError)
+    _check_version(node.version, request.version)
+    if node.children:
+        raise Refused(NotEmptyError)
+    state.tree.delete(path, zxid)
+    return Change(NODE_DELETED, path, node, node.acl, parent.acl)
+
+
+def set_data(state: State, connection: Connection, request: SetDataRequest, zxid: int, time: int) -> Change:
+    """New data."""
+    _validate(request.path)
+    node = _allowed(state, connection, request.path, Perms.WRITE)
+    _check_version(node.version, request.version)
+    state.tree.set_data(request.path, request.data, zxid, time)
+    return Change(NODE_DATA_CHANGED, request.path, node, node.acl)
+
+
+def set_acl(state: State, connection: Connection, request: SetACLRequest, zxid: int, time: int) -> Change:
+    """A new ACL; nobody is told."""
+    _validate(request.path)
+    acl = access.stored(request.acl, connection.identities)
+    node = _allowed(state, connection, request.path, Perms.ADMIN)
+    _check_version(node.aversion, request.version)
+    state.tree.set_acl(request.path, acl)
+    return Change(0, request.path, node, acl)
+
+
+def check(state: State, connection: Connection, request: CheckVersionRequest, zxid: int, time: int) -> Change:
+    """Nothing, if the version is the one expected; only inside a multi."""
+    _validate(request.path)
+    node = _allowed(state, connection, request.path, Perms.READ)
+    _check_version(node.version, request.version)
+    return Change(0, request.path, node, node.acl)
+
+
+def reconfig(state: State, connection: Connection, request: ReconfigRequest, zxid: int, time: int) -> Change:
+    """Switched off, as it is by default."""
+    raise Refused(ReconfigDisabledError)
+
+
+# -- replies ------------------------------------------------------------------------------------------
+
+
+def path_of(change: Change) -> bytes:
+    """The body of a create's reply."""
+    return encode_ustring(change.path)
+
+
+def path_and_stat_of(change: Change) -> bytes:
+    """The body of a create2's reply."""
+    return encode_ustring(change.path) + change.node.stat()
+
+
+def stat_of(change: Change) -> bytes:
+    """The body of a set's reply."""
+    return change.node.stat()
+
+
+def nothing_of(change: Change) -> bytes:
+    """A delete's reply is only a header."""
+    return b""
+
+
+# -- several writes in one ----------------------------------------------------------------------------
+
+_Apply: TypeAlias = Callable[[State, Connection, Any, int, int], Change]
+_PARTS: Final[dict[type[Request[Any]], _Apply]] = {
+    CreateRequest: create,
+    Create2Request: create,
+    CreateContainerRequest: create,
+    CreateTTLRequest: create,
+    DeleteRequest: delete,
+    SetDataRequest: set_data,
+    CheckVersionRequest: check,
+}
+
+
+def multi(state: State, connection: Connection, request: MultiRequest, zxid: int, time: int) -> bytes:
+    """All parts or none; returns the body of the reply, which is no refusal even when a part was refused."""
+    parts = [_part(part) for part in request.operations]
+    changes: list[Change] = []
+    results: list[Record] = []
+    types: list[int] = []
+    state.tree.begin()
+    try:
+        for part in parts:
+            change = _PARTS[type(part)](state, connection, part, zxid, time)
+            changes.append(change)
+            kind, result = _result(part, change)
+            types.append(kind)
+            results.append(result)
+    except Refused as refused:
+        state.tree.rollback()
+        if refused.code == MarshallingError.code:
+            raise
+        behind = len(parts) - len(changes) - 1
+        codes = [0] * len(changes) + [refused.code] + [RuntimeInconsistencyError.code] * behind
+        return MultiReply([ErrorResult(code) for code in codes], [_ERROR_TYPE] * len(codes)).encode()
+    state.tree.commit()
+    for change in changes:
+        change.tell(state, zxid)
+    return MultiReply(results, types).encode()
+
+
+def _part(part: Request[Any]) -> Request[Any]:
+    """The part as the real server takes it up: the create mode in the flags decides over the opcode.
+
+    Raises: Refused, for what ends the whole multi and not the part alone.
+    """
+    if type(part) not in _PARTS or part.subject is None:
+        raise Refused(MarshallingError)
+    if isinstance(part, CreateTTLRequest):
+        if part.flags in _TTL:
+            return part
+        return _part(CreateRequest(part.path, part.data, part.acl, part.flags)) if 0 <= part.flags <= 6 else part
+    if isinstance(part, CreateRequest | Create2Request | CreateContainerRequest):
+        if not 0 <= part.flags <= _HIGHEST_FLAGS or part.flags in _TTL:
+            raise Refused(MarshallingError)
+        if part.flags == CreateFlags.CONTAINER:
+            return CreateContainerRequest(part.path, part.data, part.acl, part.flags)
+    return part
+
+
+def _result(part: Request[Any], change: Change) -> tuple[int, Record]:
+    if isinstance(part, CreateRequest):
+        return CreateRequest.opcode, CreateReply(change.path)
+    if isinstance(part, DeleteRequest | CheckVersionRequest):
+        return part.opcode, Nothing()
+    stat, _ = Stat.decode(change.node.stat(), 0)
+    if isinstance(part, SetDataRequest):
+        return part.opcode, StatReply(stat)
+    return Create2Request.opcode, Create2Reply(change.path, stat)
+
+
+# -- what the server does by itself -------------------------------------------------------------------
+
+
+def remove(state: State, path: str, zxid: int) -> None:
+    """Take a node away without asking anybody: a session's end, and the clean-up of containers and TTL nodes."""
+    parent = state.tree.nodes[path.rpartition("/")[0]]
+    node = state.tree.delete(path, zxid)
+    state.deleted(path, zxid, node.acl, parent.acl)
+
+
+def end_session(state: State, session: Session[Connection]) -> int:
+    """End a session: its ephemeral nodes go in one transaction.  Return the zxid."""
+    zxid = state.next_zxid()
+    for path in list(state.tree.ephemerals.get(session.id, ())):
+        remove(state, path, zxid)
+    state.sessions.end(session)
+    return zxid

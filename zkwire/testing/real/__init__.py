@@ -1,0 +1,1 @@
+"""Starts real ZooKeeper servers and ensembles, for tests."""

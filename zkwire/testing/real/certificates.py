@@ -1,0 +1,95 @@
+"""Certificates for tests of TLS, made by the `openssl` command: an authority, and what it confirms_session for.
+
+Knows openssl's command line, and the form that a ZooKeeper server of 3.5 to 3.9 takes for its key store and its trust
+store: PEM, with the unencrypted key and the certificate in one file.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+LOOPBACK: Final = ("DNS:localhost", "IP:127.0.0.1", "IP:::1")
+_DAYS: Final = "2"
+
+
+class OpenSSLError(RuntimeError):
+    """The `openssl` command is missing or failed; the message holds what it said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """A certificate with its key. `chain` is one file with both, `subject` the name that an x509 identity has."""
+
+    subject: str
+    certificate: Path
+    key: Path
+    chain: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Certificates:
+    """What a server with TLS and its clients need: the authority's certificate, one for the server, one for a client.
+
+    tls = make_certificates(folder)
+    context = ssl.create_default_context(cafile=tls.ca.certificate)
+    context.load_cert_chain(tls.client.chain)
+    """
+
+    ca: Certificate
+    server: Certificate
+    client: Certificate
+
+
+def make_certificates(folder: Path) -> Certificates:
+    """Make an authority, a certificate for a server on loopback and one for a client, as files in `folder`.
+
+    Raises: OpenSSLError.
+    """
+    ca = authority(folder, "ca")
+    return Certificates(ca, issue(ca, folder, "server"), issue(ca, folder, "client"))
+
+
+def authority(folder: Path, name: str) -> Certificate:
+    """Make a certificate, valid from now for two days, that may vouch for others.  Raises: OpenSSLError."""
+    return _make(folder, name, "-addext", "keyUsage=critical,keyCertSign,cRLSign")
+
+
+def issue(ca: Certificate, folder: Path, name: str, *, hosts: Sequence[str] = LOOPBACK) -> Certificate:
+    """Make a certificate that `ca` confirms_session for, for servers and clients alike.
+
+    Arguments: `name`, of the files and the subject; `hosts`, the names it is good for: "DNS:zk1", "IP:127.0.0.1".
+    Raises: OpenSSLError.
+    """
+    names = ("-addext", f"subjectAltName={','.join(hosts)}")
+    use = ("-addext", "basicConstraints=critical,CA:FALSE", "-addext", "extendedKeyUsage=serverAuth,clientAuth")
+    return _make(folder, name, *names, *use, "-CA", str(ca.certificate), "-CAkey", str(ca.key))
+
+
+def _make(folder: Path, name: str, *options: str) -> Certificate:
+    folder.mkdir(parents=True, exist_ok=True)
+    files = (folder / f"{name}-certificate.pem", folder / f"{name}-key.pem", folder / f"{name}.pem")
+    made = Certificate(f"CN={name},O=zkwire", *files)
+    # One command, without a request or a serial file in between; the key comes as PKCS #8, which Java can read.
+    _openssl(
+        *("req", "-x509", "-newkey", "rsa:2048", "-noenc", "-days", _DAYS, "-subj", f"/O=zkwire/CN={name}"),
+        *("-keyout", str(made.key), "-out", str(made.certificate)),
+        *options,
+    )
+    made.chain.write_bytes(made.key.read_bytes() + made.certificate.read_bytes())
+    return made
+
+
+def _openssl(*arguments: str) -> None:
+    if shutil.which("openssl") is None:
+        raise OpenSSLError("no openssl command is on the path: install OpenSSL 3")
+    done = subprocess.run(
+        ["openssl", *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
+    )
+    if done.returncode != 0:
+        said = done.stdout.decode(errors="replace").strip()
+        raise OpenSSLError(f"openssl {arguments[0]} exited with {done.returncode}: {said}")

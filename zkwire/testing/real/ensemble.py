@@ -1,0 +1,243 @@
+"""A quorum of real ZooKeeper servers on loopback, each a child process, for tests of what one server cannot show.
+
+Knows what members of one ensemble must be told of each other. How one server is run is
+`zkwire.testing.real.server`'s affair.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+from zkwire.testing.real.certificates import Certificates
+from zkwire.testing.real.server import (
+    POLL_INTERVAL,
+    PORT_ATTEMPTS,
+    QUICK_START,
+    PortTakenError,
+    RealServer,
+    ServerFailedError,
+    free_ports,
+)
+
+READY_TIME_LIMIT: Final = 45.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Ports:
+    client: int
+    secure: int
+    quorum: int
+    election: int
+
+
+class EnsembleServer(RealServer):
+    """One server of a RealEnsemble: a RealServer that serves only together with others.
+
+    `start` waits until it leads, follows or observes, so the servers that make a quorum are started together. One
+    without a quorum serves nothing, or reads only where the ensemble allows it: see `mode`.
+    """
+
+    _port_attempts = 1  # the others have been told where it listens
+
+    def __init__(self, number: int, ports: _Ports, **options: Any) -> None:
+        super().__init__(**options)
+        self.number = number
+        self._ports = ports
+        self._others: tuple[str, ...] = ()
+
+    @property
+    def spec(self) -> str:
+        """What stands for this server in a reconfiguration: "server.1=127.0.0.1:q:e:participant;127.0.0.1:c"."""
+        ports = self._ports
+        return f"server.{self.number}=127.0.0.1:{ports.quorum}:{ports.election}:participant;127.0.0.1:{ports.client}"
+
+    def join(self, others: Iterable[str]) -> None:
+        """Say by which servers' `spec`, its own aside, it finds its ensemble when it is started for the first time."""
+        self._others = tuple(others)
+
+    def _take_ports(self) -> None:
+        self._port = self._ports.client
+        self._secure_port = self._ports.secure if self._tls is not None else None
+
+    def _settings(self) -> dict[str, str]:
+        settings = super()._settings()
+        del settings["clientPort"], settings["clientPortAddress"]  # part of the server's own line
+        return {
+            **settings,
+            "initLimit": "40",
+            "syncLimit": "8",
+            "standaloneEnabled": "false",
+            **dict(spec.split("=", 1) for spec in (self.spec, *self._others)),
+        }
+
+    def _configure(self) -> None:
+        super()._configure()
+        data = self.folder / "data"
+        data.mkdir(exist_ok=True)
+        (data / "myid").write_text(f"{self.number}\n", encoding="ascii")
+
+
+class RealEnsemble:
+    """Real ZooKeeper servers that form one ensemble on free loopback ports.
+
+        async with RealEnsemble(size=3) as ensemble:
+            async with zkwire.connect(ensemble.hosts) as zk:
+                (await ensemble.leader()).kill()
+
+    Arguments: `size`, how many servers, all of which vote; `read_only`, whether a server without a quorum serves reads
+    to clients that accept that (about 2 s after it lost the quorum; sessions are local ones, as 3.7 and newer want it);
+    `reconfig`, whether the ensemble may be reconfigured, which is for the user "super" unless `properties` has
+    `skipACL`; the others as for RealServer.
+    Raises: ZooKeeperMissingError, ValueError.
+
+    `servers` are its servers, each with `start`, `stop`, `kill`, `pause`, `resume`, `mode`, `is_leader` and `hosts`.
+    Nothing is left behind by any path, as with RealServer.
+    """
+
+    def __init__(
+        self,
+        size: int = 3,
+        *,
+        version: str | None = None,
+        tick_time: float = 0.5,
+        properties: Mapping[str, str] | None = None,
+        jvm: Sequence[str] = QUICK_START,
+        fsync: bool = True,
+        read_only: bool = False,
+        reconfig: bool = False,
+        tls: Certificates | None = None,
+        sasl_users: Mapping[str, str] | None = None,
+        super_password: str | None = None,
+    ) -> None:
+        if size < 1:
+            raise ValueError(f"an ensemble has one server at least, not {size}")
+        settings: dict[str, str] = {}
+        java: list[str] = []
+        if read_only:
+            settings |= {"localSessionsEnabled": "true", "localSessionsUpgradingEnabled": "true"}
+            java.append("-Dreadonlymode.enabled=true")
+        if reconfig:
+            settings["reconfigEnabled"] = "true"
+        self._options: dict[str, Any] = {
+            "version": version,
+            "tick_time": tick_time,
+            "properties": {**settings, **(properties or {})},
+            "jvm": [*java, *jvm],
+            "fsync": fsync,
+            "tls": tls,
+            "sasl_users": sasl_users,
+            "super_password": super_password,
+        }
+        self._size = size
+        self.servers: list[EnsembleServer] = self._made(range(1, size + 1))
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.close()
+
+    @property
+    def version(self) -> str:
+        """The version of the servers, such as "3.9.5"."""
+        return self.servers[0].version
+
+    @property
+    def hosts(self) -> str:
+        """The connect string, with all servers, running or not. Raises RuntimeError before `start`."""
+        return ",".join(server.hosts for server in self.servers)
+
+    @property
+    def secure_hosts(self) -> str:
+        """The connect string of the ports for TLS. Raises RuntimeError before `start` and without `tls`."""
+        return ",".join(server.secure_hosts for server in self.servers)
+
+    async def start(self) -> None:
+        """Start all servers and wait until one leads and each other follows.
+
+        Raises: ServerFailedError, with the end of a log, when a server dies or 45 s pass.
+        Cancellation, like failure, ends every process and removes every folder.
+        """
+        ready = False
+        try:
+            for left in reversed(range(PORT_ATTEMPTS)):
+                try:
+                    await _start(self.servers)
+                except PortTakenError:
+                    if not left:
+                        raise
+                    await self.close()
+                    self.servers = self._made(server.number for server in self.servers)
+                else:
+                    break
+            await self.settled()
+            ready = True
+        finally:
+            if not ready:
+                await self.close()
+
+    async def close(self) -> None:
+        """End every server and remove its data; there is no await in this, so nothing that could be cancelled."""
+        for server in self.servers:
+            await server.close()
+
+    async def settled(self) -> None:
+        """Wait until every server leads or follows; one that started early may serve reads on its own before.
+
+        Raises: ServerFailedError after 45 s, with the ends of the logs.
+        """
+        try:
+            async with asyncio.timeout(READY_TIME_LIMIT):
+                while {await server.mode() for server in self.servers} - {"leader", "follower"}:
+                    await asyncio.sleep(POLL_INTERVAL)
+        except TimeoutError as error:
+            logs = "\n".join(server.log_tail() for server in self.servers)
+            raise ServerFailedError(f"no quorum within {READY_TIME_LIMIT:g} s\n{logs}") from error
+
+    async def leader(self) -> EnsembleServer:
+        """Wait until a server leads, and return it; bound it with asyncio.timeout."""
+        while True:
+            for server in self.servers:
+                if await server.is_leader():
+                    return server
+            await asyncio.sleep(POLL_INTERVAL)
+
+    async def followers(self) -> list[EnsembleServer]:
+        """The servers that follow now."""
+        return [server for server in self.servers if await server.mode() == "follower"]
+
+    async def add(self) -> EnsembleServer:
+        """Start one more server, which follows without a vote until a reconfiguration lets its `spec` join.
+
+        Raises: as `start`, and the new server leaves nothing.
+        """
+        (server,) = self._made([max(server.number for server in self.servers) + 1])
+        server.join(other.spec for other in self.servers)
+        await server.start()
+        self.servers.append(server)
+        return server
+
+    def _made(self, numbers: Iterable[int]) -> list[EnsembleServer]:
+        numbers = list(numbers)
+        free = iter(free_ports(4 * len(numbers)))
+        servers = [
+            EnsembleServer(number, _Ports(next(free), next(free), next(free), next(free)), **self._options)
+            for number in numbers
+        ]
+        for server in servers:
+            server.join(other.spec for other in servers if other is not server)
+        return servers
+
+
+async def _start(servers: Sequence[EnsembleServer]) -> None:
+    """Start the servers together; the first failure stops the others, which would wait for it."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            for server in servers:
+                group.create_task(server.start())
+    except ExceptionGroup as failures:
+        raise failures.exceptions[0] from None

@@ -1,0 +1,474 @@
+"""One real, standalone ZooKeeper server as a child process, for tests and benchmarks.
+
+This module knows how a server is configured, run, and seen to serve. It must not know the client: readiness is seen
+through four-letter words on a plain socket. The process is a ``subprocess.Popen`` and not asyncio's, so that one server
+may outlive an event loop and serve many.
+"""
+
+import asyncio
+import base64
+import hashlib
+import os
+import random
+import re
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import threading
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+from zkwire.testing.real.certificates import Certificates
+from zkwire.testing.real.installation import find_java, find_zookeeper
+
+START_TIME_LIMIT = 45.0
+STOP_TIME_LIMIT = 10.0
+POLL_INTERVAL = 0.01
+PROBE_TIME_LIMIT = 0.25
+TLS_PROBE_TIME_LIMIT = 5.0
+LOG_TAIL_LINES = 30
+
+# Without its second compiler Java starts in half the time, and with this collector it takes less from its neighbours.
+QUICK_START: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+
+# Where a port is looked for: below the range that Linux gives to outgoing connections. Inside it, a client that keeps
+# connecting to a stopped server is in the end given the server's own port as its source, is connected to itself, and
+# so keeps the server from coming back.
+PORTS = range(15_000, 32_000)
+PORT_ATTEMPTS = 5
+
+_MODE = re.compile("^Mode: (.+)$", re.MULTILINE)
+
+
+class ServerFailedError(RuntimeError):
+    """A server died or did not become ready in time; the message ends with the last lines of its log."""
+
+
+class PortTakenError(ServerFailedError):
+    """A server died because somebody else has one of its ports."""
+
+
+@dataclass(slots=True)
+class _Belongings:
+    """What a server would leave behind: its process and its folder. Apart, so that a finalizer can hold it."""
+
+    process: subprocess.Popen[bytes] | None = None
+    folder: Path | None = None
+
+    def kill(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+    def discard(self) -> None:
+        self.kill()
+        if self.folder is not None:
+            shutil.rmtree(self.folder)
+            self.folder = None
+
+
+class RealServer:
+    """One standalone ZooKeeper server on a free loopback port, with a temporary data folder of its own.
+
+    ::
+
+        async with RealServer() as server:
+            async with zkwire.connect(server.hosts) as zk: ...
+
+    ``version``     an exact version or a line; None takes the first that ``find_zookeeper`` finds
+    ``tick_time``   the server's tick in seconds; sessions may be as short as two ticks and as long as 60 s
+    ``properties``  further lines of the configuration file, which win over ours
+    ``jvm``         options of the ``java`` command; by default those with which it starts in half the time; () for a
+                    server as it runs elsewhere
+    ``fsync``       whether the server forces its log to disk before it answers a write, as it does by default
+    ``tls``         certificates, with which the server listens on a second port too, ``secure_hosts``, for TLS; it asks
+                    every client there for a certificate unless ``properties`` has ``ssl.clientAuth`` as "none" (3.6 on)
+    ``sasl_users``  names and passwords of users who may log in by SASL's DIGEST-MD5
+    ``super_password``  the password of the user "super" of scheme digest, for whom no ACL counts
+
+    Raises ZooKeeperMissingError when no fitting ZooKeeper or no Java is found. Nothing is left behind by any path:
+    ``close``, a start that fails or is cancelled, a server that is garbage collected, and the end of the interpreter
+    all end the process and remove the folder. On Linux the process also dies with ours when ours is killed (where the
+    system has ``setpriv``; a server that was started by another thread than the main one is exempt, as it would die
+    with that thread).
+    """
+
+    _port_attempts = PORT_ATTEMPTS
+
+    def __init__(
+        self,
+        *,
+        version: str | None = None,
+        tick_time: float = 0.5,
+        properties: Mapping[str, str] | None = None,
+        jvm: Sequence[str] = QUICK_START,
+        fsync: bool = True,
+        tls: Certificates | None = None,
+        sasl_users: Mapping[str, str] | None = None,
+        super_password: str | None = None,
+    ) -> None:
+        if not tick_time >= 0.001:
+            raise ValueError(f"tick_time is {tick_time} s; the server counts whole milliseconds, one at least")
+        self._installation = find_zookeeper(version)
+        self._java = find_java()
+        self._tick_time = tick_time
+        self._properties = dict(properties or {})
+        self._jvm = [*(() if fsync else ("-Dzookeeper.forceSync=no",)), *jvm]
+        self._tls = tls
+        self._sasl_users = sasl_users
+        self._super_password = super_password
+        self._port: int | None = None
+        self._secure_port: int | None = None
+        self._belongings = _Belongings()
+        weakref.finalize(self, self._belongings.discard)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.close()
+
+    @property
+    def version(self) -> str:
+        """The version of the server, such as "3.9.5"."""
+        return self._installation.version
+
+    @property
+    def port(self) -> int:
+        """The port that the server listens on, the same after ``restart``. Raises RuntimeError before ``start``."""
+        if self._port is None:
+            raise RuntimeError("the server has no port before it is started")
+        return self._port
+
+    @property
+    def hosts(self) -> str:
+        """The connect string, such as "127.0.0.1:20181". Raises RuntimeError before ``start``."""
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def secure_hosts(self) -> str:
+        """The connect string of the port for TLS. Raises RuntimeError before ``start`` and without ``tls``."""
+        if self._secure_port is None:
+            raise RuntimeError("the server has no port for TLS before it is started, and none unless tls= is given")
+        return f"127.0.0.1:{self._secure_port}"
+
+    @property
+    def folder(self) -> Path:
+        """The folder with the server's configuration, log and data. Raises RuntimeError before ``start``."""
+        if self._belongings.folder is None:
+            raise RuntimeError("the server has no folder before it is started")
+        return self._belongings.folder
+
+    @property
+    def pid(self) -> int:
+        """The process id of the server. Raises RuntimeError when it does not run."""
+        return self._running_process().pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process is alive; a paused server is."""
+        process = self._belongings.process
+        return process is not None and process.poll() is None
+
+    async def start(self) -> None:
+        """Start the server and wait until it serves; one that was stopped or killed keeps its port and its data.
+
+        Raises ServerFailedError, with the end of the server's log, when the process dies or 45 s pass; RuntimeError
+        when it runs already. Cancellation, like failure, ends the process and removes the folder.
+        """
+        if self.is_running:
+            raise RuntimeError(f"the server on {self.hosts} runs already")
+        if self._belongings.folder is None:
+            self._belongings.folder = Path(tempfile.mkdtemp(prefix="zookeeper-"))
+        serves = False
+        try:
+            async with asyncio.timeout(START_TIME_LIMIT):
+                await self._launch()
+            serves = True
+        except TimeoutError as error:
+            message = f"ZooKeeper {self.version} did not serve within {START_TIME_LIMIT:g} s"
+            raise ServerFailedError(f"{message}\n{self.log_tail()}") from error
+        finally:
+            if not serves:
+                self._forget()
+
+    async def stop(self) -> None:
+        """End the server as an administrator would (SIGTERM) and keep its data; nothing happens if it does not run.
+
+        A server that has not ended after 10 s is killed. Cancellation kills it at once.
+        """
+        if not self.is_running:
+            return
+        self.resume()  # a stopped process takes no signal but SIGKILL
+        process = self._running_process()
+        process.terminate()
+        try:
+            async with asyncio.timeout(STOP_TIME_LIMIT):
+                while process.poll() is None:
+                    await asyncio.sleep(POLL_INTERVAL)
+        except TimeoutError:
+            pass  # it is killed like one whose stop is cancelled
+        finally:
+            self.kill()
+
+    def kill(self) -> None:
+        """End the server as a power cut would (SIGKILL) and keep its data; it is gone when this returns."""
+        self._belongings.kill()
+
+    async def restart(self) -> None:
+        """Stop the server if it runs and start it again on the same data and port.
+
+        Raises and is cancelled like ``stop`` and ``start``.
+        """
+        await self.stop()
+        await self.start()
+
+    def pause(self) -> None:
+        """Freeze the process (SIGSTOP): connections stay open and nothing is answered. It is frozen when this returns.
+
+        Raises RuntimeError when the server does not run.
+        """
+        process = self._running_process()
+        process.send_signal(signal.SIGSTOP)
+        if sys.platform != "darwin":
+            os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+
+    def resume(self) -> None:
+        """Let a paused server go on (SIGCONT); one that is not paused is left alone.
+
+        Raises RuntimeError when the server does not run.
+        """
+        self._running_process().send_signal(signal.SIGCONT)
+
+    async def four_letter_word(self, word: str) -> str:
+        """Ask the server one of its four-letter words ("ruok", "mntr", "wchs") and return the answer.
+
+        Raises OSError when the server cannot be reached, RuntimeError before ``start``. There is no time limit: a
+        paused server does not answer. Cancellation closes the connection.
+        """
+        loop = asyncio.get_running_loop()
+        answer = bytearray()
+        with socket.socket() as connection:
+            connection.setblocking(False)
+            await loop.sock_connect(connection, ("127.0.0.1", self.port))
+            await loop.sock_sendall(connection, word.encode("ascii"))
+            while chunk := await loop.sock_recv(connection, 65536):
+                answer += chunk
+        return answer.decode()
+
+    async def mode(self) -> str | None:
+        """What the server is now: "standalone", "leader", "follower", "observer", "read-only"; None while it is none.
+
+        It is none of these when it does not run, is paused, has no quorum, or does not allow the word srvr.
+        """
+        try:
+            async with asyncio.timeout(PROBE_TIME_LIMIT):
+                found = _MODE.search(await self.four_letter_word("srvr"))
+        except OSError:  # refused, reset, or (TimeoutError is one) not answered
+            return None
+        return found[1] if found else None
+
+    async def is_leader(self) -> bool:
+        """Whether the server leads an ensemble now."""
+        return await self.mode() == "leader"
+
+    def log_tail(self, lines: int = LOG_TAIL_LINES) -> str:
+        """The last lines of the server's log, over all its starts. Raises RuntimeError before ``start``."""
+        text = (self.folder / "log").read_text(encoding="utf-8", errors="replace")
+        return "\n".join(text.splitlines()[-lines:])
+
+    async def close(self) -> None:
+        """End the server, if it runs, and remove its folder. It may be started again, on another port and without data.
+
+        As nothing is kept, the process is killed; there is no await in this, so nothing that could be cancelled.
+        """
+        self._forget()
+
+    def _forget(self) -> None:
+        self._belongings.discard()
+        self._port = self._secure_port = None
+
+    def _running_process(self) -> subprocess.Popen[bytes]:
+        process = self._belongings.process
+        if process is None or process.poll() is not None:
+            raise RuntimeError("the server does not run")
+        return process
+
+    async def _launch(self) -> None:
+        """Spawn the process and wait until it serves; a new server changes its ports if somebody else takes one."""
+        if self._port is not None:
+            await self._run()
+            return
+        for left in reversed(range(self._port_attempts)):
+            self._take_ports()
+            self._configure()
+            try:
+                await self._run()
+            except PortTakenError:
+                if not left:
+                    raise
+            else:
+                return
+
+    def _take_ports(self) -> None:
+        self._port = _free_port()
+        self._secure_port = _free_port() if self._tls is not None else None
+
+    async def _run(self) -> None:
+        process, log_start = self._spawn()  # it may have ended by now
+        while not await self._serves():
+            if process.poll() is None:
+                await asyncio.sleep(POLL_INTERVAL)
+                continue
+            said = (self.folder / "log").read_bytes()[log_start:]
+            error = PortTakenError if b"BindException" in said else ServerFailedError
+            message = f"ZooKeeper {self.version} ended with {process.returncode} before it served on {self.hosts}"
+            raise error(f"{message}\n{self.log_tail()}")
+
+    def _configure(self) -> None:
+        """Write what the server reads at each start; it changes the file itself when its ensemble is reconfigured."""
+        settings = {**self._settings(), **self._properties}
+        lines = "".join(f"{key}={value}\n" for key, value in settings.items())
+        (self.folder / "zoo.cfg").write_text(lines, encoding="utf-8")
+        if self._sasl_users is not None:
+            (self.folder / "jaas.conf").write_text(_jaas(self._sasl_users), encoding="utf-8")
+
+    def _settings(self) -> dict[str, str]:
+        settings = {
+            "tickTime": str(round(self._tick_time * 1000)),
+            "dataDir": str(self.folder / "data"),
+            "clientPort": str(self.port),
+            "clientPortAddress": "127.0.0.1",
+            "maxClientCnxns": "0",
+            "maxSessionTimeout": "60000",
+            "admin.enableServer": "false",
+            "4lw.commands.whitelist": "*",
+        }
+        if self._tls is not None:
+            settings |= {
+                "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
+                "secureClientPort": str(self._secure_port),
+                "secureClientPortAddress": "127.0.0.1",
+                "ssl.keyStore.location": str(self._tls.server.chain),
+                "ssl.trustStore.location": str(self._tls.ca.certificate),
+            }
+        if self._sasl_users is not None:
+            settings["authProvider.sasl"] = "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"
+        return settings
+
+    def _java_options(self) -> list[str]:
+        options = []
+        if self._super_password is not None:
+            digest = base64.b64encode(hashlib.sha1(f"super:{self._super_password}".encode()).digest()).decode()
+            options.append(f"-Dzookeeper.DigestAuthenticationProvider.superDigest=super:{digest}")
+        if self._sasl_users is not None:
+            options.append(f"-Djava.security.auth.login.config={self.folder / 'jaas.conf'}")
+        return options
+
+    def _spawn(self) -> tuple[subprocess.Popen[bytes], int]:
+        """Start the process and return it, and where in the log its lines begin."""
+        command = [
+            *_dies_with_us(),
+            self._java,
+            "-Xmx512m",
+            "-Dzookeeper.extendedTypesEnabled=true",
+            "-Dzookeeper.jmx.log4j.disable=true",
+            "-Dorg.slf4j.simpleLogger.defaultLogLevel=info",
+            "-Dorg.slf4j.simpleLogger.showDateTime=true",
+            "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
+            *self._java_options(),
+            *self._jvm,
+            "-cp",
+            os.pathsep.join(map(str, self._installation.class_path)),
+            "org.apache.zookeeper.server.quorum.QuorumPeerMain",
+            str(self.folder / "zoo.cfg"),
+        ]
+        with (self.folder / "log").open("ab") as log:
+            log_start = log.tell()
+            # A session of its own, so that Ctrl-C at the terminal reaches the tests and not the server.
+            process = subprocess.Popen(
+                command,
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self._belongings.process = process
+        return process, log_start
+
+    async def _serves(self) -> bool:
+        """Whether this server answers requests.
+
+        ``ruok`` does not tell: it is answered 0.2 s before requests are, and by a stranger on our port too. ``conf``
+        is answered with the data folder once requests are. A server that is asked in the first moments of its life
+        may trip over its own missing database and leave the connection open without an answer, hence the time limit.
+        """
+        try:
+            async with asyncio.timeout(PROBE_TIME_LIMIT):
+                if str(self.folder) not in await self.four_letter_word("conf"):
+                    return False
+            # The port for TLS is opened last, and takes its time over its first handshake.
+            async with asyncio.timeout(TLS_PROBE_TIME_LIMIT):
+                return self._tls is None or await self._serves_tls(self._tls)
+        except OSError:  # refused, reset, or (TimeoutError is one) not answered
+            return False
+
+    async def _serves_tls(self, tls: Certificates) -> bool:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        context.load_cert_chain(tls.client.chain)
+        reader, writer = await asyncio.open_connection("127.0.0.1", self._secure_port, ssl=context)
+        try:
+            writer.write(b"conf")
+            return str(self.folder).encode() in await reader.read()
+        finally:
+            writer.transport.abort()
+
+
+def free_ports(count: int) -> list[int]:
+    """Return `count` different ports that nobody listens on now."""
+    ports: list[int] = []
+    while len(ports) < count:
+        if (port := _free_port()) not in ports:
+            ports.append(port)
+    return ports
+
+
+def _free_port() -> int:
+    for port in random.sample(PORTS, k=100):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise RuntimeError(f"none of 100 ports tried between {PORTS.start} and {PORTS.stop} is free")
+
+
+def _dies_with_us() -> list[str]:
+    """The command that runs another so that the kernel kills it when the thread that started it ends."""
+    setpriv = shutil.which("setpriv")
+    if setpriv is None or sys.platform != "linux" or threading.current_thread() is not threading.main_thread():
+        return []
+    return [setpriv, "--pdeathsig", "KILL"]
+
+
+def _jaas(users: Mapping[str, str]) -> str:
+    """The file from which Java's login module learns who may log in."""
+
+    def quoted(text: str) -> str:
+        return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+    known = " ".join(f"{quoted(f'user_{name}')}={quoted(password)}" for name, password in users.items())
+    return f"Server {{\n  org.apache.zookeeper.server.auth.DigestLoginModule required {known};\n}};\n"
