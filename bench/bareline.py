@@ -1,8 +1,9 @@
-"""What asyncio itself costs: zkwire's waiting line on a bare protocol, with nothing around it.
+"""The contestant `asyncio`: zkwire's waiting line on a bare protocol, to show what asyncio itself costs.
 
-The same requests in the same writes as recipes.Lock, and the same look ahead, on hand-packed frames; but one request
-line at a time, no session that could be lost, no lease, no cancellation, and no answer to anybody's death.  Between the
-floor and this lies what any asyncio client pays on the machine; between this and ``zkwire`` what ours adds.
+It sends the same requests in the same writes as recipes.Lock, and looks ahead in the same way, with hand-packed frames.
+It waits for one batch of requests at a time, and has no lease, no cancellation, and no handling of a lost session or of
+a contender that dies.  The difference between the floor and this is what any asyncio client pays on the machine; the
+difference between this and ``zkwire`` is what our client adds.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ _READ_SIZE = 1 << 16
 
 
 def race(order: Order, starter: Connection) -> list[Turn]:
-    """Run one worker's turns of ``asyncio``: tell when connected, wait for the start, return the records."""
+    """Run one worker's turns of ``asyncio``: report when connected, wait for the start, return the records."""
     return asyncio.run(_race(order, starter))
 
 
@@ -44,7 +45,7 @@ async def _race(order: Order, starter: Connection) -> list[Turn]:
 
 
 class _Wire(asyncio.BufferedProtocol):
-    """One connection: replies are waited for as a batch, the paths of deleted nodes are collected."""
+    """One connection that waits for replies in batches and collects the paths of deleted nodes."""
 
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
@@ -62,7 +63,7 @@ class _Wire(asyncio.BufferedProtocol):
         self._wanted = len(requests)
         self._transport.write(b"".join(requests))
         while len(self._replies) < self._wanted:
-            await self._something()
+            await self._next_arrival()
         self._wanted = 0
         replies = self._replies
         self._replies = []
@@ -70,14 +71,14 @@ class _Wire(asyncio.BufferedProtocol):
 
     async def departure(self) -> None:
         """Wait for the next event."""
-        await self._something()
+        await self._next_arrival()
 
     async def close(self) -> None:
         """End the session."""
         await self.call(frames.CLOSE)
         self._transport.close()
 
-    async def _something(self) -> None:
+    async def _next_arrival(self) -> None:
         self._waiter = asyncio.get_running_loop().create_future()
         await self._waiter
 
@@ -114,7 +115,7 @@ class _Wire(asyncio.BufferedProtocol):
 
 
 class _Line:
-    """One worker's place in the line, taken and left again and again."""
+    """One worker's ticket in the line, created and deleted in each turn."""
 
     def __init__(self, wire: _Wire, lock: str) -> None:
         self._wire = wire
@@ -125,7 +126,7 @@ class _Line:
         self.token = 0
 
     async def acquire(self) -> None:
-        """Take a place and wait until it is the first."""
+        """Create a ticket and wait until it is the first."""
         gone = self._wire.departed
         gone.clear()
         (self.token, _, created), (_, _, listed) = await self._wire.call(self._create, self._list)
@@ -141,10 +142,10 @@ class _Line:
             while not gone:
                 await self._wire.departure()
             if before[-1] not in gone:
-                await self._wire.call(self._list)  # in earnest it would say that nobody else is left
+                await self._wire.call(self._list)  # a real client would learn from it that no other ticket is left
         while before[-1] not in gone:
             await self._wire.departure()
 
     async def release(self) -> None:
-        """Leave the line; the server has done so when this returns."""
+        """Delete the ticket; the server has done so when this returns."""
         await self._wire.call(frames.delete(self._path))

@@ -1,7 +1,6 @@
-"""The worker processes: started once, then sent from race to race.
+"""The worker processes: started once, then used for one race after the other.
 
-It knows that a contestant is a function of an Order and of the pipe on which the start is given, and nothing of what it
-does.
+This module knows a contestant only as a function of an Order and of the pipe on which the start signal comes.
 """
 
 import gc
@@ -27,14 +26,14 @@ _TURN_TIME_LIMIT = 0.1  # beyond the hold; hundreds of times what a turn takes
 
 
 class WorkerFailedError(RuntimeError):
-    """A worker process died, or none finished in time; its own words are on stderr."""
+    """A worker process died, or none finished in time; its own error message is on stderr."""
 
 
 class Crew:
-    """A number of worker processes, all of them ended when the ``with`` block is left."""
+    """A number of worker processes, which end when the ``with`` block is left."""
 
     def __init__(self, size: int) -> None:
-        # Not forked: a worker starts as fresh as a user's process does.
+        # Spawned, not forked: a worker must start with the same clean state as a user's process.
         context = multiprocessing.get_context("spawn")
         self._pipes: list[Connection] = []
         self._processes = []
@@ -42,7 +41,7 @@ class Crew:
             ours, theirs = context.Pipe()
             process = context.Process(target=_serve, args=(theirs,), daemon=True)
             process.start()
-            # Only the worker may hold its end, or its death would not be seen as an end of file.
+            # Only the worker may hold its end: otherwise its death would not appear here as an end of file.
             theirs.close()
             self._pipes.append(ours)
             self._processes.append(process)
@@ -54,14 +53,14 @@ class Crew:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for pipe, process in zip(self._pipes, self._processes, strict=True):
-            pipe.close()  # an idle worker ends by itself
+            pipe.close()  # an idle worker ends when its pipe is closed
             if error is not None:
                 process.terminate()
         for process in self._processes:
             process.join()
 
     def race(self, orders: Sequence[Order]) -> list[Turn]:
-        """Give one order each to as many workers, start them together, and return the records of all.
+        """Give each worker one order, start them together, and return the records of all.
 
         Raises WorkerFailedError.
         """
@@ -76,13 +75,13 @@ class Crew:
         return [Turn(*turn) for record in records for turn in record]
 
     def _gather(self, pipes: Sequence[Connection], time_limit: float) -> list[list[Turn]]:
-        """Receive one message from each, in whatever order they come."""
+        """Receive one message from each pipe, in the order in which they arrive."""
         messages = []
         waiting = list(pipes)
         while waiting:
             ready = [pipe for pipe in wait(waiting, time_limit) if isinstance(pipe, Connection)]
             if not ready:
-                raise WorkerFailedError(f"{len(waiting)} of {len(pipes)} workers said nothing for {time_limit:.0f} s")
+                raise WorkerFailedError(f"{len(waiting)} of {len(pipes)} workers were silent for {time_limit:.0f} s")
             for pipe in ready:
                 try:
                     messages.append(pipe.recv())
@@ -95,15 +94,15 @@ class Crew:
 
 
 def _serve(orders: Connection) -> None:
-    """What a worker does: one race after the other until the parent closes the pipe."""
-    # Ctrl-C is the parent's to explain.
+    """Run one race after the other until the parent closes the pipe."""
+    # The parent reports Ctrl-C; a worker just ends.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     while True:
         try:
             order: Order = orders.recv()
         except EOFError:
             return
-        # A collection would strike some hand-overs and not others; what a race leaves is collected before the next.
+        # A garbage collection would slow down some hand-overs and not others, so collect between the races only.
         gc.collect()
         gc.freeze()
         gc.disable()

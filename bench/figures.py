@@ -15,7 +15,7 @@ _EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What a sample comes to. All in microseconds but ``count``; NaN when the sample is empty."""
+    """The figures of a sample, in microseconds but for ``count``; NaN when the sample is empty."""
 
     count: int
     median: float
@@ -32,10 +32,10 @@ def percentile(ordered: Sequence[float], share: float) -> float:
     """Return the value below which ``share`` (0 to 1) of an ordered sample lies, interpolated; NaN for an empty one."""
     if not ordered:
         return math.nan
-    place = share * (len(ordered) - 1)
-    below = math.floor(place)
-    above = math.ceil(place)
-    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
+    position = share * (len(ordered) - 1)
+    below = math.floor(position)
+    above = math.ceil(position)
+    return ordered[below] + (ordered[above] - ordered[below]) * (position - below)
 
 
 def median(values: Sequence[float]) -> float:
@@ -46,8 +46,8 @@ def median(values: Sequence[float]) -> float:
 def histogram(samples: Mapping[str, Sequence[int]], *, rows: int, width: int) -> list[str]:
     """Return the lines of the samples' histograms side by side, on common bins of logarithmic size.
 
-    The bins reach from the smallest value to the 99th percentile of all; the last one is open, so that a single
-    straggler does not press everything else into one bin. Bars are to one scale, with shares of the sample beside them.
+    The bins reach from the smallest value to the 99th percentile of all; the last one is open, so that one very
+    late value does not press all others into one bin. Bars are to one scale, with shares of the sample beside them.
     """
     pooled = sorted(itertools.chain.from_iterable(samples.values()))
     if not pooled:
@@ -74,7 +74,7 @@ def _shares(sample: Sequence[int], edges: Sequence[float]) -> list[float]:
 
 
 def _bar(share: float, width: int) -> str:
-    """A bar of ``share`` (0 to 1) of the width; what is there at all shows at least an eighth of a character."""
+    """A bar of ``share`` (0 to 1) of the width; any share above 0 shows at least an eighth of a character."""
     eighths = max(round(share * width * 8), 1 if share else 0)
     whole, rest = divmod(eighths, 8)
     return ("█" * whole + (_EIGHTHS[rest] if rest else "")).ljust(width)

@@ -1,4 +1,4 @@
-"""Hand-packed frames: as much of the wire as the bench's own contestants need, and nothing of zkwire."""
+"""Hand-packed frames, without zkwire: as much of the protocol as the benchmark's own contestants need."""
 
 import struct
 from typing import Final
@@ -12,7 +12,7 @@ NODE_DELETED: Final = 2
 
 INT: Final = struct.Struct(">i")
 REPLY: Final = struct.Struct(">iiqi")  # length, xid, zxid, err
-CONNECT_REPLY: Final = struct.Struct(">iii")  # length, version, timeout; the rest is of no use here
+CONNECT_REPLY: Final = struct.Struct(">iii")  # length, version, timeout; the rest is not used here
 
 _CREATE, _DELETE, _GET_DATA, _GET_CHILDREN, _PING, _CLOSE = 1, 2, 4, 8, 11, -11
 _REQUEST = struct.Struct(">iii")  # length, xid, opcode
@@ -21,7 +21,7 @@ _EVENT_HEAD = 12  # bytes of an event's body before its path: type, state, the p
 
 
 class RefusedError(RuntimeError):
-    """The server answered with an error code that the line has no use for, or with something that nobody asked for."""
+    """The server answered with an error code that the line cannot handle, or with something unexpected."""
 
 
 def create(path: str, flags: int) -> bytes:
@@ -57,14 +57,14 @@ def names(body: bytes | memoryview) -> list[bytes]:
 
 
 def departed(event: bytes | memoryview) -> bytes:
-    """Return the path of the node whose deletion the body of an event tells.  Raises: RefusedError."""
+    """Return the path of the deleted node from the body of an event.  Raises: RefusedError."""
     if INT.unpack_from(event)[0] != NODE_DELETED:
-        raise RefusedError(f"an event that is no deletion: {bytes(event)!r}")
+        raise RefusedError(f"an event that reports no deletion: {bytes(event)!r}")
     return bytes(event[_EVENT_HEAD:])
 
 
 def _frame(opcode: int, body: bytes = b"", xid: int = 1) -> bytes:
-    # The server only echoes xids: a session that knows what it waits for can use one for all, and keep frames ready.
+    # The server only echoes xids: a session that waits for one reply at a time can use one xid, and prepare frames.
     return _REQUEST.pack(8 + len(body), xid, opcode) + body
 
 

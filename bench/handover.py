@@ -1,20 +1,20 @@
-"""How long a lock takes to change hands: from one owner's call of release to the return of the next one's acquire.
+"""Measure how long a lock takes to change hands: from the owner's call of release to the return of the next acquire.
 
 Run from the project's root::
 
-    python bench/handover.py                  # 2, 8 and 32 processes; on a server in memory
-    python bench/handover.py --real           # on a ZooKeeper that it starts, and fetches if need be
+    python bench/handover.py                  # 2, 8 and 32 processes; on an in-memory server
+    python bench/handover.py --real           # on a ZooKeeper that it starts, and fetches if necessary
     python bench/handover.py --workers 8 --hosts zk1:2181,zk2:2181
 
-Worker processes, each with its own session, contend for one lock: acquire, hold, release, again. Beside zkwire's Lock
-the same line is run on a bare ``asyncio`` protocol, and on raw sockets as a ``floor`` (delete to event, no more) and as
-the ``textbook`` recipe (event, then list again). The contestants take turns in short rounds, so that a drift of the
-machine meets all of them; the ratios are what counts.
+Worker processes, each with its own session, contend for one lock: acquire, hold, release, again. Besides zkwire's
+Lock, the same line runs on a bare ``asyncio`` protocol, and on raw sockets as a ``floor`` (delete to event, no more)
+and as the ``textbook`` recipe (event, then list again).  The contestants take turns in short rounds, so that a change
+of the machine's speed affects all of them; only the ratios matter.
 
 A hand-over counts when the next owner was already waiting. The exit status is 1 if two owners ever overlapped or a
 token did not grow, 2 if something could not be measured.
 
-This module is the command line, the order of the races and what is printed; crew.py has the processes.
+This module holds the command line, the order of the races and the report; crew.py holds the processes.
 """
 
 import argparse
@@ -34,7 +34,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Self
 
-# Run as a script from a checkout, nothing of the project need be installed.
+# So that this file runs as a script from a checkout without installing the project.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench import rawline
@@ -48,7 +48,7 @@ from zkwire.testing import RealServer, ServerFailedError, ServerProcess, ZooKeep
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 OURS: Final = "zkwire"
-WARM_UP_RACES: Final = 10  # before anything is measured on a fresh server: its JVM compiles while it is young
+WARM_UP_RACES: Final = 10  # before measuring on a fresh server: its JVM compiles at first
 WARM_UP_TURNS: Final = 2  # of each worker, at the start of each race
 LONGEST_HOLD: Final = SESSION_TIMEOUT / 3  # a raw worker sends nothing while it holds
 HISTOGRAM_ROWS: Final = 14
@@ -56,8 +56,8 @@ WIDEST: Final = 120
 
 
 @dataclass(slots=True)
-class Course:
-    """Where the races are run, and how."""
+class Track:
+    """The servers and the settings of the races."""
 
     servers: list[Address]
     folder: str
@@ -68,7 +68,7 @@ class Course:
 
 @dataclass(slots=True)
 class Tally:
-    """What one contestant did with one number of workers: its hand-overs in nanoseconds, by round, and its wrongs."""
+    """The results of one contestant with one number of workers: hand-overs in nanoseconds by round, and violations."""
 
     rounds: list[list[int]] = field(default_factory=list)
     overlaps: int = 0
@@ -76,7 +76,7 @@ class Tally:
 
     def add(self, turns: Sequence[Turn], first: int, count: int) -> None:
         self.rounds.append(hand_overs(turns, first, count))
-        # Exclusion has no warm-up.
+        # Exclusion must hold during the warm-up too.
         self.overlaps += overlaps(turns)
         self.misordered += misordered(turns)
 
@@ -89,7 +89,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """Our median over another's: of the pooled samples, of each round's, and the median of those."""
+    """Our median divided by another's: of the pooled samples, of each round, and the median of the rounds."""
 
     pooled: float
     rounds: list[float]
@@ -106,30 +106,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _options(arguments)
     fresh = options.hosts is None
     try:
-        with _server(options) as hosts, _course(options, hosts) as course, Crew(max(options.workers)) as crew:
-            print(_heading(options, course), flush=True)
+        with _server(options) as hosts, _track(options, hosts) as track, Crew(max(options.workers)) as crew:
+            print(_heading(options, track), flush=True)
             if fresh:
                 _say("warming the server up")
                 for _ in range(WARM_UP_RACES):
-                    _race(crew, course, options.contestants[0], max(options.workers), hold=0.0)
+                    _race(crew, track, options.contestants[0], max(options.workers), hold=0.0)
             results = {}
             for workers in options.workers:
                 before = processor_times()
-                results[workers] = _measure(crew, course, options, workers)
+                results[workers] = _measure(crew, track, options, workers)
                 print(_report(workers, results[workers], stolen(before, processor_times())), flush=True)
             if options.json:
-                report = _json(options, course, results)
+                report = _json(options, track, results)
                 options.json.write_text(json.dumps(report, indent=1, allow_nan=False) + "\n", encoding="utf-8")
     except (WorkerFailedError, ServerFailedError, ZooKeeperMissingError, RefusedError, OSError) as error:
         _say(f"{Path(__file__).name}: {error}")
         return 2
     except subprocess.CalledProcessError:
-        return 2  # the command has said why
+        return 2  # the command has printed the reason
     except KeyboardInterrupt:
         return 130
     tallies = [tally for contestants in results.values() for tally in contestants.values()]
     if any(tally.overlaps or tally.misordered for tally in tallies):
-        _say("a lock had two owners at a time, or gave them tokens that did not grow")
+        _say("a lock had two owners at a time, or gave out tokens that did not grow")
         return 1
     return 0 if all(tally.pooled() for tally in tallies) else 2
 
@@ -138,17 +138,19 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Measure how long a lock takes to change hands.")
     add = parser.add_argument
     add("--workers", type=_counts, default=[2, 8, 32], metavar="N,...", help="processes in the line (default: 2,8,32)")
-    add("--hold", type=_hold, default=0.002, metavar="S", help="seconds that each owner holds (default: 0.002)")
-    add("--handovers", type=_positive, default=500, metavar="N", help="how many in each race (default: 500)")
+    add("--hold", type=_hold, default=0.002, metavar="S", help="seconds for which each owner holds (default: 0.002)")
+    add("--handovers", type=_positive, default=500, metavar="N", help="hand-overs in each race (default: 500)")
     add("--rounds", type=_positive, default=3, metavar="N", help="races of each contestant (default: 3)")
     names = list(CONTESTANTS)
     which = f"which to run (default: {','.join(names)})"
     add("--contestants", type=_contestants, default=names, metavar="NAME,...", help=which)
     where = parser.add_mutually_exclusive_group()
-    hosts = "servers to use (default: one in memory)"
+    hosts = "servers to use (default: an in-memory one)"
     where.add_argument("--hosts", type=_hosts, metavar="HOST:PORT,...", help=hosts)
     where.add_argument("--real", action="store_true", help="start a real ZooKeeper")
-    where.add_argument("--no-fsync", action="store_true", help="start one that does not force its log to disk")
+    where.add_argument(
+        "--no-fsync", action="store_true", help="start a real ZooKeeper that does not force its log to disk"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to a file as well")
     return parser.parse_args(arguments)
 
@@ -162,7 +164,7 @@ def _positive(text: str) -> int:
 def _counts(text: str) -> list[int]:
     counts = [_positive(count) for count in text.split(",")]
     if min(counts) < 2:
-        raise argparse.ArgumentTypeError(f"{text!r}: a lock changes hands between two workers at least")
+        raise argparse.ArgumentTypeError(f"{text!r}: a lock needs at least two workers to change hands")
     return list(dict.fromkeys(counts))
 
 
@@ -193,7 +195,7 @@ def _contestants(text: str) -> list[str]:
 
 @contextlib.contextmanager
 def _server(options: argparse.Namespace) -> Iterator[str]:
-    """The connect string of the servers to measure on: those named, or one that lives as long as the ``with`` block."""
+    """Give the connect string of the servers: the named ones, or one that lives as long as the ``with`` block."""
     if options.hosts is not None:
         yield options.hosts
         return
@@ -204,7 +206,7 @@ def _server(options: argparse.Namespace) -> Iterator[str]:
     try:
         find_zookeeper()
     except ZooKeeperMissingError:
-        _say("no ZooKeeper here yet: fetching one")
+        _say("no ZooKeeper found: fetching one")
         fetch = [sys.executable, "-m", "zkwire.testing.fetch"]
         subprocess.run(fetch, cwd=ROOT, stdout=sys.stderr, check=True)
     server = RealServer(tick_time=2.0, jvm=(), fsync=not options.no_fsync)
@@ -216,43 +218,43 @@ def _server(options: argparse.Namespace) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def _course(options: argparse.Namespace, hosts: str) -> Iterator[Course]:
-    """A folder of its own for this run's locks, removed at the end."""
+def _track(options: argparse.Namespace, hosts: str) -> Iterator[Track]:
+    """Create a node of its own for this run's locks, and remove it at the end."""
     servers, chroot = parse(hosts)
-    course = Course(servers, f"{chroot}/zkwire-bench-{secrets.token_hex(6)}", options.hold, options.handovers)
+    track = Track(servers, f"{chroot}/zkwire-bench-{secrets.token_hex(6)}", options.hold, options.handovers)
     with rawline.RawSession(*servers[0]) as session:
-        rawline.make_path(session, course.folder)
+        rawline.make_path(session, track.folder)
     try:
-        yield course
+        yield track
     finally:
         with rawline.RawSession(*servers[0]) as session:
-            rawline.remove_tree(session, course.folder)
+            rawline.remove_tree(session, track.folder)
 
 
-def _measure(crew: Crew, course: Course, options: argparse.Namespace, workers: int) -> dict[str, Tally]:
-    """Run all rounds with one number of workers."""
+def _measure(crew: Crew, track: Track, options: argparse.Namespace, workers: int) -> dict[str, Tally]:
+    """Run all rounds with one number of workers and return the results."""
     contestants: list[str] = options.contestants
     tallies = {name: Tally() for name in contestants}
     for number in range(options.rounds):
-        # Each round starts with another contestant, so that none always runs behind the same one.
+        # Each round starts with another contestant, so that none always follows the same one.
         first = number % len(contestants)
         for name in contestants[first:] + contestants[:first]:
             _say(f"{workers} workers, round {number + 1} of {options.rounds}: {name}")
-            turns = _race(crew, course, name, workers, hold=course.hold)
-            tallies[name].add(turns, WARM_UP_TURNS * workers, course.hand_overs)
+            turns = _race(crew, track, name, workers, hold=track.hold)
+            tallies[name].add(turns, WARM_UP_TURNS * workers, track.hand_overs)
     return tallies
 
 
-def _race(crew: Crew, course: Course, contestant: str, workers: int, *, hold: float) -> list[Turn]:
-    """Run one race on a fresh lock."""
-    # The turns that count, those to warm up, and one each at the end, when the line grows shorter.
-    turns = math.ceil(course.hand_overs / workers) + WARM_UP_TURNS + 1
-    lock = f"{course.folder}/{course.races}-{contestant}"
-    course.races += 1
-    with rawline.RawSession(*course.servers[0]) as session:
+def _race(crew: Crew, track: Track, contestant: str, workers: int, *, hold: float) -> list[Turn]:
+    """Run one race on a new lock."""
+    # The counted turns, the warm-up, and one more each for the end, when the line grows shorter.
+    turns = math.ceil(track.hand_overs / workers) + WARM_UP_TURNS + 1
+    lock = f"{track.folder}/{track.races}-{contestant}"
+    track.races += 1
+    with rawline.RawSession(*track.servers[0]) as session:
         rawline.make_path(session, lock)
     # On an ensemble each worker has one server, the same for every contestant.
-    servers = [course.servers[number % len(course.servers)] for number in range(workers)]
+    servers = [track.servers[number % len(track.servers)] for number in range(workers)]
     return crew.race([Order(contestant, server.host, server.port, lock, turns, hold) for server in servers])
 
 
@@ -260,10 +262,10 @@ def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def _heading(options: argparse.Namespace, course: Course) -> str:
-    version = rawline.server_version(*course.servers[0]) or "of unknown version"
-    servers = ", ".join(map(str, course.servers))
-    kind = "" if options.hosts or options.real else ", without fsync" if options.no_fsync else ", a double in memory"
+def _heading(options: argparse.Namespace, track: Track) -> str:
+    version = rawline.server_version(*track.servers[0]) or "of unknown version"
+    servers = ", ".join(map(str, track.servers))
+    kind = "" if options.hosts or options.real else ", without fsync" if options.no_fsync else ", in-memory server"
     return (
         f"lock hand-over on ZooKeeper {version} at {servers}{kind}\n"
         f"Python {platform.python_version()}, {os.cpu_count()} cores; "
@@ -272,7 +274,7 @@ def _heading(options: argparse.Namespace, course: Course) -> str:
 
 
 def _report(workers: int, tallies: dict[str, Tally], taken: float | None) -> str:
-    # On a machine that is a guest, the host's other guests are the greatest disturbance of all.
+    # On a virtual machine, the host's other guests are the greatest disturbance.
     disturbed = "" if taken is None else f"; {taken:.1%} of the processors' time was taken by the host"
     lines = [f"\n{workers} workers{disturbed}", "              count    median       p90       p99   overlaps"]
     for name, tally in tallies.items():
@@ -294,10 +296,10 @@ def _ratios(tallies: dict[str, Tally]) -> dict[str, Ratio]:
     return {name: Ratio.of(tallies[OURS], tally) for name, tally in tallies.items() if name != OURS}
 
 
-def _json(options: argparse.Namespace, course: Course, results: dict[int, dict[str, Tally]]) -> dict[str, object]:
-    """The figures as plain data; times in microseconds, null where there is none."""
+def _json(options: argparse.Namespace, track: Track, results: dict[int, dict[str, Tally]]) -> dict[str, object]:
+    """Return the figures as plain data; times in microseconds, null where there is none."""
     return {
-        "zookeeper": rawline.server_version(*course.servers[0]),
+        "zookeeper": rawline.server_version(*track.servers[0]),
         "server": "given" if options.hosts else "real" if options.real or options.no_fsync else "memory",
         "fsync": options.real or None,
         "python": platform.python_version(),
@@ -333,7 +335,7 @@ def _plain(record: Figures | Ratio) -> dict[str, object]:
 
 
 def _numbers(values: Sequence[float]) -> list[float | None]:
-    """JSON has no NaN."""
+    """Return `values` with None for each NaN, which JSON does not have."""
     return [None if math.isnan(value) else value for value in values]
 
 

@@ -1,4 +1,4 @@
-"""The contestant: zkwire's Lock, used as anybody would use it."""
+"""The contestant `zkwire`: our Lock, used as an application would use it."""
 
 import asyncio
 import time
@@ -10,7 +10,7 @@ from recipes import Lock
 
 
 def race(order: Order, starter: Connection) -> list[Turn]:
-    """Run one worker's turns of ``zkwire``: tell when connected, wait for the start, return the records."""
+    """Run one worker's turns of ``zkwire``: report when connected, wait for the start, return the records."""
     return asyncio.run(_race(order, starter))
 
 
@@ -34,7 +34,7 @@ async def _race(order: Order, starter: Connection) -> list[Turn]:
 
 
 async def readable(descriptor: int) -> None:
-    """Return once there is something to read."""
+    """Wait until there is something to read from `descriptor`."""
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()
     loop.add_reader(descriptor, ready.set)

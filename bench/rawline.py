@@ -1,9 +1,9 @@
-"""The floors: a waiting line on raw blocking sockets with hand-packed frames, and the few calls that set one up.
+"""The contestants `floor` and `textbook`: a waiting line on raw blocking sockets with hand-packed frames.
 
-It knows as much of the wire as these calls need and nothing of zkwire, so that what it measures is the server, the
-kernel and a bare Python loop. It is no lock to use: it takes for granted that nobody in the line dies.
+They use nothing of zkwire, so they measure the server, the kernel and a bare Python loop.  This is no lock to use: it
+assumes that no contender dies.
 
-``floor``     owns when the event says that its predecessor is gone: one way from a delete to an event, and nothing else
+``floor``     owns when the event reports that its predecessor is gone: the way from a delete to an event, and no more
 ``textbook``  lists the children again after the event and owns when it is the lowest, as the recipe is written
 """
 
@@ -27,7 +27,7 @@ _CONNECT_TIME_LIMIT = 5.0
 class RawSession:
     """One ZooKeeper session on one blocking socket, one request at a time.
 
-    ``arrived`` is the time at which the bytes that hold the last reply or event came in.
+    ``arrived`` is the time at which the bytes of the last reply or event came in.
     """
 
     def __init__(self, host: str, port: int) -> None:
@@ -37,7 +37,7 @@ class RawSession:
         self.arrived = 0
         self._socket = socket.create_connection((host, port), _CONNECT_TIME_LIMIT)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # A timeout of Python's would put a poll() before each recv(); the kernel's own costs nothing.
+        # A timeout set in Python would add a poll() before each recv(); the kernel's own timeout costs nothing.
         self._socket.settimeout(None)
         seconds, part = divmod(SESSION_TIMEOUT / 3, 1)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _TIMEVAL.pack(int(seconds), int(part * 1e6)))
@@ -56,7 +56,7 @@ class RawSession:
                 self.call(frames.CLOSE)
 
     def call(self, request: bytes, *tolerated: int) -> tuple[int, int, memoryview]:
-        """Send a frame and return its reply's zxid, error code and body, which is good until the next call.
+        """Send a frame and return its reply's zxid, error code and body; the body is valid until the next call.
 
         Raises RefusedError for an error code that is not tolerated.
         """
@@ -70,7 +70,7 @@ class RawSession:
             return zxid, code, body
 
     def wait_until_gone(self, path: bytes) -> None:
-        """Wait for the event that says that the node, which is watched, was deleted."""
+        """Wait for the event that reports the deletion of the watched node."""
         while True:
             xid, _, _, event = self._receive()
             if xid == frames.PING_XID:
@@ -85,7 +85,7 @@ class RawSession:
         return xid, zxid, code, self._view[start + frames.REPLY.size : self._start]
 
     def _next_frame(self) -> int:
-        """Receive until a whole frame is there, step over it, and return where it starts."""
+        """Receive until a whole frame is in the buffer, step over it, and return where it starts."""
         while True:
             have = self._end - self._start
             if have == 0:
@@ -101,7 +101,7 @@ class RawSession:
             try:
                 count = self._socket.recv_into(self._view[self._end :])
             except BlockingIOError:
-                # Idle for a third of the session timeout: tell the server that we live.
+                # Idle for a third of the session timeout: keep the session alive.
                 self._socket.sendall(frames.PING)
                 continue
             self.arrived = time.monotonic_ns()
@@ -111,26 +111,26 @@ class RawSession:
 
 
 def race(order: Order, starter: Connection) -> list[Turn]:
-    """Run one worker's turns of either line: tell when connected, wait for the start, return the records."""
+    """Run one worker's turns of either line: report when connected, wait for the start, return the records."""
     confirm = order.contestant == "textbook"
     turns = []
     with RawSession(order.host, order.port) as session:
         starter.send("ready")
         starter.recv()
-        place = _Place(session, order.lock)
+        ticket = _Ticket(session, order.lock)
         for _ in range(order.turns):
             acquire_called = time.monotonic_ns()
-            acquired = place.acquire(confirm)
+            acquired = ticket.acquire(confirm)
             if order.hold:
                 time.sleep(order.hold)
             release_called = time.monotonic_ns()
-            place.release()
-            turns.append(Turn(acquire_called, acquired, release_called, time.monotonic_ns(), place.token))
+            ticket.release()
+            turns.append(Turn(acquire_called, acquired, release_called, time.monotonic_ns(), ticket.token))
     return turns
 
 
-class _Place:
-    """One worker's place in the line, taken and left again and again."""
+class _Ticket:
+    """One worker's ticket in the line, created and deleted in each turn."""
 
     def __init__(self, session: RawSession, lock: str) -> None:
         self._session = session
@@ -141,7 +141,7 @@ class _Place:
         self.token = 0
 
     def acquire(self, confirm: bool) -> int:
-        """Take a place, wait until it is the first, and return the time at which it was."""
+        """Create a ticket, wait until it is the first, and return the time at which it was."""
         session = self._session
         self.token, _, body = session.call(self._create)
         path = bytes(body[4:])
@@ -159,19 +159,19 @@ class _Place:
                     return session.arrived
 
     def release(self) -> None:
-        """Leave the line; the server has done so when this returns."""
+        """Delete the ticket; the server has done so when this returns."""
         self._session.call(self._delete)
 
 
 def make_path(session: RawSession, path: str) -> None:
-    """Create a persistent node and those above it, where they are missing."""
+    """Create a persistent node and the missing nodes above it."""
     names = path.strip("/").split("/")
     for depth in range(len(names)):
         session.call(frames.create("/" + "/".join(names[: depth + 1]), frames.PERSISTENT), frames.NODE_EXISTS)
 
 
 def remove_tree(session: RawSession, path: str) -> None:
-    """Delete a node and all below it; the server may remove containers meanwhile."""
+    """Delete a node and everything below it; the server may remove containers meanwhile."""
     code, body = session.call(frames.children(path), frames.NO_NODE)[1:]
     if code == frames.OK:
         for name in frames.names(body):
@@ -180,7 +180,7 @@ def remove_tree(session: RawSession, path: str) -> None:
 
 
 def server_version(host: str, port: int) -> str | None:
-    """Return the version that a server reports of itself; None where it does not allow the question."""
+    """Return the version that a server reports; None if it does not allow the question."""
     answer = bytearray()
     with socket.create_connection((host, port), _CONNECT_TIME_LIMIT) as connection:
         connection.sendall(b"srvr")

@@ -1,6 +1,6 @@
-"""What one worker is told to do and what it records, and what the records of all workers say together.
+"""A worker's orders, the records that it makes, and what the records of all workers show together.
 
-Pure: no process, no socket, no client. All times are CLOCK_MONOTONIC nanoseconds, a clock that the processes of one
+Pure: no process, no socket, no client.  All times are nanoseconds of CLOCK_MONOTONIC, which the processes of one
 machine share.
 """
 
@@ -15,7 +15,7 @@ SESSION_TIMEOUT: Final = 10.0  # seconds, of every contestant's sessions
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """One worker's part in one race: so many turns at the lock whose node is ``lock``, a path without a chroot."""
+    """One worker's part in one race: `turns` turns at the lock whose node is ``lock``, a path without a chroot."""
 
     contestant: str
     host: str
@@ -26,7 +26,7 @@ class Order:
 
 
 class Turn(NamedTuple):
-    """One ownership of the lock: when it was asked for, had, given back and known to be back, and its fencing token."""
+    """One ownership of the lock: its token, and the times at which acquire and release were called and returned."""
 
     acquire_called: int
     acquired: int
@@ -36,10 +36,10 @@ class Turn(NamedTuple):
 
 
 def hand_overs(turns: Sequence[Turn], first: int, count: int) -> list[int]:
-    """Return the nanoseconds from each release to the next acquire, of ``count`` turns from turn number ``first`` on.
+    """Return the nanoseconds from each release to the next acquire, for ``count`` turns from number ``first`` on.
 
-    Turns are ordered by their tokens. One whose owner was not yet waiting at the release is left out: its wait says
-    nothing about the lock.
+    Turns are ordered by their tokens.  A turn whose owner was not yet waiting at the release is left out: its wait
+    says nothing about the lock.
     """
     ordered = sorted(turns, key=lambda turn: turn.token)
     window = range(max(first, 1), min(first + count, len(ordered)))
@@ -48,9 +48,9 @@ def hand_overs(turns: Sequence[Turn], first: int, count: int) -> list[int]:
 
 
 def overlaps(turns: Iterable[Turn]) -> int:
-    """Return how many pairs of turns were owners at the same time: of a lock that excludes, none."""
+    """Return how many pairs of turns owned at the same time: 0 for a lock that works."""
     pairs = 0
-    owners: list[int] = []  # the release times of those who own, a heap
+    owners: list[int] = []  # a heap: the release times of the present owners
     for turn in sorted(turns, key=lambda turn: turn.acquired):
         while owners and owners[0] <= turn.acquired:
             heapq.heappop(owners)
@@ -60,6 +60,6 @@ def overlaps(turns: Iterable[Turn]) -> int:
 
 
 def misordered(turns: Iterable[Turn]) -> int:
-    """Return how often a lock went to an owner whose token was not above the one before: of a fencing token, never."""
+    """Return how often an owner's token was not above the one before: 0 for fencing tokens that work."""
     tokens = [turn.token for turn in sorted(turns, key=lambda turn: turn.acquired)]
     return sum(new <= old for old, new in itertools.pairwise(tokens))

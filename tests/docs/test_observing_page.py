@@ -1,4 +1,4 @@
-"""docs/observing.md runs as printed, but for the address of the server."""
+"""docs/observing.md runs as printed, except for the address of the server."""
 
 from __future__ import annotations
 
@@ -19,9 +19,14 @@ def _run(number: int, server: RealServer, folder: Path) -> subprocess.CompletedP
     script = folder / "example.py"
     script.write_text(example.replace("127.0.0.1:2181", server.hosts), encoding="utf-8")
     ran = subprocess.run(
-        [sys.executable, script], cwd=ROOT, env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+        [sys.executable, script],
+        cwd=ROOT,
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert ran.returncode == 0, ran.stderr
     return ran
 

@@ -19,9 +19,14 @@ def test_the_first_example_runs_as_printed(tmp_path: Path) -> None:
     script = tmp_path / "example.py"
     script.write_text(example, encoding="utf-8")
     ran = subprocess.run(
-        [sys.executable, script], cwd=ROOT, env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+        [sys.executable, script],
+        cwd=ROOT,
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert ran.returncode == 0, ran.stderr
     assert re.fullmatch(r"mine, with the fencing token \d+\n", ran.stdout)
 

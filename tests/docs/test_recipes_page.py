@@ -1,5 +1,4 @@
-"""Every Python block of docs/client.md and docs/recipes.md runs as printed, each on a server of its own, and leaves no
-task behind."""
+"""Every Python block of docs/client.md and docs/recipes.md runs as printed and leaves no task behind."""
 
 import asyncio
 import re
@@ -34,14 +33,14 @@ async def test_an_example_runs(heading: str, number: int, code: str) -> None:
         await names["example"](zk)
 
 
-def test_every_recipe_has_its_section() -> None:
+def test_every_recipe_is_documented() -> None:
     missing = [name for name in recipes.__all__ if not re.search(rf"\b{name}\b", PAGES["recipes.md"])]
     assert missing == []
 
 
-def test_every_verb_of_the_client_has_its_place() -> None:
+def test_every_verb_of_the_client_is_documented() -> None:
     verbs = [name for name in dir(zkwire.Client) if not name.startswith("_")]
-    # For recipes, which are written on these; and the plainest ones have their place in the names of others.
+    # `inner` is for authors of recipes; the names in `obvious` appear within the names of other verbs.
     inner = {"certain_for", "certain_until", "discard", "pipeline", "removal", "unique_id"}
     obvious = {"chroot", "close", "delete", "exists", "get", "get_children", "last_zxid", "session_password"}
     missing = [name for name in verbs if name not in inner | obvious and name not in PAGES["client.md"]]

@@ -19,9 +19,14 @@ SCRIPTS = [code for mark, code in BLOCKS if not mark and "def test_" not in code
 
 def run(folder: Path, *command: str) -> str:
     ran = subprocess.run(
-        [sys.executable, *command], cwd=folder, env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
-        capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+        [sys.executable, *command],
+        cwd=folder,
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     return ran.stdout
 
