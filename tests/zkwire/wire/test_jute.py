@@ -26,7 +26,7 @@ from zkwire.wire.jute import (
     record,
 )
 from zkwire.wire.records import ACL, Stat, WatcherEvent
-from zkwire.wire.requests import ClientInfo
+from zkwire.wire.requests import ClientInfoRecord
 
 EACH = settings(max_examples=30)  # of dozens of records
 RECORDS: list[type[Record]] = sorted(
@@ -63,7 +63,7 @@ def values_of(declared: Any) -> st.SearchStrategy[Any]:
             return strategy
         if declared == AnyVector[primitive]:
             return st.lists(strategy, max_size=5)
-    for element in (ACL, ClientInfo, Stat):
+    for element in (ACL, ClientInfoRecord, Stat):
         if declared == AnyVector[element]:
             return st.lists(instances(element), max_size=3)
     raise AssertionError(f"no strategy for {declared!r}")

@@ -14,7 +14,7 @@ from zkwire.wire.requests import (
     AuthRequest,
     CheckVersionRequest,
     CheckWatchesRequest,
-    ClientInfo,
+    ClientInfoRecord,
     CloseSessionRequest,
     Create2Reply,
     Create2Request,
@@ -358,7 +358,7 @@ WORKED: list[tuple[str, int, Request[Any], str, ReplyHeader, Record | None, str]
         WhoAmIRequest(),
         "00000008 0000000b 0000006b",
         ReplyHeader(11, 6, 0),
-        WhoAmIReply([ClientInfo("digest", "bob"), ClientInfo("ip", "127.0.0.1")]),
+        WhoAmIReply([ClientInfoRecord("digest", "bob"), ClientInfoRecord("ip", "127.0.0.1")]),
         "00000038 0000000b 0000000000000006 00000000 00000002"
         "00000006 646967657374 00000003 626f62 00000002 6970 00000009 3132372e302e302e31",
     ),
