@@ -233,7 +233,7 @@ class WatchTable(Generic[W]):
         """
         self._unconfirmed = {(kind, path) for kind in _LASTING for path in self._watchers[kind]}
         # Each chunk becomes one request.  Chunks are filled one after the other, and one may hold several kinds.  The
-        # one-shot kinds come first, so that only the last chunks need SetWatches2, which servers before 3.6 do not know.
+        # one-shot kinds come first: only the last chunks then need SetWatches2, which servers before 3.6 do not know.
         chunks: list[dict[WatchKind, list[str]]] = []
         size = 0
         for kind, table in self._watchers.items():
