@@ -449,7 +449,7 @@ class Table(RuleBasedStateMachine):
         once = [each for each in expected if each[0] not in LASTING]
         assert sorted(self.table.dispatch(event, path)) == [number for _, _, number in once]
         lasting = self.table.concerned(event, path) if self.table.lasting else []
-        assert sorted(lasting) == [number for kind, _, number in concerned if kind in LASTING]
+        assert sorted(lasting) == [number for kind, _, number in expected if kind in LASTING]
         self.model = [each for each in self.model if each not in once]
 
     @rule(data=st.data())
