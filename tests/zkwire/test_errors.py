@@ -164,6 +164,7 @@ def test_a_transaction_error_names_the_refused_operation_and_the_reason() -> Non
     assert error.code == -110
     assert error.path == "/b"
     assert error.__cause__ is error.cause is error.results[1]
+    assert TransactionError(ServerError(-8, hint="another path"), 0, []).hint == "another path"
     for part in ("nothing was carried out", "operation 1", "create /b", "the node exists already", "zk1:2181"):
         assert part in str(error)
 

@@ -118,9 +118,8 @@ def _decode_operations(data: bytes, at: int) -> tuple[list[Request[Any]], int]:
             raise DecodeError(f"an operation of the type {header.type}, which is not allowed here, before byte {at}")
         operation, at = kind.decode(data, at)
         operations.append(operation)
-        allowed = (
-            _WRITES if header.type in _WRITES else _READS
-        )  # reads and writes do not mix: the first operation decides
+        # Reads and writes do not mix: the first operation decides what may follow.
+        allowed = _WRITES if header.type in _WRITES else _READS
 
 
 class _Operations:

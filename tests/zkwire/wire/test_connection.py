@@ -419,10 +419,15 @@ def test_replies_before_a_wrong_xid_are_settled_and_those_after_it_are_not() -> 
     assert list(connection.calls) == [second, third]
 
 
-def test_a_reply_without_a_request_ends_the_connection() -> None:
+@pytest.mark.parametrize("err", [0, -101, -6, -124])
+def test_a_reply_without_a_request_ends_the_connection(err: int) -> None:
     connection = _opened()
-    assert connection.receive(_reply(1), 0.0) == []
+    assert connection.receive(_reply(7, err=err), 0.0) == []
     assert "nothing was expected" in _message(connection)
+    connection = _opened()
+    _sent(connection, DeleteRequest("/a", -1))
+    assert connection.receive(_reply(7, err=err), 0.0) == []
+    assert "xid 1 was expected" in _message(connection)
 
 
 @pytest.mark.parametrize("err", [-101, -102, -127, -6, -1, 1, -9999, 2**31 - 1, -(2**31)])
@@ -732,12 +737,12 @@ def _has_error_or_waits(connection: Connection) -> None:
     assert not connection.is_open
 
 
-@given(st.lists(st.binary(max_size=60), max_size=8), st.booleans())
+@given(st.lists(st.binary(max_size=60) | st.binary(max_size=80).map(_framed), max_size=8), st.booleans())
 @example([b"HTTP/1.1 400 Bad Request\r\n\r\n"], False)
 @example([b"SSH-2.0-OpenSSH_9.6\r\n"], False)
 @example([b"\x15\x03\x03\x00\x02\x02\x50"], False)
 @example([_framed(b"")], True)
-def test_garbage_never_raises_and_ends_in_an_error(pieces: list[bytes], opened: bool) -> None:
+def test_garbage_in_frames_or_not_never_raises_and_ends_in_an_error(pieces: list[bytes], opened: bool) -> None:
     connection = _opened() if opened else _fresh()
     _sent(connection, *REQUESTS)
     for piece in pieces:
@@ -745,11 +750,12 @@ def test_garbage_never_raises_and_ends_in_an_error(pieces: list[bytes], opened: 
     _has_error_or_waits(connection)
 
 
-@given(st.lists(st.binary(max_size=80), max_size=6), st.booleans())
-def test_garbage_in_frames_never_raises_and_ends_in_an_error(payloads: list[bytes], opened: bool) -> None:
-    connection = _opened() if opened else _fresh()
-    _sent(connection, *REQUESTS)
-    connection.receive(b"".join(map(_framed, payloads)), 0.0)
+def _settles_no_call_twice(pieces: list[bytes]) -> None:
+    connection = _fresh()
+    calls = _sent(connection, *REQUESTS)
+    arrived = [item for piece in pieces for item in connection.receive(piece, 0.0)]
+    settled = [item for item in arrived if isinstance(item, Call)]
+    assert settled + list(connection.calls) == calls
     _has_error_or_waits(connection)
 
 
@@ -757,31 +763,19 @@ def test_garbage_in_frames_never_raises_and_ends_in_an_error(payloads: list[byte
     st.lists(st.tuples(st.integers(0, len(b"".join(TALK)) - 1), st.integers(0, 255)), min_size=1, max_size=4),
     st.integers(0, 40),
 )
-def test_a_talk_with_damaged_bytes_never_raises_and_settles_no_call_twice(
+def test_a_conversation_with_damaged_bytes_never_raises_and_settles_no_call_twice(
     damage: list[tuple[int, int]], piece: int
 ) -> None:
     stream = bytearray(b"".join(TALK))
     for at, byte in damage:
         stream[at] = byte
     size = piece or len(stream)
-    connection = _fresh()
-    calls = _sent(connection, *REQUESTS)
-    arrived: list[Incoming] = []
-    for at in range(0, len(stream), size):
-        arrived += connection.receive(bytes(stream[at : at + size]), 0.0)
-    settled = [item for item in arrived if isinstance(item, Call)]
-    assert settled + list(connection.calls) == calls
-    _has_error_or_waits(connection)
+    _settles_no_call_twice([bytes(stream[at : at + size]) for at in range(0, len(stream), size)])
 
 
 @given(st.lists(st.integers(0, len(TALK) - 1), max_size=20))
 def test_frames_left_out_doubled_or_out_of_order_never_raise_and_settle_no_call_twice(order: list[int]) -> None:
-    connection = _fresh()
-    calls = _sent(connection, *REQUESTS)
-    arrived = connection.receive(b"".join(TALK[at] for at in order), 0.0)
-    settled = [item for item in arrived if isinstance(item, Call)]
-    assert settled + list(connection.calls) == calls
-    _has_error_or_waits(connection)
+    _settles_no_call_twice([b"".join(TALK[at] for at in order)])
 
 
 def test_a_large_frame_that_comes_slowly_takes_bounded_memory() -> None:
@@ -888,11 +882,3 @@ def test_the_refusal_of_an_unknown_opcode_may_overtake_earlier_replies() -> None
     assert connection.receive(_reply(1) + _reply(3), 0.0) == [first, third]
     assert connection.error is None
     assert connection.last_zxid == 1
-
-
-def test_a_refusal_without_a_request_ends_the_connection() -> None:
-    connection = _opened()
-    _sent(connection, DeleteRequest("/a", -1))
-    assert connection.receive(_reply(7, err=-6), 0.0) == []
-    assert "xid 1 was expected" in _message(connection)
-    assert _opened().receive(_reply(7, err=-6), 0.0) == []
