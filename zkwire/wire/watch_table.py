@@ -64,6 +64,7 @@ _ON_SERVER: Final = {
     WatchKind.PERSISTENT: WatcherType.PERSISTENT,
     WatchKind.RECURSIVE: WatcherType.PERSISTENT_RECURSIVE,
 }
+# ZooKeeper calls both kinds persistent.  Here "lasting" means either of the two, because PERSISTENT is the name of one.
 _LASTING: Final = {WatchKind.PERSISTENT, WatchKind.RECURSIVE}
 _LASTING_ON_SERVER: Final = {_ON_SERVER[kind] for kind in _LASTING}
 
@@ -88,13 +89,13 @@ W = TypeVar("W")
 class WatchTable(Generic[W]):
     """The watches of one session; W is the type of its watchers, which the table stores and returns unchanged.
 
-    `lasting` is the number of persistent watchers: if it is 0, `concerned` need not be called for each event.
+    `lasting` is the number of persistent watchers of both kinds: if it is 0, no event needs a call of `concerned`.
     """
 
     def __init__(self) -> None:
         self.lasting = 0
         self._watchers: dict[WatchKind, dict[str, list[W]]] = {kind: {} for kind in WatchKind}
-        self._asked: Counter[tuple[WatcherType, str]] = Counter()
+        self._in_flight: Counter[tuple[WatcherType, str]] = Counter()
         self._unconfirmed: set[tuple[WatchKind, str]] = set()  # persistent watches not yet set again after a reconnect
         self._can_remove = True  # False once a server has refused removeWatches as unknown
 
@@ -103,14 +104,14 @@ class WatchTable(Generic[W]):
 
     def asked(self, kind: WatchKind, path: str) -> None:
         """Note a request for such a watch as in flight: until its reply, the server's watch must not be removed."""
-        self._asked[_ON_SERVER[kind], path] += 1
+        self._in_flight[_ON_SERVER[kind], path] += 1
 
     def answered(self, kind: WatchKind, path: str) -> None:
         """Note that a request reported by `asked` is no longer in flight."""
         key = _ON_SERVER[kind], path
-        self._asked[key] -= 1
-        if self._asked[key] <= 0:  # less than 0 if the table was cleared while the request was in flight
-            del self._asked[key]
+        self._in_flight[key] -= 1
+        if self._in_flight[key] <= 0:  # less than 0 if the table was cleared while the request was in flight
+            del self._in_flight[key]
 
     def add(self, kind: WatchKind, path: str, watcher: W) -> None:
         """Register `watcher`; call this in the same step in which the reply that set its watch is decoded.
@@ -140,7 +141,7 @@ class WatchTable(Generic[W]):
 
     def _wanted(self, path: str) -> set[WatcherType]:
         wanted = {_ON_SERVER[kind] for kind, table in self._watchers.items() if path in table}
-        wanted.update(where for where in _ON_SERVER.values() if (where, path) in self._asked)
+        wanted.update(where for where in _ON_SERVER.values() if (where, path) in self._in_flight)
         return wanted
 
     def to_remove(self, where: WatcherType, path: str) -> WatcherType | None:
@@ -220,7 +221,7 @@ class WatchTable(Generic[W]):
         for table in self._watchers.values():
             table.clear()
         self.lasting = 0
-        self._asked.clear()
+        self._in_flight.clear()
         self._unconfirmed.clear()
         self._can_remove = True
         return gone
