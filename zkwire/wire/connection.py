@@ -286,7 +286,7 @@ class Connection:
 
     def _handshake(self, frame: bytes) -> ConnectResponse:
         if len(frame) == _REPLY_HEADER.size:
-            # A read-only server sends a reply header, in place of a response, to a client that needs a quorum.
+            # A server without a quorum sends a reply header and no response to a client that wants one with a quorum.
             raise ProtocolError(f"turned away with the error {_REPLY_HEADER.unpack(frame)[2]} instead of a session")
         if self._is_refused:
             raise ProtocolError("a frame came after the refusal of the session, where the stream must end")
@@ -308,10 +308,12 @@ class Connection:
         xid, zxid, code = _REPLY_HEADER.unpack_from(frame)
         if xid == EVENT_XID:
             event, _ = WatcherEvent.decode(frame, _REPLY_HEADER.size)
-            # The event used up the watch, so its urgent callback must not stay: either the event was another one than
-            # the deletion, or it shared a read with other frames and `take_urgent` did not find it.
+            # The event has used up the one-shot watch, so its urgent callback must not stay.  It is still there if the
+            # event is no deletion, or if it shared a read with other frames and `take_urgent` did not find it.
             self.discard_urgent(event.path)
             return Notification(event.type, event.path, zxid)
+        # The server answers in the order of the requests: the reply belongs to the first call or breaks the protocol,
+        # but for the few replies that its reading thread sends out of order.
         if not self.calls or self.calls[0].xid != xid:
             if self._auth_calls and self._auth_calls[0].xid == xid:
                 return self._auth_reply(frame, code)
