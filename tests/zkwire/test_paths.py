@@ -112,16 +112,16 @@ def test_the_root_may_be_the_prefix_of_a_sequence() -> None:
 
 
 @given(node_paths, node_paths)
-def test_an_empty_name_is_refused(before: str, behind: str) -> None:
-    path = before + "/" + behind
+def test_an_empty_name_is_refused(before: str, after: str) -> None:
+    path = before + "/" + after
     for sequential in (False, True):
         with pytest.raises(ValueError, match=_says(path, "empty name")):
             paths.validate(path, sequential=sequential)
 
 
 @given(chroots, st.sampled_from([".", ".."]), chroots)
-def test_relative_names_are_refused(before: str, name: str, behind: str) -> None:
-    path = f"{before}/{name}{behind}"
+def test_relative_names_are_refused(before: str, name: str, after: str) -> None:
+    path = f"{before}/{name}{after}"
     with pytest.raises(ValueError, match=_says(path, re.escape(repr(name)))):
         paths.validate(path)
 
@@ -132,15 +132,15 @@ def test_dots_before_a_number_are_a_name(name: str) -> None:
 
 
 @given(node_paths, node_paths)
-def test_nul_is_refused(before: str, behind: str) -> None:
-    path = before + "\0" + behind
+def test_nul_is_refused(before: str, after: str) -> None:
+    path = before + "\0" + after
     with pytest.raises(ValueError, match=_says(path, "NUL")):
         paths.validate(path)
 
 
 @given(node_paths, st.one_of(*(st.integers(*pair) for pair in FORBIDDEN)), st.sampled_from(["", "b", "/b"]))
-def test_a_forbidden_character_is_refused_and_named(before: str, code: int, behind: str) -> None:
-    path = before + chr(code) + behind
+def test_a_forbidden_character_is_refused_and_named(before: str, code: int, after: str) -> None:
+    path = before + chr(code) + after
     for sequential in (False, True):
         with pytest.raises(ValueError, match=_says(path, rf"U\+{code:04X}\Z")):
             paths.validate(path, sequential=sequential)

@@ -77,7 +77,7 @@ class _Nested:
 
 
 class _VectorOf:
-    """The mark of a counted sequence; the annotated type names its elements."""
+    """The annotation of a counted sequence; the type that it annotates names the elements."""
 
 
 def encode_buffer(value: bytes | None) -> bytes:
@@ -194,7 +194,7 @@ def _decode_texts(data: bytes, at: int) -> tuple[list[str], int]:
     return _vector(encode_ustring, _decode_text).decode(data, at)
 
 
-# The inline decoders.  The generated code before them has read the length into `size` and moved `at` behind it.
+# The inline decoders.  The generated code before them has read the length into `size` and moved `at` to the byte after it.
 _INLINE_BUFFER: Final = """\
 end = at + size
 if size < 0 or end > len(data):
@@ -257,10 +257,10 @@ def record(cls: type[_T]) -> type[_T]:
 def _codec(where: str, declared: Any) -> _Codec:
     if isinstance(declared, type) and issubclass(declared, Record):
         return _Nested(declared, declared.__dict__["_codecs"])
-    for mark in getattr(declared, "__metadata__", ()):
-        if isinstance(mark, _Fixed | _Variable):
-            return mark
-        if isinstance(mark, _VectorOf):
+    for annotation in getattr(declared, "__metadata__", ()):
+        if isinstance(annotation, _Fixed | _Variable):
+            return annotation
+        if isinstance(annotation, _VectorOf):
             (element,) = get_args(declared.__origin__)
             codec = _codec(where, element)
             if not isinstance(codec, _Fixed):

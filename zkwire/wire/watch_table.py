@@ -191,11 +191,11 @@ class WatchTable(Generic[W]):
         """Return the persistent watchers that the event is for; they stay registered."""
         # A recursive watch never gets CHILDREN events.  If one arrives for a path below it, it belongs to a one-shot
         # child watch or to a persistent watch on that path.
-        places = [(WatchKind.PERSISTENT, path)]
+        candidates = [(WatchKind.PERSISTENT, path)]
         if event is not WatchEventType.CHILDREN:
-            places += [(WatchKind.RECURSIVE, above) for above in ("/", *ancestors(path))]
+            candidates += [(WatchKind.RECURSIVE, above) for above in ("/", *ancestors(path))]
         found: list[W] = []
-        for kind, at in places:
+        for kind, at in candidates:
             watchers = self._watchers[kind].get(at)
             # After a reconnect, SetWatches makes up events for one-shot watches of nodes that changed in the meantime.
             # They come in no order, so persistent watchers ignore events until the server has set their watch again.
