@@ -194,7 +194,7 @@ def _decode_texts(data: bytes, at: int) -> tuple[list[str], int]:
     return _vector(encode_ustring, _decode_text).decode(data, at)
 
 
-# The inline decoders.  The generated code before them has read the length into `size` and moved `at` to the byte after it.
+# The inline decoders.  The generated code before them has read the length into `size` and moved `at` to the next byte.
 _INLINE_BUFFER: Final = """\
 end = at + size
 if size < 0 or end > len(data):
