@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from zkwire.errors import ServerError
 from zkwire.session.session import Session
 from zkwire.session.states import SessionState
 from zkwire.wire.connection import Call, Notification
@@ -65,8 +64,7 @@ class ObservedSession(Session):
             code = next((each for each in codes if each not in (0, _NOT_REACHED)), 0)
         error = None
         if code:
-            request = call.request
-            error = ServerError.from_code(code, request.subject, operation=request.operation, server=self.server)
+            error = call.request.refusal(code, self.server)
         self._done(call, error)
         super()._answered(call)
 

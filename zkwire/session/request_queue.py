@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 from weakref import WeakKeyDictionary
 
-from zkwire.errors import ConnectionLostError, ProtocolError, ServerError, SessionError
+from zkwire.errors import ConnectionLostError, ProtocolError, SessionError
 from zkwire.session.cleanup import AnyCreate, Cleanup
 from zkwire.session.lifetime import OnUncertain
 from zkwire.session.transport import Link
@@ -310,14 +310,11 @@ class RequestQueue(ABC):
         elif call.code == 0:
             waiter.set_result(call.reply)
         else:
-            request = call.request
-            waiter.set_exception(
-                ServerError.from_code(call.code, request.subject, operation=request.operation, server=self.server)
-            )
+            waiter.set_exception(call.request.refusal(call.code, self.server))
 
     def _not_rearmed(self, call: Call) -> None:
         """The watches do not stand, so that nothing may seem well: another connection, another try."""
-        error = ServerError.from_code(call.code, operation=call.request.operation, server=self.server)
+        error = call.request.refusal(call.code, self.server)
         if self._link is not None:
             self._link.abort(ConnectionAbortedError(f"the watches are not set again: {error}"))
 
