@@ -1,4 +1,4 @@
-"""Identities that a client adds to its own, and one that no server takes."""
+"""Identities that a client adds, and a credential that no server accepts."""
 
 import asyncio
 
@@ -43,7 +43,7 @@ async def test_identities_add_up_in_any_number_and_twice_is_once(server: Server,
 
 
 async def test_a_resumed_session_has_the_identities_that_are_shown_again(server: Server, path: str) -> None:
-    """They belong to the connection, not to the session."""
+    """Identities belong to the connection, not to the session."""
     first = await zkwire.connect(server.hosts, auth=[("digest", b"bob:secret")])
     await first.create(path, acl=zkwire.CREATOR_ALL_ACL)
     await first.close(keep_session=True)

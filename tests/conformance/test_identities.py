@@ -1,4 +1,4 @@
-"""Identities and ACLs together: who has said the password is let in, and sees the hash."""
+"""Identities and ACLs together: which client has access, and which one sees the hashes."""
 
 import pytest
 

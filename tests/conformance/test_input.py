@@ -69,7 +69,7 @@ VERBS: dict[str, Verb] = {
 
 
 def plain(call: Callable[[], object]) -> Awaitable[None]:
-    """Make a verb that is not awaited look like the others."""
+    """Make a verb that is not awaited awaitable like the others."""
 
     async def run() -> None:
         call()
@@ -113,7 +113,7 @@ TAKES_ACL: dict[str, Verb] = {
 
 
 async def refuses(proxy: Proxy, zk: Client, call: Awaitable[object], shown: str) -> None:
-    """`call` must raise ValueError or TypeError that shows `shown`, and send nothing."""
+    """Check that `call` raises a ValueError or TypeError that shows `shown`, and sends nothing."""
     mark = proxy.mark()
     with pytest.raises((ValueError, TypeError)) as refused:
         await call

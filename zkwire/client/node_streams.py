@@ -202,9 +202,6 @@ class NodeStream(ValueStream[T | None], Generic[T]):
         return await self._found(self._requester.ask(request, self._requester.watch(self.path, self._watches), kind))
 
 
-# The keys below begin with the czxid: without it, a node that was deleted and created again could look unchanged.
-
-
 class DataStream(NodeStream[Node]):
     """A stream of a node's data and Stat, or None while the node is absent; `Client.data` makes it."""
 
