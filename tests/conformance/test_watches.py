@@ -258,7 +258,7 @@ async def test_cancelling_the_wait_for_a_watch_set_loses_no_event(server: Server
             assert (await watches.next()).type is CREATED
 
 
-# -- urgent waits -------------------------------------------------------------------------------------------------------
+# -- urgent waits ---------------------------------------------------------------------------------------------------
 
 
 async def test_an_urgent_deletion_runs_the_waiting_task_before_anything_else(server: Server, path: str) -> None:

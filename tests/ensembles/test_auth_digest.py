@@ -259,7 +259,7 @@ async def test_bad_arguments_are_refused_before_anything_is_sent(
 
 
 async def test_a_server_that_enforces_a_scheme_accepts_clients_that_use_it() -> None:
-    """A client that does not use the scheme can connect, but every request of it is refused."""
+    """A client without such an identity can connect, but the server refuses its first request, even a ping."""
     enforced = ("-Dzookeeper.enforce.auth.enabled=true", "-Dzookeeper.enforce.auth.schemes=digest")
     async with RealServer(jvm=[*QUICK_START, *enforced]) as server:
         async with (

@@ -92,7 +92,7 @@ async def test_a_connection_lost_in_the_exchange_is_made_again_pitfall_57() -> N
 
 
 class ThreeSteps:
-    """A mechanism like GSSAPI: a first token, a second one, the choice of no security layer, a reply without a token."""
+    """A mechanism like GSSAPI: a first token, a second one, the choice of no security layer, an empty reply."""
 
     def __init__(self, fails_at: int = 99) -> None:
         self.hosts: list[str] = []

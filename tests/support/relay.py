@@ -85,7 +85,7 @@ class Relay:
 
 
 def behind(relay: Relay, server: EnsembleServer) -> str:
-    """Return the configuration entry of `server` with the port of the relay, for the configuration of another server."""
+    """Return the entry of `server` with the port of the relay, for the configuration of another server."""
     return server.spec.replace(f":{quorum_port(server)}:", f":{relay.port}:")
 
 

@@ -49,7 +49,7 @@ def test_creates_without_a_ttl_use_the_other_requests() -> None:
 
 
 def test_a_digest_entry_has_the_hash_that_the_server_computes() -> None:
-    """The hash was computed by ZooKeeper's DigestAuthenticationProvider."""
+    # base64(sha1("bob:pw"))
     assert digest_acl("bob", "pw") == ACL(31, "digest", "bob:ikIaKsbtGweaHnb/jKn7OHqbunM=")
     assert digest_acl("bob", "pw", Perms.READ).perms == 1
     assert digest_acl("bob", "pw", perms=Perms.READ | Perms.WRITE).perms == 3

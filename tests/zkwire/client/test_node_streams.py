@@ -43,7 +43,7 @@ async def settled(zk: Client) -> None:
 
 
 def watches_left(proxy: Proxy, read: str) -> int:
-    """Return how many watches of a read have neither fired nor been removed; no four-letter word lists child watches."""
+    """Return how many watches of a read have neither fired nor been removed (no word lists child watches)."""
     replies = [frame for frame in proxy.log if frame.direction == "reply"]
     set_by = sum(frame.opcode == read for frame in replies)
     removed = sum(frame.opcode == "removeWatches" and frame.err == 0 for frame in replies)
