@@ -1,14 +1,10 @@
 """ACLs: reading and replacing them, and what is shown without permission."""
 
-from collections.abc import Awaitable, Callable
-from typing import Any
-
 import pytest
 
 import zkwire
 from tests.support.client import Server
-from tests.support.proxy import Proxy
-from zkwire import ACL, Client, Perms
+from zkwire import ACL, Perms
 
 
 async def test_get_acl_returns_the_acl_of_the_create_and_the_stat(server: Server, path: str) -> None:
@@ -82,23 +78,3 @@ async def test_an_acl_that_the_server_cannot_check_is_refused(server: Server, pa
         with pytest.raises(zkwire.InvalidACLError, match=path):
             await zk.set_acl(path, acl)
         assert (await zk.get_acl(path))[0] == list(zkwire.OPEN_ACL)
-
-
-CALLS: list[Callable[[Client, Any], Awaitable[object]]] = [
-    lambda zk, bad: zk.set_acl("/a", bad),
-    lambda zk, bad: zk.set_acl("/a", zkwire.OPEN_ACL, bad),
-    lambda zk, bad: zk.set_acl(bad, zkwire.OPEN_ACL),
-    lambda zk, bad: zk.get_acl(bad),
-]
-
-
-@pytest.mark.parametrize("call", range(len(CALLS)))
-@pytest.mark.parametrize("bad", [None, 1.5, "all", [5], 2**31, b"/a"])
-async def test_bad_arguments_are_refused_and_nothing_is_sent(server: Server, call: int, bad: Any) -> None:
-    async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        mark = proxy.mark()
-        with pytest.raises((ValueError, TypeError)) as refused:
-            await CALLS[call](zk, bad)
-        assert repr(bad) in str(refused.value)
-        await zk.ping()
-        assert proxy.requests(mark) == []

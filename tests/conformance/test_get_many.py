@@ -127,10 +127,3 @@ async def test_a_cancelled_get_many_leaves_nothing(server: Server, path: str) ->
         await cancelled(task)
         proxy.release_replies()
         assert (await zk.get(path)).data == b"data"
-
-
-async def test_a_closed_client_raises_session_closed(server: Server, path: str) -> None:
-    async with zkwire.connect(server.hosts) as zk:
-        pass
-    with pytest.raises(zkwire.SessionClosedError):
-        await zk.get_many([GetData(path)])

@@ -92,13 +92,6 @@ async def test_bad_operations_are_refused_and_nothing_is_sent(server: Server, pa
         assert await zk.exists(path) is None
 
 
-async def test_a_closed_client_raises_session_closed(server: Server, path: str) -> None:
-    async with zkwire.connect(server.hosts) as zk:
-        pass
-    with pytest.raises(zkwire.SessionClosedError):
-        await zk.pipeline([Create(path), GetData(path)])
-
-
 async def test_pipelines_of_many_tasks_do_not_mix(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk:
         await zk.create(path)

@@ -20,7 +20,7 @@ MIXED = "watches of several modes on one path"
 CHANGES = [
     "create", "set", "create /a", "set /a", "create /a/b", "set /a/b", "delete /a/b", "delete /a", "delete", "create",
 ]  # fmt: skip
-TOLD: dict[str, list[Seen]] = {
+EVENTS: dict[str, list[Seen]] = {
     "persistent": [
         (CREATED, ""),
         (CHANGED, ""),
@@ -42,7 +42,7 @@ TOLD: dict[str, list[Seen]] = {
         (CREATED, ""),
     ],
 }
-KINDS = list(TOLD)
+KINDS = list(EVENTS)
 
 
 def stream(zk: Client, kind: str, path: str) -> EventStream:
@@ -103,7 +103,7 @@ async def test_each_kind_of_stream_gives_its_events_and_no_others(
             await change(zk if who == "own" else other, what, path)
         await other.create(f"{path}-neighbour")
         await zk.sync(path)
-        assert plain(await taken(events), path) == TOLD[kind]
+        assert plain(await taken(events), path) == EVENTS[kind]
 
 
 @pytest.mark.since("3.6", "addWatch")

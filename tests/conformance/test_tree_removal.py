@@ -259,10 +259,3 @@ async def test_it_can_be_cancelled_at_any_point_and_called_again(server: Server,
         if await zk.exists(path) is not None:
             await zk.delete_tree(path)
         assert await zk.exists(path) is None
-
-
-async def test_a_closed_client_raises_session_closed(server: Server, path: str) -> None:
-    async with zkwire.connect(server.hosts) as zk:
-        pass
-    with pytest.raises(zkwire.SessionClosedError):
-        await zk.delete_tree(path)

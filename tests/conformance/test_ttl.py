@@ -83,19 +83,6 @@ async def test_a_bad_ttl_is_refused_and_nothing_is_sent(server: Server, path: st
         assert proxy.requests(mark) == []
 
 
-@pytest.mark.parametrize("kind", ["ephemeral", "container"])
-async def test_a_ttl_node_cannot_be_ephemeral_or_a_container(server: Server, path: str, kind: str) -> None:
-    options: dict[str, Any] = {kind: True}
-    async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        mark = proxy.mark()
-        with pytest.raises(ValueError, match=path):
-            await zk.create(path, ttl=5, **options)
-        with pytest.raises(ValueError, match=path):
-            zk.transaction().create(path, ttl=5, **options)
-        await zk.ping()
-        assert proxy.requests(mark) == []
-
-
 async def test_the_error_of_a_refused_ttl_node_names_the_reason(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk:
         await zk.create(path, ttl=60)

@@ -323,19 +323,19 @@ async def test_a_cancelled_urgent_wait_leaves_no_callback(server: Server, path: 
 async def test_the_callback_of_a_watch_set_is_called_for_events_and_for_the_end(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk:
         watches = WatchSet()
-        told: list[object] = []
+        calls: list[object] = []
         await zk.exists_and_watch(path, into=watches)
-        watches.set_callback(lambda: told.append(watches.take()[0].type))
+        watches.set_callback(lambda: calls.append(watches.take()[0].type))
         await zk.create(path)
-        assert told == [CREATED]
+        assert calls == [CREATED]
         watches.set_callback(None)
         await zk.get_and_watch(path, into=watches)
         await zk.set(path, b"")
-        assert told == [CREATED]
-        watches.set_callback(lambda: told.append(watches.take()[0].type))
-        assert told == [CREATED], "what is there already is told a turn later"
+        assert calls == [CREATED]
+        watches.set_callback(lambda: calls.append(watches.take()[0].type))
+        assert calls == [CREATED], "for earlier events it is called a turn later"
         await asyncio.sleep(0)
-        assert told == [CREATED, CHANGED]
+        assert calls == [CREATED, CHANGED]
         await zk.get_and_watch(path, into=watches)
         ended: list[bool] = []
         watches.set_callback(lambda: ended.append(True))

@@ -516,10 +516,10 @@ async def test_a_server_before_3_6_raises_unimplemented_and_the_session_lives(pa
     async with Rogue(before_3_6) as rogue, zkwire.connect(rogue.hosts) as zk:
         _, watch = await zk.exists_and_watch(path)
         session_id = zk.session_id
-        with pytest.raises(zkwire.UnimplementedError, match=path) as told:
+        with pytest.raises(zkwire.UnimplementedError, match=path) as refused:
             async with stream(zk, kind, path):
                 pass
-        assert "addWatch" in str(told.value)
+        assert "addWatch" in str(refused.value)
         await rogue.connected(2)
         assert await zk.exists(path) is None
         assert zk.session_id == session_id
