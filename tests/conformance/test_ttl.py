@@ -65,7 +65,8 @@ async def test_the_server_accepts_the_shortest_and_the_longest_ttl(server: Serve
 
 
 @pytest.mark.parametrize(
-    "ttl", [0, -1, 0.0009, *map(float, ["nan", "inf", "-inf"]), LONGEST + 0.001, 2**40, 10**400, "5", b"5", True, [5]]
+    "ttl",
+    [0, -0.0, -1, 0.0009, *map(float, ["nan", "inf", "-inf"]), LONGEST + 0.001, 2**40, 10**400, "5", b"5", True, [5]],
 )
 async def test_a_bad_ttl_is_refused_and_nothing_is_sent(server: Server, path: str, ttl: Any) -> None:
     async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:

@@ -269,16 +269,16 @@ async def test_an_urgent_deletion_runs_the_waiting_task_before_anything_else(ser
             _, watch = await zk.get_and_watch(path)
             await zk.get_and_watch(path, into=watches)
 
-            async def plainly() -> None:
+            async def usually() -> None:
                 order.append((await watch).type)
 
-            async def in_a_hurry() -> None:
+            async def urgently() -> None:
                 order.append(await watches.ready(urgent=[path]))
                 order.append(watches.take())
 
             async with asyncio.TaskGroup() as group:
-                group.create_task(plainly())
-                group.create_task(in_a_hurry())
+                group.create_task(usually())
+                group.create_task(urgently())
                 await asyncio.sleep(0)
                 await other.delete(path)
             assert order == [path, [], DELETED]

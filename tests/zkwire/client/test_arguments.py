@@ -22,18 +22,6 @@ def test_a_ttl_is_sent_in_milliseconds(milliseconds: int, sequential: bool) -> N
     assert with_stat(request) is request
 
 
-@pytest.mark.parametrize("ttl", [0, -0.0, -5, 0.00099, MOST_MILLISECONDS / 1000 + 0.001, 2**70, 1e400, float("nan")])
-def test_a_ttl_out_of_range_is_refused(ttl: float) -> None:
-    with pytest.raises(ValueError, match="in seconds"):
-        creation("", "/a", b"", ttl=ttl)
-
-
-@pytest.mark.parametrize("ttl", ["5", True, False, b"", [], 1j])
-def test_a_ttl_must_be_a_number(ttl: Any) -> None:
-    with pytest.raises(TypeError, match="a number of seconds"):
-        creation("", "/a", b"", ttl=ttl)
-
-
 @pytest.mark.parametrize("options", [{"container": True}, {"ephemeral": True}, {"ephemeral": True, "sequential": True}])
 def test_a_ttl_node_cannot_be_of_another_kind(options: Any) -> None:
     with pytest.raises(ValueError, match="/a: "):
