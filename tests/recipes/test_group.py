@@ -312,7 +312,7 @@ async def test_a_loop_left_by_break_leaves_no_watch() -> None:
         await anext(changes)
         waiting = asyncio.create_task(anext(changes))
         await asyncio.sleep(0)
-        with pytest.raises(RuntimeError, match="somebody waits"):
+        with pytest.raises(RuntimeError, match="another task waits"):
             await anext(changes)
         changes.close()
         with pytest.raises(StopAsyncIteration):
