@@ -20,7 +20,7 @@ from zkwire.testing import RealServer, Server
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Traces that go soon, for what waits for that very often."""
-    monkeypatch.setattr("recipes.common.exact_writer._LINGER", 0.005)
+    monkeypatch.setattr("recipes.common.trace._KEPT_FOR", 0.005)
 
 
 async def traces(zk: zkwire.Client, path: str) -> list[str]:
