@@ -50,7 +50,6 @@ class Traces:
         self._zk = zk
         self._prefix = prefix
         self._acl = acl
-        self._loop = asyncio.get_running_loop()
         self._unused: list[_Trace] = []  # the one that was used last is at the end
         self._timer: asyncio.TimerHandle | None = None
 
@@ -124,20 +123,22 @@ class Traces:
         """Keep `trace` for a later commit, if its node exists."""
         if trace.version == _NOT_CREATED:
             return
-        trace.used_at = self._loop.time()
+        loop = asyncio.get_running_loop()
+        trace.used_at = loop.time()
         self._unused.append(trace)
         if self._timer is None:
-            self._timer = self._loop.call_later(_KEPT_FOR, self._delete_idle)
+            self._timer = loop.call_later(_KEPT_FOR, self._delete_idle)
 
     def _delete_idle(self) -> None:
-        self._timer = None
-        idle_since = self._loop.time() - _KEPT_FOR
+        loop = asyncio.get_running_loop()
+        idle_since = loop.time() - _KEPT_FOR
         idle = [trace for trace in self._unused if trace.used_at <= idle_since]
         self._unused = self._unused[len(idle) :]  # the longest unused are at the beginning
         for trace in idle:
             self._delete(trace)
+        self._timer = None
         if self._unused:
-            self._timer = self._loop.call_at(self._unused[0].used_at + _KEPT_FOR, self._delete_idle)
+            self._timer = loop.call_at(self._unused[0].used_at + _KEPT_FOR, self._delete_idle)
 
     def _delete(self, trace: _Trace) -> None:
         """Delete the node for certain, unless its session has ended: then the server has deleted it."""

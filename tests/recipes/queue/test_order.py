@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recipes.queue.order import Stock, checked_priority, in_order, prefix
+from recipes.queue.order import Listing, checked_priority, in_order, prefix
 
 
 def name(priority: int, number: int) -> str:
@@ -51,94 +51,94 @@ def test_a_priority_is_an_int(priority: object) -> None:
         checked_priority(priority)  # type: ignore[arg-type]
 
 
-def filled(count: int) -> Stock:
-    stock = Stock()
-    stock.fill([name(100, number) for number in range(count)], ())
-    return stock
+def filled(count: int) -> Listing:
+    listing = Listing()
+    listing.fill([name(100, number) for number in range(count)], ())
+    return listing
 
 
 def test_nobody_to_compete_with_means_strictly_the_first() -> None:
-    stock = filled(10)
+    listing = filled(10)
     for number in range(10):
-        assert stock.first == name(100, number)
-        assert stock.pick(12345) == name(100, number)
-    assert stock.pick(12345) is None
-    assert stock.is_empty
+        assert listing.first == name(100, number)
+        assert listing.pick(12345) == name(100, number)
+    assert listing.pick(12345) is None
+    assert listing.is_empty
 
 
 def test_what_is_somebodys_is_left_out() -> None:
-    stock = Stock()
-    stock.fill([name(100, 1), name(100, 2)], {name(100, 1)})
-    assert stock.first == name(100, 2)
+    listing = Listing()
+    listing.fill([name(100, 1), name(100, 2)], {name(100, 1)})
+    assert listing.first == name(100, 2)
 
 
 def test_a_short_list_serves_for_one_take_and_a_long_one_for_more() -> None:
     for count, takes in ((1, 1), (200, 1), (5000, 19)):
-        stock = filled(count)
+        listing = filled(count)
         for _ in range(takes):
-            assert not stock.is_stale
-            stock.pick(0)
-            stock.won()
-        assert stock.is_stale
+            assert not listing.is_stale
+            listing.pick(0)
+            listing.won()
+        assert listing.is_stale
 
 
 def test_who_has_lost_tries_one_of_the_first_few_until_nobody_competes_any_more() -> None:
-    stock = filled(40)
-    stock.pick(0)
-    stock.lost(is_fresh=True)
-    assert stock.pick(1) == name(100, 2)
+    listing = filled(40)
+    listing.pick(0)
+    listing.lost(is_fresh=True)
+    assert listing.pick(1) == name(100, 2)
     for _ in range(10):
-        stock.lost(is_fresh=True)
+        listing.lost(is_fresh=True)
     many = filled(4000)
     many.pick(0)
     many.lost(is_fresh=True)
     assert many.pick(10**6) in {name(100, number) for number in range(1, 251)}
     for _ in range(64):
-        stock.won()
-    assert stock.pick(1) == name(100, 1)
+        listing.won()
+    assert listing.pick(1) == name(100, 1)
 
 
 def test_what_others_have_taken_since_the_list_was_read_makes_them_no_rivals() -> None:
-    stock = filled(5000)
+    listing = filled(5000)
     for number in range(2):
-        assert stock.pick(12345) == name(100, number)
-        stock.lost(is_fresh=False)
-    assert stock.pick(12345) == name(100, 2)
-    stock.won()
+        assert listing.pick(12345) == name(100, number)
+        listing.lost(is_fresh=False)
+    assert listing.pick(12345) == name(100, 2)
+    listing.won()
     for number in range(3, 6):
-        assert not stock.is_stale
-        assert stock.pick(12345) == name(100, number)
-        stock.lost(is_fresh=False)
-    assert stock.is_stale  # there may be nothing left of it
+        assert not listing.is_stale
+        assert listing.pick(12345) == name(100, number)
+        listing.lost(is_fresh=False)
+    assert listing.is_stale  # there may be nothing left of it
 
 
 def test_who_competes_still_tries_the_first_one_the_more_seldom() -> None:
-    stock = filled(10_000)
+    listing = filled(10_000)
     for wins in (2, 4, 8, 16, 32, 64, 64):
-        stock.pick(0)
-        stock.lost(is_fresh=True)
+        listing.pick(0)
+        listing.lost(is_fresh=True)
         for _ in range(wins):
-            first = stock.first
-            assert stock.pick(321) != first
-            stock.won()
-    first = stock.first
-    assert stock.pick(321) == first
+            first = listing.first
+            assert listing.pick(321) != first
+            listing.won()
+    first = listing.first
+    assert listing.pick(321) == first
 
 
 def test_who_competes_does_not_reach_into_a_lesser_priority() -> None:
-    stock = Stock()
-    stock.fill([name(50, 7), name(50, 8), *(name(100, number) for number in range(100)), name(999, 0)], ())
+    listing = Listing()
+    listing.fill([name(50, 7), name(50, 8), *(name(100, number) for number in range(100)), name(999, 0)], ())
     for _ in range(6):
-        stock.lost(is_fresh=True)
-    assert {stock.pick(999_999), stock.pick(999_999)} == {name(50, 7), name(50, 8)}
-    assert {stock.pick(roll) for roll in range(0, 10_000, 100)} == {name(100, number) for number in range(100)}
-    assert stock.pick(5) == name(999, 0)
-    assert stock.pick(5) is None
+        listing.lost(is_fresh=True)
+    assert {listing.pick(999_999), listing.pick(999_999)} == {name(50, 7), name(50, 8)}
+    assert {listing.pick(roll) for roll in range(0, 10_000, 100)} == {name(100, number) for number in range(100)}
+    assert listing.pick(5) == name(999, 0)
+    assert listing.pick(5) is None
 
 
 def test_an_expired_list_is_not_used() -> None:
-    stock = filled(5000)
-    assert not stock.is_stale
-    stock.expire()
-    assert stock.is_stale
-    assert not stock.is_empty
+    listing = filled(5000)
+    assert not listing.is_stale
+    listing.expire()
+    assert listing.is_stale
+    assert not listing.is_empty

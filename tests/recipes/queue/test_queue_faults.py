@@ -19,7 +19,7 @@ from zkwire import GetData, SessionState
 @pytest.fixture(autouse=True)
 def _traces_go_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each play waits for them."""
-    monkeypatch.setattr("recipes.queue.producer._TRACES_KEPT", 0.01)
+    monkeypatch.setattr("recipes.common.trace._KEPT_FOR", 0.01)
 
 
 # What may stand at the end, and is looked into by `settled`.
