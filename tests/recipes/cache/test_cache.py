@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import zkwire
 from recipes import Cache, CacheChange, ChangeStream
-from recipes.cache.mirror import Mirror, is_other
+from recipes.cache.mirror import Mirror, differs
 from tests.support import rogue
 from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, no_watch_stays
 from tests.support.proxy import Proxy
@@ -287,7 +287,7 @@ async def test_a_cache_is_used_while_it_is_entered_and_for_what_is_in_it() -> No
             changes = cache.changes()
             waiting = asyncio.ensure_future(anext(changes))
             await asyncio.sleep(0)
-            with pytest.raises(RuntimeError, match="somebody waits"):
+            with pytest.raises(RuntimeError, match="another task waits"):
                 await anext(changes)
             other = cache.changes()
             other.close()
@@ -423,10 +423,10 @@ async def test_nodes_that_are_larger_than_a_server_takes_by_default_are_read_in_
             for number in range(70):
                 await zk.create(f"{path}/{number}", bytes(1_000_000))
             cache = Cache(zk, path)
-            cache._nodes_at_a_time = 100  # as it is, nodes would have to be of more than a megabyte
+            cache._nodes_per_request = 100  # as it is, nodes would have to be of more than a megabyte
             async with cache:
                 assert len(shown(cache)) == 71
-                assert cache._nodes_at_a_time == 50
+                assert cache._nodes_per_request == 50
 
 
 # -- losses -----------------------------------------------------------------------------------------------------------
@@ -661,8 +661,8 @@ async def test_random_operations_while_the_connection_is_cut_at_random(hosts: st
 
             async def follow() -> None:
                 async for change in cache.changes():
-                    assert is_other(change.before, change.after)
-                    assert not is_other(copy.get(change.path), change.before)
+                    assert differs(change.before, change.after)
+                    assert not differs(copy.get(change.path), change.before)
                     if change.after is None:
                         del copy[change.path]
                     else:
@@ -677,7 +677,7 @@ async def test_random_operations_while_the_connection_is_cut_at_random(hosts: st
 
             def is_copied() -> bool:
                 here = shown(cache)
-                return copy.keys() == here.keys() and not any(is_other(copy[each], here[each]) for each in here)
+                return copy.keys() == here.keys() and not any(differs(copy[each], here[each]) for each in here)
 
             await until(is_copied)
             following.cancel()
@@ -706,10 +706,10 @@ async def test_a_reader_of_any_speed_sees_the_last_state_in_an_order_that_makes_
             there = mirror.nodes.get(path)
             czxid = there.stat.czxid if there is not None else zxid
             stream.deliver(mirror._put(path, Node(b"", Stat(czxid, zxid, 0, 0, 0, 0, 0, 0, 0, 0, zxid))))
-        assert len(stream._before) <= len(set(seen) | set(mirror.nodes))
-        while stream._before and (rng.randrange(4) == 0 or zxid == 199):
+        assert len(stream._pending) <= len(set(seen) | set(mirror.nodes))
+        while stream._pending and (rng.randrange(4) == 0 or zxid == 199):
             change = await anext(stream)
-            assert is_other(change.before, change.after)
+            assert differs(change.before, change.after)
             assert seen.get(change.path) == change.before
             if change.after is None:
                 del seen[change.path]

@@ -141,7 +141,7 @@ class World:
     # -- the client ---------------------------------------------------------------------------------------------------
 
     def ask(self) -> None:
-        questions = self.mirror.ask(self.rng.choice([1, 2, 100]))
+        questions = self.mirror.next_questions(self.rng.choice([1, 2, 100]))
         assert not {question.path for question in questions} & {question.path for question in self.unanswered}
         self.asked.extend(questions)
         self.unanswered.extend(questions)
@@ -156,9 +156,9 @@ class World:
         del self.wire[at]
         if isinstance(item, tuple):
             self.unanswered.remove(item[0])
-            self.changed(self.mirror.answered(*item))
+            self.changed(self.mirror.handle_answer(*item))
         elif isinstance(item, WatchEvent):
-            self.changed(self.mirror.heard(item))
+            self.changed(self.mirror.handle_event(item))
         else:
             self.resync()
 
@@ -241,7 +241,7 @@ class World:
         if not self.is_up:
             self.connect()
         rounds = 0
-        while self.wire or self.asked or self.mirror.is_wanting:
+        while self.wire or self.asked or self.mirror.has_questions:
             rounds += 1
             assert rounds < 50, "it reads without end"
             self.ask()
@@ -281,35 +281,35 @@ def filled(*paths: str, depth: int | None = None) -> Mirror:
     """A mirror of nodes that were all there at the beginning, created at 1, 2, 3 ..."""
     mirror = Mirror(paths[0], depth)
     made = {path: node(number) for number, path in enumerate(paths, 1)}
-    while mirror.is_wanting:
-        for question in mirror.ask(100):
+    while mirror.has_questions:
+        for question in mirror.next_questions(100):
             names = [path.rpartition("/")[2] for path in paths[1:] if above(path) == question.path]
-            mirror.answered(question, Answer(made[question.path], names if question.lists else ()))
+            mirror.handle_answer(question, Answer(made[question.path], names if question.lists else ()))
     assert mirror.nodes == made
     assert mirror.is_complete
     return mirror
 
 
 def asked(mirror: Mirror) -> list[str]:
-    return [f"{path}{'/*' if lists else ''}" for path, lists in mirror.ask(100)]
+    return [f"{path}{'/*' if lists else ''}" for path, lists in mirror.next_questions(100)]
 
 
 def test_a_change_of_data_costs_a_read_of_the_node() -> None:
     mirror = filled("/r", "/r/a")
-    assert mirror.heard(WatchEvent(CHANGED, "/r/a", 9)) == []
+    assert mirror.handle_event(WatchEvent(CHANGED, "/r/a", 9)) == []
     assert asked(mirror) == ["/r/a"]
 
 
 def test_a_creation_costs_a_read_of_the_node_and_of_the_stat_that_counts_it() -> None:
     mirror = filled("/r", "/r/a")
-    mirror.heard(WatchEvent(CREATED, "/r/a/b", 9))
-    mirror.heard(WatchEvent(CREATED, "/r/a/b/c", 10))
+    mirror.handle_event(WatchEvent(CREATED, "/r/a/b", 9))
+    mirror.handle_event(WatchEvent(CREATED, "/r/a/b/c", 10))
     assert asked(mirror) == ["/r/a", "/r/a/b", "/r/a/b/c"]
 
 
 def test_a_deletion_is_shown_without_a_read() -> None:
     mirror = filled("/r", "/r/a")
-    [change] = mirror.heard(WatchEvent(DELETED, "/r/a", 9))
+    [change] = mirror.handle_event(WatchEvent(DELETED, "/r/a", 9))
     assert (change.type, change.path, change.before, change.after) == (DELETED, "/r/a", node(2), None)
     assert asked(mirror) == ["/r"]
 
@@ -317,52 +317,52 @@ def test_a_deletion_is_shown_without_a_read() -> None:
 @pytest.mark.parametrize("what", [CREATED, CHANGED, DELETED])
 def test_what_has_been_read_already_is_not_read_again(what: WatchEventType) -> None:
     mirror = filled("/r", "/r/a")
-    assert mirror.heard(WatchEvent(what, "/r/a", 2 if what is not DELETED else 1)) == []
+    assert mirror.handle_event(WatchEvent(what, "/r/a", 2 if what is not DELETED else 1)) == []
     assert "/r/a" not in asked(mirror)
     assert "/r/a" in mirror.nodes
 
 
 def test_what_comes_and_goes_before_it_is_read_costs_nothing_but_its_parent() -> None:
     mirror = filled("/r")
-    mirror.heard(WatchEvent(CREATED, "/r/a", 9))
-    mirror.heard(WatchEvent(DELETED, "/r/a", 10))
+    mirror.handle_event(WatchEvent(CREATED, "/r/a", 9))
+    mirror.handle_event(WatchEvent(DELETED, "/r/a", 10))
     assert asked(mirror) == ["/r"]
 
 
 def test_many_changes_of_a_node_cost_one_read() -> None:
     mirror = filled("/r", "/r/a")
     for zxid in range(10, 20):
-        mirror.heard(WatchEvent(CHANGED, "/r/a", zxid))
-    [question] = mirror.ask(100)
-    mirror.heard(WatchEvent(CHANGED, "/r/a", 20))
-    [change] = mirror.answered(question, Answer(node(2, 20)))
+        mirror.handle_event(WatchEvent(CHANGED, "/r/a", zxid))
+    [question] = mirror.next_questions(100)
+    mirror.handle_event(WatchEvent(CHANGED, "/r/a", 20))
+    [change] = mirror.handle_answer(question, Answer(node(2, 20)))
     assert (change.type, change.after) == (CHANGED, node(2, 20))
-    assert not mirror.is_wanting
+    assert not mirror.has_questions
 
 
 def test_an_answer_from_before_a_deletion_does_not_bring_the_node_back() -> None:
     for zxid in (9, None):
         mirror = filled("/r", "/r/a")
-        mirror.heard(WatchEvent(CHANGED, "/r/a", zxid and 8))
-        [question] = mirror.ask(100)
-        mirror.heard(WatchEvent(DELETED, "/r/a", zxid))
-        assert mirror.answered(question, Answer(node(2, 8))) == []
+        mirror.handle_event(WatchEvent(CHANGED, "/r/a", zxid and 8))
+        [question] = mirror.next_questions(100)
+        mirror.handle_event(WatchEvent(DELETED, "/r/a", zxid))
+        assert mirror.handle_answer(question, Answer(node(2, 8))) == []
         assert asked(mirror) == ["/r"]
         assert "/r/a" not in mirror.nodes
 
 
 def test_an_older_state_is_not_shown() -> None:
     mirror = filled("/r")
-    mirror.heard(WatchEvent(CHANGED, "/r", 9))
-    mirror.answered(mirror.ask(1)[0], Answer(node(1, 9)))
+    mirror.handle_event(WatchEvent(CHANGED, "/r", 9))
+    mirror.handle_answer(mirror.next_questions(1)[0], Answer(node(1, 9)))
     mirror.resync()
-    assert mirror.answered(mirror.ask(1)[0], Answer(node(1, 8), [])) == []
+    assert mirror.handle_answer(mirror.next_questions(1)[0], Answer(node(1, 8), [])) == []
     assert mirror.nodes["/r"] == node(1, 9)
 
 
 def test_after_a_loss_all_that_is_known_is_read_at_once() -> None:
     mirror = filled("/r", "/r/a", "/r/a/b", "/r/c")
-    assert not mirror.is_wanting
+    assert not mirror.has_questions
     mirror.resync()
     assert not mirror.is_complete
     assert asked(mirror) == ["/r/*", "/r/a/*", "/r/c/*", "/r/a/b/*"]
@@ -374,22 +374,28 @@ def test_what_a_new_session_shows_is_right_though_it_is_older() -> None:
     mirror.resync(is_new_session=True)
     mirror.resync()  # and another loss, before it was read
     answers = {"/r": Answer(node(1), ["a", "b"]), "/r/a": Answer(node(2), ()), "/r/b": Answer(node(3), ())}
-    changes = [change for question in mirror.ask(100) for change in mirror.answered(question, answers[question.path])]
+    changes = [
+        change
+        for question in mirror.next_questions(100)
+        for change in mirror.handle_answer(question, answers[question.path])
+    ]
     assert changes == [CacheChange("/r/a", old, node(2))]
-    mirror.heard(WatchEvent(CHANGED, "/r/a", 9))
-    [question] = mirror.ask(100)
-    assert mirror.answered(question, Answer(node(2, 9))) == [CacheChange("/r/a", node(2), node(2, 9))]
+    mirror.handle_event(WatchEvent(CHANGED, "/r/a", 9))
+    [question] = mirror.next_questions(100)
+    assert mirror.handle_answer(question, Answer(node(2, 9))) == [CacheChange("/r/a", node(2), node(2, 9))]
     mirror.resync()
     answers["/r/a"] = Answer(node(2), ())  # by a server that is behind, in the same session
-    assert [c for question in mirror.ask(100) for c in mirror.answered(question, answers[question.path])] == []
+    assert [
+        c for question in mirror.next_questions(100) for c in mirror.handle_answer(question, answers[question.path])
+    ] == []
 
 
 def test_a_branch_that_was_lost_meanwhile_goes_from_below() -> None:
     mirror = filled("/r", "/r/a", "/r/a/b")
     mirror.resync()
-    questions = mirror.ask(100)
+    questions = mirror.next_questions(100)
     gone = NoNodeError(-101)
-    changes = [change for question in questions for change in mirror.answered(question, Answer(gone, gone))]
+    changes = [change for question in questions for change in mirror.handle_answer(question, Answer(gone, gone))]
     assert [(change.type, change.path) for change in changes] == [
         (DELETED, "/r/a/b"),
         (DELETED, "/r/a"),
@@ -400,22 +406,22 @@ def test_a_branch_that_was_lost_meanwhile_goes_from_below() -> None:
 
 def test_a_node_that_may_not_be_read_is_not_here() -> None:
     mirror = filled("/r", "/r/a", "/r/a/b")
-    mirror.heard(WatchEvent(CHANGED, "/r/a", 9))
-    [question] = mirror.ask(100)
-    changes = mirror.answered(question, Answer(NoAuthError(-102)))
+    mirror.handle_event(WatchEvent(CHANGED, "/r/a", 9))
+    [question] = mirror.next_questions(100)
+    changes = mirror.handle_answer(question, Answer(NoAuthError(-102)))
     assert [change.path for change in changes] == ["/r/a/b", "/r/a"]
-    assert not mirror.is_wanting
+    assert not mirror.has_questions
 
 
 def test_a_node_that_may_be_read_since_it_was_asked_for_is_listed_too() -> None:
     mirror = filled("/r", "/r/b")
     mirror.resync()
-    root, _ = mirror.ask(100)
-    mirror.answered(root, Answer(node(1), ["a", "b"]))
-    [question] = mirror.ask(100)
+    root, _ = mirror.next_questions(100)
+    mirror.handle_answer(root, Answer(node(1), ["a", "b"]))
+    [question] = mirror.next_questions(100)
     assert question == Question("/r/a", lists=True)
-    mirror.heard(WatchEvent(CHANGED, "/r/a", 9))
-    mirror.answered(question, Answer(NoAuthError(-102), NoAuthError(-102)))
+    mirror.handle_event(WatchEvent(CHANGED, "/r/a", 9))
+    mirror.handle_answer(question, Answer(NoAuthError(-102), NoAuthError(-102)))
     assert asked(mirror) == ["/r/a/*"]
 
 
@@ -423,9 +429,9 @@ def test_of_what_lies_too_deep_only_the_count_is_kept() -> None:
     mirror = filled("/r", "/r/a", depth=1)
     assert mirror.children("/r") == {"a"}
     assert mirror.children("/r/a") is None
-    mirror.heard(WatchEvent(CREATED, "/r/a/b", 9))
-    mirror.heard(WatchEvent(CHANGED, "/r/a/b", 10))
-    mirror.heard(WatchEvent(CREATED, "/r/a/b/c", 11))
+    mirror.handle_event(WatchEvent(CREATED, "/r/a/b", 9))
+    mirror.handle_event(WatchEvent(CHANGED, "/r/a/b", 10))
+    mirror.handle_event(WatchEvent(CREATED, "/r/a/b/c", 11))
     assert asked(mirror) == ["/r/a"]
 
 
@@ -433,5 +439,5 @@ def test_the_root_of_all_is_a_node_like_others() -> None:
     mirror = filled("/", "/a", "/b", depth=1)
     assert mirror.children("/") == {"a", "b"}
     assert mirror.children("/a") is None
-    mirror.heard(WatchEvent(CREATED, "/c", 9))
+    mirror.handle_event(WatchEvent(CREATED, "/c", 9))
     assert asked(mirror) == ["/", "/c"]
