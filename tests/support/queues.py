@@ -9,7 +9,7 @@ from recipes import Queue
 from recipes.queue.order import in_order
 from tests.support.everywhere import Scene, below
 from tests.support.recipes import until
-from zkwire import Client, GetData, SessionState, WatchEventType
+from zkwire import Client, GetData, WatchEventType
 from zkwire.testing import Server
 
 PATH = "/queue"
@@ -95,16 +95,3 @@ async def contents(stage: Scene) -> list[bytes]:
     for name in names:
         await stage.other.delete(f"{stage.path}/entries/{name}")
     return [node.data for node in nodes]
-
-
-@asynccontextmanager
-async def session_ends_with_the_answer(stage: Scene, *, carried_out: bool) -> AsyncIterator[None]:
-    """Lose the answer to the next transaction of `zk` and expire its session before it can reconnect.
-
-    Arguments: `carried_out`, whether the server carries the transaction out.
-    """
-    drop = stage.server.drop_after if carried_out else stage.server.drop_before
-    with drop("multi", session=stage.zk.session_id), stage.server.refuse_connections():
-        yield
-        await until(lambda: stage.zk.state is SessionState.SUSPENDED)
-        stage.server.expire(stage.zk.session_id)

@@ -8,6 +8,7 @@ import pytest
 import zkwire
 from recipes import Item, LockLostError, Queue
 from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, no_watch_stays, scene
+from tests.support.lost_answers import answer_lost
 from tests.support.queues import (
     PATH,
     STAYS,
@@ -15,7 +16,6 @@ from tests.support.queues import (
     contents,
     drain,
     numbers,
-    session_ends_with_the_answer,
     settled,
     three_are_there,
 )
@@ -204,17 +204,22 @@ async def test_a_cancelled_claim_loses_nothing() -> None:
 async def test_a_claim_whose_session_ends_with_its_last_answer_is_lost(carried_out: bool) -> None:
     async with scene() as stage:
         await three_are_there(stage)
-        inside, going_on = asyncio.Event(), asyncio.Event()
+        inside, leaving = asyncio.Event(), asyncio.Event()
 
         async def handle() -> None:
             async with Queue(stage.zk, stage.path).claim():
                 inside.set()
-                await going_on.wait()
+                await leaving.wait()
 
         handling = asyncio.create_task(handle())
         await inside.wait()
-        async with session_ends_with_the_answer(stage, carried_out=carried_out):
-            going_on.set()
-        with pytest.raises(LockLostError, match="handled again"):
+
+        async def leave() -> None:
+            leaving.set()
             await handling
+
+        async with answer_lost(stage, leave(), carried_out=carried_out) as ending:
+            stage.server.expire(stage.zk.session_id)
+        with pytest.raises(LockLostError, match="handled again"):
+            await ending
         assert await contents(stage) == ([b"1", b"2"] if carried_out else numbers(3))

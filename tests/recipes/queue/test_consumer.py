@@ -9,6 +9,7 @@ import pytest
 import zkwire
 from recipes import Queue
 from tests.support.everywhere import Scene, below, cancel_at_every_moment, cut_at_every_step, scene
+from tests.support.lost_answers import answer_lost
 from tests.support.queues import (
     PATH,
     STAYS,
@@ -16,11 +17,10 @@ from tests.support.queues import (
     clients,
     contents,
     numbers,
-    session_ends_with_the_answer,
     settled,
     three_are_there,
 )
-from tests.support.recipes import no_task_stays, until, until_line
+from tests.support.recipes import no_task_stays, outcome, until, until_line
 from zkwire.testing import Server, VirtualClock
 
 # -- lost answers and cancellation ------------------------------------------------------------------------------------
@@ -78,9 +78,9 @@ async def test_a_get_whose_client_is_closed_upon_the_cancellation_loses_nothing(
             for _ in range(turns):
                 await asyncio.sleep(0)
             taking.cancel()
-            came = await asyncio.gather(taking, return_exceptions=True)
+            came = await outcome(taking)
             await stage.zk.close()
-            assert await contents(stage) == ([b"1", b"2"] if came == [b"0"] else numbers(3)), turns
+            assert await contents(stage) == ([b"1", b"2"] if came == b"0" else numbers(3)), turns
 
 
 async def test_a_cancelled_wait_leaves_nothing() -> None:
@@ -100,8 +100,8 @@ async def test_a_get_whose_session_ends_with_its_answer_goes_on_in_the_next_sess
     """At most once: the item that the ended session took is lost, and no other."""
     async with scene() as stage:
         await three_are_there(stage)
-        async with session_ends_with_the_answer(stage, carried_out=carried_out):
-            taking = asyncio.create_task(Queue(stage.zk, stage.path).get())
+        async with answer_lost(stage, Queue(stage.zk, stage.path).get(), carried_out=carried_out) as taking:
+            stage.server.expire(stage.zk.session_id)
         first = await taking
         assert [first, *await contents(stage)] == ([b"1", b"2"] if carried_out else numbers(3))
 

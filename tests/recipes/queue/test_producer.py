@@ -8,6 +8,7 @@ import pytest
 import zkwire
 from recipes import Queue
 from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, scene
+from tests.support.lost_answers import answer_lost
 from tests.support.proxy import Proxy
 from tests.support.queues import (
     PATH,
@@ -16,7 +17,6 @@ from tests.support.queues import (
     contents,
     drain,
     numbers,
-    session_ends_with_the_answer,
     settled,
 )
 from tests.support.recipes import outcome, until, until_line, until_watches
@@ -131,8 +131,8 @@ async def test_a_put_whose_session_ends_with_its_answer_may_have_been_applied(ca
     async with scene() as stage:
         queue = Queue(stage.zk, stage.path)
         await queue.put(b"0")
-        async with session_ends_with_the_answer(stage, carried_out=carried_out):
-            putting = asyncio.create_task(queue.put(b"1"))
+        async with answer_lost(stage, queue.put(b"1"), carried_out=carried_out) as putting:
+            stage.server.expire(stage.zk.session_id)
         with pytest.raises(zkwire.ConnectionLostError) as caught:
             await putting
         assert caught.value.maybe_applied
