@@ -141,6 +141,30 @@ async def test_without_the_trace_the_outcome_is_unknown(carried_out: bool, how: 
         await until_no_trace(stage.other, "/n")
 
 
+@pytest.mark.parametrize("has_trace", [False, True])
+async def test_a_trace_missing_in_the_next_session_shows_nothing(
+    has_trace: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The session ends while the client waits after a transient refusal, so no request fails because of the expiry."""
+    monkeypatch.setattr("recipes.common.lost_answers._PAUSE", 0.5)
+    async with scene() as stage:
+        ours = await writer(stage)
+        if has_trace:
+            assert await ours.write(b"0")
+        session = stage.zk.session_id
+        with (
+            stage.server.drop_after("multi", session=session),
+            stage.server.answering("sync", zkwire.ThrottledError, session=session, times=1) as refusing,
+        ):
+            writing = asyncio.create_task(ours.write(b"1"))
+            await refusing.until_hit()
+            stage.server.expire(session)
+            await until(lambda: stage.zk.session_id not in (0, session))
+            assert not writing.done()
+        with pytest.raises(ConnectionLostError):
+            await writing
+
+
 async def until_expired(stage: Scene) -> None:
     """Return between the end of the session of `zk` and the beginning of the next one."""
     expired = asyncio.create_task(until_state(stage.zk, SessionState.EXPIRED))

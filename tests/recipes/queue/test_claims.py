@@ -62,6 +62,7 @@ async def test_the_item_of_a_failed_body_goes_back_to_its_place(zookeeper: RealS
         await settled(zk, path)
 
 
+@pytest.mark.limit(15)
 async def test_an_item_that_is_handed_back_goes_to_a_waiting_consumer() -> None:
     """No child of `entries` appears then."""
     async with clients(3) as (server, (zk, other, third)):
