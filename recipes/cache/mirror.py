@@ -85,7 +85,7 @@ class Mirror:
         self._names: dict[str, set[str]] = {}  # of the children of each node
         self._wanted: dict[str, None] = {root: None}  # to be read, in this order
         self._reading: dict[str, _Read] = {}
-        # Nodes that may have children of which no event has told: their children must be listed.
+        # Nodes that may have children that no event has reported: their children must be listed.
         self._unlisted: set[str] = {root}
         # Nodes whose known state was read in a former session, and which were not read in this one yet.
         self._from_former_session: set[str] = set()
@@ -186,7 +186,7 @@ class Mirror:
             if read.newest_event:
                 self._wanted[path] = None
                 if not isinstance(answer.node, NoNodeError):
-                    self._unlisted.add(path)  # it may be readable by now, with children of which no event has told
+                    self._unlisted.add(path)  # it may be readable by now, with children that no event has reported
             return self._remove(path)
         stat = answer.node.stat
         if _newest_zxid(stat) < read.newest_event:

@@ -80,7 +80,7 @@ class Traces:
                 was_carried_out = True
         except TransactionError as refused:
             if isinstance(refused.cause, NoNodeError) and refused.cause.path == trace.path:
-                return False  # somebody has deleted the trace by hand: the next try creates another one
+                return False  # the trace was deleted by hand: the next try creates another one
             self._keep(trace)
             raise
         except ValueError:

@@ -8,8 +8,8 @@ How a consumer takes the first item exactly once although an answer may be lost:
   is lost the consumer reads the taken node: if it holds that id, the item is ours.  If it does not, the transaction was
   not carried out, and is sent again; it is refused if another consumer has taken the item meanwhile.
 - The name of an item is never given to another item (see recipes.queue.nodes), so the second transaction cannot take a
-  later item.  Only a person who deletes the whole queue can break this, and then the item's czxid has changed.
-- When the session ends before the taken node could be read, nothing shows who took the item.  `get` then goes on with
+  later item.  Only deleting the whole queue by hand breaks this rule; then the item has another czxid.
+- When the session ends before the taken node could be read, nothing shows whether this consumer took the item.  `get` then goes on with
   the next item: it promises each item at most once.
 """
 
@@ -199,7 +199,7 @@ class Consumer:
                 session_id = self._zk.session_id
                 now, (taken, there) = await self._nodes.read_after_loss(taken_node, entry)
                 if now != session_id:
-                    # The taken node, if it was created, was deleted with its session: nothing shows who has the item.
+                    # The taken node, if it was created, was deleted with its session: nothing shows whether we have it.
                     return None
                 if taken is None or taken.data != take_id:
                     if there is not None and there.stat.czxid != item.stat.czxid:
@@ -288,7 +288,7 @@ class Consumer:
                 raise read
             item, claim = read
             if not isinstance(claim, Node) or claim.stat.ephemeral_owner != self._zk.session_id:
-                return None  # deleted with its session, or by a person who cleared the queue
+                return None  # deleted with its session, or because the queue was cleared by hand
             if not isinstance(item, Node):
                 self._nodes.discard(taken_node, claim.stat.ephemeral_owner)
                 self._nodes.discard(path, claim.stat.ephemeral_owner)

@@ -20,7 +20,7 @@ from tests.support.queues import (
     settled,
     three_are_there,
 )
-from tests.support.recipes import no_task_stays, outcome, until, until_line
+from tests.support.recipes import no_task_stays, until, until_line
 from zkwire.testing import Server, VirtualClock
 
 # -- lost answers and cancellation ------------------------------------------------------------------------------------
@@ -71,16 +71,20 @@ async def test_a_cancelled_get_loses_nothing() -> None:
 
 
 async def test_a_get_whose_client_is_closed_upon_the_cancellation_loses_nothing() -> None:
-    for turns in range(30):
-        async with scene() as stage:
-            await three_are_there(stage)
-            taking = asyncio.create_task(Queue(stage.zk, stage.path).get())
-            for _ in range(turns):
-                await asyncio.sleep(0)
-            taking.cancel()
-            came = await outcome(taking)
-            await stage.zk.close()
-            assert await contents(stage) == ([b"1", b"2"] if came == b"0" else numbers(3)), turns
+    found: list[bytes] = []
+
+    async def prepare(stage: Scene) -> None:
+        found.clear()
+        await three_are_there(stage)
+
+    async def get(stage: Scene) -> None:
+        async with zkwire.connect(stage.server.hosts) as zk:
+            found.append(await Queue(zk, stage.path).get())
+
+    async def afterwards(stage: Scene) -> None:
+        assert [*found, *await contents(stage)] == numbers(3)
+
+    await cancel_at_every_moment(get, prepare=prepare, afterwards=afterwards, stays=STAYS, at_least=5)
 
 
 async def test_a_cancelled_wait_leaves_nothing() -> None:
