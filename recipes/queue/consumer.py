@@ -9,8 +9,8 @@ How a consumer takes the first item exactly once although an answer may be lost:
   not carried out, and is sent again; it is refused if another consumer has taken the item meanwhile.
 - The name of an item is never given to another item (see recipes.queue.nodes), so the second transaction cannot take a
   later item.  Only deleting the whole queue by hand breaks this rule; then the item has another czxid.
-- When the session ends before the taken node could be read, nothing shows whether this consumer took the item.  `get` then goes on with
-  the next item: it promises each item at most once.
+- When the session ends before the taken node could be read, nothing shows whether this consumer took the item.  `get`
+  then goes on with the next item: it promises each item at most once.
 """
 
 from __future__ import annotations
