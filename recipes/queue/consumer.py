@@ -21,7 +21,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple, TypeVar
 
 import zkwire
-from recipes.queue.nodes import Nodes
+from recipes.queue.nodes import Nodes, child_names
 from recipes.queue.order import Listing
 from zkwire import GetChildren, GetData, Node, WatchSet, ZooKeeperError
 
@@ -75,7 +75,7 @@ class Consumer:
                     *([] if guess is None else [GetData(self._nodes.entry(guess))]),
                 ]
             )
-            names, taken_names = _names(entries), _names(taken)
+            names, taken_names = child_names(entries), child_names(taken)
             self.has_nodes = names is not None
             self._read_ahead = (guess, ahead[0]) if guess and isinstance(ahead[0], Node) else None
             # A waiting task does not leave out the items that other tasks of this consumer are taking: such a take may
@@ -106,7 +106,7 @@ class Consumer:
 
     async def _read_names(self) -> tuple[set[str], set[str]]:
         answers = await self._zk.pipeline([GetChildren(self._nodes.entries), GetChildren(self._nodes.taken)])
-        entries, taken = (set(_names(answer) or ()) for answer in answers)
+        entries, taken = (set(child_names(answer) or ()) for answer in answers)
         return entries, taken
 
     # -- taking -----------------------------------------------------------------------------------------------------
@@ -317,13 +317,3 @@ def _raise_unless_lost(refused: zkwire.TransactionError) -> None:
     """Return if a take was refused because the item is taken or gone.  Raises: the cause of any other refusal."""
     if not isinstance(refused.cause, zkwire.NodeExistsError | zkwire.NoNodeError):
         raise refused.cause
-
-
-def _names(answer: object) -> list[str] | None:
-    """Return the listed children, None if their parent is missing.  Raises: any other error."""
-    if isinstance(answer, zkwire.NoNodeError):
-        return None
-    if isinstance(answer, BaseException):
-        raise answer
-    assert isinstance(answer, list)
-    return answer

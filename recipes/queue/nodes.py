@@ -100,3 +100,13 @@ class Nodes:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+
+def child_names(answer: object) -> list[str] | None:
+    """Return the listed children, None if their parent is missing.  Raises: any other error."""
+    if isinstance(answer, zkwire.NoNodeError):
+        return None
+    if isinstance(answer, BaseException):
+        raise answer
+    assert isinstance(answer, list)
+    return answer

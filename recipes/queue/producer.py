@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import zkwire
 from recipes.common.shared_nodes import create_shared
 from recipes.common.trace import Traces
 from recipes.common.waiting import raise_unless_renewed
 from recipes.line.line import Line, Ticket
-from recipes.queue.nodes import Nodes
+from recipes.queue.nodes import Nodes, child_names
 from recipes.queue.order import prefix
 from zkwire import GetChildren, GetData, Node, Stat, WatchSet
 
@@ -126,7 +126,7 @@ class Producer:
                 await self._make_room()
                 continue
             count = 0 if (parent := _stat(entries)) is None else parent.num_children
-            if _names(waiting):
+            if child_names(waiting):
                 return None
             return _Room(stat.version, count) if count <= most else None
 
@@ -142,7 +142,7 @@ class Producer:
                 if stat is None:
                     await self._make_room()
                     continue
-                names = _names(entries)
+                names = child_names(entries) or []
                 if len(names) <= most:
                     return _Room(stat.version, len(names))
                 if was_written:
@@ -201,12 +201,3 @@ def _stat(answer: object) -> Stat | None:
     if isinstance(answer, BaseException) and not isinstance(answer, zkwire.NoNodeError):
         raise answer
     return None
-
-
-def _names(answer: Any) -> list[str]:
-    """Return the listed children, none if their parent is missing.  Raises: any other error."""
-    if isinstance(answer, zkwire.NoNodeError):
-        return []
-    if isinstance(answer, BaseException):
-        raise answer
-    return list(answer)
