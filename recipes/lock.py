@@ -7,91 +7,14 @@ stands in ZooKeeper's line, so that a process costs the ensemble one node howeve
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from recipes.common.arguments import checked_within, current_task
 from recipes.line.lease import Lease
-from recipes.line.line import Line, Ticket
+from recipes.line.line import Line
+from recipes.line.local_queue import LocalQueue
 from recipes.line.locking import Locking
 from zkwire import ACL, OPEN_ACL, Client, validate_path
-
-
-class Turns:
-    """The queue of one process's tasks: one has the turn, the others wait in the order in which they came.
-
-    Arguments: `zk`, whose end is that of every wait; `passes`, how many times running the turn is passed on together
-    with a ticket in the cluster's line, so that the other processes wait meanwhile; `drop`, which gets a ticket
-    that nobody takes in the end.
-    """
-
-    def __init__(self, zk: Client, passes: int, drop: Callable[[Ticket], None]) -> None:
-        self._on_closed = zk.on_closed
-        self.passes_tickets = passes > 0
-        self._passes = self._passes_left = passes
-        self._drop = drop
-        self._taken = False
-        self._waiting: deque[asyncio.Future[Ticket | None]] = deque()
-
-    @property
-    def is_free(self) -> bool:
-        """Whether nobody has the turn."""
-        return not self._taken
-
-    async def wait(self) -> Ticket | None:
-        """Wait for the turn; return the ticket that comes with it, if one does.
-
-        Raises: SessionError when the session is over for good: whoever has the turn may keep it for ever.
-        Cancellation: the turn, if it came at that moment, is passed on.
-        """
-        if not self._taken:
-            self._taken = True
-            return None
-        waiter: asyncio.Future[Ticket | None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(waiter)
-        self._on_closed.add(self._end)
-        try:
-            return await waiter
-        except asyncio.CancelledError:
-            if waiter.cancelled():
-                if waiter in self._waiting:  # else the turn has passed it by already
-                    self._waiting.remove(waiter)
-            elif waiter.exception() is None:
-                self._pass_on(waiter.result())
-            raise
-        finally:
-            if not self._waiting:
-                self._on_closed.discard(self._end)
-
-    def pass_turn(self) -> None:
-        """Pass the turn on to the first who waits; the other processes have theirs before it."""
-        self._passes_left = self._passes
-        self._pass_on(None)
-
-    def wants_ticket(self) -> bool:
-        """Whether somebody waits, and the other processes have not waited for too long."""
-        return self._passes_left > 0 and not all(waiter.done() for waiter in self._waiting)
-
-    def pass_ticket(self, ticket: Ticket) -> None:
-        """Pass the turn on with `ticket`."""
-        self._passes_left -= 1
-        self._pass_on(ticket)
-
-    def _pass_on(self, ticket: Ticket | None) -> None:
-        while self._waiting:
-            waiter = self._waiting.popleft()
-            if not waiter.done():
-                waiter.set_result(ticket)
-                return
-        self._taken = False
-        if ticket is not None:
-            self._drop(ticket)
-
-    def _end(self) -> None:
-        while self._waiting:
-            waiter, error = self._waiting.popleft(), self._on_closed.error
-            if error is not None and not waiter.done():
-                waiter.set_exception(error)
 
 
 class Lock(Locking[Lease]):
@@ -120,32 +43,32 @@ class Lock(Locking[Lease]):
             raise ValueError(f"local_passes is at least 0, not {local_passes!r}")
         super().__init__(zk, validate_path(path))
         self._line = Line(zk, self.path, data=data, acl=acl)
-        self._turns = Turns(zk, local_passes, self._line.leave)
+        self._local_queue = LocalQueue(zk, local_passes, self._line.leave)
 
     async def _acquire(self) -> Lease:
         """Wait for our turn in this process, and stand in the cluster's line if it comes without a place there."""
-        ticket = await self._turns.wait()
+        ticket = await self._local_queue.wait()
         if ticket is None:
             try:
                 ticket = await self._line.acquire()
             except BaseException:
-                self._turns.pass_turn()
+                self._local_queue.pass_turn()
                 raise
-        return Lease(self._zk, ticket, self._turns)
+        return Lease(self._zk, ticket, self._local_queue)
 
     async def _try_acquire(self) -> Lease | None:
-        if not self._turns.is_free:
+        if not self._local_queue.is_free:
             return None
-        await self._turns.wait()
+        await self._local_queue.wait()
         try:
             ticket = await self._line.try_acquire()
         except BaseException:
-            self._turns.pass_turn()
+            self._local_queue.pass_turn()
             raise
         if ticket is None:
-            self._turns.pass_turn()
+            self._local_queue.pass_turn()
             return None
-        return Lease(self._zk, ticket, self._turns)
+        return Lease(self._zk, ticket, self._local_queue)
 
 
 class ReentrantLock(Lock):

@@ -9,8 +9,8 @@ import pytest
 
 import zkwire
 from recipes import Lease, Lock, LockLostError, ReentrantLock
-from recipes.line.line import Line, TicketNode, _WaitingTicket
-from recipes.line.position import Position
+from recipes.line.ticket import Ticket, TicketNode
+from recipes.line.waiting_ticket import Rules, WaitingTicket
 from tests.support.everywhere import scene
 from tests.support.proxy import Proxy
 from tests.support.recipes import (
@@ -636,7 +636,7 @@ async def test_local_waiters_may_be_cancelled(zookeeper: RealServer, path: str) 
         for victim in range(4):
             lease = await lock.acquire()
             waiters = [asyncio.create_task(lock.acquire()) for _ in range(4)]
-            await until(lambda: len(lock._turns._waiting) == 4)
+            await until(lambda: len(lock._local_queue._waiting) == 4)
             waiters[victim].cancel()
             await lease.release()  # in the same turn of the loop, before the waiter knows of it
             for number, waiter in enumerate(waiters):
@@ -658,7 +658,7 @@ async def test_a_turn_that_comes_together_with_a_cancellation_is_passed_on(
         lock = Lock(zk, path, local_passes=passes)
         lease = await lock.acquire()
         waiters = [asyncio.create_task(lock.acquire()) for _ in range(3)]
-        await until(lambda: len(lock._turns._waiting) == 3)
+        await until(lambda: len(lock._local_queue._waiting) == 3)
         releasing = asyncio.create_task(lease.release())
         await asyncio.sleep(0)  # the turn is given to the first, who does not know yet
         waiters[0].cancel()
@@ -676,7 +676,7 @@ async def test_a_standing_that_nobody_takes_is_dropped(zookeeper: RealServer, pa
         lock = Lock(zk, path, local_passes=3)
         lease = await lock.acquire()
         waiter = asyncio.create_task(lock.acquire())
-        await until(lambda: len(lock._turns._waiting) == 1)
+        await until(lambda: len(lock._local_queue._waiting) == 1)
         releasing = asyncio.create_task(lease.release())
         await asyncio.sleep(0)
         waiter.cancel()
@@ -730,7 +730,7 @@ async def test_the_end_of_the_session_ends_the_waits_for_a_lease_that_nobody_rel
         lock = Lock(zk, "/l")
         lease = await lock.acquire()
         waiters = [asyncio.create_task(lock.acquire(within=5)) for _ in range(3)]
-        await until(lambda: len(lock._turns._waiting) == 3)
+        await until(lambda: len(lock._local_queue._waiting) == 3)
         if ends == "close":
             await zk.close()
         elif ends == "expire":
@@ -746,7 +746,7 @@ async def test_the_end_of_the_session_ends_the_waits_for_a_lease_that_nobody_rel
             with pytest.raises(expected):
                 await verb()
         await lease.release()
-        assert lock._turns.is_free
+        assert lock._local_queue.is_free
         await zk.close()
 
 
@@ -818,10 +818,8 @@ async def test_a_place_of_a_former_session_is_no_place(zookeeper: RealServer, pa
         node, stat = await zk.create_and_stat(f"{path}/lock-", ephemeral=True, sequential=True)
         name = node.rpartition("/")[2]
         former = TicketNode(node, name, stat.czxid, zk.session_id ^ 1)
-        position = Position(name)
-        position.listed([name])
-        ticket = _WaitingTicket(former, zk.removal(node), position=position)
-        came = await outcome(asyncio.wait_for(Line(zk, path)._wait(ticket), 3))
+        waiting = WaitingTicket(zk, Rules(path), Ticket(former, zk.removal(node)), [[name]])
+        came = await outcome(asyncio.wait_for(waiting.wait(), 3))
         assert isinstance(came, Exception)
         assert not isinstance(came, TimeoutError)
 

@@ -293,7 +293,7 @@ async def test_trying_is_cancelled_at_every_moment(zookeeper: RealServer, path: 
                     break
             else:
                 raise AssertionError("there is no end")
-            assert scene.lock._turns.is_free
+            assert scene.lock._local_queue.is_free
 
 
 @pytest.mark.parametrize("cut", ["create2", "getChildren", "getData"])

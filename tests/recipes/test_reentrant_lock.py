@@ -58,7 +58,7 @@ async def test_another_task_waits(zookeeper: RealServer, path: str) -> None:
 
         async with lock:
             task = asyncio.create_task(other())
-            await until(lambda: len(lock._turns._waiting) == 1)
+            await until(lambda: len(lock._local_queue._waiting) == 1)
             async with lock:
                 assert not task.done()
             assert not task.done()

@@ -9,7 +9,7 @@ import pytest
 
 import zkwire
 from recipes import Lock, TryLock
-from recipes.line.line import TicketNode
+from recipes.line.ticket import TicketNode
 from tests.support.everywhere import Scene, nothing_stays
 from tests.support.recipes import no_task_stays, outcome, until, until_armed, until_line, until_state
 from zkwire import SessionState

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import zkwire
-from recipes.line.position import Position, earlier, everyone
+from recipes.line.position import Position, earlier, every_contender
 from zkwire import sequence
 
 
@@ -170,7 +170,7 @@ def test_after_a_reconnect_a_list_must_be_read() -> None:
     position.listed([A, B])
     position.watched(A)
     position.watched(B)
-    position.disarmed()
+    position.reconnected()
     position.departed(A)  # what a reconnect brings comes in no order that means anything
     assert not position.owns
     assert not position.is_armed
@@ -208,7 +208,7 @@ def test_a_departure_behind_a_change_of_our_own_data_is_not_trusted() -> None:
     assert not position.is_armed
     position.departed(A)
     assert not position.owns
-    assert position.needs_look
+    assert position.needs_requests
     position.watched(B)  # it was read, and is there
     assert position.owns
 
@@ -243,30 +243,30 @@ def test_a_number_that_is_not_known_lets_nobody_own() -> None:
     position = Position(B, slots=None)
     position.listed([A, B])
     assert not position.owns
-    assert position.needs_size
-    position.sized(2, is_watched=False)
+    assert position.needs_slots
+    position.slots_read(2, is_watched=False)
     assert position.owns
-    assert position.needs_size  # nobody tells of its change
+    assert position.needs_slots  # nobody tells of its change
 
 
 def test_a_departure_after_a_change_of_the_number_counts_under_the_new_one() -> None:
     """Pitfall 21."""
     position = Position(C, slots=None)
     position.listed([A, B, C])
-    position.sized(2)
+    position.slots_read(2)
     position.watched(A)
     position.watched(B)
     position.watched(C)
     assert position.is_armed
-    assert not position.needs_look
-    position.resized()
+    assert not position.needs_requests
+    position.slots_changed()
     position.departed(A)
     assert not position.owns
     assert not position.is_armed
-    assert position.needs_look
-    position.sized(1)
+    assert position.needs_requests
+    position.slots_read(1)
     assert not position.owns
-    position.sized(2)
+    position.slots_read(2)
     assert position.owns
 
 
@@ -274,8 +274,8 @@ def test_after_a_reconnect_the_number_is_not_known_either() -> None:
     for slots in (1, None):
         position = Position(A, slots=slots)
         position.listed([A])
-        position.sized(1)
-        position.disarmed()
+        position.slots_read(1)
+        position.reconnected()
         position.listed([A])
         assert position.owns == (slots == 1)
 
@@ -314,7 +314,7 @@ class Contender:
             if request == "list":
                 self.position.listed(answer)
             elif request in (SIZE, READ_SIZE):
-                self.position.sized(answer, is_watched=request == SIZE)
+                self.position.slots_read(answer, is_watched=request == SIZE)
             elif answer:
                 self.position.watched(request)
                 if answer == "shared" and "__READ__" in self.name:
@@ -324,7 +324,7 @@ class Contender:
         self.asked, self.answers = [], []
         for kind, name in self.events:
             if name == SIZE:
-                self.position.resized()
+                self.position.slots_changed()
             elif kind == "departure":
                 self.position.departed(name)
             else:
@@ -334,15 +334,15 @@ class Contender:
             self.rearmed = False
             self.watches.clear()
             self.table.clear()
-            self.position.disarmed()
+            self.position.reconnected()
         if self.position.is_gone:
             self.over = True
         elif self.position.owns:
             self.owns = True
-        elif self.position.needs_look:
+        elif self.position.needs_requests:
             if not self.position.is_watched:
                 self.asked.append(self.name)
-            if self.position.needs_size:
+            if self.position.needs_slots:
                 self.asked.append(SIZE)
             self.asked += ["list"] if self.position.needs_list else self.position.to_watch
             self.requests.extend(self.asked)
@@ -410,7 +410,7 @@ class World:
         self.heard: dict[str, set[str]] = {}
 
     def blocks(self, contender: Contender) -> Callable[[str], bool]:
-        return writers if "__READ__" in contender.name else everyone
+        return writers if "__READ__" in contender.name else every_contender
 
     def live(self, upto: int | None = None) -> list[str]:
         live: list[str] = []
