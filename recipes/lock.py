@@ -1,7 +1,7 @@
-"""The fair lock, on two levels, and the re-entrant lock.
+"""The fair lock, which queues on two levels, and the re-entrant lock.
 
-Tasks of one process that share a Lock object queue here, in the order in which they came, and only the first of them
-stands in ZooKeeper's line, so that a process costs the ensemble one node however many tasks it has.
+Tasks of one process that share a Lock object queue in this process.  Only the first of them has a ticket in ZooKeeper's
+line.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ class Lock(Locking[Lease]):
         lease = await lock.acquire(within=5.0); ...; await lease.release()     # without a body to cancel
         lease = await lock.try_acquire()                                       # None at once if it is held
 
-    Arguments: `path`, the lock's node, made as a container when it is missing, with persistent parents; `data`,
-    stored in our nodes, for people who look; `acl`, of every node that is made, which must let all who contend read;
-    `local_passes`, how many times running a lease may be passed on to the next task of this process that waits on this
-    object, before the other processes have their turn again: such leases share one token.
-    Order: by tickets, which are given in the order in which creates reach the leader; tasks of one process that
-    share this object in the order of their calls.
+    Arguments: `path`, the lock's node, created as a container when it is missing, with persistent parents; `data`,
+    stored in the nodes of our tickets, for people to read; `acl`, of every node that is created, which must let all
+    contenders read; `local_passes`, how many times in succession a ticket may be passed on to the next task that waits
+    on this object, before the other processes have a turn again: the leases of one ticket share one token.
+    Order: by tickets, which are numbered in the order in which the creates reach the ensemble's leader.  Tasks of one
+    process that share this object: in the order of their calls.
 
-    What is promised: docs/waiting-line.md.  In short: while the body runs nobody else's does, unless a body does
-    not stop when it is cancelled, its loop is blocked, or clocks run unevenly; `lease.token` guards a store even then.
+    What is promised: docs/waiting-line.md.  In short: while a body runs, no other body runs, unless a body does not
+    stop when it is cancelled, its event loop is blocked, or clocks run at different speeds.  `lease.token` protects a
+    store even then.
     """
 
     def __init__(
@@ -46,7 +47,7 @@ class Lock(Locking[Lease]):
         self._local_queue = LocalQueue(zk, local_passes, self._line.leave)
 
     async def _acquire(self) -> Lease:
-        """Wait for our turn in this process, and stand in the cluster's line if it comes without a place there."""
+        """Wait for the turn in this process; if it comes without a ticket, wait in ZooKeeper's line."""
         ticket = await self._local_queue.wait()
         if ticket is None:
             try:
@@ -72,12 +73,13 @@ class Lock(Locking[Lease]):
 
 
 class ReentrantLock(Lock):
-    """A fair lock that the task that holds it may acquire again: it is free once it is released as often.
+    """A fair lock that its holder may acquire again; it is free once it has been released as often.
 
-    The owner is the task in which `acquire` runs; every acquire of it gives the same lease, counted, at once and
-    without a request.  Bound it with `within`, as asyncio.wait_for runs it in another task on Python 3.11.
+    The owner is the task in which `acquire` runs.  When it acquires the lock again, it gets the same lease at once and
+    without a request, and the lease counts.  To bound a wait use `within`: asyncio.wait_for runs `acquire` in another
+    task on Python 3.11.
     Arguments: as Lock.
-    Raises: acquiring again also LockLostError when the owner's lease is lost, for it must not go on as if it were held.
+    Raises: acquiring again also LockLostError when the owner's lease is lost: the owner must not go on as before.
     """
 
     def __init__(
@@ -88,12 +90,12 @@ class ReentrantLock(Lock):
         self._lease: Lease | None = None
 
     async def acquire(self, *, within: float | None = None) -> Lease:
-        """As Lock.acquire; the owner gets its own lease again."""
+        """Wait for the lock, as Lock.acquire; the owner gets its own lease again."""
         checked_within(within)
         return self._again() or self._first(await super().acquire(within=within))
 
     async def try_acquire(self) -> Lease | None:
-        """As Lock.try_acquire; the owner gets its own lease again."""
+        """Return the lease if the lock is free, as Lock.try_acquire; the owner gets its own lease again."""
         again = self._again()
         if again is not None:
             return again
