@@ -63,8 +63,8 @@ class Hold(Generic[H]):
             raise RuntimeError("left without having been entered")
         self._lease = None
         loss = lease.leave_body(self)
-        # If `interrupt` cancelled the task, that cancellation ends here.  A cancellation from elsewhere at the same time
-        # goes on: then `cancelling()` stays higher than it was on entering.  If another task leaves the block than the
+        # If `interrupt` cancelled the task, that cancellation ends here.  One from elsewhere at the same time
+        # goes on: then `cancelling()` stays above its value on entering.  If another task leaves the block than the
         # one that entered it, the cancelled task is not the present one, and nothing must be taken back.
         is_here = self._interrupted and task is asyncio.current_task()
         ours = is_here and task.uncancel() <= self._cancelling and kind is asyncio.CancelledError

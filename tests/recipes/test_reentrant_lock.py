@@ -6,8 +6,7 @@ import pytest
 
 import zkwire
 from recipes import LockLostError, ReentrantLock
-from tests.support.proxy import Proxy
-from tests.support.recipes import body_raises, expire, line, outcome, this_task, until, until_line
+from tests.support.recipes import body_raises, expire, line, outcome, proxied, this_task, two_clients, until, until_line
 from zkwire.testing import RealServer
 
 pytestmark = pytest.mark.limit(20)
@@ -15,11 +14,7 @@ pytestmark = pytest.mark.limit(20)
 
 async def test_it_is_free_once_it_is_released_as_often(zookeeper: RealServer, path: str) -> None:
     """Pitfall 7."""
-    async with (
-        Proxy(zookeeper.hosts) as proxy,
-        zkwire.connect(proxy.hosts) as zk,
-        zkwire.connect(zookeeper.hosts) as zk2,
-    ):
+    async with proxied(zookeeper) as (proxy, zk2, zk):
         await zk2.create(path, container=True)
         lock, other = ReentrantLock(zk, path), ReentrantLock(zk2, path)
         mark = proxy.mark()
@@ -96,7 +91,7 @@ async def test_another_task_may_own_it_afterwards(zookeeper: RealServer, path: s
 
 @pytest.mark.parametrize("how", ["deleted", "expired"])
 async def test_a_lost_lease_cannot_be_entered_again(zookeeper: RealServer, path: str, how: str) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
+    async with two_clients(zookeeper) as (zk, other):
         lock = ReentrantLock(zk, path)
         lease = await lock.acquire()
         if how == "deleted":
@@ -117,7 +112,7 @@ async def test_a_lost_lease_cannot_be_entered_again(zookeeper: RealServer, path:
 
 
 async def test_the_innermost_body_is_cancelled_and_all_are_left(zookeeper: RealServer, path: str) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
+    async with two_clients(zookeeper) as (zk, other):
         lock = ReentrantLock(zk, path)
         left: list[str] = []
         with body_raises(LockLostError):
@@ -136,7 +131,7 @@ async def test_the_innermost_body_is_cancelled_and_all_are_left(zookeeper: RealS
 
 async def test_a_cancelled_wait_leaves_no_owner(zookeeper: RealServer, path: str) -> None:
     """Pitfall 9."""
-    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
+    async with two_clients(zookeeper) as (zk, other):
         lock = ReentrantLock(zk, path)
         held = await ReentrantLock(other, path).acquire()
         for _ in range(2):
