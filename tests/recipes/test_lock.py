@@ -21,12 +21,7 @@ from tests.support.recipes import (
     until_line,
     until_watches,
 )
-from zkwire import (
-    Client,
-    SessionClosedError,
-    SessionExpiredError,
-    SessionState,
-)
+from zkwire import Client, SessionClosedError, SessionExpiredError, SessionState
 from zkwire.testing import Fault, RealServer
 
 pytestmark = pytest.mark.limit(20)

@@ -1,4 +1,4 @@
-"""The re-entrant lock: owned by the task, counted."""
+"""The re-entrant lock: its owner is a task, and its acquires are counted."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ from zkwire.testing import RealServer
 pytestmark = pytest.mark.limit(20)
 
 
-async def test_it_is_free_once_it_is_released_as_often(zookeeper: RealServer, path: str) -> None:
+async def test_it_is_free_once_it_was_released_as_often_as_acquired(zookeeper: RealServer, path: str) -> None:
     """Pitfall 7."""
     async with proxied(zookeeper) as (proxy, zk2, zk):
         await zk2.create(path, container=True)
@@ -111,7 +111,7 @@ async def test_a_lost_lease_cannot_be_entered_again(zookeeper: RealServer, path:
         await until_line(other, path, 0)
 
 
-async def test_the_innermost_body_is_cancelled_and_all_are_left(zookeeper: RealServer, path: str) -> None:
+async def test_a_loss_cancels_the_innermost_body_and_is_raised_by_all(zookeeper: RealServer, path: str) -> None:
     async with two_clients(zookeeper) as (zk, other):
         lock = ReentrantLock(zk, path)
         left: list[str] = []
@@ -123,7 +123,7 @@ async def test_the_innermost_body_is_cancelled_and_all_are_left(zookeeper: RealS
                         await asyncio.Event().wait()
                 except LockLostError:
                     left.append("inner")
-        assert left == ["inner"]  # and the outer one raised, though its body came to its end
+        assert left == ["inner"]  # the outer one raised, although its body came to its end
         assert this_task().cancelling() == 0
         async with lock.hold(within=5):
             pass

@@ -22,12 +22,7 @@ from tests.support.recipes import (
     until_line,
     until_watches,
 )
-from zkwire import (
-    ACL,
-    Perms,
-    ThrottledError,
-    TransactionError,
-)
+from zkwire import ACL, Perms, ThrottledError, TransactionError
 from zkwire.testing import RealServer, Server
 
 pytestmark = pytest.mark.limit(30)

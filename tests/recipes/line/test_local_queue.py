@@ -18,12 +18,7 @@ from tests.support.recipes import (
     until_line,
     until_watches,
 )
-from zkwire import (
-    AuthFailedError,
-    SessionClosedError,
-    SessionError,
-    SessionExpiredError,
-)
+from zkwire import AuthFailedError, SessionClosedError, SessionError, SessionExpiredError
 from zkwire.testing import RealServer, Server
 
 pytestmark = pytest.mark.limit(20)

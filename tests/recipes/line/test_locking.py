@@ -22,9 +22,7 @@ from tests.support.recipes import (
     until_line,
     until_watches,
 )
-from zkwire import (
-    SessionExpiredError,
-)
+from zkwire import SessionExpiredError
 from zkwire.testing import RealServer
 
 pytestmark = pytest.mark.limit(30)

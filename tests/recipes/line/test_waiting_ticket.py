@@ -25,9 +25,7 @@ from tests.support.recipes import (
     until_state,
     until_watches,
 )
-from zkwire import (
-    SessionState,
-)
+from zkwire import SessionState
 from zkwire.testing import RealServer
 
 pytestmark = pytest.mark.limit(50)
@@ -100,13 +98,13 @@ async def test_a_departure_wakes_at_most_two_waiters(zookeeper: RealServer, path
             waiting.pop(number).cancel()
             await until_line(watching, path, len(waiting))
             await asyncio.gather(*(zk.ping() for zk in clients))
-            heard = [
+            events = [
                 event
                 for proxy, mark in zip(proxies, marks, strict=True)
                 for event in proxy.events(mark)
                 if event == ("NodeDeleted", f"{path}/{gone}")
             ]
-            assert 1 <= len(heard) <= 3  # two waiters, and perhaps the one that left
+            assert 1 <= len(events) <= 3  # two waiters, and perhaps the one that left
         while waiting:
             # The holder's watch on its own node and the look-ahead may be under way: let them settle.
             await asyncio.gather(*(zk.ping() for zk in clients))
