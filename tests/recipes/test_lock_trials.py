@@ -127,7 +127,7 @@ async def test_a_crash_of_the_holder_frees_the_lock_after_the_session_timeout(
             worker.signal(signal.SIGKILL)
             killed = loop.time()
             lease = await waiter
-            # Not earlier: the last request of the holder may be a quarter of the timeout old, and a tick is half a second.
+            # Not earlier: the last request of the holder may be a quarter of the timeout old; a tick is half a second.
             assert 0.5 <= loop.time() - killed <= 5.0
             assert lease.token > held["token"]
             await lease.release()
