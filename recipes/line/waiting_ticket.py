@@ -94,7 +94,7 @@ class WaitingTicket:
         """Whether the client still has the session that created the ticket's node."""
         return self._certainty.is_present_session
 
-    async def read_only_blocker(self) -> None:
+    async def check_single_blocker(self) -> None:
         """If a single blocker remains, read whether it lets readers in; called where the ticket does not wait.
 
         Of several blockers one at least is no holder, and only a holder lets readers in.
@@ -169,7 +169,8 @@ class WaitingTicket:
             else:
                 position.slots_changed()
         if ticket.watches.was_rearmed:
-            # Watches that were set again on a new connection report in no order that counts.  Take new ones.
+            # The watches were set again on a new connection, and events from there come in an order that says nothing.
+            # Those that were taken in above stay true (a node that is gone stays gone), but are no reason to own.
             ticket.watches.cancel()
             ticket.watches = WatchSet()
             position.reconnected()
