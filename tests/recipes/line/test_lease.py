@@ -13,8 +13,6 @@ from tests.support.recipes import (
     body_raises,
     expire,
     line,
-    no_task_stays,
-    outcome,
     proxied,
     two_clients,
     until,
@@ -244,27 +242,6 @@ async def test_closing_the_client_ends_certainty_before_the_server_answers(zooke
             assert ("the client is closed" if watched else "its session is over") in str(await losing)
             proxy.release_replies()
             await closing
-
-
-# -- release ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("turns", range(5))
-async def test_a_cancelled_release_releases_all_the_same(zookeeper: RealServer, path: str, turns: int) -> None:
-    """Pitfall 11: a cancellation does not interrupt the clean-up."""
-    async with two_clients(zookeeper) as (zk, other), no_task_stays():
-        lease = await Lock(zk, path).acquire()
-        waiter = asyncio.create_task(Lock(other, path).acquire())
-        await until_watches(zookeeper, 3)
-        releasing = asyncio.create_task(lease.release())
-        for _ in range(turns):
-            await asyncio.sleep(0)
-        if turns:
-            releasing.cancel()
-        await outcome(releasing)
-        await (await waiter).release()
-        await until_line(zk, path, 0)
-        await until_watches(zookeeper, 0)
 
 
 # -- a silent server --------------------------------------------------------------------------------------------------
