@@ -62,7 +62,7 @@ def checked_plain(data: bytes) -> bytes:
     """
     if isinstance(data, bytes | bytearray | memoryview) and parse(bytes(data), _LATER) is not None:
         first = bytes(data).partition(b"\n")[0].decode()
-        raise ValueError(f"the first line {first!r} has a meaning for waiting clients: put other data ahead of it")
+        raise ValueError(f"the first line {first!r} has a meaning for waiting clients: put anything else ahead of it")
     return data
 
 
