@@ -7,8 +7,12 @@ Tickets and leases ask for it here, and nowhere else.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from zkwire import Client, SessionState
+
+ENDED: Final = "its session is over"
+UNCERTAIN: Final = "the session may have expired: no server has answered for three quarters of its timeout"
 
 
 class Certainty:
@@ -33,10 +37,14 @@ class Certainty:
         """Whether the session is still the client's, although it may have expired without our knowing."""
         return self._zk.session_id == self._session_id
 
-    @property
-    def is_session_over(self) -> bool:
-        """Whether the session is known to have ended, or to be ending because the client is being closed."""
-        return not self.is_present_session or self._zk.certain_until == float("-inf")
+    def why_ended(self) -> str:
+        """Return the reason for which nothing is left of the certainty.
+
+        It is that the session is known to have ended, or to be ending because the client is being closed; or else that
+        no server has answered for too long.
+        """
+        is_over = not self.is_present_session or self._zk.certain_until == float("-inf")
+        return ENDED if is_over else UNCERTAIN
 
     def add_callback(self, callback: Callable[[], None]) -> None:
         """Have `callback` called once when certainty ends.  To hear of the next end, add it again."""

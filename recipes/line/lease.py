@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Protocol
 
+from recipes.line.certainty import Certainty
 from recipes.line.local_queue import LocalQueue
 from recipes.line.loss_monitor import DELETED, LossMonitor
 from recipes.line.ticket import Ticket
@@ -83,7 +84,19 @@ class Lease:
     does not notice its loss.
     """
 
-    __slots__ = ("_bodies", "_depth", "_local_queue", "_loss", "_monitor", "_over", "_zk", "path", "ticket", "token")
+    __slots__ = (
+        "_bodies",
+        "_certainty",
+        "_depth",
+        "_local_queue",
+        "_loss",
+        "_monitor",
+        "_over",
+        "_zk",
+        "path",
+        "ticket",
+        "token",
+    )
 
     def __init__(self, zk: Client, ticket: Ticket, local_queue: LocalQueue | None = None) -> None:
         self._zk = zk
@@ -95,7 +108,8 @@ class Lease:
         self._loss: LockLostError | None = None
         self._over: asyncio.Future[None] | None = None
         self._bodies = Bodies()
-        self._monitor = LossMonitor(zk, ticket, on_uncertain=self.find_loss, on_lost=self._lose)
+        self._certainty = Certainty(zk, ticket.node.session_id)
+        self._monitor = LossMonitor(zk, ticket, self._certainty, on_uncertain=self.find_loss, on_lost=self._lose)
 
     # -- state ------------------------------------------------------------------------------------------------------
 
@@ -169,7 +183,7 @@ class Lease:
                 local_queue.pass_turn()
             return
         # A ticket without certainty is not passed on: the next task would own it only to lose it.
-        if local_queue is not None and local_queue.wants_ticket() and self._monitor.seconds_left():
+        if local_queue is not None and local_queue.wants_ticket() and self._certainty.seconds_left():
             self._finish()
             local_queue.pass_ticket(self.ticket)
             return
@@ -219,14 +233,14 @@ class Lease:
         return self._session_seconds_left()
 
     def _session_seconds_left(self) -> float:
-        return 0.0 if self.is_over else self._monitor.seconds_left()
+        return 0.0 if self.is_over else self._certainty.seconds_left()
 
     def _why_uncertain(self) -> str:
         """Return the reason for which `_seconds_left` is 0."""
         return self._why_session_uncertain()
 
     def _why_session_uncertain(self) -> str:
-        return self._monitor.why_uncertain()
+        return self._certainty.why_ended()
 
     def _on_end(self) -> None:
         """Clean up; called when the lease is released or lost, or another lease takes over its ticket."""
@@ -240,7 +254,7 @@ class Lease:
         if self._loss is None:
             self._loss = LockLostError(self.path, why)
             self._finish()
-            if why is not DELETED and self._monitor.is_session_present():
+            if why is not DELETED and self._certainty.is_present_session:
                 # The session may well be alive on the server.  Others must not wait for a node without a holder.
                 self.ticket.removal.start()
             self.ticket.cancel_watch_request()

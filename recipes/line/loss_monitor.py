@@ -18,15 +18,13 @@ from zkwire import Client, Node, NoNodeError, ServerError, SessionError, Watch, 
 _UNWATCHED: Final = 0.1
 
 DELETED: Final = "somebody else has deleted it"
-ENDED: Final = "its session is over"
-UNCERTAIN: Final = "the session may have expired: no server has answered for three quarters of its timeout"
 
 
 class LossMonitor:
     """Watches over one lease of `ticket`, from now until `stop`.
 
-    Arguments: `on_uncertain`, called when the session is not certain to be alive any more; `on_lost`, called with the
-    reason when the ticket's node is lost.  Both stop the monitor.
+    Arguments: `certainty`, that of the ticket's session; `on_uncertain`, called when it has ended; `on_lost`, called
+    with the reason when the ticket's node is lost.  Both stop the monitor.
     """
 
     __slots__ = ("_certainty", "_is_stopped", "_on_lost", "_on_uncertain", "_ticket", "_timer", "_zk")
@@ -35,6 +33,7 @@ class LossMonitor:
         self,
         zk: Client,
         ticket: Ticket,
+        certainty: Certainty,
         *,
         on_uncertain: Callable[[], object],
         on_lost: Callable[[str], object],
@@ -45,8 +44,8 @@ class LossMonitor:
         self._on_lost = on_lost
         self._is_stopped = False
         self._timer: asyncio.TimerHandle | None = None
-        self._certainty = Certainty(zk, ticket.node.session_id)
-        self._certainty.add_callback(self._certainty_ended)
+        self._certainty = certainty
+        certainty.add_callback(self._certainty_ended)
         if ticket.is_watched:  # a ticket that has waited brings its watch along
             ticket.watches.set_callback(self._watch_fired)
         elif ticket.watch_request is not None:  # begun under the lease before this one, of the same ticket
@@ -58,18 +57,6 @@ class LossMonitor:
             # Counted from the first lease: otherwise a ticket that is passed on again and again, each time after less
             # than a tenth of a second, would never be watched.
             self._timer = loop.call_at(ticket.held_since + _UNWATCHED, self._watch_own_node)
-
-    def seconds_left(self) -> float:
-        """Return how many seconds the session is certain to be alive if no server answers any more."""
-        return self._certainty.seconds_left()
-
-    def why_uncertain(self) -> str:
-        """Return the reason for which nothing is left of the session's certainty."""
-        return ENDED if self._certainty.is_session_over else UNCERTAIN
-
-    def is_session_present(self) -> bool:
-        """Return whether the client still has the session that created the ticket."""
-        return self._certainty.is_present_session
 
     def stop(self) -> None:
         """Stop watching; the ticket keeps its watches, and a request for one, for the lease that may follow."""
