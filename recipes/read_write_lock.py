@@ -16,10 +16,12 @@ from recipes.common import lost_answers
 from recipes.common.arguments import current_task
 from recipes.common.waiting import raise_unless_renewed
 from recipes.line import ticket_data
-from recipes.line.lease import DELETED, Lease
-from recipes.line.line import Line, Ticket
+from recipes.line.lease import Lease
+from recipes.line.line import Line
 from recipes.line.locking import Locking
-from recipes.line.position import everyone
+from recipes.line.loss_monitor import DELETED
+from recipes.line.position import every_contender
+from recipes.line.ticket import Ticket
 from zkwire import ACL, OPEN_ACL, Client, GetData, Node, Transaction, join_path, validate_path
 
 READ_PREFIX: Final = "__READ__"  # both are Curator's
@@ -63,19 +65,15 @@ class WriteLease(Lease):
         """
         if self.is_released:
             self.check()
-        if self._left() <= 0:
-            raise self._lose(self._doubt())
+        if self._seconds_left() <= 0:
+            raise self._lose(self._why_uncertain())
         self._is_exclusive = False
         await self._mark()
         if self.is_over:
             raise self._loss or RuntimeError(f"the lock node {self.path} was released while it was downgraded")
-        self._stop_guard()
+        self._finish()
         lease = Lease(self._zk, self.ticket)
-        self._depth = 0
-        for body in self._bodies:
-            lease.enter_body(body)
-            body.go_on_under(lease, self)
-        self._bodies.clear()
+        self._become(lease)
         self._holders.replace(self, lease)
         return lease
 
@@ -351,10 +349,10 @@ class ReadWriteLock:
         if prefer not in (None, "readers", "writers"):
             raise ValueError(f'prefer is None, "readers" or "writers", not {prefer!r}')
         holders = Holders()
-        reads = Line(zk, path, prefix=READ_PREFIX, blocks=is_writer, ahead=0, is_sharing=True, data=data, acl=acl)
+        reads = Line(zk, path, prefix=READ_PREFIX, blocks=is_writer, ahead=0, ignores_shared=True, data=data, acl=acl)
         writes = Line(zk, path, prefix=WRITE_PREFIX, data=data, acl=acl)
         before_reading = _Outside(zk, path, is_writer, is_sharing=True) if prefer == "writers" else None
-        before_writing = _Outside(zk, path, everyone) if prefer == "readers" else None
+        before_writing = _Outside(zk, path, every_contender) if prefer == "readers" else None
         gate = Line(zk, join_path(path, _GATE), acl=acl, container=path) if prefer == "readers" else None
         self._reading = _Reading(zk, reads, holders, before_reading)
         self._writing = _Writing(zk, writes, holders, data, before_writing, gate)

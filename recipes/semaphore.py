@@ -84,7 +84,9 @@ class Semaphore(Locking[Lease]):
         self._permits = permits  # what was given, and from the first agreement on what was last seen
         self._has_agreed = False
         self._acl = acl
-        self._line = Line(zk, self.path, prefix=PREFIX, slots=self._agreed, head=self._to_write, data=data, acl=acl)
+        self._line = Line(
+            zk, self.path, prefix=PREFIX, slots=self._agreed, parent_data=self._to_write, data=data, acl=acl
+        )
 
     async def resize(self, permits: int) -> None:
         """Have `permits` hold from now on: more get in at once; with fewer, those who hold finish, and as many go

@@ -14,9 +14,11 @@ from typing import Final
 
 import zkwire
 from recipes.line import ticket_data
-from recipes.line.lease import DELETED, Lease, LockLostError
-from recipes.line.line import Line, Ticket
+from recipes.line.lease import Lease, LockLostError
+from recipes.line.line import Line
 from recipes.line.locking import Locking
+from recipes.line.loss_monitor import DELETED
+from recipes.line.ticket import Ticket
 from zkwire import ACL, OPEN_ACL, Client, validate_path
 
 _BROKEN: Final = "its time limit has passed"
@@ -90,7 +92,7 @@ class TimedLease(Lease):
         if self._end > self._loop.time():  # a timer may be early by a tick of the clock
             self._end_at(self._end)
         else:
-            self._lose(self._doubt())
+            self._lose(self._why_uncertain())
 
     async def _promise(self) -> None:
         try:
@@ -115,13 +117,13 @@ class TimedLease(Lease):
                 raise self._lose(str(error)) from None
             return
 
-    def _left(self) -> float:
-        return max(0.0, min(self._left_of_session(), self._end - self._loop.time()))
+    def _seconds_left(self) -> float:
+        return max(0.0, min(self._session_seconds_left(), self._end - self._loop.time()))
 
-    def _doubt(self) -> str:
-        return _BROKEN if self._end <= self._loop.time() else self._doubt_of_session()
+    def _why_uncertain(self) -> str:
+        return _BROKEN if self._end <= self._loop.time() else self._why_session_uncertain()
 
-    def _guard_stopped(self) -> None:
+    def _on_end(self) -> None:
         self._alarm.cancel()
         if self._promising is not None and self._promising is not asyncio.current_task():
             self._promising.cancel()
