@@ -204,7 +204,7 @@ async def test_a_lost_lease_is_no_longer_held() -> None:
 @pytest.mark.parametrize("bad", ["reader", "", True, 1, b"readers"])
 async def test_a_bad_preference(bad: Any) -> None:
     async with two() as (zk, _):
-        with pytest.raises(ValueError, match="prefer is None"):
+        with pytest.raises(ValueError, match="prefer must be None"):
             ReadWriteLock(zk, "/rw", prefer=bad)
         with pytest.raises(ValueError, match="bad path"):
             ReadWriteLock(zk, "rw")
