@@ -37,7 +37,7 @@ class MultiLease:
 
     @property
     def tokens(self) -> dict[str, int]:
-        """The fencing token of each lock, by the path of the lock.  Give a store the token of the lock that guards it."""
+        """The fencing token of each lock, by the lock's path.  Give a store the token of the lock that guards it."""
         return {path: lease.token for path, lease in self.leases.items()}
 
     @property
@@ -50,7 +50,7 @@ class MultiLease:
         return self.certain_for() > 0
 
     def certain_for(self) -> float:
-        """Return for how many seconds from now all locks are certainly held: the minimum over them, 0 for a lost one."""
+        """Return for how many seconds from now all locks are certainly held: the minimum of all; 0 if one is lost."""
         if self._loss is not None or self._is_released:
             return 0.0
         return min(lease.certain_for() for lease in self._leases.values())
@@ -142,8 +142,8 @@ class MultiLock(Locking[MultiLease]):
         async with accounts.hold(within=5.0) as lease:      # cancelled when the first of them is lost
             print(lease.tokens)                             # {"/locks/account-1": 17, "/locks/account-2": 18}
 
-    While a MultiLease is held, nobody else holds any of its locks (except as the kind of lock allows: other readers
-    beside a read lock).
+    While a MultiLease is held, no other client holds any of its locks, except where the kind of lock allows it: other
+    readers beside a read lock.
 
     Arguments: `locks`, in any order: locks of any kind with the forms of Lock, all of one client, with different paths.
     Order: the locks are acquired one after the other in the order of their paths, each in the order of its own line,

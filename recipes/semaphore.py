@@ -97,7 +97,7 @@ class Semaphore(Locking[Lease]):
         """Set the number of permits to `permits` for all clients.
 
         With more permits, waiting tickets get in at once.  With fewer, no lease is lost: the present holders finish,
-        and nobody else gets in until fewer than `permits` of them are left.
+        and no ticket gets in until fewer than `permits` of them are left.
         Semaphore objects that have acquired before follow; new ones must be given the new number, or None.  The node
         is created if it is missing.
         Raises: PermitsError, ValueError, TypeError; SessionClosedError; SessionExpiredError if the client does not

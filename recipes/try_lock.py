@@ -1,7 +1,7 @@
 """The lock without a queue: one ephemeral node at the path itself, and one request to take it.
 
 There is no line, no wait and no order: whichever create reaches the server first while the path is free takes the lock.
-This module knows that node, and how to find out who owns it when the answer to the create is lost.
+This module also finds out which session owns the node when the answer to the create is lost.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ class TryLock(Locking[Lease]):
     One lease is held at a time in the whole cluster, as for Lock, and it is lost by the same signals.
 
     Arguments: `path`, the lock's node itself, not a parent; missing parents are created as persistent nodes; `data`,
-    stored in the node, to show people who holds the lock; `acl`, of all nodes that are created.
+    stored in the node, where people can see which program holds the lock; `acl`, of all nodes that are created.
     Order: none.  A client that keeps trying may never succeed; use Lock for a queue.
     Requests: one to take the lock or to find it taken, and one to release it.
     Raises: `acquire`, `hold` and `async with` raise LockTakenError when the lock is taken.  Their `within` only bounds
     how long a server may take to answer.
 
-    One promise is weaker than that of Lock, because the name of the node is not unique.  Suppose that somebody deletes
-    our node, and another client takes the lock before we hear of it.  Then a release or a transaction of ours that is
+    One promise is weaker than that of Lock, because the name of the node is not unique.  Suppose that our node is
+    deleted by hand, and another client takes the lock before we hear of it.  Then a release or a transaction of ours that is
     already on its way reaches the new node.  `lease.token` tells the two holders apart.
     """
 
@@ -202,7 +202,7 @@ class _UnnumberedLease(Lease):
     async def release(self) -> None:
         """Do the same as Lease.release, but never delete the node of another holder."""
         if not self.is_released:
-            # A lease that is lost is marked as such here, and then its node is not deleted.
+            # Finds out whether the session has expired: our node is gone then, and no delete must be sent for the path.
             with contextlib.suppress(LockLostError):
                 self.check()
         await super().release()
