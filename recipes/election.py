@@ -118,8 +118,8 @@ class Election(Locking[Term]):
 
     Arguments: `path`, the election's node, created as a container if it is missing, with persistent parents; `data`,
     shown to observers while this candidate leads; `acl`, of all nodes that are created.
-    Order: by tickets, in the order in which creates reach the leader of the ensemble.  Every call of `lead` is a candidate of
-    its own, also when tasks share this object, and queues behind the present candidates.
+    Order: by tickets, in the order in which creates reach the leader of the ensemble.  Every call of `lead` is a
+    candidate of its own, also when tasks share this object, and queues behind the present candidates.
     Requests: those of Lock.
     """
 

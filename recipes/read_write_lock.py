@@ -403,8 +403,8 @@ class ReadWriteLock:
         reads = Line(zk, path, prefix=READ_PREFIX, blocks=is_writer, ahead=0, is_sharing=True, data=data, acl=acl)
         writes = Line(zk, path, prefix=WRITE_PREFIX, data=data, acl=acl)
         before_reading = _PreferredTickets(zk, path, is_writer, ignores_shared=True) if prefer == "writers" else None
-        # A writer lets every ticket pass, those of other writers too: readers that come while such a writer holds the
-        # lock would otherwise queue behind our ticket.
+        # The writer waits for the tickets of other writers too: if it queued behind a writer that holds the lock, its
+        # ticket would block the readers that come meanwhile.
         before_writing = _PreferredTickets(zk, path, everyone) if prefer == "readers" else None
         gate = Line(zk, join_path(path, _GATE), acl=acl, container=path) if prefer == "readers" else None
         self._read_lock = _ReadLock(zk, reads, holders, before_reading)

@@ -114,7 +114,7 @@ class Semaphore(Locking[Lease]):
         has_tried = False
         while True:
             try:
-                # Without the sync a server that is behind would show an old number, and the caller an old agreement.
+                # With a sync: a server that lags behind would show an old number, which need not agree with ours.
                 node = (await self._zk.pipeline([Sync(self.path), GetData(self.path)]))[1]
                 if isinstance(node, zkwire.NoNodeError):
                     has_tried = True

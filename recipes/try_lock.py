@@ -61,8 +61,8 @@ class TryLock(Locking[Lease]):
     how long a server may take to answer.
 
     One promise is weaker than that of Lock, because the name of the node is not unique.  Suppose that our node is
-    deleted by hand, and another client takes the lock before we hear of it.  Then a release or a transaction of ours that is
-    already on its way reaches the new node.  `lease.token` tells the two holders apart.
+    deleted by hand, and another client takes the lock before we hear of it.  Then a release or a transaction of ours
+    that is already on its way reaches the new node.  `lease.token` distinguishes the two holders.
     """
 
     def __init__(self, zk: Client, path: str, *, data: bytes = b"", acl: Sequence[ACL] = OPEN_ACL) -> None:
