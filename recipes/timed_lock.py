@@ -132,8 +132,8 @@ class TimedLease(Lease):
         # Not the task that runs: it is the one that has found the loss, and raises it.
         if self._first_write is not None and self._first_write is not asyncio.current_task():
             self._first_write.cancel()
-        # A timeout, not task.cancel(): `extend` runs in the caller's task, which may be cancelled at the same moment for
-        # the same loss, or from elsewhere.  asyncio.timeout takes back its own cancellation only.
+        # A timeout, not task.cancel(): `extend` runs in the caller's task, which may be cancelled at the same moment,
+        # for the same loss or from elsewhere.  asyncio.timeout takes back its own cancellation only.
         extensions, self._extensions = self._extensions, set()
         for extension in extensions:
             extension.bound.reschedule(self._loop.time())
