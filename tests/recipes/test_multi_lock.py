@@ -565,7 +565,13 @@ async def test_a_wait_for_the_last_is_cancelled_at_every_moment() -> None:
     async def hold(stage: Scene) -> Sequence[Lease]:
         return [await Lock(stage.other, f"{stage.path}/b").acquire()]
 
-    await cancel_every_wait(acquire_and_release, hold=hold, afterwards=in_line(acquire_and_release), most=60)
+    async def while_held(stage: Scene) -> None:
+        await until_line(stage.other, f"{stage.path}/a", 0)
+        await until_line(stage.other, f"{stage.path}/b", 1)
+
+    await cancel_every_wait(
+        acquire_and_release, hold=hold, while_held=while_held, afterwards=in_line(acquire_and_release), most=60
+    )
 
 
 async def test_expired_at_every_step() -> None:

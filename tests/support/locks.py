@@ -55,10 +55,15 @@ async def cancel_every_wait(
     *,
     hold: Callable[[Scene], Awaitable[Sequence[Lease]]],
     afterwards: Play,
+    while_held: Play | None = None,
     stays: Collection[str] = (),
     most: int = 50,
 ) -> None:
-    """Cancel `act` at every moment while it waits for the leases of `hold`; then release them and play `afterwards`."""
+    """Cancel `act` at every moment while it waits for the leases of `hold`; then release them and play `afterwards`.
+
+    Arguments: `while_held`, played after the cancellation and before the release; `stays`, the same as for
+    `cut_at_every_step`; `most`, the number of turns of the event loop to try.
+    """
     held: list[Lease] = []
 
     async def prepare(stage: Scene) -> None:
@@ -67,6 +72,8 @@ async def cancel_every_wait(
     async def release_and_play(stage: Scene) -> None:
         for lease in held:
             lease.check()
+        if while_held is not None:
+            await while_held(stage)
         await release(*held)
         await afterwards(stage)
 
