@@ -37,8 +37,8 @@ from tests.support.recipes import (
     until_line,
     until_watches,
 )
-from zkwire import Client, SessionClosedError, SessionExpiredError, TransactionError
-from zkwire.testing import RealServer, Server
+from zkwire import Client, SessionExpiredError, TransactionError
+from zkwire.testing import RealServer
 
 pytestmark = pytest.mark.limit(30)
 
@@ -161,16 +161,6 @@ async def test_bad_arguments_are_refused(memory: Any) -> None:
             await multi(zk, "/x").acquire(within=float("nan"))
         assert await zk.exists("/a") is None
         assert await zk.exists("/x") is None
-
-
-async def test_on_a_closed_client() -> None:
-    """Pitfall 6."""
-    async with Server() as server:
-        zk = await zkwire.connect(server.hosts)
-        lock = multi(zk, P)
-        await zk.close()
-        for asked in (lock.acquire(), lock.try_acquire()):
-            assert isinstance(await outcome(asked), SessionClosedError)
 
 
 # -- all or none ------------------------------------------------------------------------------------------------------

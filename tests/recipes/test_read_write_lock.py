@@ -189,17 +189,6 @@ async def test_an_unknown_preference_or_a_bad_path_is_refused(bad: Any) -> None:
             ReadWriteLock(zk, "rw")
 
 
-async def test_a_timeout_names_the_lock_and_leaves_no_ticket() -> None:
-    """Pitfall 8."""
-    async with two_clients() as (zk, other), ReadWriteLock(other, "/rw").write():
-        with pytest.raises(TimeoutError, match=r"the read lock /rw .* within 0\.01 s"):
-            await ReadWriteLock(zk, "/rw").read().acquire(within=0.01)
-        with pytest.raises(TimeoutError, match=r"the write lock /rw .* within 0\.01 s"):
-            async with ReadWriteLock(zk, "/rw").write().hold(within=0.01):
-                raise AssertionError("the body must not run")
-        await until_line(other, "/rw", 1)
-
-
 # -- requests ---------------------------------------------------------------------------------------------------------
 
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 import zkwire
-from recipes import Lease, LockLostError, PermitsError, Semaphore
+from recipes import Lease, PermitsError, Semaphore
 from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, nothing_stays, scene
 from tests.support.locks import cancel_every_wait, release, start_waiting, taken, two_clients, watch_count
 from tests.support.proxy import Proxy
-from tests.support.recipes import body_raises, line, no_task_stays, outcome, until, until_armed, until_line
+from tests.support.recipes import line, no_task_stays, outcome, until, until_armed, until_line
 from zkwire import SessionExpiredError
 from zkwire.testing import RealServer, Server
 
@@ -69,23 +69,6 @@ async def test_one_permit_is_a_lock_in_ticket_order() -> None:
 
         await asyncio.gather(*(use(number) for number in range(5)))
         assert served == list(range(5))
-
-
-async def test_the_loss_of_a_lease_cancels_the_body() -> None:
-    """Pitfall 14."""
-    async with two_clients() as (zk, other):
-        with body_raises(LockLostError, match="deleted"):
-            async with Semaphore(zk, "/s", 2) as lease:
-                await other.delete(lease.path)
-                await asyncio.Event().wait()
-
-
-async def test_a_timeout_names_the_semaphore_and_leaves_no_ticket() -> None:
-    """Pitfall 8."""
-    async with two_clients() as (zk, other), Semaphore(other, "/s", 1):
-        with pytest.raises(TimeoutError, match=r"the semaphore /s .* within 0\.01 s"):
-            await Semaphore(zk, "/s", 1).acquire(within=0.01)
-        await until_line(other, "/s", 1)
 
 
 # -- the stored number ------------------------------------------------------------------------------------------------

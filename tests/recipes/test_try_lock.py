@@ -8,7 +8,7 @@ import pytest
 
 import zkwire
 from recipes import LockLostError, LockTakenError, TryLock
-from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, no_watch_stays, scene
+from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, scene
 from tests.support.locks import expire_at_every_step, taken, watch_count
 from tests.support.proxy import Proxy
 from tests.support.recipes import (
@@ -21,8 +21,8 @@ from tests.support.recipes import (
     until_state,
     until_watches,
 )
-from zkwire import SessionClosedError, SessionExpiredError, SessionState, TransactionError
-from zkwire.testing import RealServer, Server
+from zkwire import SessionExpiredError, SessionState, TransactionError
+from zkwire.testing import RealServer
 
 pytestmark = pytest.mark.limit(30)
 
@@ -104,16 +104,6 @@ async def test_bad_arguments_are_refused(memory: Any, path: str, bad: str) -> No
         with pytest.raises(ValueError, match="within"):
             await TryLock(zk, path).acquire(within=-1)
         assert await zk.exists(path) is None
-
-
-async def test_on_a_closed_client() -> None:
-    """Pitfall 6."""
-    async with Server() as server:
-        zk = await zkwire.connect(server.hosts)
-        lock = TryLock(zk, P)
-        await zk.close()
-        for asked in (lock.acquire(), lock.try_acquire()):
-            assert isinstance(await outcome(asked), SessionClosedError)
 
 
 async def test_an_error_of_the_server_is_raised() -> None:
@@ -290,15 +280,6 @@ async def test_a_cancelled_try_removes_its_node_before_the_next_try_of_this_clie
             assert isinstance(await outcome(trying), asyncio.CancelledError)
         await until_absent(stage)
         await (await taken(TryLock(stage.zk, P))).release()
-
-
-async def test_a_timeout_works_while_no_server_answers() -> None:
-    """Pitfall 8."""
-    async with scene() as stage, no_task_stays():
-        with stage.server.paused(), pytest.raises(TimeoutError, match=P):
-            await TryLock(stage.zk, P).acquire(within=0.05)
-        await until_absent(stage)
-        await no_watch_stays(stage.server.hosts)
 
 
 async def until_absent(stage: Scene) -> None:
