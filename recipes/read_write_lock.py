@@ -16,10 +16,12 @@ from recipes.common import lost_answers
 from recipes.common.arguments import current_task
 from recipes.common.waiting import raise_unless_renewed
 from recipes.line import ticket_data
-from recipes.line.lease import DELETED, Lease
-from recipes.line.line import Line, Ticket
+from recipes.line.lease import Lease
+from recipes.line.line import Line
 from recipes.line.locking import Locking
-from recipes.line.position import everyone
+from recipes.line.loss_monitor import DELETED
+from recipes.line.position import every_contender
+from recipes.line.ticket import Ticket
 from zkwire import ACL, OPEN_ACL, Client, GetData, Node, Transaction, join_path, validate_path
 
 # Both prefixes are Curator's, so that Curator's read/write lock can use the same path.
@@ -70,21 +72,17 @@ class WriteLease(Lease):
         """
         if self.is_released:
             self.check()
-        if self._left() <= 0:
-            raise self._lose(self._doubt())
+        if self._seconds_left() <= 0:
+            raise self._lose(self._why_uncertain())
         # Before the request is sent: a reader may hold the lock as soon as the server has the data, which is before we
         # have the answer.
         self._is_exclusive = False
         await self._write_shared()
         if self.is_over:
             raise self._loss or RuntimeError(f"the lock node {self.path} was released while it was downgraded")
-        self._stop_guard()
+        self._finish()
         lease = Lease(self._zk, self.ticket)
-        self._depth = 0  # this lease counts as released; the read lease owns the ticket
-        for body in self._bodies:
-            lease.enter_body(body)
-            body.go_on_under(lease, self)
-        self._bodies.clear()
+        self._become(lease)
         self._holders.replace(self, lease)
         return lease
 
@@ -400,12 +398,12 @@ class ReadWriteLock:
         holders = Holders()
         # ahead=0: readers that wait for one writer watch that writer only.  A watch on the writer before it would wake
         # them all for nothing.
-        reads = Line(zk, path, prefix=READ_PREFIX, blocks=is_writer, ahead=0, is_sharing=True, data=data, acl=acl)
+        reads = Line(zk, path, prefix=READ_PREFIX, blocks=is_writer, ahead=0, ignores_shared=True, data=data, acl=acl)
         writes = Line(zk, path, prefix=WRITE_PREFIX, data=data, acl=acl)
         before_reading = _PreferredTickets(zk, path, is_writer, ignores_shared=True) if prefer == "writers" else None
         # The writer waits for the tickets of other writers too: if it queued behind a writer that holds the lock, its
         # ticket would block the readers that come meanwhile.
-        before_writing = _PreferredTickets(zk, path, everyone) if prefer == "readers" else None
+        before_writing = _PreferredTickets(zk, path, every_contender) if prefer == "readers" else None
         gate = Line(zk, join_path(path, _GATE), acl=acl, container=path) if prefer == "readers" else None
         self._read_lock = _ReadLock(zk, reads, holders, before_reading)
         self._write_lock = _WriteLock(zk, writes, holders, data, before_writing, gate)

@@ -90,7 +90,7 @@ class Semaphore(Locking[Lease]):
         self._has_agreed = False
         self._acl = acl
         self._line = Line(
-            zk, self.path, prefix=PREFIX, slots=self._agreed_permits, head=self._initial_data, data=data, acl=acl
+            zk, self.path, prefix=PREFIX, slots=self._agreed_permits, parent_data=self._initial_data, data=data, acl=acl
         )
 
     async def resize(self, permits: int) -> None:

@@ -15,9 +15,11 @@ from typing import Final
 
 import zkwire
 from recipes.line import ticket_data
-from recipes.line.lease import DELETED, Lease, LockLostError
-from recipes.line.line import Line, Ticket
+from recipes.line.lease import Lease, LockLostError
+from recipes.line.line import Line
 from recipes.line.locking import Locking
+from recipes.line.loss_monitor import DELETED
+from recipes.line.ticket import Ticket
 from zkwire import ACL, OPEN_ACL, Client, validate_path
 
 _LIMIT_PASSED: Final = "its time limit has passed"
@@ -96,7 +98,7 @@ class TimedLease(Lease):
         if self._end > self._loop.time():  # the event loop may run a timer early, by one tick of its clock
             self._set_end(self._end)
         else:
-            self._lose(self._doubt())
+            self._lose(self._why_uncertain())
 
     async def _write_first_limit(self) -> None:
         try:
@@ -121,13 +123,13 @@ class TimedLease(Lease):
                 raise self._lose(str(error)) from None
             return
 
-    def _left(self) -> float:
-        return max(0.0, min(self._left_of_session(), self._end - self._loop.time()))
+    def _seconds_left(self) -> float:
+        return max(0.0, min(self._session_seconds_left(), self._end - self._loop.time()))
 
-    def _doubt(self) -> str:
-        return _LIMIT_PASSED if self._end <= self._loop.time() else self._doubt_of_session()
+    def _why_uncertain(self) -> str:
+        return _LIMIT_PASSED if self._end <= self._loop.time() else self._why_session_uncertain()
 
-    def _guard_stopped(self) -> None:
+    def _on_end(self) -> None:
         self._alarm.cancel()
         # Not the task that runs: it is the one that has found the loss, and raises it.
         if self._first_write is not None and self._first_write is not asyncio.current_task():

@@ -15,9 +15,10 @@ from weakref import WeakKeyDictionary
 import zkwire
 from recipes.common import lost_answers
 from recipes.common.waiting import raise_unless_renewed
+from recipes.line.certainty import renew_certainty
 from recipes.line.lease import Lease, LockLostError
-from recipes.line.line import Ticket, TicketNode, ask_whether_session_lives
 from recipes.line.locking import Locking
+from recipes.line.ticket import Ticket, TicketNode
 from zkwire import (
     ACL,
     OPEN_ACL,
@@ -167,7 +168,7 @@ class TryLock(Locking[Lease]):
             if self._zk.session_id != node.session_id:
                 return False
             try:
-                await ask_whether_session_lives(self._zk)
+                await renew_certainty(self._zk)
             except SessionExpiredError:
                 return False
         return True

@@ -15,8 +15,8 @@ from typing import Self
 
 import zkwire
 from recipes.line.lease import Body, Lease, LockLostError
-from recipes.line.line import Ticket, TicketNode
 from recipes.line.locking import Hold
+from recipes.line.ticket import Ticket, TicketNode
 from recipes.queue.consumer import Claimed
 from recipes.queue.nodes import Nodes
 from zkwire import Transaction, ZooKeeperError

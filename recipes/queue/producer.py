@@ -15,7 +15,8 @@ from typing import Final, NamedTuple
 import zkwire
 from recipes.common.shared_nodes import create_shared
 from recipes.common.waiting import raise_unless_renewed
-from recipes.line.line import Line, Ticket
+from recipes.line.line import Line
+from recipes.line.ticket import Ticket
 from recipes.queue.nodes import Nodes
 from recipes.queue.order import prefix
 from zkwire import GetChildren, GetData, Node, Stat, WatchSet
