@@ -51,6 +51,11 @@ async def lead_again_for_ever(election: Election, terms: list[Term]) -> None:
             await asyncio.Event().wait()
 
 
+async def until_led(terms: list[Term], count: int) -> None:
+    """Wait until `count` terms have begun."""
+    await until(lambda: len(terms) == count)
+
+
 @asynccontextmanager
 async def running(*coroutines: Any) -> AsyncIterator[list[asyncio.Task[Any]]]:
     """Run the coroutines as tasks, started in this order, and cancel them at the end."""
@@ -242,7 +247,7 @@ async def test_terms_continue_after_each_deletion_of_the_node() -> None:
         terms: list[Term] = []
         async with running(lead_again_for_ever(Election(stage.zk, P, b"1"), terms)):
             for count in range(1, 6):
-                await until(lambda count=count: len(terms) == count)  # type: ignore[misc]
+                await until_led(terms, count)
                 await stage.other.delete(terms[-1].path)
             await until(lambda: len(terms) == 6)
             assert len(await line(stage.other, P)) == 1

@@ -87,13 +87,17 @@ async def expire_at_every_step(play: Play, *, steps: int, afterwards: Play) -> N
     """
     for step in range(1, steps + 1):
         async with scene() as stage, no_task_stays():
-            with stage.server.hold_replies(session=stage.zk.session_id, nth=step, times=1) as held:
-                playing = asyncio.create_task(outcome(play(stage)))
-                await until(lambda held=held, playing=playing: bool(held.hits) or playing.done())  # type: ignore[misc]
-                stage.server.expire(stage.zk.session_id)
-                held.end()
-                came = await playing
-                assert came is None or isinstance(came, LockLostError), repr(came)
+            await _expire_behind(stage, play, step)
             await outcome(stage.zk.ping())
             await afterwards(stage)
             await nothing_stays(stage)
+
+
+async def _expire_behind(stage: Scene, play: Play, step: int) -> None:
+    with stage.server.hold_replies(session=stage.zk.session_id, nth=step, times=1) as held:
+        playing = asyncio.create_task(outcome(play(stage)))
+        await until(lambda: bool(held.hits) or playing.done())
+        stage.server.expire(stage.zk.session_id)
+        held.end()
+        came = await playing
+    assert came is None or isinstance(came, LockLostError), repr(came)
