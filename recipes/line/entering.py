@@ -81,6 +81,8 @@ class Entrance:
             )
             for at in (zkwire.ancestors(self.path) if make_parents else ())
         ]
+        # The list goes behind the create: a server executes the requests of a session in order, so the list shows every
+        # ticket that comes before ours.  No later ticket can.
         answers = await self.zk.pipeline(
             [
                 *parents,

@@ -168,6 +168,7 @@ class Lease:
             if local_queue is not None:
                 local_queue.pass_turn()
             return
+        # A ticket without certainty is not passed on: the next task would own it only to lose it.
         if local_queue is not None and local_queue.wants_ticket() and self._monitor.seconds_left():
             self._finish()
             local_queue.pass_ticket(self.ticket)

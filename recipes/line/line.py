@@ -85,13 +85,14 @@ class Line:
         while True:
             try:
                 waiting = await self._enter()
-                await waiting.read_only_blocker()
+                await waiting.check_single_blocker()
             except zkwire.SessionExpiredError:
                 raise_unless_renewed(self._zk)
                 continue  # nothing is known yet
             if waiting.owns:
                 return waiting.ticket
             await waiting.ticket.removal.start()
+            # A ticket that was first, but whose session has expired meanwhile, says nothing about the lock: try again.
             if not waiting.is_first or waiting.is_in_present_session:
                 return None
 

@@ -77,7 +77,7 @@ class LocalQueue:
     def _pass_on(self, ticket: Ticket | None) -> None:
         while self._waiting:
             waiter = self._waiting.popleft()
-            if not waiter.done():
+            if not waiter.done():  # a task that was cancelled may still be in the queue
                 waiter.set_result(ticket)
                 return
         self._is_taken = False

@@ -124,6 +124,7 @@ class Position:
         """Take in a list of the children; it may be older than departures already seen."""
         self.is_gone = self.is_gone or self.name not in names
         blockers = [name for name in earlier(self.name, names) if self._blocks(name)]
+        # The server that gave the list may be behind the one that reported a departure.
         self._before = [name for name in blockers if name not in self._departed]
         self._is_listed = True
         self.needs_list = False

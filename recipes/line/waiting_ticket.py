@@ -94,7 +94,7 @@ class WaitingTicket:
         """Whether the client still has the session that created the ticket's node."""
         return self._certainty.is_present_session
 
-    async def read_only_blocker(self) -> None:
+    async def check_single_blocker(self) -> None:
         """If a single blocker remains, read whether it lets readers in; called where the ticket does not wait.
 
         Of several blockers one at least is no holder, and only a holder lets readers in.
@@ -133,8 +133,11 @@ class WaitingTicket:
                     await self._send_requests()
                 elif self._promises.next_end is not None:
                     await self._enforce_promises(self._promises.next_end)
-                elif await self._wait_for_event():
-                    continue
+                else:
+                    gone = await self._next_event()
+                    if gone is not None:
+                        position.departed(gone.rpartition("/")[2])
+                        continue  # the event itself can be taken only a moment later, and is not needed to own
                 self._take_events()
         except BaseException:
             self.ticket.give_up()
@@ -142,23 +145,19 @@ class WaitingTicket:
         self.ticket.is_watched = position.is_watched
         return self.ticket
 
-    async def _wait_for_event(self) -> bool:
-        """Wait until an event is there to be taken; return whether the departure of a blocker was taken in already.
+    def _next_event(self) -> asyncio.Future[str | None]:
+        """Return a future for the next event; its result is the path of a blocker that has left, or None.
 
-        This is the fast path of a hand-over.  If the next departure makes the ticket own, that event is awaited as
-        urgent: the client recognises its bytes as soon as they are read and resumes this task at once, before it has
-        decoded the event and done its other work for it.  Otherwise the event is one that lets the ticket look ahead.
-        The same deletion has then just made another ticket own, perhaps in another process on this machine, so this
-        process yields the processor to it.
+        This is the fast path of a hand-over.  If the next departure makes the ticket own, it is awaited as urgent: the
+        client recognises the bytes of that event as soon as they are read, and resumes this task at once with the path,
+        before it decodes the event and does its other work for it.  Otherwise the event only lets the ticket look
+        ahead.  The same deletion has then just made another ticket own, perhaps that of another process on this
+        machine, which should get the processor first.
         """
         watches, position = self.ticket.watches, self._position
         decisive = [join_path(self._rules.path, name) for name in position.before] if position.is_armed else []
         watches.set_callback(None if decisive else yield_processor)
-        gone = await watches.ready(urgent=decisive)
-        if gone is None:
-            return False
-        position.departed(gone.rpartition("/")[2])
-        return True
+        return watches.ready(urgent=decisive)
 
     def _take_events(self) -> None:
         ticket, position = self.ticket, self._position
@@ -170,7 +169,8 @@ class WaitingTicket:
             else:
                 position.slots_changed()
         if ticket.watches.was_rearmed:
-            # Watches that were set again on a new connection report in no order that counts.  Take new ones.
+            # The watches were set again on a new connection, and events from there come in an order that says nothing.
+            # Those that were taken in above stay true (a node that is gone stays gone), but are no reason to own.
             ticket.watches.cancel()
             ticket.watches = WatchSet()
             position.reconnected()

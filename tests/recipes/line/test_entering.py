@@ -208,3 +208,18 @@ async def test_a_node_of_an_expired_session_is_not_adopted(zookeeper: RealServer
         assert not lease.path.endswith(old)
         lease.check()
         await lease.release()
+
+
+async def test_a_node_of_another_session_is_not_adopted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pitfalls 12 and 13: a server that is behind still shows the node of the session before, under our unique id."""
+    async with scene() as stage, no_task_stays():
+        monkeypatch.setattr(stage.zk, "unique_id", lambda: "0-0")
+        await stage.other.create(stage.path)
+        foreign = await stage.other.create(f"{stage.path}/_c_0-0-lock-", ephemeral=True, sequential=True)
+        with stage.server.drop_before("create", session=stage.zk.session_id):
+            acquiring = asyncio.create_task(Lock(stage.zk, stage.path).acquire())
+            await until_line(stage.other, stage.path, 2, limit=5)
+        await stage.other.delete(foreign)
+        lease = await acquiring
+        assert lease.path != foreign
+        await lease.release()

@@ -65,30 +65,21 @@ async def test_releasing_again_does_not_free_the_next_holder(zookeeper: RealServ
         await second.release()
 
 
-async def test_its_transaction_commits_only_while_the_node_exists(zookeeper: RealServer, path: str) -> None:
+@pytest.mark.parametrize("end", ["deleted", "released"])
+async def test_its_transaction_commits_only_while_the_node_exists(zookeeper: RealServer, path: str, end: str) -> None:
     async with two_clients(zookeeper) as (zk, other):
         lease = await Lock(zk, path).acquire()
         async with lease.transaction() as transaction:
             transaction.create(f"{path}-order", b"1")
         assert await zk.exists(f"{path}-order") is not None
-        await other.delete(lease.path)
+        await (other.delete(lease.path) if end == "deleted" else lease.release())
         with pytest.raises(TransactionError) as error:
             async with lease.transaction() as transaction:
                 transaction.set(f"{path}-order", b"2")
         assert error.value.index == 0
         assert (await zk.get(f"{path}-order")).data == b"1"
-        assert isinstance(await lease.lost(), LockLostError)
+        assert isinstance(await lease.lost(), LockLostError) == (end == "deleted")
         await lease.release()
-
-
-async def test_a_transaction_of_a_released_lease_is_refused(zookeeper: RealServer, path: str) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk:
-        lease = await Lock(zk, path).acquire()
-        await lease.release()
-        with pytest.raises(TransactionError):
-            async with lease.transaction() as transaction:
-                transaction.create(f"{path}-order")
-        assert await zk.exists(f"{path}-order") is None
 
 
 # -- deletion by somebody else ----------------------------------------------------------------------------------------
