@@ -214,7 +214,7 @@ class _Search:
                 self._cleanup.removal(path, stat.czxid).start()
 
     async def _answer(self, path: str, asked: asyncio.Future[Any]) -> Stat | None:
-        """Return the Stat of `path`, or None for no node; `asked` is an exists, repeated if the refusal is transient."""
+        """Return the Stat of `path`, None for no node; `asked`, an exists, is repeated if its refusal is transient."""
         while True:
             try:
                 stat: Stat = (await asked).stat

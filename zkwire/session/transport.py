@@ -95,7 +95,7 @@ class Link(asyncio.BufferedProtocol):
             self.flush()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        # A memoryview and not the bytearray: asyncio's TLS writes into slices of it, which would be copies of a bytearray.
+        # Not the bytearray itself: asyncio's TLS writes into slices, and a slice of a bytearray is a copy.
         return self._view
 
     def buffer_updated(self, nbytes: int) -> None:
