@@ -1,66 +1,20 @@
-"""Cancelling every verb at every point leaves nothing behind: no watch on the server and no node."""
+"""Cancelling a verb at any moment leaves no node and no watch; lost connections make that hard."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+import contextlib
+from collections.abc import Awaitable, Callable
 
 import pytest
 
 import zkwire
 from tests.support.client import cancelled, eventually, states_until, turns, watched
+from tests.support.everywhere import Scene, cancel_at_every_moment
 from tests.support.proxy import Proxy
-from zkwire import Client, SessionState
+from tests.zkwire.session.verbs import ALL, CREATES, READS, WATCHES, WRITES, Verb
+from zkwire import Client, NoNodeError, SessionState
 from zkwire.testing import RealServer
 
-Verb = Callable[[Client, str], Coroutine[Any, Any, object]]
-
-# Each verb with the opcode that it sends; `path` exists and has the child "child".
-READS: dict[str, tuple[str, Verb]] = {
-    "exists": ("exists", lambda zk, path: zk.exists(path)),
-    "get": ("getData", lambda zk, path: zk.get(path)),
-    "get_children": ("getChildren", lambda zk, path: zk.get_children(path)),
-    "get_children_and_stat": ("getChildren2", lambda zk, path: zk.get_children_and_stat(path)),
-    "sync": ("sync", lambda zk, path: zk.sync(path)),
-}
-WATCHES: dict[str, tuple[str, Verb]] = {
-    "exists_and_watch": ("exists", lambda zk, path: zk.exists_and_watch(path)),
-    "exists_and_watch of nothing": ("exists", lambda zk, path: zk.exists_and_watch(f"{path}/none")),
-    "get_and_watch": ("getData", lambda zk, path: zk.get_and_watch(path)),
-    "get_and_watch of nothing": ("getData", lambda zk, path: zk.get_and_watch(f"{path}/none")),
-    "get_children_and_watch": ("getChildren", lambda zk, path: zk.get_children_and_watch(path)),
-}
-CREATES: dict[str, tuple[str, Verb]] = {
-    "create": ("create", lambda zk, path: zk.create(f"{path}/new")),
-    "create ephemeral": ("create", lambda zk, path: zk.create(f"{path}/new", ephemeral=True)),
-    "create sequential": ("create", lambda zk, path: zk.create(f"{path}/n-", sequential=True)),
-    "create both": ("create", lambda zk, path: zk.create(f"{path}/n-", sequential=True, ephemeral=True)),
-    "create container": ("createContainer", lambda zk, path: zk.create(f"{path}/new", container=True)),
-    "create_and_stat": ("create2", lambda zk, path: zk.create_and_stat(f"{path}/new")),
-    "create_and_stat both": (
-        "create2",
-        lambda zk, path: zk.create_and_stat(f"{path}/n-", sequential=True, ephemeral=True),
-    ),
-    "create make_parents": ("create", lambda zk, path: zk.create(f"{path}/new", make_parents=True)),
-    "create ttl": ("createTTL", lambda zk, path: zk.create(f"{path}/new", ttl=60.0)),
-}
-WRITES: dict[str, tuple[str, Verb]] = {
-    "set": ("setData", lambda zk, path: zk.set(path, b"x")),
-    "delete": ("delete", lambda zk, path: zk.delete(f"{path}/child")),
-    "transaction": ("multi", lambda zk, path: in_transaction(zk, path)),
-    "set_acl": ("setACL", lambda zk, path: zk.set_acl(path, zkwire.OPEN_ACL)),
-}
-OF_SEVERAL_REQUESTS: dict[str, tuple[str, Verb]] = {
-    "ensure_path": ("create", lambda zk, path: zk.ensure_path(f"{path}/new")),
-    "delete_tree": ("getChildren2", lambda zk, path: zk.delete_tree(f"{path}/child")),
-}
-ALL = READS | WATCHES | CREATES | WRITES | OF_SEVERAL_REQUESTS
-
 EPHEMERAL = [verb for verb in CREATES if "ephemeral" in verb or "both" in verb]
-
-
-async def in_transaction(zk: Client, path: str) -> None:
-    async with zk.transaction() as tx:
-        tx.set(path, b"x")
 
 
 async def only_the_child(zk: Client, path: str) -> None:
@@ -71,7 +25,7 @@ async def only_the_child(zk: Client, path: str) -> None:
 
 
 async def unwatched(server: RealServer, proxy: Proxy, verb: str, path: str) -> None:
-    """Wait until the server has no watch on `path` and its child "none"; of child watches only the proxy can tell."""
+    """Wait until the server has no watch on `path` and its child "none"; child watches are seen by the proxy only."""
     if "children" in verb:
         removed = await proxy.seen("removeWatches", direction="reply")
         assert (removed.path, removed.err) == (path, 0)
@@ -83,7 +37,7 @@ async def unwatched(server: RealServer, proxy: Proxy, verb: str, path: str) -> N
 
 
 @pytest.mark.parametrize("verb", ALL)
-async def test_what_is_cancelled_while_it_waits_for_a_connection_is_never_sent(
+async def test_a_request_cancelled_while_it_waits_for_a_connection_is_never_sent(
     zookeeper: RealServer, path: str, verb: str
 ) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
@@ -101,7 +55,7 @@ async def test_what_is_cancelled_while_it_waits_for_a_connection_is_never_sent(
 
 
 @pytest.mark.parametrize("verb", [verb for verb in ALL if verb != "ensure_path"])
-async def test_what_is_cancelled_in_the_turn_in_which_it_is_asked_is_never_sent(
+async def test_a_request_cancelled_in_the_turn_of_its_submission_is_never_sent(
     zookeeper: RealServer, path: str, verb: str
 ) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
@@ -114,22 +68,8 @@ async def test_what_is_cancelled_in_the_turn_in_which_it_is_asked_is_never_sent(
         assert proxy.requests(mark) in ([], ["removeWatches"])
 
 
-@pytest.mark.parametrize("verb", ALL)
-async def test_a_task_cancelled_before_it_ran_sends_nothing(zookeeper: RealServer, path: str, verb: str) -> None:
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        mark = proxy.mark()
-        proxy.refuse()
-        proxy.cut()
-        await states_until(zk.states(), SessionState.SUSPENDED)
-        task = asyncio.create_task(ALL[verb][1](zk, path))
-        await cancelled(task)
-        proxy.accept()
-        await zk.ping()
-        assert proxy.requests(mark) == ["connect"]
-
-
 @pytest.mark.parametrize("verb", READS | WRITES)
-async def test_what_is_cancelled_unanswered_leaves_the_connection_in_order(
+async def test_a_request_cancelled_unanswered_leaves_the_connection_in_order(
     zookeeper: RealServer, path: str, verb: str
 ) -> None:
     opcode, call = ALL[verb]
@@ -144,36 +84,6 @@ async def test_what_is_cancelled_unanswered_leaves_the_connection_in_order(
         assert await zk.exists(path) is not None
         assert proxy.connections == 1
         assert proxy.requests(mark) == [opcode, "exists"]
-
-
-@pytest.mark.parametrize("verb", WATCHES)
-async def test_a_watch_cancelled_unanswered_is_removed_from_the_server(
-    zookeeper: RealServer, path: str, verb: str
-) -> None:
-    opcode, call = WATCHES[verb]
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        await zk.create(f"{path}/child", make_parents=True)
-        mark = proxy.mark()
-        proxy.hold_replies()
-        task = asyncio.create_task(call(zk, path))
-        await proxy.seen(opcode, mark, direction="reply")
-        if "get_and_watch of" not in verb and "children" not in verb:
-            assert await watched(zookeeper, path) or await watched(zookeeper, f"{path}/none")
-        await cancelled(task)
-        proxy.release_replies()
-        await unwatched(zookeeper, proxy, verb, path)
-
-
-@pytest.mark.parametrize("verb", [verb for verb in WATCHES if "get_and_watch of" not in verb])
-async def test_a_watch_whose_caller_is_cancelled_in_the_turn_of_the_answer_is_removed(
-    zookeeper: RealServer, path: str, verb: str
-) -> None:
-    opcode, call = WATCHES[verb]
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        await zk.create(f"{path}/child", make_parents=True)
-        task = await cancelled_in_the_turn_of_its_answer(proxy, zk, lambda: call(zk, path), opcode)
-        assert task.cancelled()
-        await unwatched(zookeeper, proxy, verb, path)
 
 
 @pytest.mark.parametrize("verb", [verb for verb in WATCHES if "get_and_watch of" not in verb])
@@ -196,16 +106,70 @@ async def test_a_watch_whose_wait_is_cancelled_is_removed_from_the_server(
         await unwatched(zookeeper, proxy, verb, path)
 
 
+@pytest.mark.parametrize("verb", WATCHES)
+async def test_a_watch_cancelled_at_any_moment_is_removed_from_the_server(verb: str) -> None:
+    async def act(stage: Scene) -> None:
+        with contextlib.suppress(NoNodeError):
+            outcome = await WATCHES[verb][1](stage.zk, stage.path)
+            assert isinstance(outcome, tuple)
+            await outcome[1]
+
+    await cancel_at_every_moment(act, prepare=with_child, stays=["child"], most=20)
+
+
+@pytest.mark.parametrize("verb", CREATES)
+async def test_the_node_of_a_create_cancelled_at_any_moment_is_removed(verb: str) -> None:
+    await removed_at_every_moment(CREATES[verb][1])
+
+
+async def test_a_pipeline_cancelled_at_any_moment_leaves_no_node_and_no_watch() -> None:
+    async def pipeline(zk: Client, path: str) -> None:
+        with zkwire.WatchSet() as watches:
+            await zk.pipeline(
+                [
+                    zkwire.GetData(f"{path}/none", into=watches),
+                    zkwire.Create(f"{path}/n-", ephemeral=True, sequential=True),
+                    zkwire.Create(f"{path}/child"),
+                    zkwire.GetData(path, into=watches),
+                    zkwire.GetChildren(f"{path}/child", into=watches),
+                ]
+            )
+
+    await removed_at_every_moment(pipeline)
+
+
+async def removed_at_every_moment(call: Verb) -> None:
+    """Cancel `call`, which creates a node, at every moment; only the node of the one that ends uncancelled may stay."""
+    is_made = False
+
+    async def act(stage: Scene) -> None:
+        nonlocal is_made
+        await call(stage.zk, stage.path)
+        is_made = True
+
+    async def delete_if_made(stage: Scene) -> None:
+        if is_made:
+            for name in set(await stage.other.get_children(stage.path)) - {"child"}:
+                await stage.other.delete(f"{stage.path}/{name}")
+
+    await cancel_at_every_moment(act, prepare=with_child, afterwards=delete_if_made, stays=["child"])
+    assert is_made
+
+
+async def with_child(stage: Scene) -> None:
+    await stage.other.create(f"{stage.path}/child", make_parents=True)
+
+
 async def cancelled_in_the_turn_of_its_answer(
     proxy: Proxy, zk: Client, call: Callable[[], Awaitable[object]], opcode: str
 ) -> "asyncio.Task[object]":
-    """Start `call` and cancel it when its answer has come, but before its task has gone on."""
+    """Start `call` and cancel it when its answer has arrived, but before its task continues."""
 
     async def run() -> object:
         return await call()
 
     async def cancel_in_time() -> None:
-        await zk.sync("/")  # is answered in the same read, and goes on first
+        await zk.sync("/")  # answered in the same read, and this task continues first
         assert task.cancel()
 
     mark = proxy.mark()
@@ -219,39 +183,9 @@ async def cancelled_in_the_turn_of_its_answer(
     return task
 
 
-@pytest.mark.parametrize("verb", CREATES)
-async def test_a_node_whose_create_is_cancelled_unanswered_is_removed(
-    zookeeper: RealServer, path: str, verb: str
-) -> None:
-    opcode, call = CREATES[verb]
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        await zk.create(f"{path}/child", make_parents=True)
-        mark = proxy.mark()
-        proxy.hold_replies()
-        task = asyncio.create_task(call(zk, path))
-        await proxy.seen(opcode, mark, direction="reply")
-        async with zkwire.connect(zookeeper.hosts) as other:
-            await proxy.until(lambda: sum(frame.direction == "reply" for frame in proxy.log[mark:]) >= 1)
-            await cancelled(task)
-            proxy.release_replies()
-            await only_the_child(other, path)
-
-
-@pytest.mark.parametrize("verb", CREATES)
-async def test_a_node_whose_creator_is_cancelled_in_the_turn_of_the_answer_is_removed(
-    zookeeper: RealServer, path: str, verb: str
-) -> None:
-    opcode, call = CREATES[verb]
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        await zk.create(f"{path}/child", make_parents=True)
-        task = await cancelled_in_the_turn_of_its_answer(proxy, zk, lambda: call(zk, path), opcode)
-        assert task.cancelled()
-        await only_the_child(zk, path)
-
-
 @pytest.mark.parametrize("when", ["unanswered", "in the turn of the answer"])
-async def test_what_a_cancelled_ensure_path_has_made_stays(zookeeper: RealServer, path: str, when: str) -> None:
-    """Another task may have seen it, and be about to create something below."""
+async def test_nodes_that_a_cancelled_ensure_path_has_made_stay(zookeeper: RealServer, path: str, when: str) -> None:
+    """Another client may have seen them, and be about to create nodes below."""
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         await zk.create(f"{path}/child", make_parents=True)
         if when == "unanswered":
@@ -270,48 +204,19 @@ async def test_what_a_cancelled_ensure_path_has_made_stays(zookeeper: RealServer
         assert "delete" not in proxy.requests()
 
 
-@pytest.mark.parametrize("when", ["unanswered", "in the turn of the answer"])
-async def test_a_cancelled_pipeline_leaves_no_node_and_no_watch(zookeeper: RealServer, path: str, when: str) -> None:
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        await zk.create(f"{path}/child", make_parents=True)
-        watches = zkwire.WatchSet()
-        operations: list[zkwire.GetData | zkwire.GetChildren | zkwire.Create | zkwire.Sync] = [
-            zkwire.GetData(f"{path}/none", into=watches),
-            zkwire.Create(f"{path}/n-", ephemeral=True, sequential=True),
-            zkwire.Create(f"{path}/child"),
-            zkwire.GetData(path, into=watches),
-            zkwire.GetChildren(f"{path}/child", into=watches),
-        ]
-        if when == "unanswered":
-            mark = proxy.mark()
-            proxy.hold_replies()
-            task = asyncio.create_task(zk.pipeline(operations))
-            await proxy.seen("getChildren", mark, direction="reply")
-            await cancelled(task)
-            proxy.release_replies()
-        else:
-            await cancelled_in_the_turn_of_its_answer(proxy, zk, lambda: zk.pipeline(operations), "getChildren")
-        await only_the_child(zk, path)
-        removed = await proxy.seen(
-            lambda frame: frame.opcode == "removeWatches" and frame.path == f"{path}/child", direction="reply"
-        )
-        assert removed.err == 0
-        assert not await watched(zookeeper, path)
-
-
-async def test_a_cut_off_pipeline_tells_each_loss_and_repeats_the_reads(zookeeper: RealServer, path: str) -> None:
+async def test_a_cut_off_pipeline_returns_each_loss_and_repeats_the_reads(zookeeper: RealServer, path: str) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         lost = proxy.cut_after("create2")
         before, created, node = await zk.pipeline([zkwire.GetData("/"), zkwire.Create(path), zkwire.GetData(path)])
         assert lost.done()
         assert isinstance(before, zkwire.Node)
         assert isinstance(created, zkwire.ConnectionLostError)
-        assert isinstance(node, zkwire.Node)  # it was created: that is what maybe means
+        assert isinstance(node, zkwire.Node)  # the create was carried out: that is what `maybe_applied` means
         assert proxy.requests().count("create2") == 1
 
 
 async def test_an_ensure_path_cancelled_in_the_turn_of_refusals_is_silent(zookeeper: RealServer, path: str) -> None:
-    """Nobody is left to look at the errors; the event loop must not complain."""
+    """No task retrieves the errors; the event loop must not log them."""
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         await zk.ensure_path(f"{path}/a/b")
         for _ in range(2):
@@ -324,7 +229,7 @@ async def test_an_ensure_path_cancelled_in_the_turn_of_refusals_is_silent(zookee
 async def test_a_cancelled_create_is_removed_before_a_close(
     zookeeper: RealServer, path: str, keep_session: bool
 ) -> None:
-    """The answer comes while the client is closing: the node must not outlive the client, nor stay in the session."""
+    """The answer comes while the client is closing: the node must not outlive it, nor stay in the kept session."""
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(zookeeper.hosts) as other:
         await other.create(f"{path}/child", make_parents=True)
         zk = await zkwire.connect(proxy.hosts)
@@ -340,7 +245,7 @@ async def test_a_cancelled_create_is_removed_before_a_close(
         assert await other.get_children(path) == ["child"]
 
 
-# Cancelled and cut off: only the session's janitor can find what was made
+# -- cancelled and cut off: only a search can find the node ---------------------------------------------------------
 
 
 @pytest.mark.parametrize("verb", EPHEMERAL)
@@ -368,10 +273,10 @@ async def test_an_ephemeral_node_whose_create_is_cancelled_and_cut_off_is_remove
 
 
 @pytest.mark.parametrize("verb", EPHEMERAL)
-async def test_one_cancelled_in_the_turn_in_which_the_cut_is_told_is_removed_too(
+async def test_an_ephemeral_node_whose_creator_is_cancelled_in_the_turn_of_the_loss_is_removed(
     zookeeper: RealServer, path: str, verb: str
 ) -> None:
-    """The create has failed already, but whoever would have looked for the node is gone."""
+    """The create has failed already, but its caller will not see the error and look for the node."""
     opcode, call = CREATES[verb]
     async with (
         Proxy(zookeeper.hosts) as proxy,
@@ -397,7 +302,7 @@ async def test_one_cancelled_in_the_turn_in_which_the_cut_is_told_is_removed_too
         await only_the_child(other, path)
 
 
-async def test_the_janitor_searches_across_several_cuts(zookeeper: RealServer, path: str) -> None:
+async def test_a_search_goes_on_over_several_lost_connections(zookeeper: RealServer, path: str) -> None:
     async with (
         Proxy(zookeeper.hosts) as proxy,
         zkwire.connect(proxy.hosts) as zk,
@@ -414,7 +319,7 @@ async def test_the_janitor_searches_across_several_cuts(zookeeper: RealServer, p
         await only_the_child(other, path)
 
 
-async def test_the_janitor_touches_nothing_that_others_or_answered_creates_have_made(
+async def test_a_search_spares_the_nodes_of_other_clients_and_of_answered_creates(
     zookeeper: RealServer, path: str
 ) -> None:
     async with (
@@ -439,7 +344,7 @@ async def test_the_janitor_touches_nothing_that_others_or_answered_creates_have_
         await cancelled(task)
         proxy.release_replies()
         await lost
-        candidates = 6  # of those that remain, one has another prefix; and the lost one
+        candidates = 6  # five of the six in `kept`, one of which has another prefix, and the lost one
         await proxy.until(
             lambda: (
                 sum(frame.opcode == "exists" and frame.direction == "reply" for frame in proxy.log[mark:]) >= candidates
@@ -451,8 +356,8 @@ async def test_the_janitor_touches_nothing_that_others_or_answered_creates_have_
         assert proxy.requests(mark).count("delete") == 1
 
 
-async def test_the_janitor_leaves_a_lost_node_of_another_prefix_to_its_owner(zookeeper: RealServer, path: str) -> None:
-    """Both answers are lost; the create that was not cancelled has a caller who was told to look for it."""
+async def test_a_search_spares_a_lost_node_of_another_prefix(zookeeper: RealServer, path: str) -> None:
+    """Both answers are lost; the create that was not cancelled fails, and its caller is to look for the node."""
     async with (
         Proxy(zookeeper.hosts) as proxy,
         zkwire.connect(proxy.hosts) as zk,
@@ -476,10 +381,10 @@ async def test_the_janitor_leaves_a_lost_node_of_another_prefix_to_its_owner(zoo
 
 
 @pytest.mark.parametrize("applied", [True, False])
-async def test_the_janitor_does_not_take_a_repeated_create_for_the_lost_one(
+async def test_a_search_spares_the_node_of_a_create_that_waited_in_the_queue(
     zookeeper: RealServer, path: str, applied: bool
 ) -> None:
-    """The second create waits in line when the first is cut off; the janitor must look before it is carried out."""
+    """The second create waits in the queue when the first is cut off; the search must be sent ahead of it."""
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts, max_in_flight=1) as zk:
         await zk.create(path)
         mark = proxy.mark()
@@ -503,7 +408,7 @@ async def test_the_janitor_does_not_take_a_repeated_create_for_the_lost_one(
         assert sorted(f"{path}/{name}" for name in await zk.get_children(path)) == sorted(made)
 
 
-async def test_the_janitor_does_not_take_a_repeated_create_of_the_same_name_for_the_lost_one(
+async def test_a_search_spares_the_node_of_the_same_name_of_a_create_that_waited(
     zookeeper: RealServer, path: str
 ) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts, max_in_flight=1) as zk:
@@ -521,10 +426,8 @@ async def test_the_janitor_does_not_take_a_repeated_create_of_the_same_name_for_
         assert "delete" not in proxy.requests()
 
 
-async def test_a_removal_cut_off_does_not_remove_what_others_put_there_meanwhile(
-    zookeeper: RealServer, path: str
-) -> None:
-    """The delete was carried out, its answer lost, and somebody else made a node of that name."""
+async def test_a_removal_cut_off_spares_the_next_node_at_its_path(zookeeper: RealServer, path: str) -> None:
+    """The delete was carried out, its answer lost, and another client has created a node of that name."""
     async with (
         Proxy(zookeeper.hosts) as proxy,
         zkwire.connect(proxy.hosts) as zk,
@@ -566,7 +469,7 @@ async def test_a_removal_cut_off_before_it_was_carried_out_is_repeated(zookeeper
         assert await other.exists(path) is None
 
 
-async def test_a_discard_is_repeated_over_cuts(zookeeper: RealServer, path: str) -> None:
+async def test_a_discard_is_repeated_over_lost_connections(zookeeper: RealServer, path: str) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         await zk.create(path)
         cuts = [proxy.cut_before("delete"), proxy.cut_before("delete", 2), proxy.cut_after("delete", 3)]
@@ -577,7 +480,7 @@ async def test_a_discard_is_repeated_over_cuts(zookeeper: RealServer, path: str)
 
 
 async def test_a_search_ends_with_the_client(zookeeper: RealServer, path: str) -> None:
-    """The janitor's tasks do not outlive it, and nothing complains."""
+    """Its task does not outlive the client, and the event loop logs nothing."""
     async with Proxy(zookeeper.hosts) as proxy:
         zk = await zkwire.connect(proxy.hosts)
         lost = proxy.cut_before("create")

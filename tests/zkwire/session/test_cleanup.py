@@ -7,7 +7,7 @@ import pytest
 import zkwire
 from tests.support.everywhere import Scene, scene
 from tests.support.recipes import until, until_state
-from zkwire import ServerError, SessionExpiredError, SessionState, ThrottledError
+from zkwire import ServerError, SessionState, ThrottledError
 
 PASSING = [
     ThrottledError,
@@ -147,38 +147,3 @@ async def test_a_search_that_was_put_off_leaves_alone_what_was_made_meanwhile() 
         for _ in range(3):  # what the search asks behind the list
             await stage.zk.ping()
         assert await stage.other.exists(made) is not None
-
-
-async def test_a_transaction_of_one_session_is_not_carried_out_in_the_next() -> None:
-    async with scene() as stage:
-        first = stage.zk.session_id
-        early, late = (stage.zk.transaction(session_id=first) for _ in range(2))
-        early.create("/early")
-        late.create("/late")
-        await early.commit()
-        stage.server.expire(first)
-        await until_state(stage.zk, SessionState.EXPIRED)
-        await stage.zk.ping()
-        assert stage.zk.session_id != first
-        with pytest.raises(SessionExpiredError, match=f"{first:#x}"):
-            await late.commit()
-        async with stage.zk.transaction(session_id=stage.zk.session_id) as transaction:
-            transaction.create("/later")
-        assert sorted(await stage.other.get_children("/")) == ["early", "later", "zookeeper"]
-
-
-async def test_a_transaction_that_waits_for_a_connection_ends_with_its_session() -> None:
-    async with scene() as stage:
-        with stage.server.refuse_connections() as refusing:
-            stage.server.drop(stage.zk.session_id)
-            await until_state(stage.zk, SessionState.SUSPENDED)
-            transaction = stage.zk.transaction(session_id=stage.zk.session_id)
-            transaction.create("/late")
-            committing = asyncio.ensure_future(transaction.commit())
-            await asyncio.sleep(0)
-            stage.server.expire(stage.zk.session_id)
-            refusing.end()
-        with pytest.raises(zkwire.SessionExpiredError):
-            await committing
-        await stage.zk.ping()
-        assert await stage.other.exists("/late") is None
