@@ -1,4 +1,4 @@
-"""Removals of nodes whose path others use too, and transactions that belong to one session."""
+"""The removal of nodes at paths that other clients use too, and the search for nodes whose create lost its answer."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from tests.support.everywhere import Scene, scene
 from tests.support.recipes import until, until_state
 from zkwire import ServerError, SessionState, ThrottledError
 
-PASSING = [
+TRANSIENT = [
     ThrottledError,
     zkwire.NotReadOnlyError,
     zkwire.OperationTimeoutError,
@@ -19,8 +19,8 @@ PASSING = [
 
 
 @pytest.mark.parametrize("is_carried_out", [True, False])
-async def test_a_removal_of_one_node_leaves_the_next_at_its_path_alone(is_carried_out: bool) -> None:
-    """The answer to the delete is lost; by the time it is asked again, somebody else's node may stand there."""
+async def test_a_removal_spares_the_next_node_at_its_path(is_carried_out: bool) -> None:
+    """The answer to the delete is lost; before the next attempt, another client may have created a node there."""
     async with scene() as stage:
         _, old = await stage.zk.create_and_stat("/a")
         drop = stage.server.drop_after if is_carried_out else stage.server.drop_before
@@ -40,7 +40,7 @@ async def test_a_removal_of_one_node_leaves_the_next_at_its_path_alone(is_carrie
             assert there is None
 
 
-async def test_who_looks_again_has_the_server_catch_up_first() -> None:
+async def test_a_removal_syncs_before_it_looks_again() -> None:
     async with scene() as stage:
         _, old = await stage.zk.create_and_stat("/a")
         with (
@@ -53,8 +53,8 @@ async def test_who_looks_again_has_the_server_catch_up_first() -> None:
         await gone
 
 
-@pytest.mark.parametrize("refusal", PASSING, ids=lambda error: error.__name__)
-async def test_a_refusal_that_passes_is_not_the_end_of_a_removal(refusal: type[ServerError]) -> None:
+@pytest.mark.parametrize("refusal", TRANSIENT, ids=lambda error: error.__name__)
+async def test_a_removal_goes_on_after_a_transient_refusal(refusal: type[ServerError]) -> None:
     async with scene() as stage:
         await stage.zk.create("/a")
         with stage.server.answering("delete", refusal, times=2) as refused:
@@ -63,9 +63,9 @@ async def test_a_refusal_that_passes_is_not_the_end_of_a_removal(refusal: type[S
         assert await stage.other.exists("/a") is None
 
 
-@pytest.mark.parametrize("refusal", PASSING, ids=lambda error: error.__name__)
-async def test_a_look_that_is_refused_for_the_time_being_is_repeated(refusal: type[ServerError]) -> None:
-    """And somebody else's node stays."""
+@pytest.mark.parametrize("refusal", TRANSIENT, ids=lambda error: error.__name__)
+async def test_a_removal_looks_again_after_a_transient_refusal(refusal: type[ServerError]) -> None:
+    """The node of another client stays."""
     async with scene() as stage:
         _, old = await stage.zk.create_and_stat("/a")
         with stage.server.answering("exists", refusal, session=stage.zk.session_id, times=2) as refused:
@@ -92,7 +92,7 @@ async def test_removals_are_sent_in_the_order_of_the_calls() -> None:
         assert await stage.other.exists("/a") is None
 
 
-async def test_a_repeated_removal_is_ahead_of_all_that_waits() -> None:
+async def test_a_repeated_removal_comes_ahead_of_the_calls_that_wait() -> None:
     async with scene() as stage, zkwire.connect(stage.server.hosts, max_in_flight=1) as zk:
         await zk.create("/a")
         with stage.server.drop_after("delete", session=zk.session_id):
@@ -103,7 +103,7 @@ async def test_a_repeated_removal_is_ahead_of_all_that_waits() -> None:
 
 
 async def cancelled_and_cut_off(stage: Scene, path: str, *, sequential: bool) -> None:
-    """Create a node, and have neither a caller nor an answer."""
+    """Create a node, cancel the caller, and lose the answer."""
     with stage.server.drop_after("create", session=stage.zk.session_id) as lost:
         task = asyncio.create_task(stage.zk.create(path, ephemeral=True, sequential=sequential))
         await asyncio.sleep(0)
@@ -116,7 +116,7 @@ async def cancelled_and_cut_off(stage: Scene, path: str, *, sequential: bool) ->
 @pytest.mark.parametrize(
     ("sequential", "refused"), [(True, "getChildren"), (True, "exists"), (False, "exists")], ids=str
 )
-async def test_a_search_that_is_refused_for_the_time_being_goes_on_pitfall_10(sequential: bool, refused: str) -> None:
+async def test_a_search_goes_on_after_a_transient_refusal_pitfall_10(sequential: bool, refused: str) -> None:
     async with scene() as stage:
         await stage.other.create("/a")
         with stage.server.answering(refused, ThrottledError, session=stage.zk.session_id, times=2) as throttled:
@@ -130,7 +130,7 @@ async def test_a_search_that_is_refused_for_the_time_being_goes_on_pitfall_10(se
         await until(is_empty)
 
 
-async def test_a_search_that_was_put_off_leaves_alone_what_was_made_meanwhile() -> None:
+async def test_a_search_after_a_refusal_spares_nodes_made_meanwhile() -> None:
     async with scene() as stage:
         await stage.other.create("/a")
         with stage.server.answering("getChildren", ThrottledError, session=stage.zk.session_id, times=1) as throttled:
@@ -144,6 +144,6 @@ async def test_a_search_that_was_put_off_leaves_alone_what_was_made_meanwhile() 
             made = await stage.zk.create("/a/n-", ephemeral=True, sequential=True)
         with stage.server.hold_replies("getChildren", session=stage.zk.session_id, times=1) as looking:
             await looking.until_hit()
-        for _ in range(3):  # what the search asks behind the list
+        for _ in range(3):  # what the search asks after the list
             await stage.zk.ping()
         assert await stage.other.exists(made) is not None
