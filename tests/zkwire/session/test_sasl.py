@@ -6,7 +6,7 @@ import pytest
 
 from zkwire import AuthFailedError, DigestMD5, SaslMechanism
 
-# Recorded from an exchange of the Java client with a real server.
+# Recorded from a real exchange.
 NONCE = "5SzwfG+BbLva7npxWtwIZqKtifAuugt88pcWa/9c"
 CNONCE = 0x140AD7BBAF4312AC34C584C5
 RESPONSE = "1a49df88762b7adfece6662141657f70"
