@@ -40,6 +40,7 @@ async def test_a_removal_spares_the_next_node_at_its_path(is_carried_out: bool) 
             assert there is None
 
 
+@pytest.mark.limit(10)
 async def test_a_removal_syncs_before_it_looks_again() -> None:
     async with scene() as stage:
         _, old = await stage.zk.create_and_stat("/a")

@@ -349,15 +349,15 @@ async def test_a_write_cut_off_in_flight_fails_and_is_not_sent_again_pitfall_60(
 
 
 async def test_reads_are_repeated_in_order_ahead_of_the_calls_that_wait(zookeeper: RealServer, path: str) -> None:
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts, max_in_flight=4) as zk:
         await zk.create(path, b"old")
         proxy.refuse()
         lost = proxy.cut_after("getData")
         outcomes = asyncio.gather(
             zk.get(path), zk.exists(path), zk.set(path, b"lost"), zk.get_children(path), return_exceptions=True
         )
+        waiting = asyncio.gather(zk.set(path, b"new"), zk.get(path))  # held back by max_in_flight
         await states_until(zk.states(), SUSPENDED)
-        waiting = asyncio.gather(zk.set(path, b"new"), zk.get(path))
         assert lost.done()
         mark = proxy.mark()
         proxy.accept()

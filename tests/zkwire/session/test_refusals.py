@@ -21,6 +21,7 @@ SESSION_EXPIRED = -112
 # -- refusals -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.limit(10)
 async def test_the_connection_is_dropped_when_the_server_refuses_to_set_watches_again() -> None:
     async with scene() as stage:
         zk = stage.zk
