@@ -175,9 +175,12 @@ class RequestQueue:
         Arguments: `session_id`, the session that the server has accepted; `credentials`, the calls that show each of
         the session's credentials, sent ahead of all else.
 
-        The watches follow the credentials, because a server checks the right to read a node when it sets a watch.
-        One-shot watches that survive a reconnect are marked before the server can send an event for them; lasting ones
-        once the server has answered (see `answered`).
+        A server forgets watches with the connection, so all are set again here.  The order matters:
+
+        - Credentials first: everything behind them may need the identities, which the server forgot as well.
+        - Then SetWatches, ahead of the calls that wait: no answer may show a change whose event is still to come.
+        - One-shot watchers are notified before SetWatches is sent, since its events may come before its answer.
+          Lasting ones are notified with the answer (see `answered`), because only then does the server watch again.
         """
         self._link = link
         self.session_id = session_id
