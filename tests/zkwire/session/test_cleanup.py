@@ -5,9 +5,12 @@ import asyncio
 import pytest
 
 import zkwire
+from tests.support.client import cancelled, eventually, states_until, turns
 from tests.support.everywhere import Scene, scene
+from tests.support.proxy import Proxy
 from tests.support.recipes import until, until_state
-from zkwire import ServerError, SessionState, ThrottledError
+from zkwire import Client, ServerError, SessionState, ThrottledError
+from zkwire.testing import RealServer
 
 TRANSIENT = [
     ThrottledError,
@@ -148,3 +151,185 @@ async def test_a_search_after_a_refusal_spares_nodes_made_meanwhile() -> None:
         for _ in range(3):  # what the search asks after the list
             await stage.zk.ping()
         assert await stage.other.exists(made) is not None
+
+
+# -- searches and removals over lost connections, on a real server ---------------------------------------------------
+
+
+async def only_the_child(zk: Client, path: str) -> None:
+    async def is_so() -> bool:
+        return await zk.get_children(path) == ["child"]
+
+    await eventually(is_so)
+
+
+async def test_a_search_goes_on_over_several_lost_connections(zookeeper: RealServer, path: str) -> None:
+    async with (
+        Proxy(zookeeper.hosts) as proxy,
+        zkwire.connect(proxy.hosts) as zk,
+        zkwire.connect(zookeeper.hosts) as other,
+    ):
+        await other.create(f"{path}/child", make_parents=True)
+        proxy.hold_replies()
+        cuts = [proxy.cut_after(opcode) for opcode in ("create", "sync", "getChildren", "exists", "delete")]
+        task = asyncio.create_task(zk.create(f"{path}/n-", ephemeral=True, sequential=True))
+        await proxy.seen("create", direction="reply")
+        await cancelled(task)
+        proxy.release_replies()
+        await asyncio.gather(*cuts)
+        await only_the_child(other, path)
+
+
+async def test_a_search_spares_the_nodes_of_other_clients_and_of_answered_creates(
+    zookeeper: RealServer, path: str
+) -> None:
+    async with (
+        Proxy(zookeeper.hosts) as proxy,
+        zkwire.connect(proxy.hosts) as zk,
+        zkwire.connect(zookeeper.hosts) as other,
+    ):
+        await other.create(path)
+        kept = [
+            await zk.create(f"{path}/n-", ephemeral=True, sequential=True),
+            await other.create(f"{path}/n-", ephemeral=True, sequential=True),
+            await zk.create(f"{path}/n-", sequential=True),
+            await zk.create(f"{path}/n-x-", ephemeral=True, sequential=True),
+            await zk.create(f"{path}/n-", b"", ephemeral=True, sequential=True),
+        ]
+        proxy.hold_replies()
+        lost = proxy.cut_after("create", 1)
+        mark = proxy.mark()
+        task = asyncio.create_task(zk.create(f"{path}/n-", ephemeral=True, sequential=True))
+        await proxy.seen("create", mark, direction="reply")
+        kept.append(await other.create(f"{path}/n-", ephemeral=True, sequential=True))  # newer than the lost one
+        await cancelled(task)
+        proxy.release_replies()
+        await lost
+        candidates = 6  # the five in `kept` with this prefix, and the lost one
+        await proxy.until(
+            lambda: (
+                sum(frame.opcode == "exists" and frame.direction == "reply" for frame in proxy.log[mark:]) >= candidates
+            )
+        )
+        await proxy.seen("delete", mark, direction="reply")
+        await zk.sync(path)
+        assert sorted(f"{path}/{name}" for name in await zk.get_children(path)) == sorted(kept)
+        assert proxy.requests(mark).count("delete") == 1
+
+
+async def test_a_search_spares_a_lost_node_of_another_prefix(zookeeper: RealServer, path: str) -> None:
+    """Both answers are lost; the create that was not cancelled fails, and its caller is to look for the node."""
+    async with (
+        Proxy(zookeeper.hosts) as proxy,
+        zkwire.connect(proxy.hosts) as zk,
+        zkwire.connect(zookeeper.hosts) as other,
+    ):
+        await zk.create(path)
+        proxy.hold_replies()
+        mark = proxy.mark()
+        doomed = asyncio.create_task(zk.create(f"{path}/n-", ephemeral=True, sequential=True))
+        wanted = asyncio.create_task(zk.create(f"{path}/n-x-", ephemeral=True, sequential=True))
+        await proxy.until(lambda: sum(frame.direction == "reply" for frame in proxy.log[mark:]) == 2)
+        await cancelled(doomed)
+        proxy.cut()
+        proxy.release_replies()
+        with pytest.raises(zkwire.ConnectionLostError):
+            await wanted
+        await proxy.seen("delete", mark, direction="reply")
+        for _ in range(3):
+            await zk.sync(path)
+        assert await other.get_children(path) == ["n-x-0000000001"]
+
+
+@pytest.mark.parametrize("applied", [True, False])
+async def test_a_search_spares_the_node_of_a_create_that_waited_in_the_queue(
+    zookeeper: RealServer, path: str, applied: bool
+) -> None:
+    """The second create waits in the queue when the first is cut off; the search must be sent ahead of it."""
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts, max_in_flight=1) as zk:
+        await zk.create(path)
+        mark = proxy.mark()
+        proxy.hold_replies()
+        lost = (proxy.cut_after if applied else proxy.cut_before)("create")
+        task = asyncio.create_task(zk.create(f"{path}/n-", ephemeral=True, sequential=True))
+        again = asyncio.create_task(zk.create(f"{path}/n-", ephemeral=True, sequential=True))
+        fixed = asyncio.create_task(zk.create(f"{path}/fixed", ephemeral=True))
+        await turns(2)
+        assert task.cancel()
+        if applied:
+            await proxy.seen("create", mark, direction="reply")
+        proxy.release_replies()
+        await lost
+        made = [await again, await fixed]
+        await proxy.seen("getChildren", mark, direction="reply")
+        if applied:
+            await proxy.seen("delete", mark, direction="reply")
+        await zk.sync(path)
+        await zk.sync(path)
+        assert sorted(f"{path}/{name}" for name in await zk.get_children(path)) == sorted(made)
+
+
+async def test_a_search_spares_the_node_of_the_same_name_of_a_create_that_waited(
+    zookeeper: RealServer, path: str
+) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts, max_in_flight=1) as zk:
+        lost = proxy.cut_before("create")
+        task = asyncio.create_task(zk.create(path, ephemeral=True))
+        again = asyncio.create_task(zk.create(path, ephemeral=True))
+        await turns(2)
+        assert task.cancel()
+        await lost
+        assert await again == path
+        await proxy.seen("exists", direction="reply")
+        for _ in range(3):
+            await zk.sync(path)
+        assert await zk.exists(path) is not None
+        assert "delete" not in proxy.requests()
+
+
+async def test_a_removal_cut_off_spares_the_next_node_at_its_path(zookeeper: RealServer, path: str) -> None:
+    """The delete was carried out, its answer lost, and another client has created a node of that name."""
+    async with (
+        Proxy(zookeeper.hosts) as proxy,
+        zkwire.connect(proxy.hosts) as zk,
+        zkwire.connect(zookeeper.hosts) as other,
+    ):
+        proxy.hold_replies()
+        lost = proxy.cut_after("delete")
+        task = asyncio.create_task(zk.create(path))
+        await proxy.seen("create", direction="reply")
+        await cancelled(task)
+        proxy.release_replies()
+        proxy.refuse()
+        await lost
+        await other.create(path, b"of others")
+        mark = proxy.mark()
+        proxy.accept()
+        await proxy.seen(lambda frame: frame.opcode in ("exists", "delete"), mark, direction="reply")
+        for _ in range(3):
+            await zk.sync(path)
+        assert (await other.get(path)).data == b"of others"
+
+
+async def test_a_discard_is_repeated_over_lost_connections(zookeeper: RealServer, path: str) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+        await zk.create(path)
+        cuts = [proxy.cut_before("delete"), proxy.cut_before("delete", 2), proxy.cut_after("delete", 3)]
+        await zk.discard(path)
+        assert [cut.done() for cut in cuts] == [True] * 3
+        assert await zk.exists(path) is None
+        assert proxy.requests().count("delete") == 4
+
+
+async def test_a_search_ends_with_the_client(zookeeper: RealServer, path: str) -> None:
+    """Its task does not outlive the client, and the event loop logs nothing."""
+    async with Proxy(zookeeper.hosts) as proxy:
+        zk = await zkwire.connect(proxy.hosts)
+        lost = proxy.cut_before("create")
+        task = asyncio.create_task(zk.create(path, ephemeral=True, sequential=True))
+        await turns(2)
+        assert task.cancel()
+        proxy.refuse()
+        await lost
+        await states_until(zk.states(), SessionState.SUSPENDED)
+        await zk.close()
