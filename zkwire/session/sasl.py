@@ -73,7 +73,7 @@ class DigestMD5:
         no source of randomness.
         """
         if not token:
-            raise AuthFailedError("the server is not set up for DIGEST-MD5: it sends no challenge")
+            raise AuthFailedError("the server has no DIGEST-MD5 set up: it sends no challenge")
         fields = _directives(token)
         if self._expected is not None:
             if not hmac.compare_digest(fields.get("rspauth", "").encode(), self._expected):
