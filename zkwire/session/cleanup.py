@@ -58,7 +58,7 @@ class Requests(Protocol):
 
 
 class LostCreate(NamedTuple):
-    """A create whose caller was cancelled and whose answer was lost with the connection.
+    """A create with a cancelled caller and an answer that was lost with the connection.
 
     `session_id` is the session that sent it; `after_zxid` is the newest zxid that answers had shown by then, so that a
     node that it created is newer.
@@ -93,7 +93,7 @@ class Cleanup:
         """Find and delete the node that `lost` has created, if any.
 
         Only an ephemeral node can be recognised: its owner is the session, and it is newer than `lost.after_zxid`.
-        A node of that name with both properties was made by a create whose answer never came.  A node of another kind
+        A node of that name with both properties was made by a create that got no answer.  A node of another kind
         may stay, and a warning says so.
 
         Order: the first request is submitted before this returns.  It must reach the server ahead of creates that wait

@@ -12,8 +12,8 @@ from zkwire.wire.requests import PingRequest
 class Leaving:
     """One departure from a server; it is itself the waiter of the last ping on the link.
 
-    Dropping the link at once would fail every write in flight.  Instead a ping is sent, whose answer comes behind all
-    others, and drops the link.  Meanwhile the link counts as blocked, so that new calls wait for the next server.
+    Dropping the link at once would fail every write in flight.  Instead a ping is sent; its answer comes behind all
+    others and drops the link.  Meanwhile the link counts as blocked, so that new calls wait for the next server.
 
     Arguments: `link`; `why`, the reason to drop it with; `is_current`, whether `link` is still the session's link.
     """

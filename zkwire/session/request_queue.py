@@ -133,7 +133,7 @@ class RequestQueue:
         """Take note that the task that awaited `future` was cancelled although `future` is done.
 
         A task can be cancelled in the same turn of the event loop in which its future is settled.  Then `future` is
-        not cancelled, but nobody will see its result: remove the node if it was a create.
+        not cancelled, but no task will see its result: remove the node if it was a create.
         """
         if not future.done() or future.cancelled() or self._refusal is not None:
             return
@@ -170,7 +170,7 @@ class RequestQueue:
     # -- for the session: the link ----------------------------------------------------------------------------------
 
     def attach(self, link: Link, session_id: int, credentials: Iterable[Call]) -> None:
-        """Begin to use `link`, whose handshake is through; the calls that wait follow with the next `flush`.
+        """Begin to use `link`, after its handshake; the calls that wait follow with the next `flush`.
 
         Arguments: `session_id`, the session that the server has accepted; `credentials`, the calls that show each of
         the session's credentials, sent ahead of all else.
@@ -225,7 +225,7 @@ class RequestQueue:
         - A read or another repeatable request is sent again on the next connection, ahead of the calls that wait.
           After two unreadable answers it fails instead: a third would break the third connection, and so on forever.
         - A write fails with ConnectionLostError, and is never sent again.
-        - A create whose caller was cancelled cannot fail anything: its node is searched for.
+        - A create with a cancelled caller has nothing to fail: its node is searched for.
         """
         link, self._link = self._link, None
         if link is None:
@@ -264,8 +264,8 @@ class RequestQueue:
                     ),
                 )
         # The new order: searches, repeated reads, what removals have sent while their calls failed above, and then the
-        # calls that waited before.  Searches and removals come before waiting creates of the same path, whose new node
-        # they would otherwise find or delete.
+        # calls that waited before.  Searches and removals come before waiting creates of the same path: they would
+        # otherwise find or delete the new node.
         again += self._unsent
         self._unsent = deque()
         self._search_first(abandoned)
@@ -344,7 +344,7 @@ class RequestQueue:
 
     @property
     def has_cancelled_creates(self) -> bool:
-        """Whether the answer to a create, whose caller was cancelled, is still to come."""
+        """Whether a create with a cancelled caller is still unanswered."""
         calls = () if self._link is None else self._link.connection.calls
         return any(isinstance(call.request, AnyCreate) and call.waiter and call.waiter.done() for call in calls)
 
@@ -360,7 +360,7 @@ class RequestQueue:
             self._loop.call_soon(self.flush)
 
     def _drop_cancelled(self) -> None:
-        """Forget the waiting calls whose callers were cancelled.
+        """Forget the waiting calls of cancelled callers.
 
         Without a connection nothing is written, so that a caller that tries again and again with a timeout would fill
         the memory.  The threshold doubles with what is left: the cost stays constant for each call.

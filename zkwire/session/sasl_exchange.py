@@ -1,4 +1,4 @@
-"""The exchange of SASL tokens with a server, on a link whose handshake is through and that carries nothing else yet."""
+"""The exchange of SASL tokens with a server, on a link after the handshake and before any other request."""
 
 from __future__ import annotations
 
