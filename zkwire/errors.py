@@ -318,6 +318,13 @@ class ConnectionLostError(ZooKeeperError):
 class SessionError(ZooKeeperError):
     """The session is over: every later request in it fails."""
 
+    def again(self) -> SessionError:
+        """Return a fresh copy of this error to raise.
+
+        Many callers get the same end of a session.  If they all raised one object, each would add its traceback to it.
+        """
+        return type(self)(*self.args)
+
 
 class SessionExpiredError(SessionError):
     """The session expired, as the ensemble said or as the client's own clock shows; its ephemeral nodes are deleted."""

@@ -16,8 +16,8 @@ from recipes.common.shared_nodes import create_shared
 from recipes.common.trace import Traces
 from recipes.common.waiting import raise_unless_renewed
 from recipes.line.line import Line
-from recipes.queue.nodes import Nodes, child_names
 from recipes.line.ticket import Ticket
+from recipes.queue.nodes import Nodes, child_names
 from recipes.queue.order import prefix
 from zkwire import GetChildren, GetData, Node, Stat, WatchSet
 

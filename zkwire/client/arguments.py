@@ -8,11 +8,12 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Sequence
-from typing import Final, TypeAlias
+from typing import Final
 
 from zkwire import paths
 from zkwire.wire.records import ACL, OPEN_ACL, Perms
 from zkwire.wire.requests import (
+    AnyCreate,
     Create2Reply,
     Create2Request,
     CreateContainerRequest,
@@ -22,8 +23,6 @@ from zkwire.wire.requests import (
     Request,
     TTLFlags,
 )
-
-PlainCreate: TypeAlias = CreateRequest | CreateContainerRequest | CreateTTLRequest
 
 _LONGEST_TTL: Final = 2**40 - 1  # milliseconds
 
@@ -43,7 +42,7 @@ def creation(
     container: bool = False,
     ttl: float | None = None,
     acl: Sequence[ACL] = OPEN_ACL,
-) -> PlainCreate:
+) -> AnyCreate:
     """Return the request that creates `path` below `chroot`.  Raises: TypeError, ValueError."""
     paths.validate(path, sequential=sequential)
     # A sequential node at "/" gets a name that is only a number.  With the chroot /app it must become /app/0000000001,
@@ -66,7 +65,7 @@ def creation(
     return CreateRequest(full_path, content, entries, flags)
 
 
-def with_stat(creation: PlainCreate) -> Request[Create2Reply]:
+def with_stat(creation: AnyCreate) -> Request[Create2Reply]:
     """Return the request that creates the same node, but is answered with the Stat too."""
     if isinstance(creation, CreateRequest):
         return Create2Request(creation.path, creation.data, creation.acl, creation.flags)

@@ -71,7 +71,7 @@ class Client(Administration):
     def __init__(self, session: Session, chroot: str, rng: random.Random) -> None:
         self._session = session
         self._loop = asyncio.get_running_loop()
-        self.on_uncertain = session.on_uncertain
+        self.on_uncertain = session.certainty.on_uncertain
         self.on_closed = session.on_closed
         self._requester = Requester(session, chroot)
         self._ask = self._requester.ask
@@ -116,7 +116,7 @@ class Client(Administration):
     @property
     def last_zxid(self) -> int:
         """The newest transaction id that a reply to this session has carried."""
-        return self._session.last_zxid
+        return self._session.requests.last_zxid
 
     @property
     def chroot(self) -> str:
@@ -129,12 +129,12 @@ class Client(Administration):
 
         This is three quarters of the timeout after the last answered request was sent; see zkwire.wire.timing.
         """
-        return self._session.certain_until
+        return self._session.certainty.until
 
     def certain_for(self, session_id: int) -> float:
         """Return how many seconds from now the session cannot expire; 0 if `session_id` is another session."""
         session = self._session
-        return max(0.0, session.certain_until - self._loop.time()) if session_id == session.id else 0.0
+        return max(0.0, session.certainty.until - self._loop.time()) if session_id == session.id else 0.0
 
     def states(self) -> StateStream:
         """Return a stream of the session's states, the present one first: `async for state in zk.states()`."""
@@ -386,7 +386,7 @@ class Client(Administration):
 
     def removal(self, path: str, *, newest_zxid: int | None = None) -> Removal:
         """Prepare a `discard` and return it: its `start()` then costs no more than the write."""
-        return self._session.cleanup.removal(self._server_path(path), newest_zxid)
+        return self._session.requests.cleanup.removal(self._server_path(path), newest_zxid)
 
     def transaction(self, *, session_id: int | None = None) -> Transaction:
         """Return a new transaction; `async with zk.transaction() as tx` commits at the end (request: multi).

@@ -50,6 +50,7 @@ class Requester:
 
     def __init__(self, session: Session, chroot: str) -> None:
         self._session = session
+        self._requests = session.requests
         self.chroot = chroot
 
     async def ask(self, request: Request[R], watch: Watcher | None = None, kind: WatchKind = WatchKind.DATA) -> R:
@@ -59,11 +60,11 @@ class Requester:
         Raises: ServerError with the path as the caller wrote it; ConnectionLostError; SessionError.
         Cancellation: a request that was not yet written is not sent; a node that a create has made is removed.
         """
-        future = self._session.submit(request, watch, kind)
+        future = self._requests.submit(request, watch, kind)
         try:
             return await future
         except asyncio.CancelledError:
-            self._session.abandon(future)
+            self._requests.abandon(future)
             raise
         except ServerError as error:
             self._strip(error)
@@ -128,12 +129,12 @@ class Requester:
         ]
         futures: list[asyncio.Future[Any]] = []
         try:
-            futures.extend(map(self._session.submit, requests))
+            futures.extend(map(self._requests.submit, requests))
             if futures:
                 await asyncio.wait(futures)
         except BaseException:
             # Nodes that exist by now stay: another client may have found one, and be about to create a child of it.
-            self._session.withdraw(futures)
+            self._requests.withdraw(futures)
             for future in futures:
                 future.add_done_callback(_mark_retrieved)
             raise
@@ -158,11 +159,11 @@ class Requester:
 
     def watch(self, path: str, into: WatchSet | None) -> Watch:
         """Return a new watch for the caller's `path`; give it to the request that sets it."""
-        return Watch(self._session, self.server_path(path), path, into)
+        return Watch(self._requests, self.server_path(path), path, into)
 
     def give_up(self, path: str, watcher: Watcher) -> None:
         """Remove the watch of `watcher` from the server's `path`, unless another watcher of this client needs it."""
-        self._session.give_up(path, watcher)
+        self._requests.give_up(path, watcher)
 
     @property
     def is_over(self) -> bool:
@@ -198,7 +199,7 @@ class Requester:
         futures: list[asyncio.Future[Any]] = []
         try:
             for request, watch, kind in requests:
-                futures.append(self._session.submit(request, watch, kind))
+                futures.append(self._requests.submit(request, watch, kind))
             # Answers come in the order of the requests: once the last one is there, so are usually all others, and this
             # task is woken once instead of once for each request.
             for future in reversed(futures):
@@ -210,7 +211,7 @@ class Requester:
             for future in futures:
                 if not future.cancel() and not future.cancelled():
                     _mark_retrieved(future)
-                    self._session.abandon(future)
+                    self._requests.abandon(future)
             for _, watch, _ in requests:
                 if watch is not None:
                     watch.cancel()

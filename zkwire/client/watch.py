@@ -27,6 +27,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Protocol, Self
 
+from zkwire.errors import SessionError
 from zkwire.wire.connection import Notification, Watcher
 from zkwire.wire.watch_table import WatchEventType
 
@@ -150,9 +151,9 @@ class Watch:
         if self._waiter is not None:
             self._wake()
 
-    def fail(self, error: Exception) -> None:
+    def fail(self, error: SessionError) -> None:
         """Report the end of the session; called by the session."""
-        self._outcome = type(error)(*error.args)
+        self._outcome = error.again()
         if self._group is not None:
             self._group.failed(error)
         self._wake()
@@ -186,7 +187,7 @@ class WatchSet:
         self.was_rearmed = False
         self._watches: dict[Watch, None] = {}
         self._events: list[WatchEvent] = []
-        self._error: Exception | None = None
+        self._error: SessionError | None = None
         self._ready: ReadyFuture | None = None
         self._callback: Callable[[], None] | None = None
 
@@ -206,7 +207,7 @@ class WatchSet:
         """
         while not self._events:
             if self._error is not None:
-                raise type(self._error)(*self._error.args)
+                raise self._error.again()
             await self.ready()
         return self._events.pop(0)
 
@@ -236,7 +237,7 @@ class WatchSet:
     def take(self) -> list[WatchEvent]:
         """Return the events that have arrived, without waiting.  Raises: as `next`."""
         if self._error is not None:
-            raise type(self._error)(*self._error.args)
+            raise self._error.again()
         events = self._events
         self._events = []
         return events
@@ -278,7 +279,7 @@ class WatchSet:
                 )
         self._wake()
 
-    def failed(self, error: Exception) -> None:
+    def failed(self, error: SessionError) -> None:
         """Report the end of the session; called by a watch."""
         if self._error is None and self._callback is not None:
             asyncio.get_running_loop().call_soon(self._call_back)

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
-from zkwire.errors import AuthenticationRequiredError, ProtocolError, UnimplementedError
+from zkwire.errors import AuthenticationRequiredError, ProtocolError, SessionError, UnimplementedError
 from zkwire.wire import timing
 from zkwire.wire.frames import LENGTH, FrameError, FrameReader
 from zkwire.wire.jute import DecodeError, Record
@@ -54,7 +54,7 @@ class Watcher(Protocol):
 
     def fire(self, event: WatchEventType, notification: Notification, /) -> None: ...
 
-    def fail(self, error: Exception) -> None: ...
+    def fail(self, error: SessionError) -> None: ...
 
     def rearmed(self) -> None: ...
 

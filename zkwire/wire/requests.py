@@ -15,7 +15,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import ClassVar, Final, Generic, TypeVar, get_args
+from typing import ClassVar, Final, Generic, TypeAlias, TypeVar, get_args
 
 from zkwire.errors import BadArgumentsError, ServerError, UnimplementedError
 from zkwire.wire.jute import (
@@ -259,6 +259,9 @@ class CreateTTLRequest(
     acl: Vector[ACL]
     flags: Int
     ttl: Long
+
+
+AnyCreate: TypeAlias = CreateRequest | Create2Request | CreateContainerRequest | CreateTTLRequest
 
 
 @record
