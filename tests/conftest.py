@@ -19,6 +19,7 @@ import hypothesis
 import pytest
 
 import zkwire
+from tests.support.java import needs_java
 from zkwire.testing import RealServer, ServerProcess, ZooKeeperMissingError, find_zookeeper
 
 AsyncTest = Callable[..., Coroutine[Any, Any, None]]
@@ -38,8 +39,12 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.hookimpl(tryfirst=True)  # ahead of the choice by -m
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Expect a test marked `since` to fail, and how, where the real server is older."""
+    """Mark the tests that need Java; expect a test marked `since` to fail, and how, where the real server is older."""
+    for item in items:
+        if needs_java(item):
+            item.add_marker(pytest.mark.java)
     marked = [item for item in items if isinstance(item, pytest.Function) and item.get_closest_marker("since")]
     try:
         there = find_zookeeper().version if marked else ""
