@@ -62,9 +62,11 @@ class Turns:
         """Wait for the other processes; the run has failed when one of them has."""
         for pid, _ in self._others:
             _, status = os.waitpid(pid, 0)
-            # A process whose tests were all left out by an option is no failure.
-            if os.waitstatus_to_exitcode(status) not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+            code = os.waitstatus_to_exitcode(status)
+            if code not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
                 session.exitstatus = pytest.ExitCode.TESTS_FAILED
+            elif code == pytest.ExitCode.OK and session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
+                session.exitstatus = pytest.ExitCode.OK  # the others were faster, and took all the files
 
     @pytest.hookimpl(trylast=True)
     def pytest_unconfigure(self) -> None:
@@ -81,7 +83,7 @@ class Turns:
         assert isinstance(capture, CaptureManager)
         sys.stdout.flush()
         sys.stderr.flush()
-        for _ in range(self._count - 1):
+        for _ in range(min(self._count, len(self._groups)) - 1):
             output, name = tempfile.mkstemp()
             os.unlink(name)
             pid = os.fork()
