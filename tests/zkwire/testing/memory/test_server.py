@@ -108,7 +108,7 @@ async def test_closing_what_was_never_started_does_nothing() -> None:
 
 async def test_it_is_started_once() -> None:
     async with Server() as server:
-        with pytest.raises(RuntimeError, match="runs already"):
+        with pytest.raises(RuntimeError, match="is running already"):
             await server.start()
         async with zkwire.connect(server.hosts) as zk:
             assert await zk.exists("/") is not None
