@@ -153,7 +153,7 @@ def _copy_jars(version: str, jars: Path, work: Path) -> None:
 
 
 def _write_pom(work: Path, artifacts: Sequence[tuple[str, str | None]], *, parent: str | None = None) -> Path:
-    """Write a project that depends on the artifacts; an artifact without a version has that of the release ``parent``."""
+    """Write a project that depends on the artifacts; those without a version get that of release ``parent``."""
     dependencies = []
     for artifact, version in artifacts:
         group, _, name = artifact.partition(":")

@@ -49,8 +49,8 @@ class Settings:
     """The configuration of a server; times in seconds, sizes in bytes.
 
     Arguments: `min_session_timeout` and `max_session_timeout`, 2 and 20 ticks when None; `max_buffer`, the largest
-    frame of a client; `ttl_nodes`, whether nodes can have a time to live; `super_digest`, "super:<hash>" of the user who
-    is not subject to ACLs; `container_interval`, how often the clean-up of containers and TTL nodes runs.
+    frame of a client; `ttl_nodes`, whether nodes can have a time to live; `super_digest`, "super:<hash>" of the user
+    who is not subject to ACLs; `container_interval`, how often the clean-up of containers and TTL nodes runs.
     """
 
     tick_time: float = 2.0
@@ -176,25 +176,27 @@ class State:
     def created(self, path: str, zxid: int, acl: tuple[ACL, ...], parent_acl: tuple[ACL, ...]) -> None:
         """Send the events for the creation of `path`."""
         if self.watches.data.by_path or self.watches.child.by_path:
-            self._tell(self.watches.data.trigger(path), NODE_CREATED, path, zxid, acl)
+            self._notify_all(self.watches.data.trigger(path), NODE_CREATED, path, zxid, acl)
             self._children_changed(path, zxid, parent_acl)
 
     def deleted(self, path: str, zxid: int, acl: tuple[ACL, ...], parent_acl: tuple[ACL, ...]) -> None:
         """Send the events for the deletion of `path`, one to each connection, then those for the parent's children."""
         if self.watches.data.by_path or self.watches.child.by_path:
-            for told in self.watches.deleted(path):
-                self._tell(told, NODE_DELETED, path, zxid, acl)
+            for watchers in self.watches.deleted(path):
+                self._notify_all(watchers, NODE_DELETED, path, zxid, acl)
             self._children_changed(path, zxid, parent_acl)
 
     def changed(self, path: str, zxid: int, acl: tuple[ACL, ...]) -> None:
         """Send the events for new data of `path`."""
-        self._tell(self.watches.data.trigger(path), NODE_DATA_CHANGED, path, zxid, acl)
+        self._notify_all(self.watches.data.trigger(path), NODE_DATA_CHANGED, path, zxid, acl)
 
     def _children_changed(self, path: str, zxid: int, parent_acl: tuple[ACL, ...]) -> None:
         parent = path.rpartition("/")[0] or "/"
-        self._tell(self.watches.child.trigger(parent), NODE_CHILDREN_CHANGED, parent, zxid, parent_acl)
+        self._notify_all(self.watches.child.trigger(parent), NODE_CHILDREN_CHANGED, parent, zxid, parent_acl)
 
-    def _tell(self, connections: Iterable[Connection], event: int, path: str, zxid: int, acl: tuple[ACL, ...]) -> None:
+    def _notify_all(
+        self, connections: Iterable[Connection], event: int, path: str, zxid: int, acl: tuple[ACL, ...]
+    ) -> None:
         for connection in connections:
             # A client that may not read the node gets no event, but its one-shot watch is used up.
             if access.is_allowed(acl, Perms.READ, connection.identities):

@@ -67,19 +67,19 @@ class WatchTable(Generic[W]):
 
     def trigger(self, path: str) -> list[W]:
         """Return the watchers of `path`, and use up the one-shot watches on it."""
-        told: dict[W, None] = {}
+        found: dict[W, None] = {}
         there = self.by_path.get(path)
         if there:
             for watcher, kinds in list(there.items()):
-                told[watcher] = None
+                found[watcher] = None
                 if kinds & ONE_SHOT:
                     self.remove(path, watcher, ONE_SHOT)
         if self._recursive:
             for above in _above(path):
                 for watcher, kinds in self.by_path.get(above, {}).items():
                     if kinds & RECURSIVE:
-                        told[watcher] = None
-        return list(told)
+                        found[watcher] = None
+        return list(found)
 
 
 def _above(path: str) -> Iterable[str]:
@@ -120,8 +120,8 @@ class Watches(Generic[W]):
 
     def deleted(self, path: str) -> tuple[Collection[W], Collection[W]]:
         """Return the watchers of a deleted node itself, and the other watchers, which have watched its children."""
-        told = self.data.trigger(path)
-        return told, [watcher for watcher in self.child.trigger(path) if watcher not in told]
+        found = self.data.trigger(path)
+        return found, [watcher for watcher in self.child.trigger(path) if watcher not in found]
 
     def _where(self, kind: WatcherType) -> list[tuple[WatchTable[W], int]]:
         match kind:

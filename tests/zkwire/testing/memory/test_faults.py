@@ -146,7 +146,7 @@ def test_misuse_is_told(wrong: dict[str, Any]) -> None:
 
 
 def test_success_is_no_error_and_a_delay_not_negative() -> None:
-    with pytest.raises(ValueError, match="0 is success"):
+    with pytest.raises(ValueError, match="0 is the code of success"):
         Faults().answering("exists", 0)
     for seconds in (-1, float("nan"), float("inf")):
         with pytest.raises(ValueError, match="a delay lasts"):
