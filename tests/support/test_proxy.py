@@ -180,7 +180,7 @@ async def test_the_reply_to_auth_is_matched_wherever_it_comes(zookeeper: RealSer
         assert sorted(replies) == [("auth", -4), ("exists", 1)]
 
 
-async def test_writes_are_told_apart(zookeeper: RealServer) -> None:
+async def test_separate_writes_are_counted(zookeeper: RealServer) -> None:
     async with Proxy(zookeeper.hosts) as proxy, RawClient(proxy.hosts) as client:
         together = proxy.mark()
         await client.send(exists("/"), exists("/zookeeper"))
@@ -355,7 +355,7 @@ async def test_fin_stays_fin_when_the_client_goes_on_writing(zookeeper: RealServ
         await lost
 
 
-async def test_a_fault_whose_connection_ends_otherwise_says_so(zookeeper: RealServer) -> None:
+async def test_a_fault_whose_connection_ends_otherwise_raises(zookeeper: RealServer) -> None:
     async with Proxy(zookeeper.hosts) as proxy, RawClient(proxy.hosts) as client:
         proxy.hold_replies()
         lost = proxy.cut_after("exists")

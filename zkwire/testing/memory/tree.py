@@ -134,9 +134,8 @@ class Tree:
         parent = self.nodes[parent_path]
         if self._undo is not None:
             self._undo.append(self._uncreate(path, parent))
-        if (
-            parent.creates < _MAX_INT
-        ):  # at the largest int the counter of the real server stops, and pzxid no longer changes
+        # At the largest int the counter of the real server stops, and then pzxid no longer changes either.
+        if parent.creates < _MAX_INT:
             parent.creates += 1
             parent.pzxid = zxid
         node = self.nodes[path] = Node(data, acl, owner, zxid, time)
@@ -157,7 +156,7 @@ class Tree:
             self._undo.append(self._undelete(path, node, parent))
         parent.pzxid = max(zxid, parent.pzxid)
         self._drop_child(parent, name)
-        self._disown(path, node)
+        self._unaccount(path, node)
         if self._quotas:
             self._stop_counting(path)
             self._count(path, -1, -_size(node.data))
@@ -225,7 +224,7 @@ class Tree:
         creates, pzxid = parent.creates, parent.pzxid
 
         def undo() -> None:
-            self._disown(path, self.nodes.pop(path))
+            self._unaccount(path, self.nodes.pop(path))
             self._drop_child(parent, path.rpartition("/")[2])
             parent.creates, parent.pzxid = creates, pzxid
 
@@ -302,7 +301,7 @@ class Tree:
         else:
             self.ttls.add(path)
 
-    def _disown(self, path: str, node: Node) -> None:
+    def _unaccount(self, path: str, node: Node) -> None:
         self.data_size -= len(path) + _size(node.data)
         if not node.owner:
             return

@@ -160,6 +160,7 @@ def delete(state: State, connection: Connection, request: DeleteRequest, zxid: i
     if path in PROTECTED:
         raise Refused(BadArgumentsError)
     parent = _allowed(state, connection, parent_path, Perms.DELETE)
+    # The order of the checks is that of the real server: permission, existence, version, children.
     node = state.tree.nodes.get(path)
     if node is None:
         raise Refused(NoNodeError)

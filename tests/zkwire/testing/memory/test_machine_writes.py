@@ -59,7 +59,7 @@ def children(client: Client, path: str) -> list[str]:
     ],
 )
 def test_the_nodes_that_are_there_from_the_start(client: Client, path: str, stat: Stat) -> None:
-    """PROTOCOL 5.6"""
+    """The four nodes of a new server have fixed Stats and cannot be deleted."""
     assert client.exists(path).reply.stat == stat
     assert client.ask(DeleteRequest(path, -1)).err == -8
 
@@ -68,7 +68,7 @@ def test_the_nodes_that_are_there_from_the_start(client: Client, path: str, stat
 
 
 def test_a_create_and_what_it_does_to_the_parent(client: Client) -> None:
-    """PROTOCOL 17.4"""
+    """The parent counts the child; its own data and version do not change."""
     before = client.exists("/").reply.stat
     made = client.create("/a", b"abc")
     time = 1_700_000_000_000
@@ -88,7 +88,7 @@ def test_null_data_stays_null_and_empty_data_empty(client: Client) -> None:
 
 
 def test_sequence_numbers_count_every_child_that_ever_was(client: Client) -> None:
-    """PROTOCOL 5.2: deletes and failed creates do not count, all prefixes share one counter."""
+    """Deletes and failed creates do not count, and all prefixes share one counter."""
     client.create("/p")
     assert client.create("/p/a-", flags=SEQUENTIAL).reply.path == "/p/a-0000000000"
     client.create("/p/plain")
@@ -101,7 +101,7 @@ def test_sequence_numbers_count_every_child_that_ever_was(client: Client) -> Non
 
 
 def test_the_sequence_sticks_at_the_largest_number() -> None:
-    """PROTOCOL 5.2 overflow, servers from 3.6"""
+    """Servers from 3.6 on stop at the largest int, and answer that the node exists."""
     world = World()
     client = world.client()
     client.create("/p")
@@ -113,7 +113,7 @@ def test_the_sequence_sticks_at_the_largest_number() -> None:
 
 @pytest.mark.parametrize("flags", range(-1, 8))
 def test_flags_of_create2(flags: int) -> None:
-    """PROTOCOL 5.1: a create with the flags of a container is a plain node, TTL modes have an opcode of their own."""
+    """A create with the flags of a container makes a plain node; TTL modes have an opcode of their own."""
     world = World()
     client = world.client()
     answer = client.create("/n", flags=flags)
@@ -166,13 +166,13 @@ def test_ttl_nodes_can_be_switched_off() -> None:
     ],
 )  # fmt: skip
 def test_paths(client: Client, path: str, err: int) -> None:
-    """PROTOCOL 5.5"""
+    """Which characters a path may have, and which error comes when the parent is missing, too."""
     client.create("/a")
     assert client.create(path).err == err
 
 
 def test_errors_of_create_come_in_the_servers_order(client: Client) -> None:
-    """PROTOCOL 8.1"""
+    """A wrong ACL is found before a missing parent, a missing permission before a wrong path."""
     client.create("/closed", acl=CLOSED_TO_ALL)
     client.create("/eph", flags=EPHEMERAL)
     client.create("/there")
@@ -216,14 +216,14 @@ def test_errors_of_the_sets_come_in_the_servers_order(client: Client) -> None:
 
 
 def test_versions_wrap(client: Client) -> None:
-    """PROTOCOL 6.2"""
+    """A version is a Java int: after the largest comes the smallest."""
     client.create("/a")
     client.world.machine.tree.nodes["/a"].version = 2**31 - 1
     assert client.set("/a", b"", 2**31 - 1).reply.stat.version == -(2**31)
 
 
 def test_a_refused_write_takes_a_zxid_and_a_read_none(client: Client) -> None:
-    """PROTOCOL 17.2"""
+    """Each write counts, also one that is refused; a read and an empty multi read do not."""
     assert client.create("/missing/a").zxid == 2
     assert client.ask(ReconfigRequest("a", None, None, -1)).err == -123
     assert client.exists("/missing").zxid == 3
@@ -257,7 +257,7 @@ def test_children_come_in_no_order_that_one_could_rely_on(client: Client) -> Non
 
 
 def test_each_part_of_a_multi_sees_the_ones_before_it(client: Client) -> None:
-    """PROTOCOL 10.3: and all share one zxid"""
+    """All parts share one zxid."""
     answer = client.ask(
         MultiRequest(
             [
@@ -293,7 +293,7 @@ def test_each_part_of_a_multi_sees_the_ones_before_it(client: Client) -> None:
     ],
 )
 def test_the_mode_of_a_part_decides_over_its_opcode(part: CreateRequest, is_container: bool, kind: int) -> None:
-    """PROTOCOL 10.2, and the real 3.9.5"""
+    """Observed on a real 3.9.5."""
     world = World()
     assert world.client().ask(MultiRequest([part])).reply.types == [kind]
     assert bool(world.machine.tree.containers) is is_container
@@ -316,7 +316,7 @@ def test_a_part_that_ends_the_whole_multi(client: Client, part: Any) -> None:
 
 
 def test_a_multi_that_fails_leaves_no_trace(client: Client) -> None:
-    """PROTOCOL 10.4, invariant 6"""
+    """Nodes, counters, ephemerals and sizes are as before."""
     client.create("/p")
     client.create("/p/old", b"1")
     client.create("/p/mine", flags=EPHEMERAL)
@@ -384,7 +384,7 @@ WRITES = st.one_of(
 
 @given(st.lists(WRITES | st.builds(MultiRequest, st.lists(WRITES, max_size=4)), max_size=25))
 def test_the_invariants_of_stats_hold_after_any_writes(writes: list[Any]) -> None:
-    """PROTOCOL 17.11, 1 to 4"""
+    """zxids grow by one with each write, czxid is not above mzxid and pzxid, and children are counted right."""
     client = World().client()
     zxid = 1
     given_names: set[str] = set()

@@ -161,7 +161,7 @@ async def test_close_leaves_nothing(scratch: Path) -> None:
     await server.close()
 
 
-async def test_a_failed_start_tells_why_and_leaves_nothing(scratch: Path) -> None:
+async def test_a_failed_start_raises_the_reason_and_leaves_nothing(scratch: Path) -> None:
     server = RealServer(jvm=["-XX:NoSuchOption"])
     with pytest.raises(ServerFailedError, match=r"ended with 1 before it served.*\n(.*\n)*.*NoSuchOption"):
         await server.start()
@@ -169,7 +169,7 @@ async def test_a_failed_start_tells_why_and_leaves_nothing(scratch: Path) -> Non
     assert list(scratch.iterdir()) == []
 
 
-async def test_a_restart_on_a_port_taken_meanwhile_tells_why_and_leaves_nothing(scratch: Path) -> None:
+async def test_a_restart_on_a_port_taken_meanwhile_raises_the_reason_and_leaves_nothing(scratch: Path) -> None:
     server = RealServer()
     await server.start()
     await server.stop()
