@@ -1,4 +1,4 @@
-"""A scripted bad server: it speaks enough of ZooKeeper's protocol to be believed, then misbehaves.
+"""A scripted bad server: it speaks enough of ZooKeeper's protocol for a client to connect, then misbehaves.
 
 Like the proxy it is an independent witness: struct, and nothing of zkwire.
 
@@ -7,8 +7,8 @@ Like the proxy it is an independent witness: struct, and nothing of zkwire.
         await rogue.connected(2)
 
 A behaviour is a coroutine function that plays one connection through a Peer; options are given by `functools.partial`:
-`Rogue(partial(wrong_xid, offset=7))`. When it returns, the connection is ended by FIN. When the client leaves, the
-behaviour ends.
+`Rogue(partial(wrong_xid, offset=7))`. When it returns, the connection is closed by FIN. When the client disconnects,
+the behaviour ends.
 """
 
 import asyncio

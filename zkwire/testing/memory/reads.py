@@ -228,9 +228,8 @@ def multi_read(state: State, connection: Connection, request: MultiReadRequest) 
         try:
             body = answer(state, connection, read)
         except Refused as refused:
-            if (
-                refused.code == MarshallingError.code
-            ):  # a null path: the real server stops, and sends the results so far
+            if refused.code == MarshallingError.code:
+                # A path is null: the real server stops here, and sends the results so far.
                 raise Refused(MarshallingError, MultiReply(results, types).encode()) from None
             results.append(ErrorResult(refused.code))
             types.append(_ERROR_TYPE)
