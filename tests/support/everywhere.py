@@ -1,4 +1,4 @@
-"""Runs a recipe again and again: its connection is cut at every request, or its task cancelled at every turn of the loop.
+"""Runs a recipe many times: its connection is cut at every request, or its task is cancelled at every turn of the loop.
 
 Afterwards nothing may be left: no node but the expected ones, no watch on the server, no task.  This is checked here,
 so a play checks only its own result.
@@ -25,8 +25,8 @@ MOST_TURNS: Final = 600
 
 @dataclass
 class Scene:
-    """The stage of a play: the client `zk`, whose connection is cut or whose task is cancelled; `other`, a client without
-    faults; and the recipe's `path`, below which there is no node at the beginning."""
+    """The stage of a play: the client `zk`, whose connection is cut or whose task is cancelled; `other`, an undisturbed
+    client; and the recipe's `path`, below which there is no node at the beginning."""
 
     server: Server
     zk: Client

@@ -1,4 +1,4 @@
-"""A client of the in-memory machine without a socket: it sends requests, decodes replies and events, and sets the time."""
+"""A client of the in-memory machine without a socket: it sends requests and decodes replies and events."""
 
 from __future__ import annotations
 

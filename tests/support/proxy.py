@@ -2,7 +2,7 @@
 
 It is an independent witness: it reads frames with struct, knows a table of opcodes and nothing of zkwire.
 It runs on the test's own loop, without tasks but for dialling the server, so that a fault happens in the same callback
-that reads the frame it is tied to.
+that reads the frame.
 
     async with Proxy(zookeeper.hosts) as proxy:
         client = ...connect(proxy.hosts)
@@ -99,7 +99,7 @@ class Frame:
     none), an event carries its type ("NodeDeleted", ...). An opcode missing from the table is its number as text.
     `path` is empty where there is none. `payload` is the whole frame without its length. `write` numbers the socket
     read that completed a request, over all connections; it is 0 for frames of the server.
-    `dropped` tells that the frame was not passed on.
+    `dropped` is True for a frame that was not passed on.
     """
 
     direction: Direction
@@ -154,7 +154,7 @@ class _Selector:
         self.operation = operation
         self.path = path
         self.session = None if session is None else _signed(session)
-        # A fault that is told no property of a request is about everything that the server sends.
+        # Without any property of a request, a fault is about everything that the server sends.
         self.is_everything = operation is None and path is None and nth == 1 and times is None
         self._to_pass = nth - 1
         self._left = times
@@ -169,6 +169,11 @@ class _Selector:
         if self._left is not None:
             self._left -= 1
         return True
+
+    @property
+    def is_used_up(self) -> bool:
+        """Whether the fault can hit no further request."""
+        return self._left == 0
 
     def _fits(self, frame: Frame, session: int) -> bool:
         if self.session is not None and self.session != session:
@@ -209,6 +214,7 @@ class ProxyFault:
         self.frames: list[Frame] = []
         self.is_over = False
         self._hits = 0
+        self._failure = ""
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
 
     @property
@@ -218,6 +224,8 @@ class ProxyFault:
     async def until_hit(self, hits: int = 1) -> None:
         """Wait until the fault has struck `hits` times in all."""
         if self._hits < hits:
+            if self._failure:
+                raise ConnectionAbortedError(self._failure)
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append((hits, future))
             await future
@@ -241,6 +249,8 @@ class ProxyFault:
 
     def fail(self, reason: str) -> None:
         """Wake the tests that wait for a hit: the chosen connection has ended before it was struck."""
+        if self.selector.is_used_up:
+            self._failure = reason  # no later request can be hit, so a later wait would never end
         for _, future in self._waiting:
             if not future.done():
                 future.set_exception(ConnectionAbortedError(reason))
@@ -482,7 +492,7 @@ class _Link:
         self._timer: asyncio.TimerHandle | None = None
         self._handshakes = {"request": False, "reply": False}
 
-    # What the two sides tell.
+    # Called by the two sides.
 
     def opened(self, side: _Side) -> None:
         if side is self.client:
@@ -550,7 +560,7 @@ class _Link:
             rest = self.client.take_rest()
             if not self._handshakes["request"]:
                 self._handshakes["request"] = True
-                word = rest[:4].decode("latin-1")  # a four-letter word stands where the first length would
+                word = rest[:4].decode("latin-1")  # a four-letter word is in the place of the first length
                 proxy._record(Frame("request", self.number, word, 0, 0, 0, "", rest, proxy._reads))
             self.server.write(rest)
 
@@ -766,7 +776,7 @@ def _keeps_everything(fault: ProxyFault) -> bool:
 class Proxy:
     """Listens on an address of its own (`hosts`), passes everything on to `upstream` ("host:port") and keeps `log`.
 
-    `upstream` may be changed; it counts for connections made from then on. `connections` counts the accepted ones,
+    `upstream` may be changed for later connections. `connections` counts the accepted ones,
     `refused` those closed at once. Waits have no time limit but the test's; when the proxy is closed they end with
     ConnectionAbortedError, and faults that have not happened are cancelled.
     """
@@ -821,7 +831,7 @@ class Proxy:
     # What happened.
 
     def mark(self) -> int:
-        """A place in the log, for `since`."""
+        """Return the present end of the log, for the argument `since`."""
         return len(self.log)
 
     def requests(self, since: int = 0, ignore_pings: bool = True) -> list[str]:
@@ -881,7 +891,7 @@ class Proxy:
         """Wait until `condition`, asked again whenever something arrives or a connection changes, is true."""
         while not condition():
             if self._closed:
-                raise ConnectionAbortedError("the proxy was closed while this was waited for")
+                raise ConnectionAbortedError("the proxy was closed during this wait")
             waiter = asyncio.get_running_loop().create_future()
             self._waiters.add(waiter)
             try:
@@ -1051,7 +1061,7 @@ class Proxy:
         for link in self._links:
             link.adjust_reading()
 
-    # What the links tell.
+    # Called by the links.
 
     def _faults_for(self, frame: Frame, session: int) -> list[ProxyFault]:
         """Return the faults that a request meets, each of which has counted it."""
