@@ -103,7 +103,7 @@ class Peer:
         return request
 
     async def answer(self, request: Request) -> None:
-        """Answer correctly: getData with DATA, requests without a reply body with success, others with Unimplemented."""
+        """Answer correctly: getData with DATA, requests without a reply body with success, others Unimplemented."""
         if request.opcode == PING:
             await self.reply(PING_XID)
         elif request.opcode == GET_DATA:
