@@ -149,7 +149,7 @@ async def test_a_node_that_the_holder_may_not_read_is_a_loss(zookeeper: RealServ
     async with zkwire.connect(zookeeper.hosts) as zk:
         lock = Lock(zk, path, acl=[ACL(Perms.ALL & ~Perms.READ, "world", "anyone")])
         await zk.create(path)
-        with pytest.raises(LockLostError, match=f"{path}.*the ACL does not allow it"):
+        with pytest.raises(LockLostError, match=f"{path}.*the ACL does not allow the operation"):
             async with lock:
                 await asyncio.get_running_loop().create_future()
         assert await line(zk, path) == []

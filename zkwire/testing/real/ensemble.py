@@ -1,7 +1,6 @@
-"""A quorum of real ZooKeeper servers on loopback, each a child process, for tests of what one server cannot show.
+"""A quorum of real ZooKeeper servers on loopback, each a child process, for behaviour that one server does not show.
 
-Knows what members of one ensemble must be told of each other. How one server is run is
-`zkwire.testing.real.server`'s affair.
+Knows how the members of one ensemble are configured to find each other. `zkwire.testing.real.server` runs one server.
 """
 
 from __future__ import annotations
@@ -36,11 +35,11 @@ class _Ports:
 class EnsembleServer(RealServer):
     """One server of a RealEnsemble: a RealServer that serves only together with others.
 
-    `start` waits until it leads, follows or observes, so the servers that make a quorum are started together. One
-    without a quorum serves nothing, or reads only where the ensemble allows it: see `mode`.
+    `start` waits until it leads, follows or observes, so start the servers of a quorum together. A server
+    without a quorum serves nothing, or only reads where the ensemble allows that: see `mode`.
     """
 
-    _port_attempts = 1  # the others have been told where it listens
+    _port_attempts = 1  # the other servers' configuration names its ports
 
     def __init__(self, number: int, ports: _Ports, **options: Any) -> None:
         super().__init__(**options)
@@ -50,12 +49,12 @@ class EnsembleServer(RealServer):
 
     @property
     def spec(self) -> str:
-        """What stands for this server in a reconfiguration: "server.1=127.0.0.1:q:e:participant;127.0.0.1:c"."""
+        """The text that names this server in a reconfiguration: "server.1=127.0.0.1:q:e:participant;127.0.0.1:c"."""
         ports = self._ports
         return f"server.{self.number}=127.0.0.1:{ports.quorum}:{ports.election}:participant;127.0.0.1:{ports.client}"
 
     def join(self, others: Iterable[str]) -> None:
-        """Say by which servers' `spec`, its own aside, it finds its ensemble when it is started for the first time."""
+        """Set the `spec` of the other servers by which it finds its ensemble at its first start."""
         self._others = tuple(others)
 
     def _take_ports(self) -> None:
@@ -94,7 +93,7 @@ class RealEnsemble:
     Raises: ZooKeeperMissingError, ValueError.
 
     `servers` are its servers, each with `start`, `stop`, `kill`, `pause`, `resume`, `mode`, `is_leader` and `hosts`.
-    Nothing is left behind by any path, as with RealServer.
+    As with RealServer, no process and no folder is left behind, whatever happens.
     """
 
     def __init__(
@@ -181,12 +180,12 @@ class RealEnsemble:
                 await self.close()
 
     async def close(self) -> None:
-        """End every server and remove its data; there is no await in this, so nothing that could be cancelled."""
+        """End every server and remove its data; this contains no await, so it cannot be cancelled."""
         for server in self.servers:
             await server.close()
 
     async def settled(self) -> None:
-        """Wait until every server leads or follows; one that started early may serve reads on its own before.
+        """Wait until every server leads or follows; until then, an early server may serve reads alone.
 
         Raises: ServerFailedError after 45 s, with the ends of the logs.
         """
@@ -207,7 +206,7 @@ class RealEnsemble:
             await asyncio.sleep(POLL_INTERVAL)
 
     async def followers(self) -> list[EnsembleServer]:
-        """The servers that follow now."""
+        """Return the servers that follow now."""
         return [server for server in self.servers if await server.mode() == "follower"]
 
     async def add(self) -> EnsembleServer:
