@@ -1,4 +1,4 @@
-"""Waits that recipes share: bounded by `within`, and carried over from an expired session to the next one."""
+"""Waits that several recipes share: limited by `within`, and continued in the session after an expired one."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from zkwire import Client, SessionState
 
 @asynccontextmanager
 async def bounded(within: float | None, what: str) -> AsyncIterator[None]:
-    """Bound the body to `within` seconds; None does not bound it.
+    """Limit the body to `within` seconds; None sets no limit.
 
     Arguments: `what`, the beginning of the error message: what did not happen in time.
-    Raises: TimeoutError.  A TimeoutError of the body itself passes unchanged.
+    Raises: TimeoutError. A TimeoutError of the body itself passes unchanged.
     """
     try:
         async with asyncio.timeout(within) as limit:
@@ -28,7 +28,7 @@ async def bounded(within: float | None, what: str) -> AsyncIterator[None]:
 def raise_unless_renewed(zk: Client) -> None:
     """Raise the SessionExpiredError that is being handled, unless the client begins a new session.
 
-    To be called in an `except` block.  With `renew=False` the client stays in the state EXPIRED, and every later
+    To be called in an `except` block. With `renew=False` the client stays in the state EXPIRED, and every later
     request would fail as well.
     """
     if zk.state is SessionState.EXPIRED:

@@ -96,7 +96,7 @@ async def test_who_waits_for_the_node_is_told_when_the_block_is_left() -> None:
             stage.server.drop(stage.zk.session_id)
         putting.end()
         for task in waiting:
-            with pytest.raises(RuntimeError, match="/n is kept no more"):
+            with pytest.raises(RuntimeError, match="/n is no longer kept"):
                 await task
         assert not node.stands
         async with node:  # and another block may follow, with what was set last
@@ -188,7 +188,7 @@ async def test_a_node_of_somebody_else_is_not_taken_over(zookeeper: RealServer, 
                 pass
         await waiting.__aexit__(None, None, None)
         await other.create(path)
-        with pytest.raises(NodeExistsError, match="no ephemeral node"):
+        with pytest.raises(NodeExistsError, match="not an ephemeral node"):
             async with PersistentEphemeral(zk, path):
                 pass
         await until_watches(zookeeper, 0)
