@@ -68,12 +68,12 @@ class Barrier:
         """Return when the barrier is removed, at once if there is none (request: getData).
 
         A task that waits while the barrier is removed goes on, even if the barrier has been created again since.
-        Arguments: `within`, the longest wait in seconds; None waits without limit.
+        Arguments: `within`, the longest wait in seconds; None waits without limit, 0 only looks.
         Raises: TimeoutError; SessionExpiredError, only if the client does not renew its session.
         Cancellation: leaves nothing behind.
         """
         checked_within(within)
-        async with bounded(within, f"the barrier {self.path} was not removed"):
+        async with bounded(within, f"the barrier {self.path} was not removed") as bound:
             seen = None
             while True:
                 try:
@@ -89,6 +89,7 @@ class Barrier:
                     if seen not in (None, node.stat.czxid):
                         return
                     seen = node.stat.czxid
+                    bound.must_wait()
                     await watch
                 except SessionExpiredError:
                     raise_unless_renewed(self._zk)

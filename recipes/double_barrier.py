@@ -13,7 +13,7 @@ from typing import Final, Self, TypeAlias
 
 from recipes.common.arguments import checked_within
 from recipes.common.shared_nodes import make_container
-from recipes.common.waiting import bounded, raise_unless_renewed
+from recipes.common.waiting import Bound, bounded, raise_unless_renewed
 from zkwire import (
     ACL,
     OPEN_ACL,
@@ -119,8 +119,8 @@ class DoubleBarrier:
             raise RuntimeError(f"this member of {self.path} has entered already: leave it first")
         self._is_busy = True
         try:
-            async with bounded(within, f"{self.count} members did not come to {self.path}"):
-                self._round = await self._enter()
+            async with bounded(within, f"{self.count} members did not come to {self.path}") as bound:
+                self._round = await self._enter(bound)
         except BaseException:
             self._discard_own()
             raise
@@ -143,8 +143,8 @@ class DoubleBarrier:
             raise RuntimeError(f"this member of {self.path} has not entered")
         self._is_busy = True
         try:
-            async with bounded(within, f"the other members did not leave {self.path}"):
-                await self._leave(entered)
+            async with bounded(within, f"the other members did not leave {self.path}") as bound:
+                await self._leave(entered, bound)
         except BaseException:
             self._discard_own()
             raise
@@ -153,10 +153,10 @@ class DoubleBarrier:
 
     # -- entering ---------------------------------------------------------------------------------------------------
 
-    async def _enter(self) -> Round:
+    async def _enter(self, bound: Bound) -> Round:
         while True:
             try:
-                entered = await self._wait_for_round(await self._create_own())
+                entered = await self._wait_for_round(await self._create_own(), bound)
             except SessionExpiredError:
                 raise_unless_renewed(self._zk)
                 entered = await self._round_with_us()
@@ -193,14 +193,14 @@ class DoubleBarrier:
             else:
                 return _listed(names)
 
-    async def _wait_for_round(self, names: list[str]) -> Round | None:
+    async def _wait_for_round(self, names: list[str], bound: Bound) -> Round | None:
         """Wait for a round with us in it, and return it; None when our node is gone."""
         while self._own in names and self._session_id == self._zk.session_id:
             with WatchSet() as watches:
                 if READY not in names:
                     if len(names) >= self.count:
                         await self._begin_round(sorted(names)[: self.count])
-                    elif not await self._wait_for_ready(watches):
+                    elif not await self._wait_for_ready(watches, bound):
                         return None
                 found = await self._read_ready(watches)
                 if found is not None and self._own in found:
@@ -212,12 +212,14 @@ class DoubleBarrier:
                         # All members of that round have died, and none of them could remove `ready`.
                         await self._end_round(found)
                     elif await self._watch([self._own_path, join_path(self.path, min(present))], watches):
+                        bound.must_wait()
                         await watches.next()
                     names = await self._list()
         return None
 
-    async def _wait_for_ready(self, watches: WatchSet) -> bool:
+    async def _wait_for_ready(self, watches: WatchSet, bound: Bound) -> bool:
         """Wait until a round begins; return False when our own node is gone."""
+        bound.must_wait()
         stat, _ = await self._zk.exists_and_watch(self._ready, into=watches)
         if stat is None:
             if not await self._watch([self._own_path], watches):
@@ -254,7 +256,7 @@ class DoubleBarrier:
 
     # -- leaving ----------------------------------------------------------------------------------------------------
 
-    async def _leave(self, entered: Round) -> None:
+    async def _leave(self, entered: Round, bound: Bound) -> None:
         own = self._own
         assert own is not None
         while True:
@@ -263,6 +265,7 @@ class DoubleBarrier:
                 present = [name for name in entered if name in names]
                 other = to_wait_for(own, present)
                 if other is not None:
+                    bound.must_wait()
                     await self._wait_for(other, is_last=own == min(present))
                 elif await self._finish(entered, is_there=own in present, has_ready=READY in names):
                     return

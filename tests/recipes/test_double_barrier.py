@@ -105,6 +105,23 @@ def lowest(barriers: list[DoubleBarrier]) -> DoubleBarrier:
     return min(barriers, key=lambda barrier: barrier._own or "")
 
 
+async def test_one_look_is_enough_for_the_last_member_to_enter_and_to_leave() -> None:
+    async with scene() as stage:
+        first, last = DoubleBarrier(stage.other, stage.path, 2), DoubleBarrier(stage.zk, stage.path, 2)
+        entering = asyncio.create_task(first.enter())
+        await until_members(stage.zk, stage.path, 1)
+        await last.enter(within=0)
+        await entering
+        leaving = asyncio.create_task(first.leave())
+        if first is lowest([first, last]):
+            await until_armed(2, stage.other)
+        else:
+            await until_members(stage.zk, stage.path, 1)
+        await last.leave(within=0)
+        await leaving
+        await nothing_stays(stage)
+
+
 async def test_a_barrier_of_one_member() -> None:
     async with scene() as stage:
         async with DoubleBarrier(stage.zk, stage.path, 1):
@@ -169,15 +186,16 @@ async def test_a_foreign_ready_node_lets_no_member_in() -> None:
         await nothing_stays(stage)
 
 
-async def test_a_member_that_gives_up_leaves_no_node_and_does_not_delay_the_others() -> None:
+@pytest.mark.parametrize("within", [0, 0.05])
+async def test_a_member_that_gives_up_leaves_no_node_and_does_not_delay_the_others(within: float) -> None:
     async with scene() as stage:
         one, two = DoubleBarrier(stage.zk, stage.path, 2), DoubleBarrier(stage.other, stage.path, 2)
         with pytest.raises(TimeoutError):
-            await one.enter(within=0.05)
+            await one.enter(within=within)
         await nothing_stays(stage)
         await asyncio.gather(one.enter(), two.enter())
         with pytest.raises(TimeoutError, match="did not leave"):
-            await one.leave(within=0.05)
+            await one.leave(within=within)
         await two.leave(within=10)
         await nothing_stays(stage)
 
