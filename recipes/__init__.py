@@ -6,7 +6,7 @@ from recipes.cache.mirror import CacheChange
 from recipes.counter import Counter, CounterStream
 from recipes.double_barrier import DoubleBarrier
 from recipes.election import Election, LeaderStream, Term, Terms
-from recipes.group import Group, Member
+from recipes.group import Group, Member, MembersStream
 from recipes.line.lease import Lease, LockLostError
 from recipes.line.locking import Hold
 from recipes.lock import Lock, ReentrantLock
@@ -39,6 +39,7 @@ __all__ = [
     "LockLostError",
     "LockTakenError",
     "Member",
+    "MembersStream",
     "MultiLease",
     "MultiLock",
     "Partitioner",

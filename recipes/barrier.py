@@ -1,8 +1,4 @@
-"""Barriers: one that holds back whoever comes until it is removed, and one at which a number of members meet, to begin
-and to end together.
-
-The upper half is pure: what a member of a round has to do, given who is there.
-"""
+"""A barrier that holds tasks back until it is removed."""
 
 from __future__ import annotations
 
@@ -24,14 +20,15 @@ from zkwire import (
 
 
 class Barrier:
-    """A barrier: while its node stands, whoever waits is held back.
+    """A barrier that holds back the tasks that wait at it, as long as its node exists.
 
         barrier = Barrier(zk, "/jobs/paused")
         await barrier.create()
-        await barrier.wait(within=60.0)       # elsewhere: returns when it is removed, or was never there
+        await barrier.wait(within=60.0)       # elsewhere: returns when the barrier is removed
         await barrier.remove()
 
-    Arguments: `path`, its node, persistent, so that it outlives who has created it; `acl`, of every node that is made.
+    Arguments: `path`, the barrier's node, which is persistent and so outlives the client that has created it; `acl`, of
+    every node that this object creates.
     """
 
     def __init__(self, zk: Client, path: str, *, acl: Sequence[ACL] = OPEN_ACL) -> None:
@@ -40,9 +37,9 @@ class Barrier:
         self._acl = acl
 
     async def create(self) -> None:
-        """Have the barrier stand; it may stand already (request: multi, and the creates of missing parents).
+        """Create the barrier, or return if it exists already (request: multi, and the creates of missing parents).
 
-        Cancellation: it may stand.
+        Cancellation: the barrier may have been created.
         """
         while True:
             try:
@@ -54,9 +51,9 @@ class Barrier:
             return
 
     async def remove(self) -> None:
-        """Remove the barrier, so that all who wait go on; it need not stand (request: delete).
+        """Remove the barrier, so that all waiting tasks go on; return if there is no barrier (request: delete).
 
-        Cancellation: it may be gone.
+        Cancellation: the barrier may have been removed.
         """
         while True:
             try:
@@ -70,13 +67,13 @@ class Barrier:
     async def wait(self, *, within: float | None = None) -> None:
         """Return when the barrier is removed, at once if there is none (request: getData).
 
-        Who waits while it is removed goes on, though it may stand again by then.
-        Arguments: `within`, how many seconds to wait at the most; None: without bound.
-        Raises: TimeoutError; SessionExpiredError only if the client renews no session.
-        Cancellation: harmless.
+        A task that waits while the barrier is removed goes on, even if the barrier has been created again since.
+        Arguments: `within`, the longest wait in seconds; None waits without limit, 0 only looks.
+        Raises: TimeoutError; SessionExpiredError, only if the client does not renew its session.
+        Cancellation: leaves nothing behind.
         """
         checked_within(within)
-        async with bounded(within, f"the barrier {self.path} was not removed"):
+        async with bounded(within, f"the barrier {self.path} was not removed") as bound:
             seen = None
             while True:
                 try:
@@ -87,9 +84,12 @@ class Barrier:
                     raise_unless_renewed(self._zk)
                     continue
                 try:
+                    # The watch was silent while we were disconnected. A node with another czxid shows that the barrier
+                    # was removed in the meantime, and created again.
                     if seen not in (None, node.stat.czxid):
-                        return  # it was removed, and another stands there
+                        return
                     seen = node.stat.czxid
+                    bound.must_wait()
                     await watch
                 except SessionExpiredError:
                     raise_unless_renewed(self._zk)

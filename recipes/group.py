@@ -1,6 +1,6 @@
-"""A group: who is in it at this moment, each under a name of its own and with some data.
+"""A group: the list of its present members, each with a name and some data.
 
-A member is an ephemeral node below the group's, as Curator's GroupMember makes them.
+A member is an ephemeral node below the group's node, as for Curator's GroupMember.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from zkwire import (
     validate_path,
 )
 
-# A membership that is over within this time, in seconds, never costs a watch, so that to join is one request.
+# In seconds: a membership that ends sooner never sets a watch, so that joining costs one request.
 _UNWATCHED: Final = 0.1
 
 
 class Member:
-    """One membership; made by `Group.join`, ended by `leave`, or by `async with await group.join(...)`.
+    """A membership in a group, made by `Group.join` and ended by `leave`, or by `async with await group.join(...)`.
 
-    It outlives its session: in the next one it is put back, and so it is when somebody deletes its node.
-    `name` and `path` are its node's.
+    It outlives its session: its node is put back in the next session, and when another client deletes it.
+    Attributes: `name` and `path`, those of its node.
     """
 
     def __init__(self, zk: Client, name: str, keeper: Keeper) -> None:
@@ -46,9 +46,9 @@ class Member:
         self._keeper = keeper
         self._loop = asyncio.get_running_loop()
         self._over: asyncio.Future[zkwire.ZooKeeperError | None] = self._loop.create_future()
-        self._is_told = False
-        self._keeping: asyncio.Task[None] | None = None
-        self._timer = self._loop.call_later(_UNWATCHED, self._begin)
+        self._is_reported = False  # the error that has ended the membership was raised or returned to the caller
+        self._keep_task: asyncio.Task[None] | None = None
+        self._timer = self._loop.call_later(_UNWATCHED, self._start_keeping)
 
     async def __aenter__(self) -> Self:
         return self
@@ -64,57 +64,58 @@ class Member:
 
     @property
     def stands(self) -> bool:
-        """Whether its node stands, as far as this client has been told."""
-        return self._keeper.stands
+        """Whether the member's node exists, as far as this client has heard."""
+        return self._keeper.exists
 
     async def set(self, data: bytes) -> None:
         """Replace the member's data; return when the node holds it (request: setData).
 
-        While the session is being renewed it waits for the node to be put back.
-        Raises: RuntimeError when it has left; what has ended the membership, see `lost`.
-        Cancellation: it may have been replaced.
+        While the session is being renewed, this waits until the node is put back.
+        Raises: RuntimeError when the member has left; the error that has ended the membership, see `lost`.
+        Cancellation: the data may have been replaced.
         """
         if self._over.done():
-            self._is_told = True
+            self._is_reported = True
             raise self._over.result() or RuntimeError(f"the member {self.path} has left")
         await self._keeper.set(data)
 
     async def leave(self) -> None:
         """Leave the group, and return when the node is known to be gone; a second call does nothing.
 
-        Raises: what has ended the membership before, unless `lost` or `set` has told it, or the client is closed.
-        Cancellation: it leaves all the same.
+        Raises: the error that has ended the membership, unless `lost` or `set` has reported it or the client is closed.
+        Cancellation: the member leaves all the same.
         """
         self._timer.cancel()
-        keeping, self._keeping = self._keeping, None
+        keep_task, self._keep_task = self._keep_task, None
         gone: asyncio.Future[None] | None = None
         try:
-            if keeping is not None:
-                keeping.cancel()
-                await asyncio.wait([keeping])
+            if keep_task is not None:
+                keep_task.cancel()
+                await asyncio.wait([keep_task])
         finally:
             gone = self._keeper.discard()
             self._end(None)
         if gone is not None:
             await gone
         error = self._over.result()
-        if error is not None and not self._is_told and not isinstance(error, zkwire.SessionClosedError):
-            self._is_told = True
+        if error is not None and not self._is_reported and not isinstance(error, zkwire.SessionClosedError):
+            self._is_reported = True
             raise error
 
     async def lost(self) -> zkwire.ZooKeeperError | None:
-        """Return when the membership has ended, with the error that has ended it; None when it has left.
+        """Wait until the membership has ended; return the error that has ended it, None if the member has left.
 
-        What ends it: NodeExistsError, when another session has taken the name while this one was renewed;
-        SessionExpiredError, if the client renews no session; SessionClosedError; what else forbids the node.
-        Cancellation: harmless.
+        The error is NodeExistsError when another session has taken the name while this one was renewed,
+        SessionExpiredError if the client does not renew its session, SessionClosedError when the client was closed, or
+        another error that keeps the node from being created, such as NoAuthError.
+        Cancellation: leaves nothing behind.
         """
         error = await asyncio.shield(self._over)
-        self._is_told = True
+        self._is_reported = True
         return error
 
-    def _begin(self) -> None:
-        self._keeping = self._loop.create_task(self._keep())
+    def _start_keeping(self) -> None:
+        self._keep_task = self._loop.create_task(self._keep())
 
     async def _keep(self) -> None:
         try:
@@ -136,38 +137,42 @@ class Group:
         async for members in group.watch(): ...          # now and after each change
         await member.leave()
 
-    Arguments: `path`, the group's node, made as a container when it is missing; `acl`, of every node that is made.
+    Arguments: `path`, the group's node, created as a container when it is missing; `acl`, of every node that is
+    created.
     """
 
     def __init__(self, zk: Client, path: str, *, acl: Sequence[ACL] = OPEN_ACL) -> None:
         self._zk = zk
         self.path = validate_path(path)
         self._acl = acl
-        self._former: set[int] = set()
+        self._former_sessions: set[int] = set()
 
     async def join(self, name: str, data: bytes = b"", *, within: float = 0.0) -> Member:
         """Join under `name`, and return the membership, which lasts until it leaves or the client is closed.
 
-        Arguments: `name`, a node's name; `data`, for the others to see; `within`, for how many seconds to wait for
-        another session's member of that name to go, such as this process's own before a restart.
-        Raises: NodeExistsError when the name is taken, after a `within` TimeoutError; ValueError, TypeError.
+        Arguments: `name`, the name of the member's node; `data`, which the other members can read; `within`, how many
+        seconds to wait for a member of that name in another session to go, such as that of this process before a
+        restart.
+        Raises: NodeExistsError when the name is taken and `within` is 0; TimeoutError when it is still taken after
+        `within` seconds; ValueError, TypeError.
         Cancellation: no node stays.
-        Requests: create; from a tenth of a second on also getData and getChildren, with a watch, in one write.
+        Requests: create; after a tenth of a second also getData and getChildren, with a watch, in one write.
         """
         if not isinstance(name, str):
             raise TypeError(f"the name of a member is a str, not {name!r}")
         if "/" in name:
             raise ValueError(f"the name of a member is that of one node, not a path: {name!r}")
         path = validate_path(join_path(self.path, name))
-        keeper = Keeper(self._zk, path, checked_data(data), acl=self._acl, former=self._former)
+        keeper = Keeper(self._zk, path, checked_data(data), acl=self._acl, former_sessions=self._former_sessions)
         await keeper.acquire(within=checked_within(within) or 0.0)
         return Member(self._zk, name, keeper)
 
     async def members(self) -> dict[str, bytes]:
-        """Return the data of all members, by their names; nobody is in a group whose node is missing.
+        """Return the data of all members by their names; a group whose node is missing has no members.
 
-        Order: what this client has done before is in it; what others have may not be yet: `zk.sync` before it.
-        Requests: getChildren, then one getData for each member, in one write.
+        Order: the answer includes the earlier changes of this client; those of other clients may be missing, unless
+        `zk.sync` was called before.
+        Requests: getChildren, then one getData for each member, all in one write.
         """
         try:
             names = await self._zk.get_children(self.path)
@@ -178,25 +183,25 @@ class Group:
         for name, node in zip(names, found, strict=True):
             if isinstance(node, Node):
                 members[name] = node.data
-            elif not isinstance(node, NoNodeError):  # who has left meanwhile is no member
+            elif not isinstance(node, NoNodeError):  # a member that has left since the list was read is left out
                 raise node
         return members
 
     def watch(self) -> MembersStream:
-        """Return the members, as `members` does, now and after each change of who they are or of their data."""
+        """Return a stream of the members, as `members` returns them, now and after each change."""
         return MembersStream(self._zk, self.path)
 
 
 class MembersStream(ValueStream[dict[str, bytes]]):
     """The members of a group, now and after each change; made by `Group.watch`.
 
-    Of changes in quick succession some may be left out, the last one never; a reconnect, or a new session after an
-    expiry, is not noticed.  Leave a loop by `break` as you like; who keeps the stream in a variable closes it, by
-    `close()` or by `async with`.
+    Of changes in quick succession some may be left out, but never the last one. The stream goes on after a reconnect,
+    and in a new session after an expiry. A loop may be left by `break`; a stream that is kept in a variable must be
+    closed, by `close()` or by `async with`.
     Raises, from the iteration: SessionExpiredError (only with `renew=False`), SessionClosedError, NoAuthError.
-    Cancellation: of the wait for the next change removes the watches from the server; it may be taken up again.
-    Requests: for a change of a member's data one getData; for one who joins getChildren and getData; for one who leaves
-    getChildren.
+    Cancellation: removes the watches from the server; the iteration may be continued afterwards.
+    Requests: one getData when a member changes its data; getChildren and getData when a member joins; getChildren when
+    a member leaves.
     """
 
     _noun = "members"
@@ -205,11 +210,11 @@ class MembersStream(ValueStream[dict[str, bytes]]):
         super().__init__(path, lambda: zk.state is SessionState.EXPIRED)
         self._zk = zk
         self._names: list[str] = []  # of the members, as last listed
-        self._known: dict[str, bytes] = {}  # the data of those on whom a watch stands
+        self._known: dict[str, bytes] = {}  # the data of the members that are watched
         self._needs_list = True
 
     def _heard(self, event: WatchEvent) -> None:
-        """Forget what is out of date: its watch is used up."""
+        """Forget what the event has made out of date; its watch is used up."""
         if event.path == self.path:
             self._needs_list = True
             return
@@ -219,13 +224,14 @@ class MembersStream(ValueStream[dict[str, bytes]]):
             self._names.remove(name)
 
     async def _look(self) -> tuple[object, dict[str, bytes]]:
-        """Read what is not known, and leave a watch on each thing that is."""
-        if not self._is_armed:  # what was known has no watch any more
+        """Read what is not known, and leave a watch on everything that is known."""
+        if not self._is_armed:  # the watches are gone, so nothing that was known can be trusted
             self._known.clear()
             self._needs_list = True
         while self._needs_list:
             found = await self._found(self._zk.get_children_and_watch(self.path, into=self._watches))
             if found is None:
+                # The group's node is missing: wait for its creation, unless it was created since.
                 stat, _ = await self._zk.exists_and_watch(self.path, into=self._watches)
                 if stat is not None:
                     continue
@@ -237,6 +243,6 @@ class MembersStream(ValueStream[dict[str, bytes]]):
         for name, node in zip(unknown, await self._zk.pipeline(reads), strict=True):
             if isinstance(node, Node):
                 self._known[name] = node.data
-            elif not isinstance(node, NoNodeError):  # that it is gone the watch on the group tells
+            elif not isinstance(node, NoNodeError):  # the watch on the group fires when a member has left
                 raise node
         return self._known.copy(), self._known.copy()

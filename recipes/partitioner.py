@@ -1,7 +1,8 @@
-"""A partitioner: a set of partitions divided among the members that are there, and divided anew as they come and go.
+"""A partitioner: divides a set of partitions among the present members, and again whenever members come or go.
 
-The upper half is pure: who is to have what.  Members may disagree about it for a while, for each sees the others come
-and go at its own time; so each partition is guarded by a lock, and worked on only while that is held.
+`division` is pure: it computes the share of each member. Each member sees the others come and go at a time of its own,
+so members may disagree about the division for a while. Therefore a lock guards each partition, and a member works on a
+partition only while it holds that lock.
 """
 
 from __future__ import annotations
@@ -21,20 +22,20 @@ from zkwire import ACL, OPEN_ACL, Client, join_path, validate_path
 
 P = TypeVar("P", bound=Hashable)
 
-# Members that come and go without end put the division off for no more than so many times the settling time.
+# Members that keep coming and going delay a division by at most this multiple of the settling time.
 _MOST_SETTLING: Final = 10
 
 
 def division(partitions: Collection[str], members: Iterable[str]) -> dict[str, list[str]]:
-    """Return which of the partitions each member is to have: the same for everybody who asks with the same names.
+    """Return the partitions of each member; equal arguments give equal shares, whatever their order.
 
-    Numbers of partitions differ by one at the most.  Each partition prefers members in an order of its own, so that
-    few move when a member comes or goes.
+    The sizes of the shares differ by at most one. Each partition prefers the members in an order of its own, so that
+    few partitions move when a member comes or goes (rendezvous hashing).
     """
     shares: dict[str, list[str]] = {member: [] for member in members}
     if not shares:
         return {}
-    least, more = divmod(len(partitions), len(shares))  # so many have `least` and one more
+    least, more = divmod(len(partitions), len(shares))  # `more` members get one partition above `least`
     pairs = sorted((_weight(partition, member), partition, member) for partition in partitions for member in shares)
     divided: set[str] = set()
     for _, partition, member in pairs:
@@ -51,9 +52,10 @@ def _weight(partition: str, member: str) -> bytes:
 
 
 class _Holding(Generic[P]):
-    """One partition: whether it is to be ours, whether its lock is, and whether the body may be at work on it.
+    """One partition: whether it is in our share, whether we hold its lock, and whether the body may be using it.
 
-    Arguments: `lock`, that guards it; `news`, set when what may be offered has changed.
+    Arguments: `lock`, the lock that guards the partition; `news`, an event that is set when `is_offered` may have
+    changed.
     """
 
     def __init__(self, partition: P, lock: Lock, news: asyncio.Event) -> None:
@@ -63,42 +65,44 @@ class _Holding(Generic[P]):
         self._news = news
         self._is_wanted = False
         self._is_in_use = False
-        self._was_lost = False  # while in use: not to be offered again before the body has been told
-        self._holder: asyncio.Task[None] | None = None
+        # The lock was lost while the body used the partition: the body must see one set without it before it is
+        # offered again.
+        self._was_lost = False
+        self._hold_task: asyncio.Task[None] | None = None
 
     @property
     def is_offered(self) -> bool:
-        """Whether the body may be at work on it from now on."""
+        """Whether the partition may be given to the body."""
         return self._is_wanted and self.lease is not None and not self._was_lost
 
     def want(self, tasks: asyncio.TaskGroup | None) -> None:
-        """Begin to hold it, by one of `tasks`; None: hand it back as soon as the body does not use it."""
+        """Hold the lock in a task of the group `tasks`; None: release it once the body does not use the partition."""
         self._is_wanted = tasks is not None
-        if tasks is not None and self._holder is None:
-            self._holder = tasks.create_task(self._hold())
-        self._let_go()
+        if tasks is not None and self._hold_task is None:
+            self._hold_task = tasks.create_task(self._hold())
+        self._release_unused()
 
     def use(self) -> None:
-        """Take note that it is given to the body."""
+        """Take note that the partition was given to the body."""
         self._is_in_use = True
 
     def confirm(self) -> None:
-        """Take note that the body does not use it any more."""
+        """Take note that the body no longer uses the partition."""
         self._is_in_use = self._was_lost = False
-        self._let_go()
+        self._release_unused()
 
     def reset(self) -> None:
-        """Take note that the block has been left."""
+        """Take note that the `async with` block was left."""
         self._is_wanted = self._is_in_use = self._was_lost = False
-        self._holder = None
+        self._hold_task = None
 
-    def _let_go(self) -> None:
-        if not self._is_wanted and not self._is_in_use and self._holder is not None:
-            self._holder.cancel()
-            self._holder = None
+    def _release_unused(self) -> None:
+        if not self._is_wanted and not self._is_in_use and self._hold_task is not None:
+            self._hold_task.cancel()
+            self._hold_task = None
 
     async def _hold(self) -> None:
-        """Hold the lock until cancelled, again and again if it is lost."""
+        """Hold the lock until this task is cancelled; acquire it again each time that it is lost."""
         while True:
             lease = await self._lock.acquire()
             self.lease = lease
@@ -113,27 +117,27 @@ class _Holding(Generic[P]):
 
 
 class Partitioner(Generic[P]):
-    """This process's part of a set of partitions.
+    """This process's share of a set of partitions.
 
         async with Partitioner(zk, "/jobs/mail", range(8)) as mine:
-            async for partitions in mine:      # a frozenset: what is ours from now on
-                ...                            # begin with what has come, stop what has gone
+            async for partitions in mine:      # a frozenset: the partitions that are ours from now on
+                ...                            # begin work on the new ones, stop work on the others
 
-    The iteration gives what is held at first, if that is anything, and after each change.  To ask for the next is to
-    say that nothing is done any more on what was not in the last: only then is a partition that somebody else is to
-    have handed back.  So a body that is given less stops what it does on the rest before it goes on, and takes no
-    longer than it must: the next owner waits for it.  A partition whose lock is lost is left out at once, and is
-    somebody else's soon: `lease(partition).lost()` tells it, and `lease(partition).token` guards a store.
+    The iteration gives the set of held partitions when it is first not empty, and after each change. By asking for the
+    next set, the body says that it has stopped all work on partitions that were not in the last one: only then are they
+    handed back. So a body that gets a smaller set should stop work on the other partitions without delay, for the next
+    owner waits. A partition whose lock is lost is left out at once, and another member soon owns it:
+    `lease(partition).lost()` reports the loss, and `lease(partition).token` is a fencing token for a store.
 
-    Arguments: `path`, below which stand the members, in `members`, and the locks, in `locks`; `partitions`, any
-    different things with different names (str of them), the same for all members; `name`, of this member, unique, by
-    default something random; `settle`, for how many seconds nobody must have come or gone before it is divided anew;
-    `acl`, of every node that is made.
-    Raises, on entering and, by cancelling the block, while it lasts: what a Group and a Lock raise, such as
-    NodeExistsError for a name that is taken, SessionExpiredError if the client renews no session.  After an expired
-    session that is renewed it goes on: all is lost, and what comes next is given.
-    Cancellation: whatever is held is handed back, and the member leaves.
-    Promised: while a partition is given and its lease certain, nobody else holds it.
+    Arguments: `path`, the node above the nodes `members` and `locks`; `partitions`, distinct objects with distinct
+    names (their str), the same for all members; `name`, the unique name of this member, random by default; `settle`,
+    how many seconds must pass in which no member comes or goes before the partitions are divided again; `acl`, of every
+    node that is created.
+    Raises, on entering and, by cancelling the block, later: the errors of Group and Lock, such as NodeExistsError for a
+    name that is taken and SessionExpiredError if the client does not renew its session. After an expired session that
+    is renewed, the iteration goes on: an empty set, and then the partitions that are held in the next session.
+    Cancellation: all partitions are handed back, and the member leaves.
+    Promised: while a partition is given and its lease is certain, no other member holds it.
     """
 
     def __init__(
@@ -160,7 +164,7 @@ class Partitioner(Generic[P]):
         for partition in partitions:
             node = quote(str(partition), safe=" ")
             if node in self._holdings or not node.strip("."):
-                raise ValueError(f"partitions are different and have names, unlike {partition!r}")
+                raise ValueError(f"each partition needs a name of its own, which is its str, unlike {partition!r}")
             lock = Lock(zk, f"{join_path(self.path, 'locks')}/{node}", data=self.name.encode(), acl=acl)
             self._holdings[node] = _Holding(partition, lock, self._news)
         self._given: frozenset[P] = frozenset()
@@ -170,7 +174,7 @@ class Partitioner(Generic[P]):
 
     async def __aenter__(self) -> Self:
         if self._background is not None:
-            raise RuntimeError(f"this member of {self.path} is entered already")
+            raise RuntimeError(f"this member of {self.path} has been entered already")
         self._given = frozenset()
         self._member = await self._group.join(self.name)
         self._background = BackgroundTask(self._divide(self._member))
@@ -182,7 +186,7 @@ class Partitioner(Generic[P]):
         background, self._background = self._background, None
         member, self._member = self._member, None
         if background is None or member is None:
-            raise RuntimeError("left without having been entered")
+            raise RuntimeError(f"the block of this member of {self.path} is left, but it was not entered")
         try:
             await background.leave(kind)
         finally:
@@ -196,7 +200,7 @@ class Partitioner(Generic[P]):
 
     async def __anext__(self) -> frozenset[P]:
         if self._is_iterated:
-            raise RuntimeError(f"somebody waits for the next partitions of {self.path} already")
+            raise RuntimeError(f"another task waits for the next partitions of {self.path} already")
         self._is_iterated = True
         try:
             while True:
@@ -218,36 +222,38 @@ class Partitioner(Generic[P]):
             self._is_iterated = False
 
     def lease(self, partition: P) -> Lease:
-        """Return the lease of the lock of a partition that is held.  Raises: LookupError when it is not."""
+        """Return the lease of the lock of `partition`.  Raises: LookupError when this member does not hold it."""
         for holding in self._holdings.values():
             if holding.partition == partition and holding.lease is not None:
                 return holding.lease
         raise LookupError(f"the partition {partition!r} of {self.path} is not held here")
 
-    # -- beside the body --------------------------------------------------------------------------------------------
+    # -- the background task ----------------------------------------------------------------------------------------
 
     async def _divide(self, member: Member) -> None:
-        """Hold what is ours by the division, as members come and go."""
+        """Hold the partitions of our share, and divide again as members come and go."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._watch_membership(member))
-                await self._follow(tasks)
+                await self._follow_members(tasks)
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from None
 
-    async def _follow(self, tasks: asyncio.TaskGroup) -> None:
-        """Divide anew each time that the members have changed and settled."""
+    async def _follow_members(self, tasks: asyncio.TaskGroup) -> None:
+        """Divide the partitions each time that the members have changed and settled."""
         loop = asyncio.get_running_loop()
         async with self._zk.children(self._group.path) as changes:
-            following = tasks.create_task(changes.__anext__())
+            next_change = tasks.create_task(changes.__anext__())
             names: list[str] | None = None
-            latest: float | None = None  # when to divide though they have not settled; None: nothing to divide
+            latest: float | None = (
+                None  # when to divide even if the members have not settled; None: nothing has changed
+            )
             while True:
                 wait = None if latest is None else max(0.0, min(self._settle, latest - loop.time()))
-                changed, _ = await asyncio.wait([following], timeout=wait)
+                changed, _ = await asyncio.wait([next_change], timeout=wait)
                 if changed:
-                    names = following.result()
-                    following = tasks.create_task(changes.__anext__())
+                    names = next_change.result()
+                    next_change = tasks.create_task(changes.__anext__())
                     latest = latest or loop.time() + _MOST_SETTLING * self._settle
                 if latest is not None and (not changed or loop.time() >= latest):
                     latest = None

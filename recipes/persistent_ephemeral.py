@@ -1,6 +1,6 @@
-"""An ephemeral node that outlives its session: it is put back in the next one, and when somebody deletes it.
+"""An ephemeral node that outlives its session: it is put back in the next session, and when it was deleted.
 
-`Keeper` is what keeps one node ticket; members of a group are kept by it, too.
+The work is done by a `Keeper`, which also keeps the members of a group.
 """
 
 from __future__ import annotations
@@ -12,30 +12,25 @@ from typing import Self
 from recipes.common.arguments import checked_within
 from recipes.common.background import BackgroundTask
 from recipes.common.keeper import Keeper
-from zkwire import (
-    ACL,
-    OPEN_ACL,
-    Client,
-    validate_path,
-)
+from zkwire import ACL, OPEN_ACL, Client, validate_path
 
 
 class PersistentEphemeral:
-    """An ephemeral node that stands for as long as the block lasts, not only for as long as the session does.
+    """An ephemeral node that exists as long as the `async with` block lasts, whatever happens to the session.
 
         async with PersistentEphemeral(zk, "/services/web/host-1", b"10.0.0.7:80") as node:
             await node.set(b"10.0.0.7:8080")
 
-    It is put back in a new session, and when somebody deletes it.
-    Arguments: `path`, the node, whose parent is made as a container when it is missing; `data`, at first; `acl`, of
-    every node that is made; `within`, for how many seconds to wait, on entering, for the node of another session to go,
-    such as this process's own before a restart.
-    Raises, on entering: NodeExistsError when another session's node is there, after a `within` TimeoutError.  While the
-    block lasts, by cancelling it: NodeExistsError when another session has taken the path meanwhile;
-    SessionExpiredError if the client renews no session; what else forbids the node.
+    The node is put back in a new session, and when another client deletes it.
+    Arguments: `path`, the node, whose parent is created as a container when it is missing; `data`, the data at first;
+    `acl`, of every node that is created; `within`, how many seconds to wait, on entering, for the node of another
+    session to go, such as that of this process before a restart.
+    Raises, on entering: NodeExistsError when the node of another session exists and `within` is 0; TimeoutError when it
+    still exists after `within` seconds. Later, by cancelling the block: NodeExistsError when another session has taken
+    the path; SessionExpiredError if the client does not renew its session; another error that keeps the node from being
+    created, such as NoAuthError.
     Cancellation: no node stays.
-    Requests: create; then getData and getChildren, with a watch, in one write; removeWatches and delete at the
-    end.
+    Requests: create; then getData and getChildren, with a watch, in one write; removeWatches and delete at the end.
     """
 
     def __init__(
@@ -44,18 +39,20 @@ class PersistentEphemeral:
         self._zk = zk
         self.path = validate_path(path)
         if path == "/":
-            raise ValueError("the root is no ephemeral node: path names one below it")
+            raise ValueError("path is the root, which cannot be an ephemeral node: use a path below it")
         self._acl = acl
         self._within = checked_within(within) or 0.0
-        self._former: set[int] = set()
-        self._keeper = Keeper(zk, self.path, data, acl=acl, former=self._former)
+        self._former_sessions: set[int] = set()
+        self._keeper = Keeper(zk, self.path, data, acl=acl, former_sessions=self._former_sessions)
         self._background: BackgroundTask | None = None
 
     async def __aenter__(self) -> Self:
         if self._background is not None:
             raise RuntimeError(f"the node {self.path} is kept already")
-        # Another one for each block: who still waits for the one before is told that it is over.
-        self._keeper = Keeper(self._zk, self.path, self._keeper.data, acl=self._acl, former=self._former)
+        # Each block has a keeper of its own: tasks that still wait in the block before get its RuntimeError.
+        self._keeper = Keeper(
+            self._zk, self.path, self._keeper.data, acl=self._acl, former_sessions=self._former_sessions
+        )
         await self._keeper.acquire(within=self._within)
         self._background = BackgroundTask(self._keeper.keep())
         return self
@@ -65,7 +62,7 @@ class PersistentEphemeral:
     ) -> None:
         background, self._background = self._background, None
         if background is None:
-            raise RuntimeError("left without having been entered")
+            raise RuntimeError(f"the block of {self.path} is left, but it was not entered")
         try:
             await background.leave(kind)
         finally:
@@ -75,28 +72,28 @@ class PersistentEphemeral:
 
     @property
     def stands(self) -> bool:
-        """Whether the node stands, as far as this client has been told: False from the expiry of a session until it
-        has been put back."""
-        return self._keeper.stands
+        """Whether the node exists, as far as this client has heard: False from the expiry of the session until the
+        node is put back."""
+        return self._keeper.exists
 
     async def created(self) -> None:
-        """Return when the node stands, at once if it does.
+        """Wait until the node exists.
 
-        Raises: what has ended the keeping; RuntimeError when the block is left meanwhile.
-        Cancellation: harmless.
+        Raises: the error that prevents the node for good; RuntimeError when the block is left before the node exists.
+        Cancellation: leaves nothing behind.
         """
         self._check_entered()
         await self._keeper.created()
 
     async def set(self, data: bytes) -> None:
-        """Have the node hold `data`, now and whenever it is put back; return when it does (request: setData).
+        """Replace the node's data, now and whenever the node is put back; return when it holds it (request: setData).
 
         Raises: as `created`.
-        Cancellation: it may hold it.
+        Cancellation: the data may have been replaced.
         """
         self._check_entered()
         await self._keeper.set(data)
 
     def _check_entered(self) -> None:
         if self._background is None:
-            raise RuntimeError(f"the node {self.path} is kept by `async with` only")
+            raise RuntimeError(f"the node {self.path} is kept inside an `async with` block only")

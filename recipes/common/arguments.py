@@ -7,7 +7,10 @@ from typing import Any
 
 
 def current_task() -> asyncio.Task[Any]:
-    """Return the task that runs.  Raises: RuntimeError outside of one."""
+    """Return the task that is running.
+
+    Raises: RuntimeError when no task is running, as in a callback of the event loop.
+    """
     task = asyncio.current_task()
     if task is None:
         raise RuntimeError("a lock is held by a task")
@@ -15,7 +18,10 @@ def current_task() -> asyncio.Task[Any]:
 
 
 def checked_within(within: float | None) -> float | None:
-    """Return `within` if it bounds a wait: None, or a number of seconds from 0.  Raises: TypeError, ValueError."""
+    """Return `within` if it can limit a wait: None, or a number of seconds that is at least 0.
+
+    Raises: TypeError, ValueError.
+    """
     if within is None:
         return None
     if isinstance(within, bool) or not isinstance(within, int | float):

@@ -1,4 +1,4 @@
-"""A task beside the body of an `async with`: it ends with the body, and the body with it, if it fails."""
+"""A task that runs beside the body of an `async with` statement: when either of them fails, both end."""
 
 from __future__ import annotations
 
@@ -10,44 +10,47 @@ from recipes.common.arguments import current_task
 
 
 class BackgroundTask:
-    """Runs `work` beside the present task, from now until `leave`.
+    """A task that runs `work` beside the present task, until `leave` is called.
 
-    An error of the work cancels the task and is raised by `leave` in place of the cancellation, as asyncio.TaskGroup
-    does, but for the group around it.
+    If the work fails, the present task is cancelled, and `leave` raises the error of the work in place of that
+    cancellation. This is what asyncio.TaskGroup does, without the exception group.
     """
 
     def __init__(self, work: Coroutine[Any, Any, None]) -> None:
         self._body = current_task()
+        # How many cancellations of the body were requested before ours.
         self._cancelling = self._body.cancelling()
-        self._interrupted = False
-        self._left = False
+        self._has_cancelled_body = False
+        self._is_leaving = False
         self._task = asyncio.get_running_loop().create_task(work)
-        self._task.add_done_callback(self._ended)
+        self._task.add_done_callback(self._on_done)
 
     async def leave(self, kind: type[BaseException] | None) -> None:
-        """End the work, and return when it has ended.
+        """Cancel the work, and return when its task has ended.
 
-        Arguments: `kind`, of the exception that leaves the body, None for none.
-        Raises: what the work has failed with, unless the body has failed by itself.
-        Cancellation: is handed on to the work, which may be clearing up, and goes on when that has ended.
+        Arguments: `kind`, the class of the exception that leaves the body, None if there is none.
+        Raises: the error of the work, unless the body has failed with an error of its own.
+        Cancellation: is passed on to the work, which may be cleaning up, and raised when the work has ended.
         """
-        self._left = True
+        self._is_leaving = True
         cancelled: asyncio.CancelledError | None = None
         while not self._task.done():
             self._task.cancel()
             try:
+                # Not `await self._task`: a cancellation of the work could not be told from one of this task.
                 await asyncio.wait([self._task])
-            except asyncio.CancelledError as one:
-                cancelled = one
+            except asyncio.CancelledError as cancellation:
+                cancelled = cancellation
         error = None if self._task.cancelled() else self._task.exception()
-        # The cancellation that came from us ends here; one from elsewhere at the same time goes on.
-        ours = self._interrupted and self._body.uncancel() <= self._cancelling and kind is asyncio.CancelledError
+        # Our own cancellation of the body ends here. If another one came at the same time, uncancel() returns a larger
+        # number than before ours, and that other cancellation must go on.
+        ours = self._has_cancelled_body and self._body.uncancel() <= self._cancelling and kind is asyncio.CancelledError
         if cancelled is not None:
             raise cancelled from error
         if error is not None and (ours or kind is None):
             raise error
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        if not self._left and not task.cancelled() and task.exception() is not None:
-            self._interrupted = True
+    def _on_done(self, task: asyncio.Task[None]) -> None:
+        if not self._is_leaving and not task.cancelled() and task.exception() is not None:
+            self._has_cancelled_body = True
             self._body.cancel()

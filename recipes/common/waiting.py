@@ -1,4 +1,4 @@
-"""Waits that recipes share: bounded by `within`, and carried over from an expired session to the next one."""
+"""Waits that several recipes share: limited by `within`, and continued in the session after an expired one."""
 
 from __future__ import annotations
 
@@ -9,26 +9,52 @@ from contextlib import asynccontextmanager
 from zkwire import Client, SessionState
 
 
-@asynccontextmanager
-async def bounded(within: float | None, what: str) -> AsyncIterator[None]:
-    """Bound the body to `within` seconds; None does not bound it.
+class Bound:
+    """The limit of one wait; made by `bounded`."""
 
+    def __init__(self, within: float | None, message: str) -> None:
+        self._is_one_look = within == 0
+        self._message = message
+
+    def must_wait(self) -> None:
+        """Note that a look has been made, and that the caller has to wait.
+
+        Raises: TimeoutError if the limit is 0 seconds. With any other limit this does nothing.
+        """
+        if self._is_one_look:
+            raise TimeoutError(self._message)
+
+
+@asynccontextmanager
+async def bounded(within: float | None, what: str) -> AsyncIterator[Bound]:
+    """Limit the body to `within` seconds; None sets no limit, and 0 allows one look.
+
+        async with bounded(within, f"the barrier {path} was not removed") as bound:
+            while True:
+                ...                          # look: return if the barrier is gone
+                bound.must_wait()            # within=0 ends here
+                await watch
+
+    One look means: the body makes the requests that show whether it has to wait, however long their answers take, and
+    takes what is free. So a limit of 0 sets no timer: the body must call `must_wait` between a look and each wait for
+    other clients, or it would wait without limit.
     Arguments: `what`, the beginning of the error message: what did not happen in time.
-    Raises: TimeoutError.  A TimeoutError of the body itself passes unchanged.
+    Raises: TimeoutError. A TimeoutError of the body itself passes unchanged.
     """
+    message = f"{what} within {within} s"
     try:
-        async with asyncio.timeout(within) as limit:
-            yield
+        async with asyncio.timeout(within or None) as limit:
+            yield Bound(within, message)
     except TimeoutError:
         if not limit.expired():
             raise
-        raise TimeoutError(f"{what} within {within} s") from None
+        raise TimeoutError(message) from None
 
 
 def raise_unless_renewed(zk: Client) -> None:
     """Raise the SessionExpiredError that is being handled, unless the client begins a new session.
 
-    To be called in an `except` block.  With `renew=False` the client stays in the state EXPIRED, and every later
+    To be called in an `except` block. With `renew=False` the client stays in the state EXPIRED, and every later
     request would fail as well.
     """
     if zk.state is SessionState.EXPIRED:

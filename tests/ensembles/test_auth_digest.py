@@ -44,7 +44,7 @@ async def test_all_identities_are_sent_first_on_every_connection_pitfall_56(zook
         _, watch = await zk.get_and_watch(path)
         for _ in range(3):
             mark = proxy.mark()
-            proxy.cut()
+            proxy.drop()
             await zk.set(path, b"still allowed") if watch.done() else await zk.get(path)
             assert proxy.requests(mark)[:6] == ["connect", "auth", "auth", "auth", "setWatches", "getData"]
             assert await identities(zk) == {("digest", "ann"), ("digest", "bob"), ("digest", "eve")}
@@ -98,36 +98,36 @@ async def test_a_credential_whose_answer_is_lost_is_sent_again_pitfall_57(zookee
             lost = fault("auth")
             await zk.add_auth("digest", b"bob:secret")
             assert lost.done()
-        again = proxy.cut_after("auth", 2)  # lost again, when it is sent for the second time
-        proxy.cut()
+        again = proxy.drop_after("auth", nth=2)  # lost again, when it is sent for the second time
+        proxy.drop()
         await zk.ping()
-        await again
+        await again.until_hit()
         assert await identities(zk) == {("digest", "bob")}
 
 
 async def test_a_credential_added_without_a_connection_is_the_first_on_the_next(zookeeper: RealServer) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        proxy.refuse()
-        proxy.cut()
+        refusal = proxy.refuse_connections()
+        proxy.drop()
         await states_until(zk.states(), SUSPENDED)
         asking = asyncio.create_task(zk.get("/"))
         adding = asyncio.create_task(zk.add_auth("digest", b"bob:secret"))
         await turns()
         mark = proxy.mark()
-        proxy.accept()
+        refusal.end()
         await asyncio.gather(asking, adding)
         assert proxy.requests(mark) == ["connect", "auth", "getData"]
 
 
 async def test_a_credential_that_waits_when_the_connection_breaks_is_sent_once(zookeeper: RealServer) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts, max_in_flight=1) as zk:
-        proxy.hold_replies()
+        hold = proxy.hold_replies()
         asking = asyncio.create_task(zk.get("/"))
         adding = asyncio.create_task(zk.add_auth("digest", b"bob:secret"))  # waits because max_in_flight is reached
         await proxy.seen("getData")
         mark = proxy.mark()
-        proxy.cut()
-        proxy.release_replies()
+        proxy.drop()
+        hold.release()
         await asyncio.gather(asking, adding)
         await zk.ping()
         assert proxy.requests(mark) == ["connect", "auth", "getData"]
@@ -135,20 +135,20 @@ async def test_a_credential_that_waits_when_the_connection_breaks_is_sent_once(z
 
 async def test_a_cancelled_credential_that_was_not_written_is_forgotten(zookeeper: RealServer) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts, max_in_flight=1) as zk:
-        proxy.hold_replies()
+        hold = proxy.hold_replies()
         asking = asyncio.create_task(zk.get("/"))
         adding = asyncio.create_task(zk.add_auth("digest", b"in:line"))
         await proxy.seen("getData")
         await cancelled(adding)
-        proxy.release_replies()
+        hold.release()
         await asking
-        proxy.refuse()
-        proxy.cut()
+        refusal = proxy.refuse_connections()
+        proxy.drop()
         await states_until(zk.states(), SUSPENDED)
         adding = asyncio.create_task(zk.add_auth("digest", b"without:connection"))
         await turns()
         await cancelled(adding)
-        proxy.accept()
+        refusal.end()
         assert await identities(zk) == set()
         assert "auth" not in proxy.requests()
 
@@ -156,13 +156,13 @@ async def test_a_cancelled_credential_that_was_not_written_is_forgotten(zookeepe
 async def test_a_cancelled_credential_that_was_written_is_remembered(zookeeper: RealServer) -> None:
     """The connection has the identity, so the next connection must have it too."""
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        proxy.hold_replies()
+        hold = proxy.hold_replies()
         adding = asyncio.create_task(zk.add_auth("digest", b"bob:secret"))
         await proxy.seen("auth")
         await cancelled(adding)
-        proxy.release_replies()
+        hold.release()
         assert await identities(zk) == {("digest", "bob")}
-        proxy.cut()
+        proxy.drop()
         assert await identities(zk) == {("digest", "bob")}
 
 
@@ -267,7 +267,7 @@ async def test_a_server_that_enforces_a_scheme_accepts_clients_that_use_it() -> 
             zkwire.connect(proxy.hosts, 2.0, auth=[("digest", b"bob:secret")]) as zk,
         ):
             await zk.create("/a")
-            proxy.cut()
+            proxy.drop()
             assert await zk.exists("/a") is not None
         async with zkwire.connect(server.hosts) as zk:
             states = zk.states()

@@ -150,12 +150,12 @@ async def test_a_write_on_the_former_connection_of_a_moved_session_is_refused(
     async with Proxy(first.hosts) as proxy:
         stale = await zkwire.connect(proxy.hosts, renew=False)
         moved = await zkwire.connect(second.hosts, session_id=stale.session_id, session_password=stale.session_password)
-        proxy.refuse()
+        refusal = proxy.refuse_connections()
         with pytest.raises(zkwire.ConnectionLostError):
             await stale.create(path)
         assert await moved.exists(path) is None
         await moved.close()
-        proxy.accept()
+        refusal.end()
         with pytest.raises(zkwire.SessionExpiredError):
             await stale.get("/")
         await stale.close()
@@ -192,7 +192,7 @@ async def test_a_server_that_is_behind_is_not_used_and_a_sync_waits_for_it_pitfa
 
         states = ahead.states()
         await states_until(states, CONNECTED)
-        proxy.cut()
+        proxy.drop()
         assert await states_until(states, CONNECTED) == [SUSPENDED, CONNECTED]
         states.close()
         assert ahead.server == proxy.hosts

@@ -78,8 +78,8 @@ async def test_new_servers_get_their_share_of_the_clients(
 
 async def test_the_new_list_is_what_a_client_without_a_connection_tries(zookeeper: RealServer) -> None:
     async with Proxy(zookeeper.hosts) as old, Proxy(zookeeper.hosts) as new, zkwire.connect(old.hosts) as zk:
-        old.refuse()
-        old.cut()
+        old.refuse_connections()
+        old.drop()
         await states_until(zk.states(), SUSPENDED)
         asking = asyncio.create_task(zk.get("/"))
         zk.set_hosts(new.hosts)
@@ -111,13 +111,13 @@ async def test_a_client_closed_while_it_moves_ends_its_session_where_it_is(zooke
     async with Proxy(zookeeper.hosts) as old, zkwire.connect(zookeeper.hosts) as other:
         zk = await zkwire.connect(old.hosts)
         await zk.create(path, ephemeral=True)
-        old.hold_replies()
+        hold = old.hold_replies()
         setting = asyncio.create_task(zk.set(path, b"under way"))
         await old.seen("setData")
         zk.set_hosts("127.0.0.1:1")
         closing = asyncio.create_task(zk.close())
         await old.seen("closeSession")
-        old.release_replies()
+        hold.release()
         await closing
         assert (await setting).version == 1
         await other.sync("/")

@@ -95,7 +95,7 @@ async def test_the_client_is_known_by_its_certificate_on_every_connection(tls: C
             session_id, states = zk.session_id, zk.states()
             for _ in range(2):
                 assert ("x509", tls.client.subject) in [(one.scheme, one.user) for one in await zk.whoami()]
-                proxy.cut()
+                proxy.drop()
                 await states_until(states, SessionState.SUSPENDED)
                 await states_until(states, SessionState.CONNECTED)
             assert zk.session_id == session_id

@@ -1,4 +1,4 @@
-"""The partitioner: a pure division, and that nobody works on what somebody else may hold."""
+"""The partitioner: the pure division, and members that never work on a partition which another member holds."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -12,7 +12,7 @@ from recipes import Lock, LockLostError, Partitioner
 from recipes.partitioner import division
 from tests.support.everywhere import Scene, below, cancel_at_every_moment, cut_at_every_step, nothing_stays, scene
 from tests.support.proxy import Proxy
-from tests.support.recipes import body_raises, expire, until, until_watches
+from tests.support.recipes import body_raises, expire, until, until_armed, until_watches
 from zkwire import Client
 from zkwire.testing import RealServer
 
@@ -20,13 +20,13 @@ STAYS = ["members", "locks"]
 
 
 async def only_containers(stage: Scene) -> None:
-    """Wait until nothing stands below the members' node nor below a lock's."""
+    """Wait until no node is left below the members' node nor below a lock's."""
 
-    async def so() -> bool:
+    async def none_left() -> bool:
         nodes = [node.removeprefix(f"{stage.path}/") for node in await below(stage.other, stage.path)]
         return not [node for node in nodes if node.startswith("members/") or node.count("/") > 1]
 
-    await until(so)
+    await until(none_left)
 
 
 # -- the division -----------------------------------------------------------------------------------------------------
@@ -66,14 +66,16 @@ def test_few_partitions_move_when_a_member_goes() -> None:
 
 
 class Worker:
-    """A member that takes what it is given, and knows what the others have."""
+    """A member that uses what it is given, and checks that no other member uses the same."""
 
     holders: dict[object, "Worker"]
 
     def __init__(
         self, zk: Client, path: str, holders: dict[object, "Worker"], *, settle: float = 0.02, alone: bool = True
     ) -> None:
-        self.alone = alone  # False where a server ends sessions before their time, which nobody can know of
+        self.alone = (
+            alone  # False where the server ends a session early: its client cannot know that it has lost its locks
+        )
         self.partitioner = Partitioner(zk, path, range(4), settle=settle)
         self.holders = holders
         self.held: frozenset[int] = frozenset()
@@ -104,10 +106,10 @@ class Worker:
 
 
 async def until_all_held(holders: dict[object, Worker], *workers: Worker) -> None:
-    """Wait until all is held, and evenly, by these."""
+    """Wait until these workers hold all partitions, in equal shares."""
     share = 4 // len(workers)
 
-    def so() -> bool:
+    def reached() -> bool:
         for worker in workers:
             if worker.task.done():
                 worker.task.result()
@@ -115,7 +117,7 @@ async def until_all_held(holders: dict[object, Worker], *workers: Worker) -> Non
             all(len(worker.held) in (share, share + bool(4 % len(workers))) for worker in workers) and len(holders) == 4
         )
 
-    await until(so)
+    await until(reached)
 
 
 async def test_partitions_are_divided_as_members_come_and_go(zookeeper: RealServer, path: str) -> None:
@@ -136,7 +138,7 @@ async def test_partitions_are_divided_as_members_come_and_go(zookeeper: RealServ
         await until_watches(zookeeper, 0)
 
 
-async def test_many_come_and_go_together() -> None:
+async def test_many_members_come_and_go_together() -> None:
     """Pitfall 25."""
     async with scene() as stage, AsyncExitStack() as stack:
         holders: dict[object, Worker] = {}
@@ -153,7 +155,7 @@ async def test_many_come_and_go_together() -> None:
         await nothing_stays(stage, stays=STAYS)
 
 
-async def test_what_is_to_go_is_handed_back_when_the_body_asks_for_more() -> None:
+async def test_partitions_are_handed_back_when_the_body_asks_for_the_next_set() -> None:
     async with scene() as stage, Partitioner(stage.zk, stage.path, range(4), settle=0.0) as mine:
         given = frozenset[int]()
         while len(given) < 4:
@@ -166,13 +168,13 @@ async def test_what_is_to_go_is_handed_back_when_the_body_asks_for_more() -> Non
         for _ in range(3):
             await stage.other.ping()
         assert not other.held & less
-        for partition in given - less:  # still ours, for all that anybody knows
+        for partition in given - less:  # the body may still be using it
             if partition not in other.held:
                 mine.lease(partition).check()
         waiting = asyncio.create_task(mine.__anext__())
         await until_all_held_by(other, given - less)
         assert not waiting.done()
-        with pytest.raises(RuntimeError, match="somebody waits"):
+        with pytest.raises(RuntimeError, match="another task waits"):
             await anext(mine)
         await other.stop()
         assert len(await waiting) > 2
@@ -182,12 +184,12 @@ async def until_all_held_by(worker: Worker, partitions: frozenset[int]) -> None:
     await until(lambda: worker.held == partitions)
 
 
-async def test_a_lock_lost_is_told_and_the_partition_comes_back() -> None:
+async def test_a_partition_whose_lock_is_lost_is_left_out_once_and_comes_back() -> None:
     async with scene() as stage, Partitioner(stage.zk, stage.path, ["only"], settle=0.0) as mine:
         assert await anext(mine) == {"only"}
         lease = mine.lease("only")
         losing = asyncio.create_task(lease.lost())
-        await until(lambda: len(stage.zk._session.watches) == 3)
+        await until_armed(3, stage.zk)
         await stage.other.delete(lease.path)
         assert isinstance(await losing, LockLostError)
         assert await anext(mine) == frozenset()
@@ -197,7 +199,7 @@ async def test_a_lock_lost_is_told_and_the_partition_comes_back() -> None:
             mine.lease("other")
 
 
-async def test_it_goes_on_in_the_next_session(zookeeper: RealServer, path: str) -> None:
+async def test_the_iteration_goes_on_in_the_next_session(zookeeper: RealServer, path: str) -> None:
     """Pitfalls 13, 14 and 17."""
     async with (
         zkwire.connect(zookeeper.hosts, session_timeout=1.0) as zk,
@@ -215,7 +217,7 @@ async def test_it_goes_on_in_the_next_session(zookeeper: RealServer, path: str) 
         assert mine.lease("a").token > old.token
 
 
-async def test_without_another_session_the_block_ends() -> None:
+async def test_the_block_is_cancelled_when_an_expired_session_is_not_renewed() -> None:
     async with scene() as stage, zkwire.connect(stage.server.hosts, renew=False) as zk:
         with body_raises(zkwire.SessionExpiredError):
             async with Partitioner(zk, stage.path, range(2), settle=0.0) as mine:
@@ -227,7 +229,7 @@ async def test_without_another_session_the_block_ends() -> None:
         await nothing_stays(stage, stays=STAYS)
 
 
-async def test_who_has_nothing_waits() -> None:
+async def test_a_member_without_partitions_waits() -> None:
     async with scene() as stage, AsyncExitStack() as stack:
         taken = [await Lock(stage.other, f"{stage.path}/locks/{number}").acquire() for number in range(2)]
         mine = await stack.enter_async_context(Partitioner(stage.zk, stage.path, range(2), settle=0.0))
@@ -241,29 +243,29 @@ async def test_who_has_nothing_waits() -> None:
         assert await anext(mine) == {0, 1}
 
 
-async def test_what_it_costs(zookeeper: RealServer, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_requests_of_a_member(zookeeper: RealServer, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("recipes.group._UNWATCHED", 60.0)
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk, zkwire.connect(zookeeper.hosts) as z:
         for node in ("members", "locks/a"):
             await zk.ensure_path(f"{path}/{node}")
-        mark = proxy.mark()
+        start = proxy.mark()
         async with Partitioner(zk, path, ["a"], name="one", settle=0.0) as mine:
             assert await anext(mine) == {"a"}
-            assert proxy.requests(mark)[:4] == ["create2", "getChildren2", "create2", "getChildren"]
+            assert proxy.requests(start)[:4] == ["create2", "getChildren2", "create2", "getChildren"]
             await until_watches(zookeeper, 2)
-            mark = proxy.mark()
+            start = proxy.mark()
             name = next(name for name in map(str, range(100)) if division(["a"], ["one", name])["one"])
             async with Partitioner(z, path, ["a"], name=name, settle=0.0):
-                await until(lambda: bool(proxy.requests(mark)))
+                await until(lambda: bool(proxy.requests(start)))
                 for _ in range(3):
                     await zk.ping()
-            assert set(proxy.requests(mark)) - {"ping"} == {"getChildren2"}
+            assert set(proxy.requests(start)) - {"ping"} == {"getChildren2"}
 
 
 async def test_misuse_is_refused() -> None:
     async with scene() as stage:
         for bad in ([1, "1"], [""], ["."], ["a", "a"]):
-            with pytest.raises(ValueError, match="partitions are different"):
+            with pytest.raises(ValueError, match="a name of its own"):
                 Partitioner(stage.zk, "/p", bad)
         for settle in (-1, float("nan"), float("inf")):
             with pytest.raises(ValueError, match="settle"):
@@ -273,7 +275,7 @@ async def test_misuse_is_refused() -> None:
         mine = Partitioner(stage.zk, "/p", ["a/b", "\u00e4 c"], name="me", settle=0.0)
         for _ in range(2):
             async with mine:
-                with pytest.raises(RuntimeError, match="entered already"):
+                with pytest.raises(RuntimeError, match="been entered already"):
                     await mine.__aenter__()
                 while len(await anext(mine)) < 2:
                     pass
@@ -291,9 +293,9 @@ async def take_all(stage: Scene) -> None:
     await only_containers(stage)
 
 
-async def test_it_is_cut_at_every_step() -> None:
+async def test_the_connection_is_cut_at_every_request() -> None:
     await cut_at_every_step(take_all, at_least=8, stays=STAYS)
 
 
-async def test_it_is_cancelled_at_every_moment() -> None:
+async def test_the_task_is_cancelled_at_every_moment() -> None:
     await cancel_at_every_moment(take_all, afterwards=take_all, at_least=8, stays=STAYS)

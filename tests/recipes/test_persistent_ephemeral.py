@@ -1,4 +1,4 @@
-"""A node that stands for as long as the block does, whatever happens to sessions; and no longer."""
+"""A persistent ephemeral node: it exists as long as the block lasts, whatever happens to sessions, and no longer."""
 
 import asyncio
 
@@ -8,13 +8,13 @@ import zkwire
 from recipes import Group, PersistentEphemeral
 from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, no_watch_stays, scene
 from tests.support.proxy import Proxy
-from tests.support.recipes import body_raises, expire, outcome, until, until_state, until_watches
+from tests.support.recipes import body_raises, expire, outcome, until, until_armed, until_state, until_watches
 from zkwire import NodeExistsError, SessionState
 from zkwire.testing import RealServer, Server
 
 
 async def until_owned(zk: zkwire.Client, path: str, session_id: int) -> None:
-    """Wait until the node at `path` is of the session."""
+    """Wait until the session owns the node at `path`."""
 
     async def owned() -> bool:
         stat = await zk.exists(path)
@@ -23,7 +23,7 @@ async def until_owned(zk: zkwire.Client, path: str, session_id: int) -> None:
     await until(owned)
 
 
-async def test_it_stands_while_the_block_lasts(zookeeper: RealServer, path: str) -> None:
+async def test_the_node_exists_while_the_block_lasts(zookeeper: RealServer, path: str) -> None:
     async with zkwire.connect(zookeeper.hosts) as zk:
         async with PersistentEphemeral(zk, f"{path}/a/b", b"1") as node:
             assert node.stands
@@ -36,17 +36,17 @@ async def test_it_stands_while_the_block_lasts(zookeeper: RealServer, path: str)
         await until_watches(zookeeper, 0)
 
 
-async def test_what_it_costs(zookeeper: RealServer, path: str) -> None:
+async def test_the_requests_of_a_block(zookeeper: RealServer, path: str) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         await zk.create(path)
-        mark = proxy.mark()
+        start = proxy.mark()
         async with PersistentEphemeral(zk, f"{path}/n") as node:
             await until_watches(zookeeper, 1)
             await node.set(b"x")
-        assert proxy.requests(mark) == ["create2", "getData", "getChildren", "setData", "removeWatches", "delete"]
+        assert proxy.requests(start) == ["create2", "getData", "getChildren", "setData", "removeWatches", "delete"]
 
 
-async def test_it_is_put_back_when_somebody_deletes_it(zookeeper: RealServer, path: str) -> None:
+async def test_the_node_is_put_back_when_another_client_deletes_it(zookeeper: RealServer, path: str) -> None:
     async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
         async with PersistentEphemeral(zk, path, b"1") as node:
             await node.set(b"2")
@@ -58,8 +58,8 @@ async def test_it_is_put_back_when_somebody_deletes_it(zookeeper: RealServer, pa
         assert await zk.exists(path) is None
 
 
-async def test_it_is_put_back_in_a_new_session(zookeeper: RealServer, path: str) -> None:
-    """Pitfalls 12 and 13: what the new session trusts is its own node."""
+async def test_the_node_is_put_back_in_a_new_session(zookeeper: RealServer, path: str) -> None:
+    """Pitfalls 12 and 13: the new session trusts only a node of its own."""
     async with (
         zkwire.connect(zookeeper.hosts, session_timeout=1.0) as zk,
         zkwire.connect(zookeeper.hosts) as other,
@@ -84,19 +84,19 @@ async def test_a_set_between_two_sessions_is_in_the_node_that_is_put_back() -> N
         assert (await stage.other.get("/n")).data == b"2"
 
 
-async def test_who_waits_for_the_node_is_told_when_the_block_is_left() -> None:
+async def test_tasks_that_wait_for_the_node_get_an_error_when_the_block_is_left() -> None:
     async with scene() as stage:
         node = PersistentEphemeral(stage.zk, "/n", b"1")
         async with node:
-            putting = stage.server.hold_replies("create", path="/n", session=stage.zk.session_id)
+            held = stage.server.hold_replies("create", path="/n", session=stage.zk.session_id)
             await stage.other.delete("/n")
-            await putting.until_hit()
+            await held.until_hit()
             waiting = [asyncio.create_task(node.created()), asyncio.create_task(node.set(b"2"))]
             await asyncio.sleep(0)
             stage.server.drop(stage.zk.session_id)
-        putting.end()
+        held.end()
         for task in waiting:
-            with pytest.raises(RuntimeError, match="/n is kept no more"):
+            with pytest.raises(RuntimeError, match="/n is no longer kept"):
                 await task
         assert not node.stands
         async with node:  # and another block may follow, with what was set last
@@ -107,7 +107,7 @@ async def test_who_waits_for_the_node_is_told_when_the_block_is_left() -> None:
 UNREADABLE = [zkwire.ACL(zkwire.Perms.ALL & ~zkwire.Perms.READ, "world", "anyone")]
 
 
-async def test_a_node_that_we_may_not_look_after_goes_with_the_block() -> None:
+async def test_a_node_that_its_owner_may_not_read_is_removed_at_the_end() -> None:
     async with scene() as stage:
         with body_raises(zkwire.NoAuthError):
             async with PersistentEphemeral(stage.zk, "/n", acl=UNREADABLE):
@@ -120,11 +120,11 @@ async def test_a_node_that_we_may_not_look_after_goes_with_the_block() -> None:
         assert await stage.other.get_children("/g") == []
 
 
-async def test_a_node_that_another_session_has_taken_is_left_alone() -> None:
+async def test_the_node_of_a_session_that_took_the_path_inside_the_block_is_left_alone() -> None:
     async with scene() as stage:
         with body_raises(NodeExistsError):
             async with PersistentEphemeral(stage.zk, "/n"):
-                await until(lambda: len(stage.zk._session.watches) == 1)
+                await until_armed(1, stage.zk)
                 async with stage.other.transaction() as taking:
                     taking.delete("/n")
                     taking.create("/n", ephemeral=True)
@@ -133,21 +133,21 @@ async def test_a_node_that_another_session_has_taken_is_left_alone() -> None:
         assert await stage.other.exists("/n") is not None
 
 
-async def test_a_server_that_has_too_much_to_do_is_asked_again() -> None:
+async def test_transient_refusals_are_retried() -> None:
     async with scene() as stage, PersistentEphemeral(stage.zk, "/n") as node:
-        await until(lambda: len(stage.zk._session.watches) == 1)
+        await until_armed(1, stage.zk)
         with (
             stage.server.answering("create", zkwire.ThrottledError, path="/n", times=1),
             stage.server.answering("getChildren", zkwire.ThrottledError, path="/n", times=1) as looking,
         ):
             await stage.other.delete("/n")
             await looking.until_hit()
-            await until(lambda: len(stage.zk._session.watches) == 1)
+            await until_armed(1, stage.zk)
         assert node.stands
 
 
-async def test_the_node_of_our_own_dying_session_is_waited_for() -> None:
-    """Pitfalls 12 and 17: it is neither taken over nor taken for somebody else's."""
+async def test_the_node_of_our_own_former_session_is_waited_for() -> None:
+    """Pitfalls 12 and 17: that node is neither taken over nor taken for that of another client."""
     async with (
         Server(tick_time=0.1, max_session_timeout=20.0) as server,
         zkwire.connect(server.hosts, session_timeout=10.0) as other,
@@ -168,7 +168,7 @@ async def test_the_node_of_our_own_dying_session_is_waited_for() -> None:
         await until_owned(other, "/n", zk.session_id)
 
 
-async def test_a_node_of_somebody_else_is_not_taken_over(zookeeper: RealServer, path: str) -> None:
+async def test_the_node_of_another_session_is_not_taken_over(zookeeper: RealServer, path: str) -> None:
     async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
         await other.create(path, ephemeral=True)
         with pytest.raises(NodeExistsError, match=r"another session, 0x[0-9a-f]+; if that is"):
@@ -180,7 +180,7 @@ async def test_a_node_of_somebody_else_is_not_taken_over(zookeeper: RealServer, 
         waiting = PersistentEphemeral(zk, path, within=30)
         entering = asyncio.create_task(waiting.__aenter__())
         await until_watches(zookeeper, 1)
-        await other.set(path, b"still here")
+        await other.set(path, b"another value")
         await other.delete(path)
         await entering
         with pytest.raises(NodeExistsError, match="this client has created it already"):
@@ -188,13 +188,13 @@ async def test_a_node_of_somebody_else_is_not_taken_over(zookeeper: RealServer, 
                 pass
         await waiting.__aexit__(None, None, None)
         await other.create(path)
-        with pytest.raises(NodeExistsError, match="no ephemeral node"):
+        with pytest.raises(NodeExistsError, match="not an ephemeral node"):
             async with PersistentEphemeral(zk, path):
                 pass
         await until_watches(zookeeper, 0)
 
 
-async def test_who_loses_the_path_to_another_session_is_told_and_leaves_its_node_alone() -> None:
+async def test_the_block_is_cancelled_when_another_session_takes_the_path_between_two_sessions() -> None:
     async with scene() as stage:
         with body_raises(NodeExistsError, match="another session"):
             async with PersistentEphemeral(stage.zk, "/n") as node:
@@ -213,8 +213,8 @@ async def test_who_loses_the_path_to_another_session_is_told_and_leaves_its_node
 
 
 @pytest.mark.parametrize("is_member", [True, False])
-async def test_who_leaves_without_an_answer_leaves_the_next_at_its_path_alone(is_member: bool) -> None:
-    """The delete was carried out; by the time it is asked again, another session's node stands there."""
+async def test_a_removal_whose_answer_was_lost_leaves_the_next_node_at_the_path_alone(is_member: bool) -> None:
+    """The delete was carried out.  Before it is repeated, another session creates its node."""
     async with scene() as stage:
         kept = await Group(stage.zk, "/").join("n") if is_member else PersistentEphemeral(stage.zk, "/n")
         await kept.__aenter__()
@@ -229,7 +229,7 @@ async def test_who_leaves_without_an_answer_leaves_the_next_at_its_path_alone(is
         await no_watch_stays(stage.server.hosts)
 
 
-async def test_an_error_is_raised_at_the_end_of_a_body_that_does_not_stop() -> None:
+async def test_an_error_is_raised_at_the_end_of_a_body_that_suppresses_the_cancellation() -> None:
     async with scene() as stage, zkwire.connect(stage.server.hosts, renew=False) as zk:
         with body_raises(zkwire.SessionExpiredError):
             async with PersistentEphemeral(zk, "/n"):
@@ -240,7 +240,7 @@ async def test_an_error_is_raised_at_the_end_of_a_body_that_does_not_stop() -> N
                 raise LookupError
 
 
-async def test_the_same_object_is_entered_again_and_not_twice() -> None:
+async def test_an_object_can_be_entered_again_but_not_twice_at_a_time() -> None:
     async with scene() as stage:
         node = PersistentEphemeral(stage.zk, "/n")
         for _ in range(2):
@@ -268,17 +268,17 @@ async def keep(stage: Scene) -> None:
         await node.created()
 
 
-async def test_it_is_cut_at_every_step() -> None:
+async def test_the_connection_is_cut_at_every_request() -> None:
     await cut_at_every_step(keep, at_least=5)
 
 
-async def test_it_is_cancelled_at_every_moment() -> None:
+async def test_the_task_is_cancelled_at_every_moment() -> None:
     await cancel_at_every_moment(keep, afterwards=keep, at_least=8)
 
 
 @pytest.mark.parametrize("is_before", [True, False])
-async def test_who_is_cancelled_while_looking_for_its_node_leaves_none(is_before: bool) -> None:
-    """Pitfalls 10 and 11: the create has lost its answer, and then whoever looks for it goes."""
+async def test_a_task_cancelled_while_it_looks_for_its_node_leaves_none(is_before: bool) -> None:
+    """Pitfalls 10 and 11: the answer to the create is lost, and then the task that looks for the node is cancelled."""
     async with scene() as stage:
         await stage.zk.create(stage.path)
         for turns in range(30):

@@ -1,4 +1,4 @@
-"""Counter, double barrier, group and partitioner, each shared by several processes, some of which are killed."""
+"""Trials: several processes share a counter, a double barrier, a group or a partitioner, and some are killed."""
 
 import signal
 from contextlib import AsyncExitStack
@@ -18,13 +18,13 @@ pytestmark = pytest.mark.limit(60)
 
 
 async def until_nothing_below(zk: zkwire.Client, path: str, *, but: int = 0) -> None:
-    async def so() -> bool:
+    async def reached() -> bool:
         return len(await below(zk, path)) == but
 
-    await until(so)
+    await until(reached)
 
 
-async def test_four_processes_count_without_a_gap_or_a_double(zookeeper: RealServer, path: str) -> None:
+async def test_four_processes_count_without_a_gap_or_a_duplicate(zookeeper: RealServer, path: str) -> None:
     tasks, adds = 2, 25
     async with zkwire.connect(zookeeper.hosts) as zk, AsyncExitStack() as stack:
         workers = [
@@ -44,7 +44,9 @@ async def test_four_processes_count_without_a_gap_or_a_double(zookeeper: RealSer
         await until_watches(zookeeper, 0)
 
 
-async def test_processes_meet_though_one_is_killed_inside_and_one_before(zookeeper: RealServer, path: str) -> None:
+async def test_processes_meet_although_one_is_killed_inside_and_one_while_it_waits(
+    zookeeper: RealServer, path: str
+) -> None:
     async with zkwire.connect(zookeeper.hosts) as zk, AsyncExitStack() as stack:
         orders = {"hosts": zookeeper.hosts, "path": path, "members": 4}
         lasting = [await stack.enter_async_context(start(members.meet, **orders, rounds=3)) for _ in range(2)]
@@ -54,13 +56,13 @@ async def test_processes_meet_though_one_is_killed_inside_and_one_before(zookeep
         await doomed.until("entered")
         for worker in lasting:
             await worker.until("entered")
-            assert not worker.all("left")  # we are inside
+            assert not worker.all("left")  # this process has not left
         doomed.signal(signal.SIGSTOP)
-        await ours.leave(within=30)  # the stopped one may have gone or not: its node goes with its session
+        await ours.leave(within=30)  # at the latest when the session of the stopped process has expired
         for worker in lasting:
             await worker.until("entering", 2)
         doomed.signal(signal.SIGKILL)
-        # Now one that is killed while it waits, and two in its place.
+        # Now a process is killed while it waits, and two others come in its place.
         waits = await stack.enter_async_context(start(members.meet, **orders, rounds=1, timeout=1.0))
         await waits.until("entering")
 
@@ -79,7 +81,7 @@ async def test_processes_meet_though_one_is_killed_inside_and_one_before(zookeep
         await until_watches(zookeeper, 0)
 
 
-async def test_a_group_of_processes_agrees_on_who_is_left(zookeeper: RealServer, path: str) -> None:
+async def test_a_group_of_processes_agrees_on_its_members(zookeeper: RealServer, path: str) -> None:
     async with zkwire.connect(zookeeper.hosts) as zk, AsyncExitStack() as stack:
         workers = {
             name: await stack.enter_async_context(
@@ -101,16 +103,16 @@ async def test_a_group_of_processes_agrees_on_who_is_left(zookeeper: RealServer,
 
 
 async def agree(workers: dict[str, Worker]) -> None:
-    def so() -> bool:
+    def agreed() -> bool:
         return all(
             worker.all("members") and worker.all("members")[-1]["members"] == sorted(workers)
             for worker in workers.values()
         )
 
-    await until(so)
+    await until(agreed)
 
 
-async def test_every_partition_is_held_by_one_while_members_are_killed_and_join(
+async def test_every_partition_has_one_holder_while_members_are_killed_and_join(
     zookeeper: RealServer, path: str, tmp_path: Path
 ) -> None:
     """Pitfall 25."""
@@ -139,12 +141,12 @@ async def test_every_partition_is_held_by_one_while_members_are_killed_and_join(
         workers.append(await member())
         every.append(workers[-1])
         await all_held(workers, partitions)
-        ending = await member(0.5)  # and one that leaves by itself
+        ending = await member(0.5)  # this one leaves by itself
         every.append(ending)
         await ending.end()
         await all_held(workers, partitions)
         assert not [entry for worker in every for entry in worker.all("overlap")]
-        # One that sleeps past its session cannot stop what it does, and finds all lost when it wakes up.
+        # A process that sleeps past its session cannot stop its work, and finds all its locks lost when it wakes up.
         asleep = workers.pop(0)
         asleep.signal(signal.SIGSTOP)
         await all_held(workers, partitions)
@@ -162,12 +164,12 @@ async def test_every_partition_is_held_by_one_while_members_are_killed_and_join(
 
 
 async def all_held(workers: list[Worker], partitions: int) -> None:
-    """Wait until these workers hold all, each its share."""
+    """Wait until these workers hold all partitions, in equal shares."""
     share = partitions // len(workers)
 
-    def so() -> bool:
+    def reached() -> bool:
         held = [worker.all("holds")[-1]["partitions"] if worker.all("holds") else [] for worker in workers]
         everything = sorted(partition for each in held for partition in each)
         return all(len(each) == share for each in held) and everything == list(range(partitions))
 
-    await until(so, limit=20)
+    await until(reached, limit=20)

@@ -16,6 +16,7 @@ import zkwire
 from tests.support.recipes import no_task_stays, outcome, until
 from zkwire import Client, NoNodeError
 from zkwire.testing import Server
+from zkwire.testing.memory.faults import Fault
 
 LIMIT: Final = 20.0
 PATIENCE = 5.0  # seconds within which all nodes and watches must be gone
@@ -79,6 +80,35 @@ async def _cut(play: Play, stays: Collection[str], *, is_before: bool) -> int:
         if not hits:
             return step - 1
     raise AssertionError(f"the play has not ended after {MOST_STEPS} requests")
+
+
+async def expire_at_every_step(play: Play, *, stays: Collection[str] = (), at_least: int = 1) -> None:
+    """Play with the session of `zk` expired at its first request, its second and so on, each time on a new server.
+
+    The request is carried out, the connection is cut before its answer, and the session expires at once.  The play goes
+    on in the next session, and must not raise an error.
+    Arguments: as for `cut_at_every_step`.
+    """
+    for step in range(1, MOST_STEPS):
+        async with scene() as stage:
+            fault = stage.server.drop_after(session=stage.zk.session_id, nth=step)
+            expiring = asyncio.create_task(_expire_when_hit(stage, fault))
+            async with _noted(f"expired after request {step}"), no_task_stays():
+                await play(stage)
+                expiring.cancel()
+                await outcome(expiring)
+            hits = fault.hits
+            async with _noted(f"expired after request {step}"):
+                await nothing_stays(stage, stays)
+        if not hits:
+            assert step > at_least, f"{play} has {step - 1} steps only"
+            return
+    raise AssertionError(f"there is no end of steps: {MOST_STEPS}")
+
+
+async def _expire_when_hit(stage: Scene, fault: Fault) -> None:
+    await fault.until_hit()
+    stage.server.expire(stage.zk.session_id)
 
 
 async def cancel_at_every_moment(

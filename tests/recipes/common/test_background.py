@@ -1,4 +1,4 @@
-"""The task beside a body: it ends with the body, whatever happens to either."""
+"""The background task of a body: both end together, whichever fails or is cancelled."""
 
 import asyncio
 
@@ -11,10 +11,10 @@ pytestmark = pytest.mark.limit(10)
 
 
 class Work:
-    """Runs until it is cancelled, and then clears up until it may end."""
+    """Work that runs until it is cancelled, and then cleans up until `may_end` is set."""
 
     def __init__(self) -> None:
-        self.is_clearing_up = asyncio.Event()
+        self.is_cleaning_up = asyncio.Event()
         self.may_end = asyncio.Event()
         self.cancellations = 0
 
@@ -22,7 +22,7 @@ class Work:
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
-            self.is_clearing_up.set()
+            self.is_cleaning_up.set()
             while not self.may_end.is_set():
                 try:
                     await self.may_end.wait()
@@ -32,9 +32,9 @@ class Work:
 
 
 async def leave(work: Work) -> None:
-    companion = BackgroundTask(work.run())
+    background = BackgroundTask(work.run())
     await asyncio.sleep(0)  # so that it has begun
-    await companion.leave(None)
+    await background.leave(None)
 
 
 async def fail() -> None:
@@ -44,7 +44,7 @@ async def fail() -> None:
 async def test_an_error_of_the_work_is_raised_at_the_end() -> None:
     work = Work()
     leaving = asyncio.create_task(leave(work))
-    await work.is_clearing_up.wait()
+    await work.is_cleaning_up.wait()
     assert not leaving.done()
     work.may_end.set()
     with pytest.raises(ValueError, match="at its end"):
@@ -53,18 +53,18 @@ async def test_an_error_of_the_work_is_raised_at_the_end() -> None:
 
 
 async def test_an_error_of_the_work_takes_the_place_of_the_cancellation() -> None:
-    companion = BackgroundTask(fail())
+    background = BackgroundTask(fail())
     with pytest.raises(asyncio.CancelledError):
         await asyncio.Event().wait()
     with pytest.raises(ValueError, match="at once"):
-        await companion.leave(asyncio.CancelledError)
+        await background.leave(asyncio.CancelledError)
     assert this_task().cancelling() == 0
 
 
-async def test_whoever_is_cancelled_while_it_leaves_waits_for_the_work_to_end() -> None:
+async def test_a_body_that_is_cancelled_while_it_leaves_waits_for_the_work_to_end() -> None:
     work = Work()
     leaving = asyncio.create_task(leave(work))
-    await work.is_clearing_up.wait()
+    await work.is_cleaning_up.wait()
     try:
         leaving.cancel()
         await until(lambda: work.cancellations == 1, limit=3)
@@ -78,20 +78,20 @@ async def test_whoever_is_cancelled_while_it_leaves_waits_for_the_work_to_end() 
     assert isinstance(came.__cause__, ValueError)
 
 
-async def test_our_own_cancellation_is_taken_back_where_another_one_comes_as_it_leaves() -> None:
+async def test_our_own_cancellation_is_withdrawn_even_if_another_one_comes_while_leaving() -> None:
     counts = []
 
     async def body() -> None:
-        companion = BackgroundTask(fail())
+        background = BackgroundTask(fail())
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
             this_task().cancel()
             try:
-                await companion.leave(asyncio.CancelledError)
+                await background.leave(asyncio.CancelledError)
             finally:
                 counts.append(this_task().cancelling())
             raise
 
     assert isinstance(await outcome(asyncio.create_task(body())), asyncio.CancelledError)
-    assert counts == [1]  # that of the other one
+    assert counts == [1]  # the other cancellation

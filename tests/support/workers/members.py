@@ -1,4 +1,4 @@
-"""Processes that count, meet at a barrier, are in a group, or share partitions, for the trials."""
+"""Processes for the trials: they count, meet at a barrier, join a group, or share partitions."""
 
 import asyncio
 import fcntl
@@ -11,7 +11,7 @@ from tests.support.processes import report
 
 
 async def count(hosts: str, path: str, tasks: int, adds: int) -> None:
-    """`tasks` tasks add 1 each `adds` times, to counters of their own."""
+    """Run `tasks` tasks that each add 1 `adds` times, with a Counter object of their own."""
     async with zkwire.connect(hosts) as zk:
 
         async def add() -> list[int]:
@@ -22,7 +22,7 @@ async def count(hosts: str, path: str, tasks: int, adds: int) -> None:
 
 
 async def meet(hosts: str, path: str, members: int, rounds: int, timeout: float = 10.0) -> None:
-    """Enter and leave, again and again."""
+    """Enter and leave a double barrier `rounds` times."""
     async with zkwire.connect(hosts, timeout) as zk:
         barrier = DoubleBarrier(zk, path, members)
         for number in range(rounds):
@@ -34,7 +34,7 @@ async def meet(hosts: str, path: str, members: int, rounds: int, timeout: float 
 
 
 async def stay(hosts: str, path: str, name: str, timeout: float = 10.0) -> None:
-    """Be in a group, and tell who else is, until killed."""
+    """Join a group, and report its members, until killed."""
     async with zkwire.connect(hosts, timeout) as zk:
         group = Group(zk, path)
         await group.join(name, name.encode())
@@ -44,7 +44,10 @@ async def stay(hosts: str, path: str, name: str, timeout: float = 10.0) -> None:
 
 @asynccontextmanager
 async def _witnessed(witness: str, partition: int) -> AsyncIterator[None]:
-    """Hold a flock, which the kernel takes back from who is killed: to find it taken is to have seen two holders."""
+    """Hold a file lock while working on a partition; report an overlap if another process holds it.
+
+    The kernel releases the file lock of a process that is killed.
+    """
     with open(f"{witness}-{partition}", "wb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -54,7 +57,7 @@ async def _witnessed(witness: str, partition: int) -> AsyncIterator[None]:
 
 
 async def share(hosts: str, path: str, partitions: int, witness: str, timeout: float, lasts: float | None) -> None:
-    """Work on what is ours, for `lasts` seconds, None: until killed."""
+    """Work on the partitions that are ours for `lasts` seconds; None: until killed."""
     async with (
         AsyncExitStack() as held,
         zkwire.connect(hosts, timeout) as zk,

@@ -1,0 +1,38 @@
+"""The limit of a wait: a number of seconds, none, or one look."""
+
+import asyncio
+
+import pytest
+
+from recipes.common.waiting import bounded
+
+
+async def test_a_limit_of_0_allows_requests_but_no_wait() -> None:
+    passed = []
+    with pytest.raises(TimeoutError, match=r"^it was not free within 0 s$"):
+        async with bounded(0, "it was not free") as bound:
+            for _ in range(3):
+                await asyncio.sleep(0.001)  # stands for the requests of a look
+                passed.append(True)
+            bound.must_wait()
+    assert len(passed) == 3
+
+
+@pytest.mark.parametrize("within", [None, 0.02])
+async def test_a_wait_may_follow_the_look_with_any_other_limit(within: float | None) -> None:
+    async with bounded(within, "it was not free") as bound:
+        bound.must_wait()
+        await asyncio.sleep(0.001)
+
+
+async def test_the_message_names_the_limit() -> None:
+    with pytest.raises(TimeoutError, match=r"^it was not free within 0.01 s$"):
+        async with bounded(0.01, "it was not free") as bound:
+            bound.must_wait()
+            await asyncio.Event().wait()
+
+
+async def test_a_timeout_error_of_the_body_passes_unchanged() -> None:
+    with pytest.raises(TimeoutError, match="^its own$"):
+        async with bounded(0.01, "it was not free"):
+            raise TimeoutError("its own")

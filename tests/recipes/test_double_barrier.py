@@ -1,0 +1,391 @@
+"""The double barrier: members enter together and leave together, and no member waits for one that is gone."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import zkwire
+from recipes import DoubleBarrier
+from recipes.double_barrier import to_wait_for
+from tests.support.everywhere import (
+    Scene,
+    below,
+    cancel_at_every_moment,
+    cut_at_every_step,
+    expire_at_every_step,
+    nothing_stays,
+    scene,
+)
+from tests.support.proxy import Proxy
+from tests.support.recipes import outcome, until, until_armed, until_state, until_watches
+from zkwire import Client, SessionState
+from zkwire.testing import RealServer
+
+# -- the pure decision: what a leaving member waits for ---------------------------------------------------------------
+
+
+@given(st.sets(st.text("abcdef0123456789", min_size=1), min_size=1), st.data())
+def test_a_round_ends_for_all_and_each_departure_wakes_one_member(members: set[str], data: st.DataObject) -> None:
+    """Members leave or die in any order.  Each departure wakes at most one member, except that of the lowest."""
+    present, waiting = set(members), set(members)
+    while waiting:
+        choices = {name: to_wait_for(name, sorted(present)) for name in waiting}
+        done = {name for name, other in choices.items() if other is None}
+        waiting -= done
+        present -= done
+        present -= {name for name in waiting if present and name != min(present)}
+        if waiting:
+            assert present
+            gone = data.draw(st.sampled_from(sorted(present)))
+            woken = [name for name in waiting if to_wait_for(name, sorted(present)) == gone]
+            assert len(woken) <= 1 or gone == min(present)
+            present.discard(gone)
+            if gone != min(members) or data.draw(st.booleans()):
+                waiting.discard(gone)
+
+
+# -- the double barrier -----------------------------------------------------------------------------------------------
+
+
+async def members(zk: Client, path: str) -> list[str]:
+    """Return the names of the members' nodes."""
+    return [node.rpartition("/")[2] for node in await below(zk, path) if not node.endswith("/ready")]
+
+
+async def until_members(zk: Client, path: str, count: int) -> None:
+    async def reached() -> bool:
+        return len(await members(zk, path)) == count
+
+    await until(reached, what=f"{count} members of {path}")
+
+
+async def test_members_enter_and_leave_together_again_and_again(zookeeper: RealServer, path: str) -> None:
+    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as zk2:
+        inside: set[int] = set()
+        rounds = 4
+
+        async def take_part(number: int, client: Client) -> None:
+            barrier = DoubleBarrier(client, path, 4)
+            for turn in range(rounds):
+                await barrier.enter(within=30)
+                inside.add(turn * 4 + number)
+                await barrier.leave(within=30)
+                assert len(inside) >= 4 * (turn + 1)  # all have entered before one has left
+
+        await asyncio.gather(*(take_part(n, zk if n % 2 else zk2) for n in range(4)))
+        assert len(inside) == 4 * rounds
+        assert await zk.get_children(path) == []
+        await until_watches(zookeeper, 0)
+
+
+async def test_no_member_enters_before_all_have_come_nor_leaves_before_all_want_to() -> None:
+    async with scene() as stage:
+        barriers = [DoubleBarrier(stage.zk, stage.path, 3) for _ in range(3)]
+        entering = [asyncio.create_task(barrier.enter()) for barrier in barriers[:2]]
+        await until_members(stage.other, stage.path, 2)
+        await stage.zk.ping()
+        assert not any(task.done() for task in entering)
+        await barriers[2].enter()
+        await asyncio.gather(*entering)
+        leaving = [asyncio.create_task(barrier.leave()) for barrier in barriers[1:]]
+        await until_members(stage.other, stage.path, 1 if barriers[0] is lowest(barriers) else 2)
+        await stage.zk.ping()
+        assert not any(task.done() for task in leaving)
+        await barriers[0].leave()
+        await asyncio.gather(*leaving)
+        await nothing_stays(stage)
+
+
+def lowest(barriers: list[DoubleBarrier]) -> DoubleBarrier:
+    return min(barriers, key=lambda barrier: barrier._own or "")
+
+
+async def test_one_look_is_enough_for_the_last_member_to_enter_and_to_leave() -> None:
+    async with scene() as stage:
+        first, last = DoubleBarrier(stage.other, stage.path, 2), DoubleBarrier(stage.zk, stage.path, 2)
+        entering = asyncio.create_task(first.enter())
+        await until_members(stage.zk, stage.path, 1)
+        await last.enter(within=0)
+        await entering
+        leaving = asyncio.create_task(first.leave())
+        if first is lowest([first, last]):
+            await until_armed(2, stage.other)
+        else:
+            await until_members(stage.zk, stage.path, 1)
+        await last.leave(within=0)
+        await leaving
+        await nothing_stays(stage)
+
+
+async def test_a_barrier_of_one_member() -> None:
+    async with scene() as stage:
+        async with DoubleBarrier(stage.zk, stage.path, 1):
+            assert len(await members(stage.zk, stage.path)) == 1
+        await nothing_stays(stage)
+
+
+async def test_surplus_members_wait_for_the_next_round() -> None:
+    async with scene() as stage:
+        barriers = [DoubleBarrier(stage.zk, stage.path, 2) for _ in range(4)]
+        entering = [asyncio.create_task(barrier.enter()) for barrier in barriers]
+        await until_members(stage.other, stage.path, 4)
+        await until(lambda: sum(task.done() for task in entering) == 2)
+        first = [barrier for barrier, task in zip(barriers, entering, strict=True) if task.done()]
+        second = [barrier for barrier in barriers if barrier not in first]
+        await stage.zk.ping()
+        assert sum(task.done() for task in entering) == 2
+        await asyncio.gather(*(barrier.leave() for barrier in first))
+        await asyncio.gather(*entering)
+        await asyncio.gather(*(barrier.leave() for barrier in second))
+        await nothing_stays(stage)
+
+
+async def test_the_others_do_not_wait_for_a_member_that_dies_inside() -> None:
+    async with scene() as stage, zkwire.connect(stage.server.hosts) as third:
+        barriers = [DoubleBarrier(zk, stage.path, 3) for zk in (stage.zk, stage.other, third)]
+        for dies in barriers:
+            await asyncio.gather(*(barrier.enter() for barrier in barriers))
+            leaving = [asyncio.create_task(barrier.leave()) for barrier in barriers if barrier is not dies]
+            await stage.zk.ping()
+            stage.server.expire(dies._zk.session_id)
+            await asyncio.gather(*leaving)
+            await dies.leave(within=10)
+            await until(lambda dies=dies: dies._zk.state is SessionState.CONNECTED)  # type: ignore[misc]
+            await nothing_stays(stage)
+
+
+async def test_a_round_whose_members_have_all_died_lets_no_other_member_in() -> None:
+    async with scene() as stage:
+        async with zkwire.connect(stage.server.hosts) as first, zkwire.connect(stage.server.hosts) as second:
+            await asyncio.gather(*(DoubleBarrier(zk, stage.path, 2).enter() for zk in (first, second)))
+            early = DoubleBarrier(stage.zk, stage.path, 2)
+            waiting = asyncio.create_task(early.enter())  # while that round lasts
+            await until_members(stage.other, stage.path, 3)
+            assert not waiting.done()
+        late = DoubleBarrier(stage.other, stage.path, 2)
+        await until_members(stage.other, stage.path, 1)
+        await stage.zk.ping()
+        assert not waiting.done()
+        await late.enter(within=10)
+        await waiting
+        await asyncio.gather(early.leave(), late.leave())
+        await nothing_stays(stage)
+
+
+async def test_a_foreign_ready_node_lets_no_member_in() -> None:
+    async with scene() as stage:
+        await stage.other.create(stage.path)
+        await stage.other.create(f"{stage.path}/ready", b"nobody\nelse")
+        with pytest.raises(TimeoutError, match=f"2 members did not come to {stage.path} within"):
+            await DoubleBarrier(stage.zk, stage.path, 2).enter(within=0.1)
+        await nothing_stays(stage)
+
+
+@pytest.mark.parametrize("within", [0, 0.05])
+async def test_a_member_that_gives_up_leaves_no_node_and_does_not_delay_the_others(within: float) -> None:
+    async with scene() as stage:
+        one, two = DoubleBarrier(stage.zk, stage.path, 2), DoubleBarrier(stage.other, stage.path, 2)
+        with pytest.raises(TimeoutError):
+            await one.enter(within=within)
+        await nothing_stays(stage)
+        await asyncio.gather(one.enter(), two.enter())
+        with pytest.raises(TimeoutError, match="did not leave"):
+            await one.leave(within=within)
+        await two.leave(within=10)
+        await nothing_stays(stage)
+
+
+@pytest.mark.parametrize("other_fails", [False, True])
+async def test_a_member_whose_body_fails_leaves_no_node_and_does_not_delay_the_other(other_fails: bool) -> None:
+    async with scene() as stage:
+
+        async def take_part(zk: Client, fails: bool) -> None:
+            async with DoubleBarrier(zk, stage.path, 2):
+                if fails:
+                    raise LookupError("failed")
+
+        one, two = await asyncio.gather(
+            outcome(take_part(stage.zk, fails=True)), outcome(take_part(stage.other, fails=other_fails))
+        )
+        assert isinstance(one, LookupError)
+        assert isinstance(two, LookupError) == other_fails
+        await nothing_stays(stage)
+
+
+async def test_a_member_whose_session_expires_while_it_enters_enters_again() -> None:
+    """Pitfalls 12 and 13."""
+    async with scene() as stage:
+        one, two = DoubleBarrier(stage.zk, stage.path, 2), DoubleBarrier(stage.other, stage.path, 2)
+        entering = asyncio.create_task(one.enter())
+        await until_armed(2, stage.zk)
+        old = await members(stage.other, stage.path)
+        stage.server.expire(stage.zk.session_id)
+        await until(lambda: stage.zk.state is SessionState.CONNECTED and len(stage.zk._session.watches) == 2)
+        assert old != await members(stage.other, stage.path)
+        await two.enter(within=10)
+        await entering
+        await asyncio.gather(one.leave(), two.leave())
+        await nothing_stays(stage)
+
+
+async def test_a_member_whose_node_is_deleted_enters_again() -> None:
+    async with scene() as stage:
+        one, two = DoubleBarrier(stage.zk, stage.path, 2), DoubleBarrier(stage.other, stage.path, 2)
+        entering = asyncio.create_task(one.enter())
+        await until_armed(2, stage.zk)
+        (name,) = await members(stage.other, stage.path)
+        await stage.other.delete(f"{stage.path}/{name}")
+        await two.enter(within=10)
+        await entering
+        await asyncio.gather(one.leave(), two.leave())
+
+
+async def test_misuse_is_refused() -> None:
+    async with scene() as stage:
+        for bad in (0, -1, True, "2", 1.5):
+            with pytest.raises((ValueError, TypeError), match="count"):
+                DoubleBarrier(stage.zk, "/b", bad)  # type: ignore[arg-type]
+        barrier = DoubleBarrier(stage.zk, "/b", 1)
+        with pytest.raises(RuntimeError, match="has not entered"):
+            await barrier.leave()
+        await barrier.enter()
+        with pytest.raises(RuntimeError, match="has entered already"):
+            await barrier.enter()
+        await barrier.leave()
+
+
+async def test_a_member_that_comes_between_two_sessions_enters_with_the_others() -> None:
+    async with scene() as stage:
+        await stage.other.create("/b")
+        one, two = DoubleBarrier(stage.zk, "/b", 2), DoubleBarrier(stage.other, "/b", 2)
+        expired = asyncio.create_task(until_state(stage.zk, SessionState.EXPIRED))
+        await asyncio.sleep(0)
+        stage.server.expire(stage.zk.session_id)
+        await expired
+        assert not stage.zk.session_id
+        with stage.server.hold_replies("create", path=re.compile("/b/.*"), times=1) as held:
+            entering = asyncio.create_task(one.enter(within=5))
+            await held.until_hit()
+            other = asyncio.create_task(two.enter(within=5))
+            await other
+        await entering
+        await asyncio.gather(one.leave(within=5), two.leave(within=5))
+
+
+@asynccontextmanager
+async def clients(server: RealServer) -> AsyncIterator[tuple[Proxy, Client, Client]]:
+    """A proxy, a client behind it, and one that is connected to the server itself."""
+    async with (
+        Proxy(server.hosts) as proxy,
+        zkwire.connect(proxy.hosts) as zk,
+        zkwire.connect(server.hosts) as other,
+    ):
+        yield proxy, zk, other
+
+
+def requests(proxy: Proxy, start: int) -> list[str]:
+    """Return the requests since `start`, without the removal of watches, whose answers no task waits for."""
+    return [name for name in proxy.requests(start) if name != "removeWatches"]
+
+
+async def test_the_requests_of_entering_and_leaving(zookeeper: RealServer, path: str) -> None:
+    async with clients(zookeeper) as (proxy, zk, other_zk):
+        barrier, other = DoubleBarrier(zk, path, 2), DoubleBarrier(other_zk, path, 2)
+        await other_zk.create(path)
+        start = proxy.mark()
+        entering = asyncio.create_task(barrier.enter())
+        await until_watches(zookeeper, 2)
+        await other.enter()
+        await entering
+        assert requests(proxy, start) == ["create2", "getChildren", "exists", "getData", "getData"]
+        start = proxy.mark()
+        leaving = asyncio.create_task(barrier.leave())
+        await until_watches(zookeeper, 1)
+        await other.leave()
+        await leaving
+        assert requests(proxy, start) in (
+            ["getChildren", "delete", "getData", "getChildren"],
+            ["getChildren", "getData", "getChildren", "multi"],
+        )
+
+
+async def test_the_requests_of_the_last_member_to_come(zookeeper: RealServer, path: str) -> None:
+    async with clients(zookeeper) as (proxy, zk, other_zk):
+        last, first = DoubleBarrier(zk, path, 2), DoubleBarrier(other_zk, path, 2)
+        entering = asyncio.create_task(first.enter())
+        await until_watches(zookeeper, 2)
+        start = proxy.mark()
+        await last.enter()
+        assert requests(proxy, start) == ["create2", "getChildren", "multi", "getData"]
+        await entering
+        await asyncio.gather(first.leave(), last.leave())
+
+
+async def test_each_departure_wakes_few_members(zookeeper: RealServer, path: str) -> None:
+    count = 8
+    async with clients(zookeeper) as (proxy, zk, _):
+        barriers = [DoubleBarrier(zk, path, count) for _ in range(count)]
+        await asyncio.gather(*(barrier.enter() for barrier in barriers))
+        barriers.sort(key=lambda barrier: barrier._own or "")
+        start = len(proxy.log)
+        leaving = []
+        for barrier in barriers:
+            leaving.append(asyncio.create_task(barrier.leave()))
+            await zk.ping()
+        await asyncio.gather(*leaving)
+        events = [frame for frame in proxy.log[start:] if frame.direction == "event"]
+        # One for the lowest member when the highest leaves, and one, for all watches of this client, when the lowest
+        # leaves.
+        assert len(events) <= 3
+
+
+async def take_part(barrier: DoubleBarrier) -> None:
+    async with barrier:
+        pass
+
+
+async def meet(stage: Scene) -> None:
+    one, two = DoubleBarrier(stage.zk, stage.path, 2), DoubleBarrier(stage.other, stage.path, 2)
+    other = asyncio.create_task(take_part(two))
+    try:
+        await take_part(one)
+        await other
+    finally:
+        other.cancel()
+        await outcome(other)
+
+
+async def test_the_connection_is_cut_at_every_request() -> None:
+    await cut_at_every_step(meet, at_least=5)
+
+
+async def test_the_task_is_cancelled_at_every_moment() -> None:
+    await cancel_at_every_moment(meet, afterwards=meet, at_least=10, stays=["ready"])
+
+
+async def meet_or_give_up(stage: Scene) -> None:
+    """As `meet`, but `zk` gives up entering when the other member has finished its round."""
+    one, two = DoubleBarrier(stage.zk, stage.path, 2), DoubleBarrier(stage.other, stage.path, 2)
+    other = asyncio.create_task(take_part(two))
+    entering = asyncio.create_task(one.enter())
+    await asyncio.wait([entering, other], return_when=asyncio.FIRST_COMPLETED)
+    for _ in range(3):
+        await outcome(stage.zk.ping())
+    if other.done() and not entering.done():
+        entering.cancel()
+        await outcome(entering)
+    else:
+        await entering
+        await one.leave()
+    await other
+
+
+async def test_the_session_expires_at_every_request() -> None:
+    """The other member does not wait for one whose session expires inside.  A member whose session expires while it
+    enters may find that the round has gone on without it."""
+    await expire_at_every_step(meet_or_give_up, stays=["ready"], at_least=5)
