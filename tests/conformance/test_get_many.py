@@ -113,7 +113,7 @@ async def test_bad_reads_are_refused_and_nothing_is_sent(server: Server, path: s
 async def test_a_get_many_that_is_cut_off_is_repeated(server: Server, path: str) -> None:
     async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         await zk.create(path, b"data")
-        proxy.cut_after("multiRead")
+        proxy.drop_after("multiRead")
         (node,) = await zk.get_many([GetData(path)])
         assert node.data == b"data"
 
@@ -121,9 +121,9 @@ async def test_a_get_many_that_is_cut_off_is_repeated(server: Server, path: str)
 async def test_a_cancelled_get_many_leaves_nothing(server: Server, path: str) -> None:
     async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         await zk.create(path, b"data")
-        proxy.hold_replies()
+        hold = proxy.hold_replies()
         task = asyncio.create_task(zk.get_many([GetData(path)]))
         await proxy.seen("multiRead", direction="reply")
         await cancelled(task)
-        proxy.release_replies()
+        hold.release()
         assert (await zk.get(path)).data == b"data"

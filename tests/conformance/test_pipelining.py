@@ -61,12 +61,12 @@ async def test_no_more_than_max_in_flight_are_unanswered_at_a_time(server: Serve
     async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts, max_in_flight=3) as zk:
         await zk.create(path)
         mark = proxy.mark()
-        proxy.hold_replies()
+        hold = proxy.hold_replies()
         tasks = [asyncio.create_task(zk.set(path, b"%d" % number)) for number in range(10)]
         await proxy.until(lambda: len(proxy.requests(mark)) == 3)
         await proxy.until(lambda: sum(frame.direction == "reply" for frame in proxy.log[mark:]) == 3)
         assert proxy.requests(mark) == ["setData"] * 3
-        proxy.release_replies()
+        hold.release()
         assert [stat.version for stat in await asyncio.gather(*tasks)] == list(range(1, 11))
 
 

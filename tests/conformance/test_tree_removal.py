@@ -130,11 +130,11 @@ async def test_several_clients_may_delete_the_same_tree_at_the_same_time(server:
 async def test_nodes_deleted_and_created_meanwhile_do_not_stop_it(server: Server, path: str) -> None:
     async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk, zkwire.connect(server.hosts) as other:
         await plant(zk, path)
-        proxy.hold_replies()  # so that the tree is listed before another client changes it
+        hold = proxy.hold_replies()  # so that the tree is listed before another client changes it
         task = asyncio.create_task(zk.delete_tree(path))
         await proxy.seen("getChildren2", direction="reply")
         await other.delete_tree(f"{path}/a/b")
-        proxy.release_replies()
+        hold.release()
         await proxy.seen("getChildren", direction="reply")
         await other.create(f"{path}/box/late", make_parents=True)
         await task
@@ -145,14 +145,14 @@ async def test_a_node_created_between_the_list_and_the_delete_is_deleted_too(ser
     async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk, zkwire.connect(server.hosts) as other:
         await zk.create(f"{path}/a", make_parents=True)
         mark = proxy.mark()
-        proxy.hold_replies()
+        hold = proxy.hold_replies()
         task = asyncio.create_task(zk.delete_tree(path))
         await proxy.seen("getChildren2", mark, direction="reply")
-        proxy.release_replies()
-        proxy.hold_replies()
+        hold.release()
+        hold = proxy.hold_replies()
         await proxy.seen("getChildren", mark, direction="reply")
         await other.create(f"{path}/a/late")
-        proxy.release_replies()
+        hold.release()
         await task
         assert await zk.exists(path) is None
         assert proxy.requests(mark).count("multi") == 1  # the second attempt: each node by itself
@@ -190,15 +190,15 @@ async def test_it_gives_up_against_a_client_that_creates_without_end(server: Ser
 async def test_a_new_tree_at_the_path_of_the_deleted_one_is_left_alone(server: Server, path: str) -> None:
     async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk, zkwire.connect(server.hosts) as other:
         await zk.create(f"{path}/a", make_parents=True)
-        proxy.hold_replies()
+        hold = proxy.hold_replies()
         task = asyncio.create_task(zk.delete_tree(path))
         await proxy.seen("getChildren2", direction="reply")
-        proxy.release_replies()
-        proxy.hold_replies()
+        hold.release()
+        hold = proxy.hold_replies()
         await proxy.seen("getChildren", direction="reply")
         await other.delete_tree(path)
         await other.create(f"{path}/new", make_parents=True)
-        proxy.release_replies()
+        hold.release()
         await task
         assert await zk.get_children(path) == ["new"]
 

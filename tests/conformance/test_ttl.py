@@ -97,11 +97,11 @@ async def test_the_error_of_a_refused_ttl_node_names_the_reason(server: Server, 
 async def test_a_cancelled_create_leaves_no_ttl_node_pitfall_10(server: Server, path: str, sequential: bool) -> None:
     async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         await zk.create(path)
-        proxy.hold_replies()
+        hold = proxy.hold_replies()
         task = asyncio.create_task(zk.create(f"{path}/n", ttl=60, sequential=sequential))
         await proxy.seen("createTTL", direction="reply")
         await cancelled(task)
-        proxy.release_replies()
+        hold.release()
 
         async def gone() -> bool:
             return await zk.get_children(path) == []
@@ -118,12 +118,12 @@ async def test_the_clean_up_of_a_lost_ttl_create_deletes_no_other_node(
         await zk.create(path)
         await zk.create(f"{path}/n0000000009", ephemeral=True)
         mark = proxy.mark()
-        proxy.hold_replies()
+        hold = proxy.hold_replies()
         task = asyncio.create_task(zk.create(f"{path}/n", ttl=60, sequential=sequential))
         await proxy.seen("createTTL", direction="reply")
         await cancelled(task)
-        proxy.cut()
-        proxy.release_replies()
+        proxy.drop()
+        hold.release()
         await zk.ping()
         await zk.ping()
         assert set(proxy.requests(mark)) <= {"createTTL", "connect"}

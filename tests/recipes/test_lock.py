@@ -251,12 +251,12 @@ async def test_the_bound_covers_a_session_that_expires(zookeeper: RealServer, pa
         async with Lock(zk, path):
             waiter = asyncio.create_task(Lock(zk2, path).acquire(within=0.8))
             await until_line(zk, path, 2)
-            proxy.refuse()
+            refusal = proxy.refuse_connections()
             await expire(zookeeper, zk2)
             with pytest.raises(TimeoutError, match=r"within 0\.8 s"):
                 await waiter
             await until_line(zk, path, 1)
-            proxy.accept()
+            refusal.end()
         async with Lock(zk2, path).hold(within=15):
             assert len(await line(zk, path)) == 1
 

@@ -94,7 +94,7 @@ async def record() -> tuple[str, list[tuple[str, list[bytes]]]]:
 
             async def cut(name: str) -> None:
                 mark = proxy.mark()
-                proxy.cut()
+                proxy.drop()
                 await proxy.seen(RECONNECTS[name], mark)
                 recorded.append((name, _payloads(proxy.log[mark:])))
 

@@ -410,7 +410,7 @@ async def test_ten_thousand_nodes_in_few_round_trips(zookeeper: RealServer, path
             changes = cache.changes()
             await zk.set(f"{path}/7/7", b"!")
             assert described(await take(changes, 1)) == [("CHANGED", f"{path}/7/7", b"7", b"!")]
-            proxy.cut()
+            proxy.drop()
             since = proxy.mark()
             await until(lambda: not cache.is_current)
             await until(lambda: cache.is_current)
@@ -480,15 +480,15 @@ async def test_changes_missed_without_a_connection_are_reported(hosts: str, path
         async with Cache(zk, path) as cache:
             changes = cache.changes()
             before = shown(cache)
-            proxy.refuse()
-            proxy.cut()
+            refusal = proxy.refuse_connections()
+            proxy.drop()
             await until(lambda: not cache.is_current)
             assert shown(cache) == before
             await other.delete_tree(f"{path}/a")
             await other.set(f"{path}/c", b"2")
             await other.create(f"{path}/d/e", b"", make_parents=True)
             assert shown(cache) == before
-            proxy.accept()
+            refusal.end()
             assert sorted(described(await take(changes, 5))) == [
                 ("CHANGED", f"{path}/c", b"1", b"2"),
                 ("CREATED", f"{path}/d", None, b""),
@@ -640,7 +640,7 @@ async def cuts(proxy: Proxy, rng: random.Random) -> AsyncIterator[None]:
     async def cut() -> None:
         while True:
             await asyncio.sleep(rng.uniform(0.0, 0.08))
-            proxy.cut(reset=rng.random() < 0.5)
+            proxy.drop(reset=rng.random() < 0.5)
 
     task = asyncio.create_task(cut())
     try:

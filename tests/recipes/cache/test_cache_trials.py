@@ -91,7 +91,7 @@ async def test_caches_in_several_processes_agree_with_the_tree(zookeeper: RealSe
         ends = [asyncio.ensure_future(writer.end()) for writer in writers]
         while not all(end.done() for end in ends):
             await asyncio.wait(ends, timeout=rng.uniform(0.01, 0.15))
-            proxy.cut(reset=rng.random() < 0.5)
+            proxy.drop(reset=rng.random() < 0.5)
         await asyncio.gather(*ends)
         await zk.create(f"{path}/end")
         there = await read(zk, path)

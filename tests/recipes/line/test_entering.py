@@ -140,14 +140,14 @@ async def test_a_bound_that_passes_while_there_is_no_connection_leaves_no_node(
     """Pitfall 10: the answer to the create is lost, and acquire gives up before it can search for the node."""
     async with proxied(zookeeper) as (proxy, safe, zk):
         await safe.create(path)
-        cut = proxy.cut_after("create2")
-        proxy.refuse()
+        cut = proxy.drop_after("create2")
+        refusal = proxy.refuse_connections()
         acquiring = asyncio.create_task(Lock(zk, path).acquire(within=0.5))
-        await cut
+        await cut.until_hit()
         with pytest.raises(TimeoutError, match=path):
             await acquiring
         assert len(await line(safe, path)) == 1
-        proxy.accept()
+        refusal.end()
         await until_line(safe, path, 0)
         assert zk.state is SessionState.CONNECTED
 
@@ -156,16 +156,16 @@ async def test_a_cancelled_search_for_a_lost_create_leaves_no_node(zookeeper: Re
     """Pitfalls 10 and 11: the answers to the search are held back when it is cancelled."""
     async with proxied(zookeeper) as (proxy, safe, zk):
         await safe.create(path)
-        cut = proxy.cut_after("create2")
+        cut = proxy.drop_after("create2")
         acquiring = asyncio.create_task(Lock(zk, path).acquire())
-        await cut
+        await cut.until_hit()
         await proxy.seen("sync", proxy.mark())
-        proxy.hold_replies()
+        hold = proxy.hold_replies()
         await asyncio.sleep(0)
         assert len(await line(safe, path)) == 1
         acquiring.cancel()
         assert isinstance(await outcome(acquiring), asyncio.CancelledError)
-        proxy.release_replies()
+        hold.release()
         await until_line(safe, path, 0)
 
 
@@ -178,9 +178,9 @@ async def test_a_create_that_is_lost_in_a_new_session_is_found(zookeeper: RealSe
         await until_line(safe, path, 2)
         await until_watches(zookeeper, 3)
         session = zk.session_id
-        cut = proxy.cut_after("create2")
+        cut = proxy.drop_after("create2")
         await expire(zookeeper, zk)
-        await cut
+        await cut.until_hit()
         await until(lambda: zk.state is SessionState.CONNECTED and zk.session_id != session)
         await until_watches(zookeeper, 3)
         assert len(await line(safe, path)) == 2
@@ -193,15 +193,15 @@ async def test_a_node_of_an_expired_session_is_not_adopted(zookeeper: RealServer
     """Pitfalls 12, 13 and 17: the session ends while its lost create is searched for."""
     async with proxied(zookeeper) as (proxy, safe, zk):
         await safe.create(path)
-        cut = proxy.cut_after("create2")
-        proxy.refuse()
+        cut = proxy.drop_after("create2")
+        refusal = proxy.refuse_connections()
         waiter = asyncio.create_task(Lock(zk, path).acquire(within=30))
-        await cut
+        await cut.until_hit()
         old = (await until_line(safe, path, 1))[0]
         await until_state(zk, SessionState.SUSPENDED)
         session = zk.session_id
         await expire(zookeeper, zk)
-        proxy.accept()
+        refusal.end()
         lease = await waiter
         assert zk.session_id != session
         assert await line(safe, path) == [lease.path.rpartition("/")[2]]

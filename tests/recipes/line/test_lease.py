@@ -173,7 +173,7 @@ async def test_a_cut_of_the_connection_is_no_loss_and_the_node_is_watched_still(
         lease = await Lock(zk, path).acquire()
         await until_watches(zookeeper, 1)
         for number in range(3):
-            proxy.cut(reset=number == 1)
+            proxy.drop(reset=number == 1)
             await proxy.connected(number + 2)
             await zk.ping()
             lease.check()
@@ -234,13 +234,13 @@ async def test_closing_the_client_ends_certainty_before_the_server_answers(zooke
             await until_armed(2, other)
             losing = asyncio.create_task(lease.lost())
             await asyncio.sleep(0)
-            proxy.hold_replies()
+            hold = proxy.hold_replies()
             closing = asyncio.create_task(zk.close())
             await (await waiter).release()
             assert not closing.done()
             assert not lease.is_certain()
             assert ("the client is closed" if watched else "its session is over") in str(await losing)
-            proxy.release_replies()
+            hold.release()
             await closing
 
 

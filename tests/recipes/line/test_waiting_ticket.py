@@ -231,7 +231,7 @@ async def test_waiters_keep_their_tickets_over_many_reconnects(zookeeper: RealSe
         nodes = await line(safe, path)
         for _ in range(3):
             connections = proxy.connections
-            proxy.cut()
+            proxy.drop()
             await proxy.connected(connections + 2)
             await asyncio.gather(zk.ping(), zk2.ping())
         assert await line(safe, path) == nodes
@@ -251,13 +251,13 @@ async def test_a_waiter_whose_node_and_blocker_are_deleted_during_a_cut_does_not
         at = f"{path}-{attempt}"
         async with proxied(zookeeper) as (proxy, safe, zk):
             held, waiter, node = await behind_a_holder(safe, zk, at)
-            proxy.refuse()
-            proxy.cut()
+            refusal = proxy.refuse_connections()
+            proxy.drop()
             await until_state(zk, SessionState.SUSPENDED)
             await safe.delete(node)
             await held.release()
             other = await Lock(safe, at).acquire()
-            proxy.accept()
+            refusal.end()
             await until_line(safe, at, 2)
             await until_watches(zookeeper, 3)
             assert not waiter.done()
@@ -273,7 +273,7 @@ async def test_after_a_reconnect_the_line_is_listed_before_the_waiter_owns(zooke
         held, waiter, _ = await behind_a_holder(safe, zk, path)
         await until_watches(zookeeper, 3)
         mark = proxy.mark()
-        proxy.cut()
+        proxy.drop()
         await proxy.connected(2)
         await until_watches(zookeeper, 3)
         await held.release()
@@ -292,8 +292,8 @@ async def test_a_cancellation_without_a_connection_cleans_up_later(
     async with proxied(zookeeper) as (proxy, other, zk):
         holder, waiter, _ = await behind_a_holder(other, zk, path)
         await until_watches(zookeeper, 3)
-        proxy.refuse()
-        proxy.cut(reset=reset)
+        refusal = proxy.refuse_connections()
+        proxy.drop(reset=reset)
         await until(lambda: zk.state is SessionState.SUSPENDED)
         entering = asyncio.create_task(Lock(zk, path).acquire())
         with pytest.raises(TimeoutError):
@@ -302,7 +302,7 @@ async def test_a_cancellation_without_a_connection_cleans_up_later(
             task.cancel()
             assert isinstance(await outcome(task), asyncio.CancelledError)
         assert len(await line(other, path)) == 2
-        proxy.accept()
+        refusal.end()
         await until_line(other, path, 1)
         await until_watches(zookeeper, 1)
         assert "create2" not in proxy.requests(len(proxy.log) - 1)

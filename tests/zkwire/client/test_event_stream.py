@@ -76,14 +76,14 @@ async def test_a_reconnect_gives_one_resync_pitfalls_31_37_39(
         states = zk.states()
         await other.create(path)
         assert plain([await following(events)], path) == [(CREATED, "")]
-        proxy.refuse()
-        proxy.cut(reset=reset)
+        refusal = proxy.refuse_connections()
+        proxy.drop(reset=reset)
         assert await states_until(states, SUSPENDED) == [CONNECTED, SUSPENDED]
         await other.set(path, b"lost")  # servers keep no events of persistent watches for a client that is away
         task = asyncio.ensure_future(anext(events))
         await turns()
         assert not task.done()
-        proxy.accept()
+        refusal.end()
         assert await task == Resync()
         assert (await zk.get(path)).data == b"lost"
         assert await taken(events) == []
@@ -100,7 +100,7 @@ async def test_several_reconnects_without_an_event_between_give_one_resync(zooke
     ):
         await zk.create(path)
         for count in (2, 3, 4):
-            proxy.cut()
+            proxy.drop()
             await proxy.connected(count)
             await zk.sync(path)
         await other.set(path, b"")
@@ -125,7 +125,7 @@ async def test_watches_of_all_kinds_are_set_again_each_in_its_list_pitfalls_30_3
         async with zk.events(path) as persistent, zk.events(path, recursive=True) as recursive, zk.events(path):
             for _ in range(2):
                 mark, seen = proxy.mark(), zk.last_zxid
-                proxy.cut()
+                proxy.drop()
                 frame = await proxy.seen("setWatches2", mark)
                 assert lists_of(frame) == [[path], [f"{path}-absent"], [path], [path], [path]]
                 assert struct.unpack_from(">q", frame.body) == (seen,)
@@ -141,7 +141,7 @@ async def test_watches_of_all_kinds_are_set_again_each_in_its_list_pitfalls_30_3
         # Servers before 3.6 do not have SetWatches2: without persistent watches SetWatches is used again.
         _, data = await zk.get_and_watch(path)
         mark = proxy.mark()
-        proxy.cut()
+        proxy.drop()
         assert lists_of(await proxy.seen("setWatches", mark)) == [[path], [], []]
         await zk.ping()
         assert proxy.requests(mark) == ["connect", "setWatches"]
@@ -160,12 +160,12 @@ async def test_an_event_lost_with_the_connection_leaves_a_resync_pitfall_39(zook
             _, one_shot = await zk.get_and_watch(path)
             assert len(await taken(events)) == 1
             mark = proxy.mark()
-            proxy.hold_replies()
+            hold = proxy.hold_replies()
             await other.set(path, b"1")
             await other.set(f"{path}/a", b"1")
             await proxy.seen(lambda frame: frame.path == f"{path}/a", mark, direction="event")
-            proxy.cut()
-            proxy.release_replies()
+            proxy.drop()
+            hold.release()
             assert await following(events) == Resync()
             assert (await one_shot).type is CHANGED
             assert (await zk.get(f"{path}/a")).data == b"1"
@@ -184,7 +184,7 @@ async def test_events_before_and_after_a_cut_come_once(zookeeper: RealServer, pa
         for number in range(5):
             await other.create(f"{path}/{number}")
             await zk.sync(path)
-            proxy.cut()
+            proxy.drop()
             await proxy.connected(number + 2)
             await zk.sync(path)
             expected += [WatchEvent(CREATED, f"{path}/{number}", None), Resync()]
@@ -209,9 +209,9 @@ async def test_streams_live_through_a_restart_of_the_server_pitfalls_2_35(zookee
 
 async def test_a_second_stream_whose_reply_is_lost_is_set_again_by_both_ways(zookeeper: RealServer, path: str) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk, zk.events(path) as first:
-        lost = proxy.cut_after("addWatch")
+        lost = proxy.drop_after("addWatch")
         async with zk.events(path) as second:
-            assert lost.done()
+            assert lost.hits
             await zk.create(path)
             assert plain(await taken(second), path) == [(CREATED, "")]
             assert await anext(first) == Resync()
@@ -244,7 +244,7 @@ async def test_ten_thousand_watches_survive_a_reconnect_none_lost_none_doubled_p
         await asyncio.gather(*map(stack.enter_async_context, streams))
         for reconnect in (1, 2):
             mark = proxy.mark()
-            proxy.cut()
+            proxy.drop()
             await proxy.connected(reconnect + 1)
             await zk.ping()
             frames = rearming(proxy, mark)
@@ -387,7 +387,7 @@ async def test_a_stream_left_while_disconnected_is_not_set_again(zookeeper: Real
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk, zk.events(f"{path}-2"):
         async with zk.events(path):
             proxy.refuse()
-            proxy.cut()
+            proxy.drop()
             await states_until(zk.states(), SUSPENDED)
         mark = proxy.mark()
         proxy.accept()
@@ -434,13 +434,13 @@ async def test_a_stream_goes_on_after_two_sessions_lost_in_a_row(zookeeper: Real
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk, zk.events(path) as events:
         states = zk.states()
         task = asyncio.ensure_future(anext(events))
-        lost = proxy.cut_before("addWatch")
+        lost = proxy.drop_before("addWatch")
         await end_session(zookeeper, zk)
-        await lost
-        proxy.refuse()
+        await lost.until_hit()
+        refusal = proxy.refuse_connections()
         await states_until(states, EXPIRED)
         await end_session(zookeeper, zk)
-        proxy.accept()
+        refusal.end()
         async with asyncio.timeout(PATIENCE):
             assert await task == Resync()
         await states_until(states, EXPIRED)
@@ -459,8 +459,8 @@ async def test_a_wait_cancelled_between_two_sessions_leaves_no_watch_and_can_be_
             mark = proxy.mark()
             await end_session(zookeeper, zk)
             await states_until(states, EXPIRED)
-            proxy.hold_replies()
-            proxy.release_replies()
+            hold = proxy.hold_replies()
+            hold.release()
             await proxy.seen("addWatch", mark)
             if not task.done():
                 await cancelled(task)

@@ -121,7 +121,7 @@ async def _play_calls() -> dict[str, list[bytes]]:
         for name, watch in WATCHES.items():
             watches.append((await watch(zk))[1])
             recording.keep(name)
-        proxy.cut()
+        proxy.drop()
         await proxy.seen(RECONNECTS["reconnect"], recording.mark)
         recording.keep("reconnect")
         for each in watches:
@@ -152,7 +152,7 @@ async def _play_streams() -> dict[str, list[bytes]]:
             else:
                 await others.enter_async_context(zk.events(path, recursive=recursive))
             recording.keep(name)
-        proxy.cut()
+        proxy.drop()
         await proxy.seen(RECONNECTS[CUT], recording.mark)
         recording.keep(CUT)
         await one.__aexit__(None, None, None)

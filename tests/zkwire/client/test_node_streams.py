@@ -125,17 +125,17 @@ async def test_changes_while_disconnected_are_given_once(
             first = await following(states)
             task = asyncio.ensure_future(anext(states)) if is_waiting else None
             await turns()
-            proxy.cut()
+            proxy.drop()
             await states_until(session, SUSPENDED)
             await states_until(session, CONNECTED)
             await settled(zk)
             assert task is None or not task.done()
-            proxy.refuse()
-            proxy.cut()
+            refusal = proxy.refuse_connections()
+            proxy.drop()
             await states_until(session, SUSPENDED)
             await disturb(other, kind, path, "1")
             await disturb(other, kind, path, "2")
-            proxy.accept()
+            refusal.end()
             task = task or asyncio.ensure_future(anext(states))
             async with asyncio.timeout(PATIENCE):
                 state = await task
@@ -159,11 +159,11 @@ async def test_a_creation_or_deletion_while_disconnected_is_given(zookeeper: Rea
         for change in (other.create, other.delete):
             task = asyncio.ensure_future(anext(states))
             await settled(zk)
-            proxy.refuse()
-            proxy.cut()
+            refusal = proxy.refuse_connections()
+            proxy.drop()
             await states_until(session, SUSPENDED)
             await change(path)
-            proxy.accept()
+            refusal.end()
             async with asyncio.timeout(PATIENCE):
                 assert (await task is None) == (change == other.delete)
             await states_until(session, CONNECTED)
@@ -181,11 +181,11 @@ async def test_a_change_whose_event_is_lost_is_given(zookeeper: RealServer, path
             first = await following(states)
             task = asyncio.ensure_future(anext(states))
             await turns()
-            proxy.hold_replies()
+            hold = proxy.hold_replies()
             await disturb(other, kind, path, "1")
             await proxy.seen(lambda frame: frame.path == path, direction="event")
-            proxy.cut()
-            proxy.release_replies()
+            proxy.drop()
+            hold.release()
             async with asyncio.timeout(PATIENCE):
                 assert await task != first
 
@@ -213,7 +213,7 @@ async def test_through_many_cuts_every_value_is_newer_and_the_last_one_comes(
         for number in range(1, 61):
             await disturb(other, kind, path, str(number))
             if number % 10 == 0:
-                proxy.cut(reset=number % 20 == 0)
+                proxy.drop(reset=number % 20 == 0)
                 await proxy.connected(number // 10 + 1)
         async with asyncio.timeout(PATIENCE):
             await task
@@ -251,13 +251,13 @@ async def test_a_stream_goes_on_in_the_next_session(
 async def test_a_session_that_expires_under_a_read_changes_nothing(zookeeper: RealServer, path: str, kind: str) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         session = zk.states()
-        lost = proxy.cut_before(READ[kind])
+        lost = proxy.drop_before(READ[kind])
         states = stream(zk, kind, path)
         task = asyncio.ensure_future(anext(states))
-        await lost
-        proxy.refuse()
+        await lost.until_hit()
+        refusal = proxy.refuse_connections()
         await end_session(zookeeper, zk)
-        proxy.accept()
+        refusal.end()
         await states_until(session, EXPIRED)
         async with asyncio.timeout(PATIENCE):
             assert await task is None
@@ -381,12 +381,12 @@ async def test_a_stream_closed_while_disconnected_is_not_set_again(zookeeper: Re
         await zk.create(path)
         states = stream(zk, kind, path)
         await following(states)
-        proxy.refuse()
-        proxy.cut()
+        refusal = proxy.refuse_connections()
+        proxy.drop()
         await states_until(zk.states(), SUSPENDED)
         states.close()
         mark = proxy.mark()
-        proxy.accept()
+        refusal.end()
         await zk.ping()
         assert proxy.requests(mark) == ["connect"]
 

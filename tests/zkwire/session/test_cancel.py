@@ -34,14 +34,14 @@ async def test_a_request_cancelled_while_it_waits_for_a_connection_is_never_sent
     zookeeper: RealServer, path: str, verb: str
 ) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        proxy.refuse()
-        proxy.cut()
+        refusal = proxy.refuse_connections()
+        proxy.drop()
         await states_until(zk.states(), SessionState.SUSPENDED)
         held = asyncio.create_task(ALL[verb][1](zk, path))
         await turns(3)
         await cancelled(held)
         mark = proxy.mark()
-        proxy.accept()
+        refusal.end()
         await zk.ping()
         await zk.ping()
         assert proxy.requests(mark) in (["connect"], ["connect", "removeWatches"])
@@ -69,11 +69,11 @@ async def test_a_request_cancelled_unanswered_leaves_the_connection_in_order(
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         await zk.create(f"{path}/child", make_parents=True)
         mark = proxy.mark()
-        proxy.hold_replies()
+        hold = proxy.hold_replies()
         task = asyncio.create_task(call(zk, path))
         await proxy.seen(opcode, mark, direction="reply")
         await cancelled(task)
-        proxy.release_replies()
+        hold.release()
         assert await zk.exists(path) is not None
         assert proxy.connections == 1
         assert proxy.requests(mark) == [opcode, "exists"]
@@ -188,11 +188,11 @@ async def cancelled_in_the_turn_of_its_answer(
         assert task.cancel()
 
     mark = proxy.mark()
-    proxy.hold_replies()
+    hold = proxy.hold_replies()
     first = asyncio.create_task(cancel_in_time())
     task = asyncio.create_task(run())
     await proxy.seen(opcode, mark, direction="reply")
-    proxy.release_replies()
+    hold.release()
     await asyncio.wait({first, task})
     await first
     return task
@@ -205,11 +205,11 @@ async def test_nodes_that_a_cancelled_ensure_path_has_made_stay(zookeeper: RealS
         await zk.create(f"{path}/child", make_parents=True)
         if when == "unanswered":
             mark = proxy.mark()
-            proxy.hold_replies()
+            hold = proxy.hold_replies()
             task = asyncio.create_task(zk.ensure_path(f"{path}/new/one"))
             await proxy.until(lambda: proxy.requests(mark).count("create") == 3)
             await cancelled(task)
-            proxy.release_replies()
+            hold.release()
         else:
             await cancelled_in_the_turn_of_its_answer(proxy, zk, lambda: zk.ensure_path(f"{path}/new/one"), "create")
         await zk.ping()
@@ -221,9 +221,9 @@ async def test_nodes_that_a_cancelled_ensure_path_has_made_stay(zookeeper: RealS
 
 async def test_a_cut_off_pipeline_returns_each_loss_and_repeats_the_reads(zookeeper: RealServer, path: str) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        lost = proxy.cut_after("create2")
+        lost = proxy.drop_after("create2")
         before, created, node = await zk.pipeline([zkwire.GetData("/"), zkwire.Create(path), zkwire.GetData(path)])
-        assert lost.done()
+        assert lost.hits
         assert isinstance(before, zkwire.Node)
         assert isinstance(created, zkwire.ConnectionLostError)
         assert isinstance(node, zkwire.Node)  # the create was carried out: that is what `maybe_applied` means
@@ -248,13 +248,13 @@ async def test_a_cancelled_create_is_removed_before_a_close(
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(zookeeper.hosts) as other:
         await other.create(f"{path}/child", make_parents=True)
         zk = await zkwire.connect(proxy.hosts)
-        proxy.hold_replies()
+        hold = proxy.hold_replies()
         task = asyncio.create_task(zk.create(f"{path}/new", ephemeral=keep_session))
         await proxy.seen("create", direction="reply")
         await cancelled(task)
         closing = asyncio.create_task(zk.close(keep_session=keep_session))
         await turns(2)
-        proxy.release_replies()
+        hold.release()
         await closing
         await other.sync(path)
         assert await other.get_children(path) == ["child"]

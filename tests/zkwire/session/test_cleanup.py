@@ -170,12 +170,12 @@ async def test_a_search_goes_on_over_several_lost_connections(zookeeper: RealSer
         zkwire.connect(zookeeper.hosts) as other,
     ):
         await other.create(f"{path}/child", make_parents=True)
-        proxy.hold_replies()
+        hold = proxy.hold_replies()
         cuts = [proxy.cut_after(opcode) for opcode in ("create", "sync", "getChildren", "exists", "delete")]
         task = asyncio.create_task(zk.create(f"{path}/n-", ephemeral=True, sequential=True))
         await proxy.seen("create", direction="reply")
         await cancelled(task)
-        proxy.release_replies()
+        hold.release()
         await asyncio.gather(*cuts)
         await only_the_child(other, path)
 
@@ -196,15 +196,15 @@ async def test_a_search_spares_the_nodes_of_other_clients_and_of_answered_create
             await zk.create(f"{path}/n-x-", ephemeral=True, sequential=True),
             await zk.create(f"{path}/n-", b"", ephemeral=True, sequential=True),
         ]
-        proxy.hold_replies()
-        lost = proxy.cut_after("create", 1)
+        hold = proxy.hold_replies()
+        lost = proxy.drop_after("create", nth=1)
         mark = proxy.mark()
         task = asyncio.create_task(zk.create(f"{path}/n-", ephemeral=True, sequential=True))
         await proxy.seen("create", mark, direction="reply")
         kept.append(await other.create(f"{path}/n-", ephemeral=True, sequential=True))  # newer than the lost one
         await cancelled(task)
-        proxy.release_replies()
-        await lost
+        hold.release()
+        await lost.until_hit()
         candidates = 6  # the five in `kept` with this prefix, and the lost one
         await proxy.until(
             lambda: (
@@ -225,14 +225,14 @@ async def test_a_search_spares_a_lost_node_of_another_prefix(zookeeper: RealServ
         zkwire.connect(zookeeper.hosts) as other,
     ):
         await zk.create(path)
-        proxy.hold_replies()
+        hold = proxy.hold_replies()
         mark = proxy.mark()
         doomed = asyncio.create_task(zk.create(f"{path}/n-", ephemeral=True, sequential=True))
         wanted = asyncio.create_task(zk.create(f"{path}/n-x-", ephemeral=True, sequential=True))
         await proxy.until(lambda: sum(frame.direction == "reply" for frame in proxy.log[mark:]) == 2)
         await cancelled(doomed)
-        proxy.cut()
-        proxy.release_replies()
+        proxy.drop()
+        hold.release()
         with pytest.raises(zkwire.ConnectionLostError):
             await wanted
         await proxy.seen("delete", mark, direction="reply")
@@ -249,7 +249,7 @@ async def test_a_search_spares_the_node_of_a_create_that_waited_in_the_queue(
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts, max_in_flight=1) as zk:
         await zk.create(path)
         mark = proxy.mark()
-        proxy.hold_replies()
+        hold = proxy.hold_replies()
         lost = (proxy.cut_after if applied else proxy.cut_before)("create")
         task = asyncio.create_task(zk.create(f"{path}/n-", ephemeral=True, sequential=True))
         again = asyncio.create_task(zk.create(f"{path}/n-", ephemeral=True, sequential=True))
@@ -258,7 +258,7 @@ async def test_a_search_spares_the_node_of_a_create_that_waited_in_the_queue(
         assert task.cancel()
         if applied:
             await proxy.seen("create", mark, direction="reply")
-        proxy.release_replies()
+        hold.release()
         await lost
         made = [await again, await fixed]
         await proxy.seen("getChildren", mark, direction="reply")
@@ -273,12 +273,12 @@ async def test_a_search_spares_the_node_of_the_same_name_of_a_create_that_waited
     zookeeper: RealServer, path: str
 ) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts, max_in_flight=1) as zk:
-        lost = proxy.cut_before("create")
+        lost = proxy.drop_before("create")
         task = asyncio.create_task(zk.create(path, ephemeral=True))
         again = asyncio.create_task(zk.create(path, ephemeral=True))
         await turns(2)
         assert task.cancel()
-        await lost
+        await lost.until_hit()
         assert await again == path
         await proxy.seen("exists", direction="reply")
         for _ in range(3):
@@ -294,17 +294,17 @@ async def test_a_removal_cut_off_spares_the_next_node_at_its_path(zookeeper: Rea
         zkwire.connect(proxy.hosts) as zk,
         zkwire.connect(zookeeper.hosts) as other,
     ):
-        proxy.hold_replies()
-        lost = proxy.cut_after("delete")
+        hold = proxy.hold_replies()
+        lost = proxy.drop_after("delete")
         task = asyncio.create_task(zk.create(path))
         await proxy.seen("create", direction="reply")
         await cancelled(task)
-        proxy.release_replies()
-        proxy.refuse()
-        await lost
+        hold.release()
+        refusal = proxy.refuse_connections()
+        await lost.until_hit()
         await other.create(path, b"of others")
         mark = proxy.mark()
-        proxy.accept()
+        refusal.end()
         await proxy.seen(lambda frame: frame.opcode in ("exists", "delete"), mark, direction="reply")
         for _ in range(3):
             await zk.sync(path)
@@ -325,11 +325,11 @@ async def test_a_search_ends_with_the_client(zookeeper: RealServer, path: str) -
     """Its task does not outlive the client, and the event loop logs nothing."""
     async with Proxy(zookeeper.hosts) as proxy:
         zk = await zkwire.connect(proxy.hosts)
-        lost = proxy.cut_before("create")
+        lost = proxy.drop_before("create")
         task = asyncio.create_task(zk.create(path, ephemeral=True, sequential=True))
         await turns(2)
         assert task.cancel()
-        proxy.refuse()
-        await lost
+        proxy.refuse_connections()
+        await lost.until_hit()
         await states_until(zk.states(), SessionState.SUSPENDED)
         await zk.close()

@@ -82,8 +82,8 @@ async def test_closing_while_disconnected_fails_the_calls_that_wait_and_returns(
         await zk.create(path, ephemeral=True)
         _, watch = await zk.get_and_watch(path)
         states = zk.states()
-        proxy.refuse()
-        proxy.cut()
+        proxy.refuse_connections()
+        proxy.drop()
         await states_until(states, SUSPENDED)
         calls: list[Coroutine[Any, Any, Any]] = [zk.set(path, b""), zk.get(path)]
         waiting = [asyncio.create_task(call) for call in calls]
@@ -121,8 +121,8 @@ async def test_a_connection_lost_while_closing_ends_the_close(zookeeper: RealSer
         proxy.hold_replies()
         closing = asyncio.create_task(zk.close(keep_session=keep_session))
         await proxy.seen("ping" if keep_session else "closeSession", mark)
-        proxy.refuse()
-        proxy.cut()
+        proxy.refuse_connections()
+        proxy.drop()
         await closing
         assert zk.state is CLOSED
 
@@ -206,7 +206,7 @@ async def test_an_iteration_over_states_begins_with_the_present_state_and_omits_
     async with Proxy(zookeeper.hosts) as proxy:
         zk = await zkwire.connect(proxy.hosts)
         early = zk.states()
-        proxy.cut()
+        proxy.drop()
         await states_until(zk.states(), SUSPENDED)
         await zk.ping()
         late = zk.states()
@@ -226,7 +226,7 @@ async def test_calls_work_inside_an_iteration_over_states_pitfall_50(zookeeper: 
                 if len(made) == 3:
                     await zk.close()
                 else:
-                    proxy.cut()
+                    proxy.drop()
         assert len(set(made)) == 3
 
 
@@ -237,7 +237,7 @@ async def test_cancelling_an_iteration_over_states_loses_no_state(zookeeper: Rea
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0):
                 await anext(states)
-        proxy.cut()
+        proxy.drop()
         assert await states_until(states, CONNECTED) == [SUSPENDED, CONNECTED]
         states.close()
         states.close()
@@ -256,11 +256,11 @@ async def test_a_discard_is_finished_before_the_client_closes(zookeeper: RealSer
 async def test_cancelling_the_wait_for_a_discard_leaves_other_discards_alone(zookeeper: RealServer, path: str) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         await zk.create(path)
-        proxy.hold_replies()
+        hold = proxy.hold_replies()
         first, second = zk.discard(path), zk.discard(path)
         first.cancel()
         third = zk.discard(path)
-        proxy.release_replies()
+        hold.release()
         await second
         await third
         assert await zk.exists(path) is None

@@ -34,14 +34,14 @@ async def test_the_end_of_a_session_fails_every_call_and_watch_and_then_a_new_on
         with zkwire.WatchSet() as group:
             await zk.get_and_watch(path, into=group)
             in_set = asyncio.create_task(group.next())
-            proxy.refuse()
-            proxy.cut()
+            refusal = proxy.refuse_connections()
+            proxy.drop()
             assert await states_until(states, SUSPENDED) == [CONNECTED, SUSPENDED]
             await end_session(zookeeper, zk)
             calls = every_call(zk, f"{path}-x")
             removal = zk.discard(path)
             await asyncio.wait({in_set}, timeout=0)
-            proxy.accept()
+            refusal.end()
             outcomes = await asyncio.gather(*calls, in_set, return_exceptions=True)
             assert [type(outcome) for outcome in outcomes] == [zkwire.SessionExpiredError] * len(outcomes)
             assert f"{old:#x}" in str(outcomes[0])
@@ -94,10 +94,10 @@ async def test_the_server_expires_a_silent_session(zookeeper: RealServer, path: 
         await zk.create(path, ephemeral=True)
         states, old = zk.states(), zk.session_id
         _, gone = await other.exists_and_watch(path)
-        proxy.refuse()
-        proxy.cut()
+        refusal = proxy.refuse_connections()
+        proxy.drop()
         await gone
-        proxy.accept()
+        refusal.end()
         assert await states_until(states, EXPIRED) == [CONNECTED, SUSPENDED, EXPIRED]
         assert await states_until(states, CONNECTED) == [CONNECTING, CONNECTED]
         assert zk.session_id != old
@@ -110,8 +110,8 @@ async def test_a_client_cut_off_from_all_servers_expires_its_session_itself_pitf
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts, 1.0) as zk:
         _, watch = await zk.exists_and_watch(path)
         states = zk.states()
-        proxy.refuse()
-        proxy.cut()
+        refusal = proxy.refuse_connections()
+        proxy.drop()
         await states_until(zk.states(), SUSPENDED)
         waiting = asyncio.create_task(zk.set(path, b""))
         with pytest.raises(zkwire.SessionExpiredError):
@@ -121,7 +121,7 @@ async def test_a_client_cut_off_from_all_servers_expires_its_session_itself_pitf
         assert await states_until(states, CONNECTING) == [CONNECTED, SUSPENDED, EXPIRED, CONNECTING]
         assert zk.session_id == 0
         assert zk.certain_until < loop.time()
-        proxy.accept()
+        refusal.end()
         assert await states_until(states, CONNECTED) == [CONNECTED]
 
 
@@ -156,7 +156,7 @@ async def test_a_server_that_lost_its_data_gives_a_new_session_pitfall_53(path: 
             await zk.set(path, b"")
         states, old = zk.states(), zk.session_id
         proxy.upstream = after.hosts
-        proxy.cut()
+        proxy.drop()
         assert await states_until(states, EXPIRED) == [CONNECTED, SUSPENDED, EXPIRED]
         assert await states_until(states, CONNECTED) == [CONNECTING, CONNECTED]
         assert zk.session_id != old
@@ -266,7 +266,7 @@ async def test_certainty_advances_with_pings_and_never_goes_back(zookeeper: Real
 async def test_certainty_counts_from_the_sending_and_ends_without_answers(zookeeper: RealServer) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts, 2.0) as zk:
         loop = asyncio.get_running_loop()
-        proxy.hold_replies()
+        hold = proxy.hold_replies()
         asked = loop.time()
         asking = asyncio.create_task(zk.sync("/"))
         mark = proxy.mark()
@@ -275,7 +275,7 @@ async def test_certainty_counts_from_the_sending_and_ends_without_answers(zookee
         sync_reply = [frame for frame in proxy.log if frame.direction == "reply" and frame.opcode == "sync"]
         assert len(sync_reply) == 1
         assert before <= asked + 0.75 * 2.0  # the held answer does not count yet
-        proxy.release_replies()
+        hold.release()
         await asking
         assert asked + 0.75 * 2.0 <= zk.certain_until < asked + 0.75 * 2.0 + 1.0
 

@@ -87,9 +87,9 @@ async def test_an_observer_sees_each_request_of_a_lost_connection_once(zookeeper
     seen = Records()
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts, observer=seen) as zk:
         await zk.create(path)
-        cut = proxy.cut_after("setData")
+        cut = proxy.drop_after("setData")
         outcomes = await asyncio.gather(zk.set(path, b"1"), zk.get(path), return_exceptions=True)
-        assert cut.done()
+        assert cut.hits
         assert isinstance(outcomes[0], zkwire.ConnectionLostError)
         assert seen.requests[1:] == [Done("setData", path, "ConnectionLostError"), Done("getData", path, "")]
         assert [state for state, _ in seen.states] == [CONNECTED, SUSPENDED, CONNECTED]
@@ -99,8 +99,8 @@ async def test_an_observer_sees_an_expired_session(zookeeper: RealServer, path: 
     seen = Records()
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts, 1.0, observer=seen) as zk:
         await zk.create(path)
-        proxy.refuse()
-        proxy.cut()
+        refusal = proxy.refuse_connections()
+        proxy.drop()
         await states_until(zk.states(), SUSPENDED)
         asking = asyncio.create_task(zk.get(path))
         await turns()
@@ -111,7 +111,7 @@ async def test_an_observer_sees_an_expired_session(zookeeper: RealServer, path: 
             await asking
         assert seen.requests[1:] == [Done("getData", path, "SessionExpiredError")]
         assert seen.seconds[-1] == 0, "it was never written"
-        proxy.accept()
+        refusal.end()
         await states_until(zk.states(), CONNECTED)
         assert [state for state, _ in seen.states] == [CONNECTED, SUSPENDED, EXPIRED, CONNECTING, CONNECTED]
 

@@ -102,7 +102,7 @@ async def test_a_reconnect_keeps_the_session_and_passes_through_suspended(zookee
         await zk.create(path, ephemeral=True)
         session_id, states = zk.session_id, zk.states()
         for count, reset in enumerate([False, True, False], start=2):
-            proxy.cut(reset=reset)
+            proxy.drop(reset=reset)
             assert await states_until(states, SUSPENDED) == [CONNECTED, SUSPENDED][count > 2 :]
             assert await states_until(states, CONNECTED) == [CONNECTED]
             assert zk.session_id == session_id
@@ -116,7 +116,7 @@ async def test_a_reconnect_sends_the_newest_zxid_seen_pitfall_61(zookeeper: Real
         await zk.create(path)
         mark, last_zxid = proxy.mark(), zk.last_zxid
         assert last_zxid > 0
-        proxy.cut()
+        proxy.drop()
         assert handshake(await proxy.seen("connect", mark)) == (last_zxid, zk.session_id)
         await zk.ping()
         assert zk.last_zxid == last_zxid
@@ -150,7 +150,7 @@ async def test_an_event_does_not_advance_the_newest_zxid_pitfall_33(zookeeper: R
         mark = proxy.mark()
         await other.create(f"{path}-3")
         await third
-        proxy.cut()
+        proxy.drop()
         assert handshake(await proxy.seen("connect", mark))[0] == held[0].zxid
 
 
@@ -171,7 +171,7 @@ async def test_every_kind_of_watch_is_set_again_pitfalls_1_2_30(zookeeper: RealS
         last_zxid = zk.last_zxid
         for _ in range(2):
             mark = proxy.mark()
-            proxy.cut()
+            proxy.drop()
             frame = await proxy.seen("setWatches", mark)
             assert set_watches(frame) == (last_zxid, [[path], [f"{path}-absent"], [path]])
             await zk.ping()
@@ -211,8 +211,8 @@ async def test_changes_during_a_disconnection_are_delivered_once(zookeeper: Real
             await zk.exists_and_watch(f"{path}-created", into=watches)
             await zk.get_children_and_watch(f"{path}-parent", into=watches)
             await zk.get_and_watch(f"{path}-parent", into=watches)  # nothing happens to this one
-            proxy.refuse()
-            proxy.cut()
+            refusal = proxy.refuse_connections()
+            proxy.drop()
             await states_until(zk.states(), SUSPENDED)
             await other.set(f"{path}-set", b"1")
             await other.set(f"{path}-set", b"2")
@@ -220,7 +220,7 @@ async def test_changes_during_a_disconnection_are_delivered_once(zookeeper: Real
             await other.create(f"{path}-created")
             await other.delete(f"{path}-parent/gone")
             assert watches.take() == []
-            proxy.accept()
+            refusal.end()
             events = [await watches.next() for _ in range(4)]
             assert watches.was_rearmed
             for name in ("set", "created"):
@@ -246,11 +246,11 @@ async def test_events_that_a_reconnect_brings_are_not_delivered_urgently(zookeep
         with zkwire.WatchSet() as watches:
             await zk.get_and_watch(path, into=watches)
             arrival = watches.ready(urgent=[path])
-            proxy.refuse()
-            proxy.cut()
+            refusal = proxy.refuse_connections()
+            proxy.drop()
             await states_until(zk.states(), SUSPENDED)
             await other.delete(path)
-            proxy.accept()
+            refusal.end()
             assert await arrival is None
             assert watches.was_rearmed
             assert [event.type for event in watches.take()] == [WatchEventType.DELETED]
@@ -260,12 +260,12 @@ async def test_a_watch_cancelled_during_a_disconnection_is_not_set_again(zookeep
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         _, kept = await zk.exists_and_watch(path)
         _, given_up = await zk.exists_and_watch(f"{path}-2")
-        proxy.refuse()
-        proxy.cut()
+        refusal = proxy.refuse_connections()
+        proxy.drop()
         await states_until(zk.states(), SUSPENDED)
         given_up.cancel()
         mark = proxy.mark()
-        proxy.accept()
+        refusal.end()
         assert set_watches(await proxy.seen("setWatches", mark))[1] == [[], [path], []]
         assert not kept.done()
 
@@ -277,7 +277,7 @@ async def test_three_hundred_kilobytes_of_watches_are_set_again_in_chunks_pitfal
         nodes = [f"{path}-{'x' * 240}-{number:04d}" for number in range(1000)]
         watches = [watch for _, watch in await asyncio.gather(*map(zk.exists_and_watch, nodes))]
         mark = proxy.mark()
-        proxy.cut()
+        proxy.drop()
         await proxy.seen("connect", mark)
         await zk.ping()
         frames = [frame for frame in proxy.log[mark:] if frame.opcode == "setWatches" and frame.direction == "request"]
@@ -290,10 +290,10 @@ async def test_three_hundred_kilobytes_of_watches_are_set_again_in_chunks_pitfal
 
 async def test_a_watch_whose_reply_was_lost_is_set_by_the_repeated_read(zookeeper: RealServer, path: str) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        lost = proxy.cut_after("exists")
+        lost = proxy.drop_after("exists")
         stat, watch = await zk.exists_and_watch(path)
         assert stat is None
-        assert lost.done()
+        assert lost.hits
         assert proxy.requests().count("exists") == 2
         await zk.create(path)
         assert (await watch).type is WatchEventType.CREATED
@@ -314,9 +314,9 @@ async def test_a_read_whose_answer_is_lost_is_repeated(
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         await zk.create(path)
         mark = proxy.mark()
-        lost = proxy.cut_after(opcode, reset=reset)
+        lost = proxy.drop_after(opcode, reset=reset)
         await call(zk, path)
-        assert lost.done()
+        assert lost.hits
         requests = proxy.requests(mark, ignore_pings=opcode != "ping")
         assert requests[:2] == [opcode, "connect"]
         assert opcode in requests[2:]
@@ -351,16 +351,16 @@ async def test_a_write_cut_off_in_flight_fails_and_is_not_sent_again_pitfall_60(
 async def test_reads_are_repeated_in_order_ahead_of_the_calls_that_wait(zookeeper: RealServer, path: str) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts, max_in_flight=4) as zk:
         await zk.create(path, b"old")
-        proxy.refuse()
-        lost = proxy.cut_after("getData")
+        refusal = proxy.refuse_connections()
+        lost = proxy.drop_after("getData")
         outcomes = asyncio.gather(
             zk.get(path), zk.exists(path), zk.set(path, b"lost"), zk.get_children(path), return_exceptions=True
         )
         waiting = asyncio.gather(zk.set(path, b"new"), zk.get(path))  # held back by max_in_flight
         await states_until(zk.states(), SUSPENDED)
-        assert lost.done()
+        assert lost.hits
         mark = proxy.mark()
-        proxy.accept()
+        refusal.end()
         node, stat, error, names = await outcomes
         assert isinstance(node, zkwire.Node)
         assert node.data == b"old"
@@ -373,14 +373,14 @@ async def test_reads_are_repeated_in_order_ahead_of_the_calls_that_wait(zookeepe
 
 async def test_requests_during_a_disconnection_wait_for_the_next_connection(zookeeper: RealServer, path: str) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        proxy.refuse()
-        proxy.cut()
+        refusal = proxy.refuse_connections()
+        proxy.drop()
         await states_until(zk.states(), SUSPENDED)
         calls = asyncio.gather(zk.create(path), zk.set(path, b"1"), zk.get(path))
         await proxy.until(lambda: proxy.refused >= 2)
         assert not calls.done()
         mark = proxy.mark()
-        proxy.accept()
+        refusal.end()
         created, _, node = await calls
         assert (created, node.data) == (path, b"1")
         assert proxy.requests(mark) == ["connect", "create", "setData", "getData"]
@@ -390,9 +390,9 @@ async def test_requests_during_a_disconnection_wait_for_the_next_connection(zook
 async def test_calls_that_max_in_flight_holds_back_survive_a_lost_connection(zookeeper: RealServer, path: str) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts, max_in_flight=2) as zk:
         await zk.create(path)
-        cut = proxy.cut_before("setData", 2)
+        cut = proxy.drop_before("setData", nth=2)
         outcomes = await asyncio.gather(*(zk.set(path, b"%d" % n) for n in range(6)), return_exceptions=True)
-        assert cut.done()
+        assert cut.hits
         lost = [isinstance(outcome, zkwire.ConnectionLostError) for outcome in outcomes]
         assert lost == [True, True, False, False, False, False]
         assert (await zk.get(path)).data == b"5"
@@ -417,8 +417,8 @@ async def test_host_names_are_resolved_at_every_attempt_pitfall_55(zookeeper: Re
             await zk.create(path, ephemeral=True)
             session_id = zk.session_id
             address["zk.example"] = new
-            old.refuse()
-            old.cut()
+            old.refuse_connections()
+            old.drop()
             assert await zk.exists(path) is not None
             assert zk.session_id == session_id
             assert zk.server == "zk.example:2181"
@@ -429,13 +429,13 @@ async def test_host_names_are_resolved_at_every_attempt_pitfall_55(zookeeper: Re
 
 async def test_dead_hosts_are_skipped_and_no_connection_leaks_pitfall_58(zookeeper: RealServer, path: str) -> None:
     async with Proxy(zookeeper.hosts) as refusing, Proxy(zookeeper.hosts) as silent, Proxy(zookeeper.hosts) as good:
-        refusing.refuse()
+        refusing.refuse_connections()
         silent.pause()
         hosts = f"127.0.0.1:1,{refusing.hosts},{silent.hosts},{good.hosts}"
         async with zkwire.connect(hosts, 4.0, rng=InOrder()) as zk:
             assert zk.server == good.hosts
             await zk.create(path, ephemeral=True)
-            good.cut()
+            good.drop()
             assert await zk.exists(path) is not None
             assert silent.connections >= 1
             assert refusing.refused >= 1
@@ -471,7 +471,7 @@ async def test_the_client_leaves_no_connection_on_the_server(zookeeper: RealServ
     await eventually(none)
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         for count in range(2, 6):
-            proxy.cut()
+            proxy.drop()
             await proxy.connected(count)
             await zk.sync("/")
         assert await clients() == 1
@@ -501,7 +501,7 @@ async def test_cancelling_a_watch_keeps_another_watch_of_the_same_node(zookeeper
         _, first = await zk.get_and_watch(path)
         for order in ("cancel first", "ask first"):
             mark = proxy.mark()
-            proxy.hold_replies()
+            hold = proxy.hold_replies()
             if order == "cancel first":
                 first.cancel()
             asking = asyncio.create_task(zk.get_and_watch(path))
@@ -509,7 +509,7 @@ async def test_cancelling_a_watch_keeps_another_watch_of_the_same_node(zookeeper
             if order == "ask first":
                 first.cancel()
             await proxy.seen("getData", mark, direction="reply")
-            proxy.release_replies()
+            hold.release()
             _, first = await asking
             assert await watched(zookeeper, path)
         await zk.set(path, b"")
@@ -524,13 +524,13 @@ async def test_removing_a_watch_that_has_just_fired_is_harmless_pitfall_38(zooke
         zkwire.connect(zookeeper.hosts) as other,
     ):
         _, watch = await zk.exists_and_watch(path)
-        proxy.hold_replies()
+        hold = proxy.hold_replies()
         await other.create(path)
         await proxy.seen("NodeCreated", direction="event")
         watch.cancel()
         removed = await proxy.seen("removeWatches", direction="reply")
         assert removed.err == -121
-        proxy.release_replies()
+        hold.release()
         await zk.ping()
         assert proxy.connections == 1
         assert watch.done()
