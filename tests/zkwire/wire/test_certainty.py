@@ -9,6 +9,7 @@ import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 import pytest
 
@@ -62,7 +63,7 @@ class Ensemble:
         for at in range(self.phase, horizon, TICK // 2):
             self._at(at, self._ping)
         for at, reach in requests:
-            self._at(at, lambda now, reach=reach: self._send(now, reach))
+            self._at(at, partial(self._send, reach))
         while self._events:
             now, _, event = heapq.heappop(self._events)
             if self._deadline <= now:
@@ -89,7 +90,7 @@ class Ensemble:
         if self.expired_at == NEVER:
             self._keep(now)
 
-    def _send(self, now: int, reach: Reach) -> None:
+    def _send(self, reach: Reach, now: int) -> None:
         self._at(self.there.arrival(now), lambda at: self._arrived(at, now, reach))
 
     def _arrived(self, now: int, sent: int, reach: Reach) -> None:
@@ -135,8 +136,8 @@ def test_no_session_expires_while_it_is_certain(seed: int) -> None:
     expired = 0
     for _ in range(800):
         timeout = 2 * TICK if rng.random() < 0.7 else rng.randrange(2 * TICK, 5 * TICK)
-        streams = (random_stream(rng, timeout) for _ in range(4))
-        ensemble = Ensemble(timeout, rng.randrange(TICK // 2), *streams)
+        up, down, there, back = (random_stream(rng, timeout) for _ in range(4))
+        ensemble = Ensemble(timeout, rng.randrange(TICK // 2), up, down, there, back)
         ensemble.play(random_requests(rng, timeout), horizon=7 * timeout)
         expired += ensemble.expired_at < 5 * timeout
         assert max(ensemble.untils, default=0) <= ensemble.expired_at
