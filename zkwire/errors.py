@@ -1,4 +1,4 @@
-"""Error codes and the exceptions that callers meet.  Imports nothing, so that every other module can raise.
+"""Error codes and the exceptions that callers meet.  Imports nothing of zkwire, so that every other module can raise.
 
     ZooKeeperError
     ├─ ServerError                  the server refused the request; one subclass per code
@@ -15,6 +15,8 @@ Misuse by the caller is never one of these: it raises ValueError or TypeError be
 """
 
 from __future__ import annotations
+
+from typing import Self
 
 # Codes that a server can send and that no class here stands for: the connection or the session ends with them.
 _OTHER_CODES: dict[int, tuple[str, str]] = {
@@ -343,6 +345,13 @@ class ConnectionLostError(ZooKeeperError):
 
 class SessionError(ZooKeeperError):
     """The session is over, so that nothing more can be asked in its name."""
+
+    def again(self) -> Self:
+        """Return a fresh copy of this error to raise.
+
+        Many callers get the same end of a session.  If they all raised one object, each would add its traceback to it.
+        """
+        return type(self)(*self.args)
 
 
 class SessionExpiredError(SessionError):

@@ -8,11 +8,12 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Sequence
-from typing import Final, TypeAlias
+from typing import Final
 
 from zkwire import paths
 from zkwire.wire.records import ACL, OPEN_ACL, Perms
 from zkwire.wire.requests import (
+    AnyCreate,
     Create2Reply,
     Create2Request,
     CreateContainerRequest,
@@ -22,8 +23,6 @@ from zkwire.wire.requests import (
     Request,
     TTLFlags,
 )
-
-PlainCreate: TypeAlias = CreateRequest | CreateContainerRequest | CreateTTLRequest
 
 _LONGEST_TTL: Final = 2**40 - 1  # milliseconds
 
@@ -43,7 +42,7 @@ def creation(
     container: bool = False,
     ttl: float | None = None,
     acl: Sequence[ACL] = OPEN_ACL,
-) -> PlainCreate:
+) -> AnyCreate:
     """Return the request that creates `path` below `chroot`.  Raises: TypeError, ValueError."""
     paths.validate(path, sequential=sequential)
     # A sequential "/" has a name that is only a number, below the chroot and not beside it.
@@ -64,7 +63,7 @@ def creation(
     return CreateRequest(at, content, entries, CreateFlags.EPHEMERAL * ephemeral | CreateFlags.SEQUENTIAL * sequential)
 
 
-def with_stat(creation: PlainCreate) -> Request[Create2Reply]:
+def with_stat(creation: AnyCreate) -> Request[Create2Reply]:
     """Return the request that does the same and is answered with the Stat as well."""
     if isinstance(creation, CreateRequest):
         return Create2Request(creation.path, creation.data, creation.acl, creation.flags)

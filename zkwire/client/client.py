@@ -71,7 +71,7 @@ class Client(Administration):
     def __init__(self, session: Session, chroot: str, rng: random.Random) -> None:
         self._session = session
         self._loop = asyncio.get_running_loop()
-        self.on_uncertain = session.on_uncertain
+        self.on_uncertain = session.certainty.on_uncertain
         self.on_closed = session.on_closed
         self._requester = Requester(session, chroot)
         self._ask = self._requester.ask
@@ -116,7 +116,7 @@ class Client(Administration):
     @property
     def last_zxid(self) -> int:
         """The newest transaction id that a reply of this session has shown."""
-        return self._session.last_zxid
+        return self._session.requests.last_zxid
 
     @property
     def chroot(self) -> str:
@@ -129,12 +129,12 @@ class Client(Administration):
 
         Three quarters of the timeout behind the sending of the last request that was answered; see zkwire.wire.timing.
         """
-        return self._session.certain_until
+        return self._session.certainty.until
 
     def certain_for(self, session_id: int) -> float:
         """Return for how many seconds from now `session_id` is this client's session and lives for certain, or 0."""
         session = self._session
-        return max(0.0, session.certain_until - self._loop.time()) if session_id == session.id else 0.0
+        return max(0.0, session.certainty.until - self._loop.time()) if session_id == session.id else 0.0
 
     def states(self) -> StateStream:
         """Return the state now and every later one, to be iterated: `async for state in zk.states()`."""
@@ -380,7 +380,7 @@ class Client(Administration):
 
     def removal(self, path: str, *, newest_zxid: int | None = None) -> Removal:
         """Prepare a `discard`, so that its `start()` is no more than a write."""
-        return self._session.cleanup.removal(self._server_path(path), newest_zxid)
+        return self._session.requests.cleanup.removal(self._server_path(path), newest_zxid)
 
     def transaction(self, *, session_id: int | None = None) -> Transaction:
         """Return a new transaction; `async with zk.transaction() as tx` commits at the end (request: multi).

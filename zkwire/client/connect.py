@@ -11,7 +11,7 @@ from typing import Any, Final
 from zkwire.client.client import Client
 from zkwire.client.follow_config import follow_config as follow
 from zkwire.session import credentials, hosts
-from zkwire.session.observer import ObservedSession, Observer
+from zkwire.session.observer import Observer
 from zkwire.session.sasl import DigestMD5, SaslMechanism
 from zkwire.session.session import Session
 from zkwire.session.transport import OpenLink, open_link, tls_opener
@@ -44,15 +44,14 @@ class Connecting:
             await self._client.close()
 
     async def _connect(self) -> Client:
-        observer = self._observer
-        session = Session(**self._options) if observer is None else ObservedSession(observer, **self._options)
+        session = Session(**self._options, observer=self._observer)
         try:
             await session.wait_started()
         except BaseException:
             await session.close(keep_session=self._options["session_id"] != 0)  # it is not ours to end
             raise
         if self._follows:
-            session.run_beside(follow(session))
+            session.run_in_background(follow(session))
         return Client(session, self._chroot, self._options["rng"])
 
 

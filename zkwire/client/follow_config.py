@@ -26,9 +26,9 @@ async def follow_config(session: Session) -> None:
     An empty list, as that of a standalone server, changes nothing.
     """
     while session.states.now not in (SessionState.CLOSED, SessionState.AUTH_FAILED):
-        watch = Watch(session, CONFIG, CONFIG)
+        watch = Watch(session.requests, CONFIG, CONFIG)
         try:
-            reply = await session.submit(GetDataRequest(CONFIG, True), watch, WatchKind.DATA)
+            reply = await session.requests.submit(GetDataRequest(CONFIG, True), watch, WatchKind.DATA)
             addresses = hosts.parse_config(reply.data or b"")
             if addresses:
                 _log.info("the ensemble lists its servers as %s", ",".join(map(str, addresses)))

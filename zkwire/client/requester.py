@@ -49,6 +49,7 @@ class Requester:
 
     def __init__(self, session: Session, chroot: str) -> None:
         self._session = session
+        self._requests = session.requests
         self.chroot = chroot
 
     async def ask(self, request: Request[R], watch: Watcher | None = None, kind: WatchKind = WatchKind.DATA) -> R:
@@ -58,11 +59,11 @@ class Requester:
         Raises: ServerError with the path as the caller wrote it, and whatever ends a session's request.
         Cancellation: what was not yet written is not sent; what a create made is removed.
         """
-        future = self._session.submit(request, watch, kind)
+        future = self._requests.submit(request, watch, kind)
         try:
             return await future
         except asyncio.CancelledError:
-            self._session.abandon(future)
+            self._requests.abandon(future)
             raise
         except ServerError as error:
             self._strip(error)
@@ -125,12 +126,12 @@ class Requester:
         ]
         futures: list[asyncio.Future[Any]] = []
         try:
-            futures.extend(map(self._session.submit, requests))
+            futures.extend(map(self._requests.submit, requests))
             if futures:
                 await asyncio.wait(futures)
         except BaseException:
             # What is made already stays: somebody else may have found it, and be about to create something below.
-            self._session.withdraw(futures)
+            self._requests.withdraw(futures)
             for future in futures:
                 future.add_done_callback(_retrieve)
             raise
@@ -155,11 +156,11 @@ class Requester:
 
     def watch(self, path: str, into: WatchSet | None) -> Watch:
         """Return a watch for the caller's `path` that the next request is to set."""
-        return Watch(self._session, self.server_path(path), path, into)
+        return Watch(self._requests, self.server_path(path), path, into)
 
     def give_up(self, where: str, watcher: Watcher) -> None:
         """Have the watch of `watcher` removed from the server's path `where`, unless others here need it."""
-        self._session.give_up(where, watcher)
+        self._requests.give_up(where, watcher)
 
     @property
     def is_over(self) -> bool:
@@ -197,7 +198,7 @@ class Requester:
         futures: list[asyncio.Future[Any]] = []
         try:
             for request, watch, kind in asked:
-                futures.append(self._session.submit(request, watch, kind))
+                futures.append(self._requests.submit(request, watch, kind))
             for future in reversed(futures):  # answers come in order: behind the last one there is nothing to wait for
                 if not future.done():
                     with contextlib.suppress(ServerError, ConnectionLostError):
@@ -207,7 +208,7 @@ class Requester:
             for future in futures:
                 if not future.cancel() and not future.cancelled():
                     future.exception()  # else it would complain that nobody has looked at it
-                    self._session.abandon(future)
+                    self._requests.abandon(future)
             for _, watch, _ in asked:
                 if watch is not None:
                     watch.cancel()

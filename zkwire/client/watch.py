@@ -14,6 +14,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Protocol, Self
 
+from zkwire.errors import SessionError
 from zkwire.wire.connection import Notification, Watcher
 from zkwire.wire.watch_table import WatchEventType
 
@@ -138,9 +139,9 @@ class Watch:
         if self._waiter is not None:
             self._wake()
 
-    def fail(self, error: Exception) -> None:
+    def fail(self, error: SessionError) -> None:
         """Take the end of the session; called by the session."""
-        self._outcome = type(error)(*error.args)
+        self._outcome = error.again()
         if self._group is not None:
             self._group.failed(error)
         self._wake()
@@ -173,7 +174,7 @@ class WatchSet:
         self.was_rearmed = False
         self._watches: dict[Watch, None] = {}
         self._events: list[WatchEvent] = []
-        self._error: Exception | None = None
+        self._error: SessionError | None = None
         self._ready: ReadyFuture | None = None
         self._callback: Callable[[], None] | None = None
 
@@ -193,7 +194,7 @@ class WatchSet:
         """
         while not self._events:
             if self._error is not None:
-                raise type(self._error)(*self._error.args)
+                raise self._error.again()
             await self.ready()
         return self._events.pop(0)
 
@@ -221,7 +222,7 @@ class WatchSet:
     def take(self) -> list[WatchEvent]:
         """Return the events that are there, without waiting.  Raises: as `next`."""
         if self._error is not None:
-            raise type(self._error)(*self._error.args)
+            raise self._error.again()
         events = self._events
         self._events = []
         return events
@@ -262,7 +263,7 @@ class WatchSet:
                 )
         self._wake()
 
-    def failed(self, error: Exception) -> None:
+    def failed(self, error: SessionError) -> None:
         """Take the end of the session; called by a watch."""
         if self._error is None and self._callback is not None:
             asyncio.get_running_loop().call_soon(self._call_back)

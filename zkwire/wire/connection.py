@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
-from zkwire.errors import AuthenticationRequiredError, ProtocolError, UnimplementedError
+from zkwire.errors import AuthenticationRequiredError, ProtocolError, SessionError, UnimplementedError
 from zkwire.wire import timing
 from zkwire.wire.frames import LENGTH, FrameError, FrameReader
 from zkwire.wire.jute import DecodeError, Record
@@ -50,7 +50,7 @@ class Watcher(Protocol):
 
     def fire(self, event: WatchEventType, told: Notification) -> None: ...
 
-    def fail(self, error: Exception) -> None: ...
+    def fail(self, error: SessionError) -> None: ...
 
     def rearmed(self) -> None: ...
 

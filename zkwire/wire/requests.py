@@ -13,7 +13,7 @@ been carried out when its answer is lost, and is never sent twice.
 from __future__ import annotations
 
 import enum
-from typing import ClassVar, Final, Generic, TypeVar, get_args
+from typing import ClassVar, Final, Generic, TypeAlias, TypeVar, get_args
 
 from zkwire.wire.jute import (
     Boolean,
@@ -222,6 +222,9 @@ class CreateTTLRequest(Request[Create2Reply], opcode=21):
     acl: Vector[ACL]
     flags: Int
     ttl: Long
+
+
+AnyCreate: TypeAlias = CreateRequest | Create2Request | CreateContainerRequest | CreateTTLRequest
 
 
 @record

@@ -33,7 +33,7 @@ async def test_all_are_told_once_when_certainty_ends() -> None:
     await session.is_told.wait()
     await asyncio.sleep(0)
     assert session.told == ["first", "second"]
-    session.on_uncertain.look_soon()
+    session.on_uncertain.check_soon()
     for _ in range(3):
         await asyncio.sleep(0)
     assert session.told == ["first", "second"]
@@ -90,11 +90,11 @@ async def test_the_end_of_the_session_is_told_soon_and_leaves_no_timer() -> None
     session = Session(60.0)
     session.on_uncertain.add(session.callback("one"))
     session.certain_until = float("-inf")
-    session.on_uncertain.look_soon()
+    session.on_uncertain.check_soon()
     assert session.told == []
     await session.is_told.wait()
     assert session.told == ["one"]
-    session.on_uncertain.look_soon()  # nobody is left to be told
+    session.on_uncertain.check_soon()  # nobody is left to be told
 
 
 async def test_who_comes_when_it_is_over_is_told_at_once() -> None:
@@ -129,7 +129,7 @@ async def test_all_are_told_once_of_the_end() -> None:
     ending.add(given_up)
     ending.add(callback("second"))
     assert ending.error is None
-    ending.come(SessionExpiredError("gone"))
+    ending.closed(SessionExpiredError("gone"))
     ending.discard(given_up)  # in the turn of the end, before it was told
     ending.discard(given_up)
     assert told == []
@@ -137,14 +137,14 @@ async def test_all_are_told_once_of_the_end() -> None:
     assert told == ["first", "second"]
     ending.add(callback("late"))
     await asyncio.sleep(0)
-    ending.come(SessionClosedError("closed afterwards"))
+    ending.closed(SessionClosedError("closed afterwards"))
     await asyncio.sleep(0)
     assert told == ["first", "second", "late"]
 
 
 async def test_the_error_of_the_end_is_a_new_one_each_time() -> None:
     ending = OnClosed()
-    ending.come(SessionExpiredError("gone"))
+    ending.closed(SessionExpiredError("gone"))
     one, other = ending.error, ending.error
     assert isinstance(one, SessionExpiredError)
     assert str(one) == str(other) == "gone"

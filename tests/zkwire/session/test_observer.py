@@ -9,7 +9,6 @@ import zkwire
 from tests.support.client import cancelled, states_until, turns
 from tests.support.proxy import Proxy
 from zkwire import Observer, SessionState, WatchEventType
-from zkwire.session.session import Session
 from zkwire.testing import RealServer
 
 CONNECTING, CONNECTED, READ_ONLY, SUSPENDED, EXPIRED, AUTH_FAILED, CLOSED = SessionState
@@ -134,8 +133,8 @@ async def test_an_observer_that_fails_harms_nothing(zookeeper: RealServer, path:
 async def test_who_has_no_observer_has_a_plain_session(zookeeper: RealServer) -> None:
     """What nobody wants is not done: the observed session is another class."""
     async with zkwire.connect(zookeeper.hosts) as plain, zkwire.connect(zookeeper.hosts, observer=Observer()) as seen:
-        assert type(plain._session) is Session
-        assert type(seen._session) is not Session
+        assert plain._session.requests._tap is None
+        assert seen._session.requests._tap is not None
         await seen.ping()
 
 

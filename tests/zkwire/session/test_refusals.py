@@ -202,7 +202,7 @@ async def test_what_is_given_up_without_a_connection_takes_no_memory() -> None:
                 task = asyncio.create_task(stage.zk.set("/a", bytes(1000)))
                 await turns(1)
                 await cancelled(task)
-            assert len(stage.zk._session._unsent) < 150
+            assert len(stage.zk._session.requests._unsent) < 150
         assert await waiting == "/a"
 
 
