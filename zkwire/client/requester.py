@@ -106,7 +106,7 @@ class Requester:
     def refusal(self, code: int, request: Request[Any]) -> ServerError:
         """Return the error for an operation that was refused inside of a larger request."""
         path = paths.strip_chroot(self.chroot, request.subject or "")
-        return ServerError.from_code(code, path, operation=request.operation, server=self._session.server)
+        return request.refusal(code, self._session.server, path)
 
     async def create(self, request: Request[R], make_parents: bool, acl: Sequence[ACL]) -> R:
         """Send a create; with `make_parents`, make those that are missing and send it again."""

@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from zkwire.errors import ServerError
 from zkwire.session.states import SessionState
 from zkwire.wire.connection import Call, Notification
 from zkwire.wire.multi import ErrorResult, MultiReply, MultiRequest
@@ -67,8 +66,7 @@ class ObserverTap:
             code = next((each for each in codes if each not in (0, _NOT_REACHED)), 0)
         error = None
         if code:
-            request = call.request
-            error = ServerError.from_code(code, request.subject, operation=request.operation, server=server)
+            error = call.request.refusal(code, server)
         self._done(call, error)
 
     def failed(self, call: Call, error: Exception) -> None:

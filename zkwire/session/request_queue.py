@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar
 from weakref import WeakKeyDictionary
 
-from zkwire.errors import ConnectionLostError, ProtocolError, ServerError, SessionError
+from zkwire.errors import ConnectionLostError, ProtocolError, SessionError
 from zkwire.session.cleanup import Cleanup, LostCreate
 from zkwire.session.observer import ObserverTap
 from zkwire.session.transport import Link
@@ -288,10 +288,7 @@ class RequestQueue:
         elif call.code == 0:
             waiter.set_result(call.reply)
         else:
-            request = call.request
-            waiter.set_exception(
-                ServerError.from_code(call.code, request.subject, operation=request.operation, server=self.server)
-            )
+            waiter.set_exception(call.request.refusal(call.code, self.server))
 
     def notified(self, event: Notification) -> None:
         """Deliver a watch event to its watchers, in the step in which it was decoded."""
@@ -386,7 +383,7 @@ class RequestQueue:
 
     def _rearming_refused(self, call: Call) -> None:
         """Drop the connection: the watches are not set on it, and the callers would wait for events in vain."""
-        error = ServerError.from_code(call.code, operation=call.request.operation, server=self.server)
+        error = call.request.refusal(call.code, self.server)
         if self._link is not None:
             self._link.abort(ConnectionAbortedError(f"the server refuses to set the watches again: {error}"))
 

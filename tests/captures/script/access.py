@@ -17,7 +17,7 @@ from tests.captures.script.tools import (
 )
 from zkwire.wire.records import ACL
 from zkwire.wire.requests import (
-    ClientInfo,
+    ClientInfoRecord,
     CreateReply,
     GetACLReply,
     GetAllChildrenNumberReply,
@@ -300,7 +300,7 @@ def identities(play: Player) -> None:
     e.ask("close", "", build.close_session(), closes={"e"})
 
 
-AS_BOB = WhoAmIReply([ClientInfo("digest", "bob"), ClientInfo("ip", "127.0.0.1")])
+AS_BOB = WhoAmIReply([ClientInfoRecord("digest", "bob"), ClientInfoRecord("ip", "127.0.0.1")])
 
 
 def administration(play: Player) -> None:

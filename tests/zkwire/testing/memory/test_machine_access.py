@@ -8,7 +8,7 @@ from zkwire.testing.memory.machine import Settings
 from zkwire.wire.records import ACL
 from zkwire.wire.requests import (
     AuthRequest,
-    ClientInfo,
+    ClientInfoRecord,
     DeleteRequest,
     GetACLRequest,
     GetAllChildrenNumberRequest,
@@ -133,7 +133,7 @@ def test_the_superuser_may_do_everything() -> None:
     assert client.set("/a").err == -102
     client.ask(AuthRequest(0, "digest", b"super:secret"))
     assert client.set("/a").err == 0
-    assert ClientInfo("super", "") in client.ask(WhoAmIRequest()).reply.identities
+    assert ClientInfoRecord("super", "") in client.ask(WhoAmIRequest()).reply.identities
 
 
 def test_who_am_i(client: Client) -> None:
@@ -168,7 +168,7 @@ def test_an_ipv6_peer_is_named_as_java_names_it() -> None:
     world = World()
     client = Client(world, "2001:db8::1%eth0")
     client.connect()
-    assert client.ask(WhoAmIRequest()).reply.identities == [ClientInfo("ip", "2001:db8:0:0:0:0:0:1%eth0")]
+    assert client.ask(WhoAmIRequest()).reply.identities == [ClientInfoRecord("ip", "2001:db8:0:0:0:0:0:1%eth0")]
 
 
 def test_an_acl_of_many_entries_takes_no_quadratic_time(client: Client) -> None:
