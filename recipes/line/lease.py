@@ -129,6 +129,7 @@ class Lease:
         self._bodies: list[Body] = []
         self._timer: asyncio.TimerHandle | None = None
         zk.on_uncertain.add(self._look_at_the_clock)
+        zk.need_certainty()
         if ticket.is_watched:
             ticket.watches.set_callback(self._look_at_events)
         elif ticket.asking is not None:
@@ -325,6 +326,7 @@ class Lease:
 
     def _stop_guard(self) -> None:
         self._zk.on_uncertain.discard(self._look_at_the_clock)
+        self._zk.release_certainty()
         self.ticket.watches.set_callback(None)
         if self._timer is not None:
             self._timer.cancel()

@@ -60,7 +60,7 @@ async def ask_whether_session_lives(zk: Client) -> None:
     A server without a quorum cannot tell, however often it is asked: then return when it has been left for another.
     """
     if zk.state is not zkwire.SessionState.READ_ONLY:
-        await zk.ping()
+        await zk.certify()
         return
     states = zk.states()
     try:
@@ -161,7 +161,11 @@ class Line:
         """
         while True:
             try:
-                return await self._wait(await self._enter())
+                self._zk.need_certainty()
+                try:
+                    return await self._wait(await self._enter())
+                finally:
+                    self._zk.release_certainty()
             except zkwire.SessionExpiredError:
                 raise_unless_renewed(self._zk)
             except _EvictedError:
@@ -180,6 +184,8 @@ class Line:
             except zkwire.SessionExpiredError:
                 raise_unless_renewed(self._zk)
                 continue  # nothing has been found out yet
+            if ticket.position.owns and not self._zk.certain_for(ticket.node.session_id):
+                await self._zk.certify()
             if ticket.position.owns and self._zk.certain_for(ticket.node.session_id):
                 return ticket
             await ticket.removal.start()

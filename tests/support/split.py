@@ -149,11 +149,8 @@ class SplitEnsemble:
     async def __aenter__(self) -> Self:
         async with contextlib.AsyncExitStack() as stack:
             for server in self.servers:
-                others = []
-                for other in self.servers:
-                    if other is not server:
-                        others.append(await self._behind_relays(stack, server, other))
-                server.join(others)
+                others = [other for other in self.servers if other is not server]
+                server.join([await self._behind_relays(stack, server, other) for other in others])
             stack.push_async_exit(self._ensemble)
             await asyncio.gather(*(server.start() for server in self.servers))
             self._stack = stack.pop_all()

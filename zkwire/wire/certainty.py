@@ -61,16 +61,16 @@ class Certainty:
     handshake was sent; `is_new`, whether it made a new session, which takes a committed write.  All moments are in
     seconds on one monotonic clock.
 
-    `until` is the moment before which the ensemble cannot have expired the session, as far as this connection has
-    proven; -inf as long as it has proven nothing.
+    `has_quorum` is whether a quorum has committed anything on this connection.  `until` is the moment before which the
+    ensemble cannot have expired the session, as far as this connection has proven; -inf while it has proven nothing.
     """
 
-    __slots__ = ("_greeted", "_has_quorum", "_timeout", "_touches", "_waiting", "until")
+    __slots__ = ("_greeted", "_timeout", "_touches", "_waiting", "has_quorum", "until")
 
     def __init__(self, timeout: float, sent: float, *, is_new: bool) -> None:
         self._timeout = timeout
         self._greeted = sent
-        self._has_quorum = is_new
+        self.has_quorum = is_new
         self.until = sent + timeout if is_new else float("-inf")
         # Touches that are too recent for an x; then the touches that an answered x covers, with the answer's moment.
         self._touches: deque[_Touch] = deque()
@@ -83,9 +83,9 @@ class Certainty:
         the one that was sent last.
         """
         if reach:
-            if reach is Reach.QUORUM and not self._has_quorum:
+            if reach is Reach.QUORUM and not self.has_quorum:
                 # The leader touched the session for the handshake, and it had a quorum after that.
-                self._has_quorum = True
+                self.has_quorum = True
                 self._prove(self._greeted + self._timeout)
             self._take_as_y(sent, reach)
             self._take_as_x(sent, now)
@@ -99,7 +99,7 @@ class Certainty:
         touched = None
         while waiting and waiting[0][0] <= sent:
             touched = waiting.popleft()[1]
-        if touched is None or not self._has_quorum:
+        if touched is None or not self.has_quorum:
             return
         until = touched + self._timeout
         if reach is Reach.LEADER:
