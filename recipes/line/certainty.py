@@ -12,14 +12,14 @@ from typing import Final
 from zkwire import Client, SessionState
 
 ENDED: Final = "its session is over"
-UNCERTAIN: Final = "the session may have expired: no server has answered for three quarters of its timeout"
+UNCERTAIN: Final = "the session may have expired: the ensemble's leader has not confirmed it for too long"
 
 
 class Certainty:
     """The certainty that the session `session_id`, which created a ticket, is alive.
 
-    A session is certain to be alive for three quarters of its timeout after the sending of the last request that was
-    answered.  docs/waiting-line.md says why.
+    It comes from answers that have passed through the ensemble's leader, and lasts for half of the session timeout at
+    most.  docs/waiting-line.md says why.
     """
 
     __slots__ = ("_session_id", "_zk")
@@ -46,6 +46,14 @@ class Certainty:
         is_over = not self.is_present_session or self._zk.certain_until == float("-inf")
         return ENDED if is_over else UNCERTAIN
 
+    def need(self) -> None:
+        """Have the client ask the leader often enough that certainty does not end, until `release`."""
+        self._zk.need_certainty()
+
+    def release(self) -> None:
+        """Undo one `need`."""
+        self._zk.release_certainty()
+
     def add_callback(self, callback: Callable[[], None]) -> None:
         """Have `callback` called once when certainty ends.  To hear of the next end, add it again."""
         self._zk.on_uncertain.add(callback)
@@ -60,14 +68,17 @@ class Certainty:
 
 
 async def renew_certainty(zk: Client) -> None:
-    """Get an answer from a server, so that the session is certain to be alive if it is.
+    """Get an answer through the leader, so that the session is certain to be alive if it is.
+
+    A lock that is acquired after a long idle time needs this: while no lock is held or waited for, nothing asks the
+    leader.
 
     A read-only server has lost its quorum and cannot know whether the session lives, however often it is asked.  From
     such a server this returns only when the client has left it for another one.
     Raises: SessionError when the session is over.
     """
     if zk.state is not SessionState.READ_ONLY:
-        await zk.ping()
+        await zk.certify()
         return
     states = zk.states()
     try:

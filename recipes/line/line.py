@@ -71,7 +71,13 @@ class Line:
         """
         while True:
             try:
-                return await (await self._enter()).wait()
+                waiting = await self._enter()
+                # While the ticket waits, too: an event may make it the owner, and then there is no time to ask.
+                waiting.certainty.need()
+                try:
+                    return await waiting.wait()
+                finally:
+                    waiting.certainty.release()
             except zkwire.SessionExpiredError:
                 raise_unless_renewed(self._zk)
             except EvictedError:
@@ -86,6 +92,7 @@ class Line:
             try:
                 waiting = await self._enter()
                 await waiting.check_single_blocker()
+                await waiting.make_certain()
             except zkwire.SessionExpiredError:
                 raise_unless_renewed(self._zk)
                 continue  # nothing is known yet

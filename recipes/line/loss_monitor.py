@@ -45,6 +45,7 @@ class LossMonitor:
         self._is_stopped = False
         self._timer: asyncio.TimerHandle | None = None
         self._certainty = certainty
+        certainty.need()
         certainty.add_callback(self._certainty_ended)
         if ticket.is_watched:  # a ticket that has waited brings its watch along
             ticket.watches.set_callback(self._watch_fired)
@@ -60,6 +61,8 @@ class LossMonitor:
 
     def stop(self) -> None:
         """Stop watching; the ticket keeps its watches, and a request for one, for the lease that may follow."""
+        if not self._is_stopped:
+            self._certainty.release()
         self._is_stopped = True
         self._certainty.remove_callback(self._certainty_ended)
         self._ticket.watches.set_callback(None)

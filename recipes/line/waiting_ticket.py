@@ -60,13 +60,13 @@ class WaitingTicket:
     Raises: a server's refusal among the answers; what `rules.slots` raises.
     """
 
-    __slots__ = ("_certainty", "_position", "_promises", "_rules", "_zk", "ticket")
+    __slots__ = ("_position", "_promises", "_rules", "_zk", "certainty", "ticket")
 
     def __init__(self, zk: Client, rules: Rules, ticket: Ticket, answers: list[Any]) -> None:
         self._zk = zk
         self._rules = rules
         self.ticket = ticket
-        self._certainty = Certainty(zk, ticket.node.session_id)
+        self.certainty = Certainty(zk, ticket.node.session_id)
         self._promises = Promises()
         slots = rules.slots if isinstance(rules.slots, int) else None
         self._position = Position(ticket.node.name, blocks=rules.blocks, slots=slots, ahead=rules.ahead)
@@ -87,12 +87,12 @@ class WaitingTicket:
     @property
     def owns(self) -> bool:
         """Whether the ticket owns, for certain."""
-        return self._position.owns and self._certainty.seconds_left() > 0
+        return self._position.owns and self.certainty.seconds_left() > 0
 
     @property
     def is_in_present_session(self) -> bool:
         """Whether the client still has the session that created the ticket's node."""
-        return self._certainty.is_present_session
+        return self.certainty.is_present_session
 
     async def check_single_blocker(self) -> None:
         """If a single blocker remains, read whether it lets readers in; called where the ticket does not wait.
@@ -115,6 +115,18 @@ class WaitingTicket:
             self.ticket.give_up()
             raise
 
+    async def make_certain(self) -> None:
+        """If the ticket is first, but its session is not certain to be alive, ask the leader.
+
+        Cancellation: the ticket is given up, as for any error.
+        """
+        try:
+            if self.is_first and not self.owns and self.is_in_present_session:
+                await self.certainty.renew()
+        except BaseException:
+            self.ticket.give_up()
+            raise
+
     async def wait(self) -> Ticket:
         """Wait until the ticket owns, and return it.
 
@@ -124,11 +136,11 @@ class WaitingTicket:
         position = self._position
         try:
             while not self.owns:
-                if position.is_gone or not self._certainty.is_present_session:
+                if position.is_gone or not self.certainty.is_present_session:
                     raise EvictedError
                 if position.owns:
-                    # The last answer of a server is so old that the session may have expired: ask before believing.
-                    await self._certainty.renew()
+                    # The last answer of the leader is so old that the session may have expired: ask before believing.
+                    await self.certainty.renew()
                 elif position.needs_requests:
                     await self._send_requests()
                 elif self._promises.next_end is not None:

@@ -131,6 +131,27 @@ class Client(Administration):
         """
         return self._session.certainty.until
 
+    def need_certainty(self) -> None:
+        """Have this session kept certain from now on, until `release_certainty` was called as often.
+
+        For recipes: a lock needs it for as long as it is held, and while it waits and may become the owner by an event
+        alone.  Meanwhile the pings are syncs through the leader, one for each eighth of the session timeout.
+        """
+        self._session.proving.need()
+
+    def release_certainty(self) -> None:
+        """Undo one `need_certainty`."""
+        self._session.proving.release()
+
+    async def certify(self) -> None:
+        """Return once the session is certain to live, at once if it is.
+
+        Raises: SessionError; NotReadOnlyError when connected to a server that has lost its quorum.
+        Cancellation: harmless.
+        Requests: none if it is certain; one sync if a write was answered just before.
+        """
+        await self._session.proving.certify()
+
     def certain_for(self, session_id: int) -> float:
         """Return how many seconds from now the session cannot expire; 0 if `session_id` is another session."""
         session = self._session

@@ -11,9 +11,12 @@ from collections.abc import Callable
 from typing import Final
 
 from zkwire.errors import SessionError
-from zkwire.wire import timing
+from zkwire.session import suspension
 
 _NEVER: Final = float("-inf")
+_A_MOMENT: Final = 0.001  # seconds
+# Seconds between two looks at the clock: the event loop's timers do not run while the machine is suspended.
+_LOOK_EVERY: Final = 1.0
 
 
 class _Callbacks:
@@ -60,7 +63,7 @@ class OnUncertain(_Callbacks):
         # A timer may be left from callbacks that were discarded: `discard` keeps it, since the next callback is often
         # added a moment later.
         if self._timer is None:
-            self._timer = self._loop.call_at(max(self._certain_until(), self._loop.time()), self._check)
+            self._timer = self._loop.call_at(self._next_look(), self._check)
 
     def check_soon(self) -> None:
         """Look at the clock in the next turn of the event loop; to be called when certainty now ends earlier."""
@@ -75,41 +78,57 @@ class OnUncertain(_Callbacks):
         certain_until = self._certain_until()
         # Answers postpone the moment without touching the timer, which would cost more than one early check.
         if certain_until > self._loop.time():
-            self._timer = self._loop.call_at(certain_until, self._check)
+            self._timer = self._loop.call_at(self._next_look(), self._check)
             return
         self._call_all_soon()
+
+    def _next_look(self) -> float:
+        now = self._loop.time()
+        return min(max(self._certain_until(), now), now + _LOOK_EVERY)
 
 
 class Certainty:
     """Until when the session cannot have expired on the ensemble.
 
-    `until` is that moment on the event loop's clock, minus infinity while there is no session.  `on_uncertain` holds
-    the callbacks for the moment at which certainty ends.
+    `until` is that moment on the event loop's clock, minus infinity while nothing is known.  `on_uncertain` holds the
+    callbacks for the moment at which certainty ends.
 
-    The session calls `answered` and `end`; what an answer proves is decided here, with `zkwire.wire.timing`, and
-    nowhere else in this package.
+    The session calls `limit`, `proven` and `end`.  What an answer proves is decided in zkwire/wire/certainty.py.
     """
 
     def __init__(self) -> None:
-        self.until = _NEVER
+        self._until = _NEVER
+        self._suspended = suspension.suspended()
         self.on_uncertain = OnUncertain(lambda: self.until)
 
-    def answered(self, sent: float, timeout: float) -> None:
-        """Take note that the ensemble has answered a request.
+    @property
+    def until(self) -> float:
+        """The moment, brought forward by the time that the machine was suspended since it was proven."""
+        if self._until == _NEVER:
+            return _NEVER
+        # The two clocks of `suspended` are read one after the other: what is less than a millisecond is no suspension.
+        missed = suspension.suspended() - self._suspended
+        return self._until - missed if missed > _A_MOMENT else self._until
 
-        Arguments: `sent`, when the request was written, on the event loop's clock; `timeout`, the session timeout in
-        seconds that the server has granted.
-        """
-        until = timing.certain_until(sent, timeout)
-        is_sooner = until < self.until  # possible: this server grants a shorter timeout than the one before
-        self.until = until
-        if is_sooner:
+    def limit(self, until: float) -> None:
+        """Take note that the session may end at `until`: a server has granted a shorter timeout than the one before."""
+        if until < self.until:
+            self._set(until)
             self.on_uncertain.check_soon()
+
+    def proven(self, until: float) -> None:
+        """Take note that the ensemble keeps the session until `until`; what was proven before stays true."""
+        if until > self._until:
+            self._set(until)
 
     def end(self) -> None:
         """Take note that the session is over, or that the server is about to end it."""
-        self.until = _NEVER
+        self._until = _NEVER
         self.on_uncertain.check_soon()
+
+    def _set(self, until: float) -> None:
+        self._until = until
+        self._suspended = suspension.suspended()
 
 
 class OnClosed(_Callbacks):

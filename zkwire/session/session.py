@@ -34,12 +34,14 @@ from zkwire.session.hosts import Address, Hosts
 from zkwire.session.leaving import Leaving
 from zkwire.session.lifetime import Certainty, OnClosed
 from zkwire.session.observer import Observer, ObserverTap
+from zkwire.session.proving import Proving
 from zkwire.session.request_queue import RequestQueue
 from zkwire.session.sasl import SaslMechanism
 from zkwire.session.sasl_exchange import authenticate
 from zkwire.session.states import SessionState, States
 from zkwire.session.transport import Link, OpenLink, open_link
 from zkwire.wire import timing
+from zkwire.wire.certainty import Reach
 from zkwire.wire.connection import AuthenticationDemand, Call, Connection, Incoming, Notification, Watcher
 from zkwire.wire.records import ConnectRequest, ConnectResponse
 from zkwire.wire.requests import CloseSessionRequest, PingRequest
@@ -59,9 +61,10 @@ class Session:
     how many requests may be unanswered at a time; `rng`, the source of all randomness; `open_link`, which opens
     connections; `auth`, credentials to show on each connection; `sasl`, the mechanism that authenticates on each
     connection before them; `accepts_read_only`, whether to use a server that has lost its quorum until another one can
-    write; `observer`, which sees requests, events and states.
+    write; `observer`, which sees requests, events and states; `proof`, see Proving.
 
-    `requests` sends requests.  `certainty` says until when the session cannot have expired.  `on_closed` holds the
+    `requests` sends requests.  `certainty` says until when the session cannot have expired, and `proving` keeps it so.
+    `on_closed` holds the
     callbacks for the end.  `id`, `password` and `timeout`, in seconds, are the present session's; `server` is the
     "host:port" connected to, or last tried; `states` has the state and its listeners.
     """
@@ -81,11 +84,13 @@ class Session:
         sasl: SaslMechanism | None = None,
         accepts_read_only: bool = False,
         observer: Observer | None = None,
+        proof: Reach = Reach.LEADER,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         tap = None if observer is None else ObserverTap(observer)
         self.requests = RequestQueue(max_in_flight, tap)
         self.certainty = Certainty()
+        self.proving = Proving(self.certainty, self.requests.submit, proof)
         self.on_closed = OnClosed()
         self.states = States()
         if tap is not None:
@@ -102,6 +107,7 @@ class Session:
         self._accepts_read_only = accepts_read_only
         # A session that a server without a quorum has granted exists on that server alone: no other one knows its id.
         self._is_resumable = session_id != 0
+        self._connect_sent = self._loop.time()
         self._address: Address | None = None
         self._link: Link | None = None
         # When a server last showed that the ensemble keeps the session; see _time_left.
@@ -214,12 +220,10 @@ class Session:
         requests = self.requests
         connection = link.connection
         requests.last_zxid = connection.last_zxid
-        is_answer = False
         for item in arrived:
             if isinstance(item, Notification):
                 requests.notified(item)
             else:
-                is_answer = True
                 if isinstance(item, Call):
                     requests.answered(item)
                 elif isinstance(item, AuthenticationDemand):
@@ -228,8 +232,8 @@ class Session:
                     self._greeted(link, item)
         if connection.confirms_session and self.id:
             self._heard = connection.heard
-            if is_answer and self._over is None:
-                self.certainty.answered(connection.answered, connection.timeout)
+            if connection.certainty is not None and self._over is None:
+                self.certainty.proven(connection.certainty.until)
         requests.flush_waiting()
 
     def link_writable(self, link: Link) -> None:
@@ -241,6 +245,7 @@ class Session:
         if link is not self._link:
             return
         self._link = None
+        self.proving.detach()
         if link.connection.is_session_over:
             self.certainty.end()
         self.requests.detach(reason)
@@ -326,7 +331,8 @@ class Session:
 
         def make() -> Link:
             nonlocal link
-            link = Link(Connection(hello, REPLY_LIMIT, self._loop.time()), self)
+            self._connect_sent = self._loop.time()
+            link = Link(Connection(hello, REPLY_LIMIT, self._connect_sent), self)
             link.connection.is_held = self._sasl is not None
             return link
 
@@ -368,7 +374,11 @@ class Session:
             self._is_resumable = False
         self.id = response.session_id
         self.password = response.password or _NO_PASSWORD
-        self.timeout = self._hosts.timeout = link.connection.timeout
+        granted = link.connection.timeout
+        if granted < self.timeout:
+            # From now on the leader counts by this shorter timeout, whatever it had promised by the longer one.
+            self.certainty.limit(self._connect_sent + granted)
+        self.timeout = self._hosts.timeout = granted
         # Admitted in this very step, and not by the task that waits in _connect: what was read together with the
         # handshake may already be an event.
         if self._sasl is None:
@@ -379,6 +389,7 @@ class Session:
         """Lend `link` to the request queue: credentials and watches first, then the calls that wait."""
         self._link = link
         self.requests.attach(link, self.id, [credential.call() for credential in self._credentials])
+        self.proving.attach(link.connection, self._loop.time())
         if not self._started.done():
             self._started.set_result(None)
         # Listeners may submit requests, which then leave in the same write.

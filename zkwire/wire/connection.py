@@ -15,16 +15,19 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from zkwire.errors import AuthenticationRequiredError, ProtocolError, SessionError, UnimplementedError
 from zkwire.wire import timing
+from zkwire.wire.certainty import Certainty, Reach
 from zkwire.wire.frames import LENGTH, FrameError, FrameReader
 from zkwire.wire.jute import DecodeError, Record
+from zkwire.wire.multi import MultiRequest
 from zkwire.wire.records import EVENT_XID, PING_XID, ConnectRequest, ConnectResponse, WatcherEvent
-from zkwire.wire.requests import AUTH_XID, PingRequest, Request
+from zkwire.wire.requests import AUTH_XID, CheckVersionRequest, PingRequest, Request, SyncRequest
 from zkwire.wire.watch_table import WatchEventType, WatchKind
 
 _REQUEST_START: Final = struct.Struct(">iii")  # length, xid, opcode
 _REPLY_HEADER: Final = struct.Struct(">iqi")  # xid, zxid, err
 _EVENT_START: Final = struct.Struct(">ii")  # length, xid
 _SYNC_CONNECTED: Final = 3  # the state in every event
+_ANY_VERSION: Final = -1
 _MAX_XID: Final = 2**31 - 1
 _PASSWORD_BYTES: Final = 16
 # The code in the reply to a write in a session that the server is closing.  It does not prove that the session is gone;
@@ -123,7 +126,11 @@ class Connection:
     `confirms_session`: whether a reply proves that the ensemble keeps the session (a server without a quorum cannot
     know);
     `is_held`: set by the session; while it is True no ping is sent;
-    `is_session_over`: whether the server said, in a reply, that it is ending the session.
+    `is_session_over`: whether the server said, in a reply, that it is ending the session;
+    `certainty`: what the replies on this connection prove about the session, None before the handshake and on a server
+    without a quorum;
+    `keeps_certain`: set by the session; while it is True the pings are requests through the leader, and more frequent;
+    `proof`: how far those go: Reach.LEADER for a sync, Reach.QUORUM for a transaction that changes nothing.
     """
 
     def __init__(self, connect_request: ConnectRequest, frame_limit: int, now: float) -> None:
@@ -132,7 +139,10 @@ class Connection:
         self.error: ProtocolError | None = None
         self.timeout = 0.0
         self.last_zxid = connect_request.last_zxid_seen
-        self.answered = self.heard = self._last_sent = now
+        self.certainty: Certainty | None = None
+        self.keeps_certain = False
+        self.proof = Reach.LEADER
+        self.answered = self.heard = self._last_sent = self._last_through = now
         self._connect_sent = now
         self._wanted_session = connect_request.session_id
         self._is_refused = False
@@ -158,6 +168,8 @@ class Connection:
             return
         self._queue(call, now)
         self._last_sent = now
+        if call.request.reach:
+            self._last_through = now
         self.calls.append(call)
 
     def send_apart(self, call: Call, now: float) -> None:
@@ -243,6 +255,10 @@ class Connection:
             self.error = ProtocolError(str(bad_length))
             if self.calls:
                 self.calls[0].times_unreadable += 1
+        if self.certainty is not None:
+            # One touch for all replies of this read: the last-sent one.  Replies through the leader are taken in one
+            # by one, see `_reply`.
+            self.certainty.answered(self.answered, now, Reach.SERVER)
         return arrived
 
     def receive_eof(self) -> None:
@@ -254,16 +270,22 @@ class Connection:
 
     def next_tick(self) -> float:
         """Return when to call `tick` next, if nothing is sent or received until then."""
-        dead = self.heard + timing.dead_after(self.timeout)
-        return dead if self.is_held else min(self._last_sent + timing.ping_after(self.timeout), dead)
+        return self._dead_at() if self.is_held else min(self._ping_at(), self._dead_at())
 
     def tick(self, now: float) -> bool:
         """Queue a ping if one is due; return False if the link is dead.
 
-        A link is dead when nothing has arrived for `timing.dead_after`, or when the oldest request stays unanswered for
-        a whole session timeout while other bytes arrive.
+        A link is dead when nothing has arrived for `timing.dead_after` although a request waits for its reply, or when
+        the oldest request stays unanswered for a whole session timeout while other bytes arrive.
         """
-        if now >= self.heard + timing.dead_after(self.timeout):
+        # First the ping, then the judgement: on an event loop that was late the ping that was due has not been sent,
+        # and the silence is our own.
+        if not self.is_held and now >= self._ping_at():
+            if self.keeps_certain:
+                self.prove(now)
+            else:
+                self.send(Call(PingRequest()), now)
+        if now >= self._dead_at():
             return False
         # The case for the second rule: a server that sends events all the time and never answers.  The longer time
         # leaves room for many events before the reply.  The rule pauses while a frame is arriving: it may be the reply,
@@ -272,11 +294,32 @@ class Connection:
         oldest = self.calls[0] if self.calls and self._frames.is_between_frames else None
         if oldest is not self._oldest:
             self._oldest, self._oldest_since = oldest, now
-        elif oldest is not None and now >= self._oldest_since + self.timeout:
-            return False
-        if not self.is_held and now >= self._last_sent + timing.ping_after(self.timeout):
+        return oldest is None or now < self._oldest_since + self.timeout
+
+    def prove(self, now: float) -> None:
+        """Queue a request whose reply proves that the ensemble keeps the session; see certainty.py.
+
+        That is a sync, or, where a quorum must be proven, a transaction that changes nothing.
+        """
+        if self.certainty is None:  # a server without a quorum, which refuses both
             self.send(Call(PingRequest()), now)
-        return True
+        elif self.proof is Reach.QUORUM or not self.certainty.has_quorum:
+            self.send(Call(MultiRequest([CheckVersionRequest("/", _ANY_VERSION)])), now)
+        else:
+            self.send(Call(SyncRequest("/")), now)
+
+    def _ping_at(self) -> float:
+        if self.keeps_certain:
+            return self._last_through + timing.prove_after(self.timeout)
+        return self._last_sent + timing.ping_after(self.timeout)
+
+    def _dead_at(self) -> float:
+        dead_after = timing.dead_after(self.timeout, keeps_certain=self.keeps_certain)
+        silent = self.heard + dead_after
+        if self.calls:
+            # A request that was sent late, by an event loop that was late, gets its time to be answered all the same.
+            return max(silent, self.calls[0].sent_at + dead_after / 2)
+        return silent
 
     # -- decoding ---------------------------------------------------------------------------------------------------
 
@@ -302,6 +345,9 @@ class Connection:
             self.is_read_only = frame[end : end + 1] > b"\0"
             self.confirms_session = not self.is_read_only
             self.answered = self._connect_sent
+            if not self.is_read_only:
+                is_new = self._wanted_session == 0
+                self.certainty = Certainty(self.timeout, self._connect_sent, is_new=is_new)
         return response
 
     def _reply(self, frame: bytes) -> Call | Notification | AuthenticationDemand:
@@ -333,6 +379,9 @@ class Connection:
         call.code = code
         self.calls.popleft()
         self.answered = call.sent_at
+        if code == 0 and call.request.reach and self.certainty is not None:
+            # Only success: some errors are made by the server that we are connected to, without the leader.
+            self.certainty.answered(call.sent_at, self.heard, call.request.reach)
         # A ping's reply carries the server's newest zxid, which may belong to a change whose event has not come yet.
         # If the connection broke now, setting the watches again from that zxid would miss the change.
         if zxid > self.last_zxid and xid != PING_XID:

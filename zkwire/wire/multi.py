@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from zkwire.wire.certainty import Reach
 from zkwire.wire.jute import DecodeError, Int, Record, record
 from zkwire.wire.records import MultiHeader
 from zkwire.wire.requests import (
@@ -137,7 +138,7 @@ class _Operations:
         return b"".join([*parts, _END])
 
 
-class MultiRequest(_Operations, Request[MultiReply], opcode=14):
+class MultiRequest(_Operations, Request[MultiReply], opcode=14, reach=Reach.QUORUM):
     """Carry out the operations in their order, as one transaction."""
 
     __slots__ = ("operations",)

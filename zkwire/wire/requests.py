@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import ClassVar, Final, Generic, TypeAlias, TypeVar, get_args
 
 from zkwire.errors import BadArgumentsError, ServerError, UnimplementedError
+from zkwire.wire.certainty import Reach
 from zkwire.wire.jute import (
     Boolean,
     Buffer,
@@ -45,7 +46,8 @@ class Request(Record, Generic[R]):
     Class arguments: `opcode`; `repeatable`, whether the request may be sent again when its reply is lost; `xid`, for
     requests that always have the same one; `since`, the first ZooKeeper version that knows the opcode, for those that
     3.4 does not know; `needs`, what the operation requires besides that version, as the end of a sentence; `hints`,
-    what the caller can do about an error code that has a special meaning for this operation.
+    what the caller can do about an error code that has a special meaning for this operation; `reach`, how far a request
+    goes to be answered, which decides what its answer proves about the session (see certainty.py).
     """
 
     __slots__ = ()
@@ -56,6 +58,7 @@ class Request(Record, Generic[R]):
     fixed_xid: ClassVar[int | None]
     operation: ClassVar[str]
     hints: ClassVar[Mapping[int, str]]
+    reach: ClassVar[Reach]
 
     def __init_subclass__(
         cls,
@@ -66,6 +69,7 @@ class Request(Record, Generic[R]):
         since: str = "",
         needs: str = "",
         hints: Mapping[int, str] = MappingProxyType({}),
+        reach: Reach = Reach.SERVER,
     ) -> None:
         if opcode is None:
             # dataclass(slots=True) makes each class a second time, without the class arguments.  The second class has
@@ -80,6 +84,7 @@ class Request(Record, Generic[R]):
         cls.reply = replies[0]
         cls.repeatable = repeatable
         cls.fixed_xid = xid
+        cls.reach = reach
         name = cls.__name__.removesuffix("Request")
         cls.operation = name[:1].lower() + name[1:]
         too_old = {UnimplementedError.code: f"it needs ZooKeeper {since} or newer{needs}"} if since else {}
@@ -222,7 +227,7 @@ class WhoAmIReply(Record):
 
 
 @record
-class CreateRequest(Request[CreateReply], opcode=1):
+class CreateRequest(Request[CreateReply], opcode=1, reach=Reach.QUORUM):
     path: Text
     data: Buffer
     acl: Vector[ACL]
@@ -230,7 +235,7 @@ class CreateRequest(Request[CreateReply], opcode=1):
 
 
 @record
-class Create2Request(Request[Create2Reply], opcode=15, since="3.5.0"):
+class Create2Request(Request[Create2Reply], opcode=15, reach=Reach.QUORUM, since="3.5.0"):
     path: Text
     data: Buffer
     acl: Vector[ACL]
@@ -238,7 +243,7 @@ class Create2Request(Request[Create2Reply], opcode=15, since="3.5.0"):
 
 
 @record
-class CreateContainerRequest(Request[Create2Reply], opcode=19, since="3.5.1"):
+class CreateContainerRequest(Request[Create2Reply], opcode=19, reach=Reach.QUORUM, since="3.5.1"):
     path: Text
     data: Buffer
     acl: Vector[ACL]
@@ -249,6 +254,7 @@ class CreateContainerRequest(Request[Create2Reply], opcode=19, since="3.5.1"):
 class CreateTTLRequest(
     Request[Create2Reply],
     opcode=21,
+    reach=Reach.QUORUM,
     since="3.5.3",
     needs=", started with -Dzookeeper.extendedTypesEnabled=true",
 ):
@@ -266,7 +272,10 @@ AnyCreate: TypeAlias = CreateRequest | Create2Request | CreateContainerRequest |
 
 @record
 class DeleteRequest(
-    Request[Nothing], opcode=2, hints={BadArgumentsError.code: "the root and /zookeeper cannot be deleted"}
+    Request[Nothing],
+    opcode=2,
+    reach=Reach.QUORUM,
+    hints={BadArgumentsError.code: "the root and /zookeeper cannot be deleted"},
 ):
     path: Text
     version: Int
@@ -285,7 +294,7 @@ class GetDataRequest(Request[GetDataReply], opcode=4, repeatable=True):
 
 
 @record
-class SetDataRequest(Request[StatReply], opcode=5):
+class SetDataRequest(Request[StatReply], opcode=5, reach=Reach.QUORUM):
     path: Text
     data: Buffer
     version: Int
@@ -297,7 +306,7 @@ class GetACLRequest(Request[GetACLReply], opcode=6, repeatable=True):
 
 
 @record
-class SetACLRequest(Request[StatReply], opcode=7):
+class SetACLRequest(Request[StatReply], opcode=7, reach=Reach.QUORUM):
     path: Text
     acl: Vector[ACL]
     version: Int
@@ -333,7 +342,7 @@ class WhoAmIRequest(Request[WhoAmIReply], opcode=107, repeatable=True, since="3.
 
 
 @record
-class SyncRequest(Request[SyncReply], opcode=9, repeatable=True):
+class SyncRequest(Request[SyncReply], opcode=9, repeatable=True, reach=Reach.LEADER):
     path: Text
 
 
@@ -403,6 +412,7 @@ class AddWatchRequest(Request[AddWatchReply], opcode=106, repeatable=True, since
 class ReconfigRequest(
     Request[GetDataReply],
     opcode=16,
+    reach=Reach.QUORUM,
     since="3.5.0",
     needs=", and an ensemble: a single server has no members to change",
     hints={

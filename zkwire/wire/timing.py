@@ -1,4 +1,4 @@
-"""Times that follow from the negotiated session timeout: when to ping, when a link is dead, how long a lock is certain.
+"""Times that follow from the negotiated session timeout: when to ping, when a link is dead, when to give a session up.
 
 All functions are pure.  `timeout` is in seconds; moments are in seconds on one monotonic clock.  The server expires a
 session between one timeout and one timeout plus a tick after the last request that it received.
@@ -10,7 +10,8 @@ from typing import Final
 
 _PING: Final = 1 / 4
 _DEAD: Final = 1 / 2
-_CERTAIN: Final = 3 / 4
+_PROVE: Final = 1 / 8
+_DEAD_CERTAIN: Final = 1 / 3
 _GIVE_UP: Final = 4 / 3
 _FIRST_PAUSE: Final = 0.1
 
@@ -18,19 +19,30 @@ _FIRST_PAUSE: Final = 0.1
 def ping_after(timeout: float) -> float:
     """Return how many seconds after the last sending the next ping is due: a quarter of the timeout.
 
-    Certainty lasts three quarters of the timeout, and `dead_after` notices a broken link after half of it.  So a
-    quarter of the timeout is left to reach another server before a lock must be given up.  The time counts from the
-    last sending, never from the last receipt: a server that sends all the time must still hear from this client.
+    The time counts from the last sending, never from the last receipt: a server that sends all the time must still
+    hear from this client.
     """
     return timeout * _PING
 
 
-def dead_after(timeout: float) -> float:
+def prove_after(timeout: float) -> float:
+    """Return how many seconds after the last request through the leader the next one is due: an eighth of the timeout.
+
+    That is while the session must be certain, for the sake of locks.  A sync certifies half of the timeout from its
+    sending at most, see certainty.py.  So three eighths are certain when the next one is due, and a lock survives a
+    server that does not answer for that long.
+    """
+    return timeout * _PROVE
+
+
+def dead_after(timeout: float, *, keeps_certain: bool = False) -> float:
     """Return how many seconds a link may be silent before the client drops it: half of the timeout.
 
     On an idle link a ping was sent after a quarter of the timeout, and had another quarter to be answered.
+    A third of the timeout while the session must be certain: half of it was certain at the last reply, so that a sixth
+    is left to reach another server before a lock must be given up.
     """
-    return timeout * _DEAD
+    return timeout * (_DEAD_CERTAIN if keeps_certain else _DEAD)
 
 
 def connect_within(timeout: float, hosts: int) -> float:
@@ -40,17 +52,6 @@ def connect_within(timeout: float, hosts: int) -> float:
     least a twentieth of the timeout, for long lists, and at most the time after which a silent link counts as dead.
     """
     return min(max(timeout / hosts, timeout / 20), dead_after(timeout))
-
-
-def certain_until(sent: float, timeout: float) -> float:
-    """Return until when the session cannot have expired, given that a request sent at `sent` was answered.
-
-    The time counts from the sending, because the server may have restarted the session's clock as early as that.  It
-    is three quarters of the timeout and not all of it: a follower reports to the leader every half tick which sessions
-    it heard from, and the timeout is at least two ticks.  So the leader's clock for a session can be up to a quarter of
-    the timeout behind what the follower answered.
-    """
-    return sent + timeout * _CERTAIN
 
 
 def give_up_after(timeout: float) -> float:

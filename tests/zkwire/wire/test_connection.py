@@ -613,7 +613,16 @@ def test_a_silent_link_is_dead_whatever_the_client_sends() -> None:
     connection.data_to_send()
     assert not connection.tick(dead)
     assert not connection.tick(dead + 100)
-    assert connection.data_to_send() == b""
+
+
+def test_on_a_late_event_loop_the_ping_goes_first_and_gets_its_time_to_be_answered() -> None:
+    """Pitfall 75: the silence was the client's own."""
+    connection = _opened(now=10.0)
+    late = 10.0 + 2 * timing.dead_after(TIMEOUT)
+    assert connection.tick(late)
+    assert connection.data_to_send() != b""
+    assert connection.next_tick() == late + timing.dead_after(TIMEOUT) / 2
+    assert not connection.tick(connection.next_tick())
 
 
 @pytest.mark.parametrize("sign", [_event(1, "/a"), _event(1, "/a")[:5], b"\0"], ids=["frame", "part", "byte"])
@@ -654,21 +663,27 @@ def test_a_living_link_pings_at_every_tick_that_is_due(steps: list[tuple[float, 
     """Pitfalls 51, 52, for any course of events"""
     connection = _opened(now=0.0)
     now = sent = heard = 0.0
-    is_owed = False
+    owed: list[float] = []  # when the unanswered requests were sent
     owed_since = float("inf")  # the first tick that found a request unanswered; the server here never answers
+
+    def dead_at() -> float:
+        dead = timing.dead_after(TIMEOUT)
+        return max(heard + dead, owed[0] + dead / 2) if owed else heard + dead
+
     for wait, what in steps:
         now += wait
         if what == "tick":
             alive = connection.tick(now)
-            assert alive is (now < min(heard + timing.dead_after(TIMEOUT), owed_since + TIMEOUT))
+            if now >= sent + timing.ping_after(TIMEOUT):
+                assert connection.data_to_send()
+                sent = now
+                owed.append(now)
+            assert not connection.data_to_send()
+            assert alive is (now < min(dead_at(), owed_since + TIMEOUT))
             if not alive:
                 return
-            if is_owed:
+            if owed:
                 owed_since = min(owed_since, now)
-            wrote = bool(connection.data_to_send())
-            is_owed = is_owed or wrote
-            assert wrote is (now >= sent + timing.ping_after(TIMEOUT))
-            sent = now if wrote else sent
         elif what == "hear":
             connection.receive(_event(1, "/a"), now)
             heard = now
@@ -676,8 +691,8 @@ def test_a_living_link_pings_at_every_tick_that_is_due(steps: list[tuple[float, 
             _sent(connection, SyncRequest("/"), now=now)
             connection.data_to_send()
             sent = now
-            is_owed = True
-        assert connection.next_tick() == min(sent + timing.ping_after(TIMEOUT), heard + timing.dead_after(TIMEOUT))
+            owed.append(now)
+        assert connection.next_tick() == min(sent + timing.ping_after(TIMEOUT), dead_at())
         assert connection.next_tick() > now or what != "tick"
 
 

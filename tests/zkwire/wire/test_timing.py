@@ -7,14 +7,19 @@ from hypothesis import strategies as st
 from zkwire.wire import timing
 
 timeouts = st.floats(0.001, 2**31 / 1000)
-moments = st.floats(0, 1e7)
 
 
 @given(timeouts)
-def test_a_ping_a_dead_link_the_end_of_certainty_expiry_and_giving_up_come_in_this_order(timeout: float) -> None:
-    ping, dead = timing.ping_after(timeout), timing.dead_after(timeout)
-    certain, give_up = timing.certain_until(0.0, timeout), timing.give_up_after(timeout)
-    assert 0 < ping < dead < certain < timeout < give_up
+def test_a_ping_a_dead_link_expiry_and_giving_up_come_in_this_order(timeout: float) -> None:
+    ping, dead, give_up = timing.ping_after(timeout), timing.dead_after(timeout), timing.give_up_after(timeout)
+    assert 0 < ping < dead < timeout < give_up
+
+
+@given(timeouts)
+def test_while_locks_depend_on_it_a_dead_link_is_dropped_while_the_session_is_still_certain(timeout: float) -> None:
+    """A sync certifies half of the timeout from its sending."""
+    prove, dead = timing.prove_after(timeout), timing.dead_after(timeout, keeps_certain=True)
+    assert 2 * prove < dead < timeout / 2 - timeout / 7
 
 
 @given(timeouts)
@@ -30,31 +35,11 @@ def test_a_ping_has_as_long_to_be_answered_as_the_link_was_idle(timeout: float) 
     assert timing.dead_after(timeout) - timing.ping_after(timeout) >= timing.ping_after(timeout) * 0.999
 
 
-@given(timeouts)
-def test_a_quarter_of_the_timeout_is_left_to_connect_again_before_certainty_ends(timeout: float) -> None:
-    left = timing.certain_until(0.0, timeout) - timing.dead_after(timeout)
-    assert left >= timeout * 0.249
-
-
-@given(timeouts)
-def test_certainty_ends_a_quarter_of_the_timeout_before_the_session_can_expire(timeout: float) -> None:
-    """The leader's clock for a session can be a quarter of the timeout behind what a follower answered."""
-    assert timing.certain_until(0.0, timeout) + timeout / 4 <= timeout * 1.000001
-
-
-@given(moments, moments, timeouts)
-def test_certainty_counts_from_the_sending(sent: float, later: float, timeout: float) -> None:
-    first, second = sorted((sent, later))
-    assert timing.certain_until(first, timeout) <= timing.certain_until(second, timeout)
-    assert timing.certain_until(first, timeout) == pytest.approx(first + timeout * 0.75)
-
-
 @given(timeouts, timeouts)
 def test_all_times_grow_with_the_timeout(one: float, other: float) -> None:
     short, long = sorted((one, other))
-    for after in (timing.ping_after, timing.dead_after, timing.give_up_after):
+    for after in (timing.ping_after, timing.prove_after, timing.dead_after, timing.give_up_after):
         assert after(short) <= after(long)
-    assert timing.certain_until(5.0, short) <= timing.certain_until(5.0, long)
     for hosts in (1, 3, 7, 100):
         assert timing.connect_within(short, hosts) <= timing.connect_within(long, hosts)
 
