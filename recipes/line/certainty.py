@@ -6,10 +6,11 @@ Tickets and leases ask for it here, and nowhere else.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Final
 
-from zkwire import Client, SessionState
+from zkwire import Client, NotReadOnlyError, SessionState
 
 ENDED: Final = "its session is over"
 UNCERTAIN: Final = "the session may have expired: the ensemble's leader has not confirmed it for too long"
@@ -78,7 +79,8 @@ async def renew_certainty(zk: Client) -> None:
     Raises: SessionError when the session is over.
     """
     if zk.state is not SessionState.READ_ONLY:
-        await zk.certify()
+        with contextlib.suppress(NotReadOnlyError):  # the server has lost its quorum meanwhile
+            await zk.certify()
         return
     states = zk.states()
     try:

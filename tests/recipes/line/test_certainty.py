@@ -49,7 +49,7 @@ class Quorum:
 
 @asynccontextmanager
 async def quick_scene() -> AsyncIterator[Scene]:
-    """A scene in which `zk` loses its certainty after three quarters of a second."""
+    """A scene in which `zk` loses its certainty after a second."""
     async with (
         Server(tick_time=0.5) as server,
         zkwire.connect(server.hosts) as other,
@@ -58,18 +58,18 @@ async def quick_scene() -> AsyncIterator[Scene]:
         yield Scene(server, zk, other, "/recipe")
 
 
-async def pings_meanwhile(stage: Scene, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Return how many pings the recipe sends while the client gets the answers to ROUND_TRIPS other requests."""
+async def questions_meanwhile(stage: Scene, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Return how often the recipe asks for certainty while the client gets the answers to ROUND_TRIPS other requests."""
     count = 0
-    ping = stage.zk.ping
+    certify = stage.zk.certify
 
-    async def counted() -> float:
+    async def counted() -> None:
         nonlocal count
         count += 1
-        return await ping()
+        await certify()
 
     with monkeypatch.context() as patch:
-        patch.setattr(stage.zk, "ping", counted)
+        patch.setattr(stage.zk, "certify", counted)
         for _ in range(ROUND_TRIPS):
             await stage.zk.exists("/")
     return count
@@ -84,7 +84,7 @@ async def test_a_waiter_does_not_ask_a_server_without_a_quorum_again_and_again(m
         await until_armed(2, stage.zk)
         await quorum.lose(stage)
         await holder.release()
-        assert await pings_meanwhile(stage, monkeypatch) <= 2
+        assert await questions_meanwhile(stage, monkeypatch) <= 2
         assert not waiter.done()
         quorum.regain(stage)
         lease = await waiter
@@ -100,7 +100,7 @@ async def test_nor_does_a_try_lock(monkeypatch: pytest.MonkeyPatch) -> None:
         node = TicketNode(stage.path, "recipe", stat.czxid, stage.zk.session_id)
         await quorum.lose(stage)
         asking = asyncio.create_task(outcome(TryLock(stage.zk, stage.path)._is_certain(node)))
-        assert await pings_meanwhile(stage, monkeypatch) <= 2
+        assert await questions_meanwhile(stage, monkeypatch) <= 2
         assert not asking.done()
         quorum.regain(stage)
         assert await asking is (stage.zk.session_id == node.session_id)

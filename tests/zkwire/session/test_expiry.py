@@ -250,34 +250,74 @@ async def test_a_transaction_that_waits_for_a_connection_ends_with_its_session()
 # -- certainty -----------------------------------------------------------------------------------------------------
 
 
-async def test_certainty_advances_with_pings_and_never_goes_back(zookeeper: RealServer) -> None:
+async def test_pings_alone_prove_nothing_and_requests_through_the_leader_do(zookeeper: RealServer) -> None:
+    """Pitfall 70: a server that is cut off from its leader answers pings as well."""
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts, 1.0) as zk:
         loop = asyncio.get_running_loop()
-        certain = [zk.certain_until]
+        proven = zk.certain_until
+        assert proven <= loop.time() + 1.0
+        mark = proxy.mark()
         for _ in range(3):
+            await proxy.seen("ping", proxy.mark(), direction="reply")
+        assert "sync" not in proxy.requests(mark)
+        assert zk.certain_until == proven
+        zk.need_certainty()
+        certain = []
+        for _ in range(12):
             mark = proxy.mark()
-            await proxy.seen("ping", mark, direction="reply")
-            await proxy.seen("ping", proxy.mark())  # the next ping is sent only after the answer has arrived
+            await proxy.seen("sync", mark, direction="reply")
+            await proxy.seen("sync", proxy.mark())  # the next one leaves: the answer before it has arrived
             certain.append(zk.certain_until)
-            assert loop.time() < zk.certain_until < loop.time() + 0.75
-        assert certain == sorted(set(certain))
+        assert certain == sorted(certain)
+        assert all(one > proven for one in certain[4:])
+        assert loop.time() < zk.certain_until <= loop.time() + 0.5
+        zk.release_certainty()
+        mark = proxy.mark()
+        for _ in range(2):
+            await proxy.seen("ping", proxy.mark(), direction="reply")
+        assert proxy.requests(mark).count("sync") <= 1  # the one that was due
 
 
-async def test_certainty_counts_from_the_sending_and_ends_without_answers(zookeeper: RealServer) -> None:
+async def test_a_resumed_session_is_proven_by_a_write_that_changes_nothing(zookeeper: RealServer) -> None:
+    """The server may belong to a leader that has no followers any more: only a committed write shows that it does not."""
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts, 4.0) as zk:
+        zk.need_certainty()
+        mark, before = proxy.mark(), zk.last_zxid
+        proven = zk.certain_until
+        proxy.drop()
+        await proxy.seen("multi", mark, direction="reply")
+        await zk.ping()
+        assert proven < zk.certain_until <= asyncio.get_running_loop().time() + 4.0
+        assert proxy.requests(mark, ignore_pings=True)[:2] == ["connect", "multi"]
+        assert zk.last_zxid > before
+
+
+async def test_certainty_counts_from_the_sending(zookeeper: RealServer) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts, 2.0) as zk:
         loop = asyncio.get_running_loop()
+        zk.need_certainty()
+        await eventually_certain_by_syncs(zk)
         hold = proxy.hold_replies()
         asked = loop.time()
         asking = asyncio.create_task(zk.sync("/"))
-        mark = proxy.mark()
-        await proxy.seen("ping", mark)  # half a second later
         before = zk.certain_until
-        sync_reply = [frame for frame in proxy.log if frame.direction == "reply" and frame.opcode == "sync"]
-        assert len(sync_reply) == 1
-        assert before <= asked + 0.75 * 2.0  # the held answer does not count yet
+        mark = proxy.mark()
+        await proxy.seen("sync", mark)
+        await asyncio.sleep(0.3)  # a slow answer
+        assert zk.certain_until == before  # replies that are held prove nothing
         hold.release()
         await asking
-        assert asked + 0.75 * 2.0 <= zk.certain_until < asked + 0.75 * 2.0 + 1.0
+        assert before < zk.certain_until <= loop.time() - 0.3 + 1.0
+        assert zk.certain_until >= asked + 0.5
+
+
+async def eventually_certain_by_syncs(zk: zkwire.Client) -> None:
+    """Wait until what the handshake has proven is used up."""
+    loop = asyncio.get_running_loop()
+    async with asyncio.timeout(10):
+        while zk.certain_until - loop.time() > zk.session_timeout / 2:
+            await zk.ping()
+            await asyncio.sleep(0.01)
 
 
 async def test_certainty_ends_when_the_network_falls_silent_and_is_minus_infinity_after_expiry(

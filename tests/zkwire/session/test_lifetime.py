@@ -3,7 +3,10 @@
 import asyncio
 from collections.abc import Callable
 
+import pytest
+
 from zkwire.errors import SessionClosedError, SessionExpiredError
+from zkwire.session import suspension
 from zkwire.session.lifetime import Certainty, OnClosed, OnUncertain
 
 
@@ -155,13 +158,40 @@ async def test_a_server_that_grants_a_shorter_timeout_brings_the_end_of_certaint
     loop = asyncio.get_running_loop()
     certainty, called = Certainty(), asyncio.Event()
     assert certainty.until == float("-inf")
-    certainty.answered(loop.time(), 60.0)
-    assert loop.time() + 40.0 < certainty.until < loop.time() + 60.0
+    certainty.proven(loop.time() + 60.0)
+    certainty.proven(loop.time() + 40.0)  # an earlier proof is no reason to doubt the later one
+    assert loop.time() + 50.0 < certainty.until
     certainty.on_uncertain.add(called.set)
-    certainty.answered(loop.time(), 0.02)
+    certainty.limit(loop.time() + 0.02)
     async with asyncio.timeout(5.0):
         await called.wait()
     assert certainty.until <= loop.time()
-    certainty.answered(loop.time(), 60.0)
+    certainty.proven(loop.time() + 60.0)
     certainty.end()
     assert certainty.until == float("-inf")
+
+
+async def test_the_time_that_the_machine_was_suspended_counts_against_certainty(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The event loop's clock does not run meanwhile; the servers' clocks do."""
+    slept = 1000.0
+    monkeypatch.setattr(suspension, "suspended", lambda: slept)
+    loop = asyncio.get_running_loop()
+    certainty, called = Certainty(), asyncio.Event()
+    certainty.proven(loop.time() + 5.0)
+    certainty.on_uncertain.add(called.set)
+    slept += 2.0
+    assert certainty.until == pytest.approx(loop.time() + 3.0, abs=0.5)
+    slept += 3600.0
+    async with asyncio.timeout(4.0):  # sooner than the timer for the end that was proven
+        await called.wait()
+    assert certainty.until < loop.time()
+    certainty.proven(loop.time() + 5.0)  # by an answer that came after the machine woke up
+    assert certainty.until > loop.time() + 4.0
+
+
+def test_the_clocks_agree_that_this_test_does_not_suspend_the_machine() -> None:
+    first = suspension.suspended()
+    assert abs(suspension.suspended() - first) < 0.01
+    assert first > -0.01
