@@ -17,7 +17,7 @@ ifneq ($(INTERPRETER),$(shell cat .venv/.ready 2>/dev/null))
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help test quick mutants bench lint differential interop conformance zookeeper clean other-interpreter
+.PHONY: help test quick mutants bench lint partition differential interop conformance zookeeper clean other-interpreter
 
 help:
 	@echo 'make test          run the whole test suite; ARGS="-k watch" goes to pytest'
@@ -25,6 +25,7 @@ help:
 	@echo 'make mutants       put deliberate faults into the code, one at a time: the tests must fail; ARGS="wire line"'
 	@echo 'make bench         measure lock hand-over latency; ARGS=--real on a real ZooKeeper'
 	@echo 'make lint          run mypy --strict and ruff over everything'
+	@echo 'make partition     split real ensembles in every way under a lock: never two certain owners; ARGS="--timeouts 4"'
 	@echo 'make differential  compare the server in memory with a real one by random operations; ARGS="--minutes 10"'
 	@echo 'make interop       try other ZooKeeper clients on the server in memory and beside our recipes; ARGS=lines'
 	@echo 'make conformance   run the conformance tests on real servers of several versions; VERSIONS="3.5.10 3.9.4"'
@@ -46,6 +47,10 @@ mutants: .venv/.ready
 
 bench: .venv/.ready
 	$(PY) bench/handover.py $(ARGS)
+
+partition: .venv/.ready
+	@$(PY) -m zkwire.testing.fetch --if-missing
+	$(PY) -m tests.partition $(ARGS)
 
 differential: .venv/.ready
 	@$(PY) -m zkwire.testing.fetch --if-missing

@@ -128,12 +128,9 @@ class SplitEnsemble:
         self, size: int = 3, *, observers: int = 0, tick_time: float = 2.0, sync_limit: int = 5, **options: Any
     ) -> None:
         properties = {"initLimit": "10", "syncLimit": str(sync_limit), **options.pop("properties", {})}
-        if observers:
-            properties["observerMasterPort"] = "0"
         self._ensemble = RealEnsemble(
-            size + observers, tick_time=tick_time, properties=properties, fsync=False, **options
+            size, observers=observers, tick_time=tick_time, properties=properties, fsync=False, **options
         )
-        self._observers = set(range(size + 1, size + observers + 1))
         self._stalled: set[tuple[int, int]] = set()
         self._relays: list[Relay] = []
         self._stack = contextlib.AsyncExitStack()
@@ -153,6 +150,7 @@ class SplitEnsemble:
                 server.join([await self._behind_relays(stack, server, other) for other in others])
             stack.push_async_exit(self._ensemble)
             await asyncio.gather(*(server.start() for server in self.servers))
+            await self._ensemble.settled()
             self._stack = stack.pop_all()
         return self
 
@@ -161,16 +159,21 @@ class SplitEnsemble:
     ) -> None:
         await self._stack.aclose()
 
+    async def settled(self) -> None:
+        """Wait until every server leads, follows or observes."""
+        await self._ensemble.settled()
+
     async def leader(self) -> EnsembleServer:
+        """The server that leads."""
         return await self._ensemble.leader()
 
     async def follower(self) -> EnsembleServer:
         """A server that follows, with a vote."""
         leader = await self.leader()
-        return next(each for each in self.servers if each is not leader and each.number not in self._observers)
+        return next(each for each in self.servers if each is not leader and not each.is_observer)
 
     def observer(self) -> EnsembleServer:
-        return next(server for server in self.servers if server.number in self._observers)
+        return next(server for server in self.servers if server.is_observer)
 
     def stall(self, sources: Iterable[EnsembleServer], targets: Iterable[EnsembleServer]) -> None:
         """Have the bytes from each of `sources` to each of `targets` wait."""

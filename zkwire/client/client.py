@@ -127,7 +127,8 @@ class Client(Administration):
     def certain_until(self) -> float:
         """The time on the event loop's clock until which the session cannot expire; minus infinity once it has expired.
 
-        This is three quarters of the timeout after the last answered request was sent; see zkwire.wire.timing.
+        It comes from answers that passed through the ensemble's leader; see docs/waiting-line.md, "Certainty".  Without
+        `need_certainty` nothing is asked for its sake, so that it ends soon after the handshake.
         """
         return self._session.certainty.until
 

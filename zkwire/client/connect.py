@@ -6,7 +6,7 @@ import random
 import ssl as tls
 from collections.abc import Generator, Sequence
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from zkwire.client.client import Client
 from zkwire.client.follow_config import follow_config as follow
@@ -15,8 +15,10 @@ from zkwire.session.observer import Observer
 from zkwire.session.sasl import DigestMD5, SaslMechanism
 from zkwire.session.session import Session
 from zkwire.session.transport import OpenLink, open_link, tls_opener
+from zkwire.wire.certainty import Reach
 
 _PASSWORD_BYTES: Final = 16
+_PROOFS: Final = {"leader": Reach.LEADER, "quorum": Reach.QUORUM}
 _LONGEST_TIMEOUT: Final = (2**31 - 1) / 1000  # the wire counts milliseconds in 32 bits
 
 
@@ -75,6 +77,7 @@ def connect(
     sasl: SaslMechanism | None = None,
     follow_config: bool = False,
     observer: Observer | None = None,
+    certainty: Literal["leader", "quorum"] = "leader",
     rng: random.Random | None = None,
     open_link: OpenLink | None = None,
 ) -> _ConnectContext:
@@ -101,6 +104,9 @@ def connect(
     `follow_config`, whether to follow /zookeeper/config, where an ensemble that was reconfigured lists its servers;
     each change of the list works like `Client.set_hosts`;
     `observer`, an Observer, which gets notified of requests, events and states;
+    `certainty`, what a lock may rely on, see docs/waiting-line.md: "leader", answers that passed through the ensemble's
+    leader, for which the client sends a sync in each eighth of the session timeout while it holds or waits for a lock;
+    "quorum", committed writes, for which it sends a transaction that changes nothing as often;
     `rng` and `open_link`, the sources of randomness and of connections, for simulations.
     Raises: ValueError and TypeError at once for bad arguments; SessionExpiredError when the session to resume is gone;
     AuthFailedError when a server refuses `auth` or `sasl`.
@@ -130,6 +136,8 @@ def connect(
         raise ValueError("give ssl or open_link, not both: open_link must do the TLS itself")
     if sasl is not None and not isinstance(sasl, SaslMechanism):
         raise TypeError(f"sasl must have the methods start and step, as zkwire.DigestMD5 has; {sasl!r} does not")
+    if certainty not in _PROOFS:
+        raise ValueError(f"certainty must be 'leader' or 'quorum', not {certainty!r}")
     if observer is not None and not isinstance(observer, Observer):
         raise TypeError(f"observer must be a zkwire.Observer, not {observer!r}")
     rng = rng or random.Random()
@@ -145,6 +153,7 @@ def connect(
         "auth": [credentials.checked(*each) for each in auth],
         "sasl": sasl.with_rng(rng) if isinstance(sasl, DigestMD5) else sasl,
         "accepts_read_only": bool(read_only),
+        "proof": _PROOFS[certainty],
     }
     return _ConnectContext(options, chroot, observer, bool(follow_config))
 

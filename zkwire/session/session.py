@@ -113,6 +113,7 @@ class Session:
         # When a server last showed that the ensemble keeps the session; see _time_left.
         self._heard = self._loop.time()
         self._over: SessionError | None = None
+        self._last_end: SessionError | None = None  # of this session, or of one that was renewed
         self._leaving: Leaving | None = None
         self._background: set[asyncio.Task[None]] = set()
         self._closing: asyncio.Future[None] | None = None
@@ -220,8 +221,15 @@ class Session:
         requests = self.requests
         connection = link.connection
         requests.last_zxid = connection.last_zxid
+        end = self._last_end
         for item in arrived:
-            if isinstance(item, Notification):
+            if self._last_end is not end and self._last_end is not None:
+                # An item before this one, a refused credential for example, has ended the session and failed all its
+                # calls and watches.  These calls were decoded already, so they were not among them.  A watch that was
+                # set now would never fire.
+                if isinstance(item, Call):
+                    requests.fail([item], self._last_end)
+            elif isinstance(item, Notification):
                 requests.notified(item)
             else:
                 if isinstance(item, Call):
@@ -444,6 +452,7 @@ class Session:
 
     def _settle_all(self, error: SessionError) -> None:
         """Drop the link, and fail every watch and every call of the session."""
+        self._last_end = error
         calls = self.requests.take_all()
         link, self._link = self._link, None
         if link is not None:

@@ -59,7 +59,7 @@ async def quick_scene() -> AsyncIterator[Scene]:
 
 
 async def questions_meanwhile(stage: Scene, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Return how often the recipe asks for certainty while the client gets the answers to ROUND_TRIPS other requests."""
+    """Return how often the recipe asks for certainty while ROUND_TRIPS other requests are answered."""
     count = 0
     certify = stage.zk.certify
 

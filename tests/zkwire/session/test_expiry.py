@@ -279,7 +279,7 @@ async def test_pings_alone_prove_nothing_and_requests_through_the_leader_do(zook
 
 
 async def test_a_resumed_session_is_proven_by_a_write_that_changes_nothing(zookeeper: RealServer) -> None:
-    """The server may belong to a leader that has no followers any more: only a committed write shows that it does not."""
+    """The server may belong to a leader without followers: only a committed write shows that it does not."""
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts, 4.0) as zk:
         zk.need_certainty()
         mark, before = proxy.mark(), zk.last_zxid

@@ -1,6 +1,7 @@
 """Refusals of a server, failures and cancellations of callers, and changes of the list of servers."""
 
 import asyncio
+import struct
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import zkwire
 from tests.support import rogue
 from tests.support.client import InOrder, cancelled, states_until, turns
 from tests.support.everywhere import scene
-from tests.support.recipes import until, until_state
+from tests.support.recipes import outcome, until, until_state
 from tests.support.rogue import Peer, Rogue
 from zkwire import SessionState, ThrottledError, WatchEventType, WatchSet
 from zkwire.testing import Server
@@ -44,6 +45,7 @@ async def test_the_answer_that_the_session_has_expired_ends_certainty() -> None:
     """The next handshake shows whether the session has expired: here it has not."""
     async with scene() as stage:
         zk = stage.zk
+        zk.need_certainty()
         seen: list[float] = []
         zk.on_uncertain.add(lambda: seen.append(zk.certain_for(zk.session_id)))
         states = zk.states()
@@ -56,7 +58,28 @@ async def test_the_answer_that_the_session_has_expired_ends_certainty() -> None:
         await until(lambda: bool(seen))
         assert seen == [0.0]
         await until_state(zk, CONNECTED)
-        assert zk.certain_for(zk.session_id) > 0
+        await until(lambda: zk.certain_for(zk.session_id) > 0)
+
+
+async def test_an_answer_that_arrives_behind_the_end_of_the_session_sets_no_watch() -> None:
+    """The refusal of a credential overtakes other answers; what it ends must include those in the same read."""
+
+    async def together(peer: Peer) -> None:
+        await peer.handshake()
+        auth, read = await peer.request(), await peer.request()
+        refusal = struct.pack(">iqi", auth.xid, 0, -115)
+        node = struct.pack(">iqi", read.xid, 1, 0) + struct.pack(">i", 0) + bytes(68)
+        await peer.send(b"".join(struct.pack(">i", len(frame)) + frame for frame in (refusal, node)))
+        await peer.serve()
+
+    async with Rogue(together) as rogue:
+        zk = await zkwire.connect(rogue.hosts)
+        adding = asyncio.create_task(outcome(zk.add_auth("no-such-scheme", b"")))
+        reading = asyncio.create_task(outcome(zk.get_and_watch("/a")))
+        assert isinstance(await adding, zkwire.AuthFailedError)
+        assert isinstance(await reading, zkwire.AuthFailedError)
+        assert len(zk._session.watches) == 0
+        await zk.close()
 
 
 async def test_follow_config_goes_on_after_a_throttled_answer() -> None:
