@@ -93,7 +93,8 @@ class Certainty:
     `until` is that moment on the event loop's clock, minus infinity while nothing is known.  `on_uncertain` holds the
     callbacks for the moment at which certainty ends.
 
-    The session calls `limit`, `proven` and `end`.  What an answer proves is decided in zkwire/wire/certainty.py.
+    The session calls `limit`, `has_missed_time`, `proven` and `end`.
+     What an answer proves is decided in zkwire/wire/certainty.py.
     """
 
     def __init__(self) -> None:
@@ -104,31 +105,39 @@ class Certainty:
     @property
     def until(self) -> float:
         """The moment, brought forward by the time that the machine was suspended since it was proven."""
-        if self._until == _NEVER:
-            return _NEVER
-        # The two clocks of `suspended` are read one after the other: what is less than a millisecond is no suspension.
-        missed = suspension.suspended() - self._suspended
-        return self._until - missed if missed > _A_MOMENT else self._until
+        return self._until - self._missed()
 
     def limit(self, until: float) -> None:
         """Take note that the session may end at `until`: a server has granted a shorter timeout than the one before."""
         if until < self.until:
-            self._set(until)
+            self.has_missed_time()
+            self._until = until
             self.on_uncertain.check_soon()
 
     def proven(self, until: float) -> None:
         """Take note that the ensemble keeps the session until `until`; what was proven before stays true."""
         if until > self._until:
-            self._set(until)
+            self._until = until
+
+    def has_missed_time(self) -> bool:
+        """Return whether the machine was suspended since the last call, and count that time.
+
+        To be called before `proven`: a proof that was begun before the suspension is worth nothing.
+        """
+        missed = self._missed()
+        self._until -= missed
+        self._suspended += missed
+        return missed > 0
 
     def end(self) -> None:
         """Take note that the session is over, or that the server is about to end it."""
         self._until = _NEVER
         self.on_uncertain.check_soon()
 
-    def _set(self, until: float) -> None:
-        self._until = until
-        self._suspended = suspension.suspended()
+    def _missed(self) -> float:
+        # The two clocks of `suspended` are read one after the other: what is less than a millisecond is no suspension.
+        missed = suspension.suspended() - self._suspended
+        return missed if missed > _A_MOMENT else 0.0
 
 
 class OnClosed(_Callbacks):

@@ -241,7 +241,10 @@ class Session:
         if connection.confirms_session and self.id:
             self._heard = connection.heard
             if connection.certainty is not None and self._over is None:
-                self.certainty.proven(connection.certainty.until)
+                if self.certainty.has_missed_time():
+                    connection.certainty.forget()
+                else:
+                    self.certainty.proven(connection.certainty.until)
         requests.flush_waiting()
 
     def link_writable(self, link: Link) -> None:

@@ -93,6 +93,16 @@ class Certainty:
         if not touches or sent >= touches[-1].sent + self._timeout * _GRAIN:
             touches.append(_Touch(sent, now))
 
+    def forget(self) -> None:
+        """Drop all that the connection has proven, and all chains that were begun.
+
+        The case for it: the machine was suspended, so that the clock of the moments has left out some time.
+        """
+        self._touches.clear()
+        self._waiting.clear()
+        self._greeted = self.until = float("-inf")
+        self.has_quorum = False
+
     def _take_as_y(self, sent: float, reach: Reach) -> None:
         """Close the chains whose x was answered before this request was sent."""
         waiting = self._waiting

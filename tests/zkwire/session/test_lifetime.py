@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.support.everywhere import scene
 from zkwire.errors import SessionClosedError, SessionExpiredError
 from zkwire.session import suspension
 from zkwire.session.lifetime import Certainty, OnClosed, OnUncertain
@@ -187,8 +188,26 @@ async def test_the_time_that_the_machine_was_suspended_counts_against_certainty(
     async with asyncio.timeout(4.0):  # sooner than the timer for the end that was proven
         await called.wait()
     assert certainty.until < loop.time()
-    certainty.proven(loop.time() + 5.0)  # by an answer that came after the machine woke up
+    assert certainty.has_missed_time()
+    assert not certainty.has_missed_time()
+    certainty.proven(loop.time() + 5.0)  # by requests that were sent after the machine woke up
     assert certainty.until > loop.time() + 4.0
+
+
+async def test_what_was_asked_before_the_machine_was_suspended_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept = 1000.0
+    monkeypatch.setattr(suspension, "suspended", lambda: slept)
+    async with scene() as stage:
+        stage.zk.need_certainty()
+        for _ in range(3):
+            await stage.zk.sync("/")
+        assert stage.zk.certain_for(stage.zk.session_id) > 0
+        slept += 3600.0
+        assert stage.zk.certain_for(stage.zk.session_id) == 0
+        await stage.zk.sync("/")
+        assert stage.zk.certain_for(stage.zk.session_id) == 0
+        await stage.zk.certify()
+        assert 0 < stage.zk.certain_for(stage.zk.session_id) <= stage.zk.session_timeout
 
 
 def test_the_clocks_agree_that_this_test_does_not_suspend_the_machine() -> None:
