@@ -5,12 +5,16 @@
     path/taken/_c_<uuid>                 ephemeral: one claim, which its lease watches
     path/put-<uuid>                      ephemeral: a trace of this client's puts, see recipes.common.trace
     path/consumers/, path/producers/     the waiting lines for an item, and for room
-    path/room                            of bounded queues: its version counts the puts
+    path/room                            of bounded queues: its version counts the puts, its data is `maxsize`
 
 `entries` and `taken` have the same form as in kazoo's LockingQueue, which can share the path.  Both are persistent, as
-kazoo creates them, so that a number is never given to a second item.  The server counts the numbers in the parent node.
+kazoo creates them, so that a number is not given to a second item.  The server counts the numbers in the parent node.
 If `entries` were a container, the server could delete it while the queue is empty, and the numbers would begin again;
 then a consumer that was cut off while it took item 1 and now tries again would take another item 1.
+
+The numbers end at 2147483647 (servers before 3.6 go on with negative ones, which keep their order).  The next put then
+creates `entries` and `taken` anew, in its own transaction, and the numbers begin again; this succeeds only when both
+are empty.  Until then each put fails with a NodeExistsError that says so.
 """
 
 from __future__ import annotations
