@@ -12,9 +12,10 @@ kazoo creates them, so that a number is not given to a second item.  The server 
 If `entries` were a container, the server could delete it while the queue is empty, and the numbers would begin again;
 then a consumer that was cut off while it took item 1 and now tries again would take another item 1.
 
-The numbers end at 2147483647 (servers before 3.6 go on with negative ones, which keep their order).  The next put then
-creates `entries` and `taken` anew, in its own transaction, and the numbers begin again; this succeeds only when both
-are empty.  Until then each put fails with a NodeExistsError that says so.
+The numbers end at 2147483647 (servers before 3.6 go on with negative ones, which keep their order).  From then on the
+server gives this last number again and again, and refuses a put while there is an item with it.  The put then creates
+`entries` and `taken` anew, in its own transaction, and the numbers begin again.  This succeeds only when both are empty;
+otherwise the put raises a NodeExistsError that says so, and a later put of this producer tries it again.
 """
 
 from __future__ import annotations

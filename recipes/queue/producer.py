@@ -54,6 +54,7 @@ class Producer:
         self._putting_at_once = asyncio.Lock()
         self._room_data = b"" if maxsize is None else b"%d" % maxsize
         self._room: _Room | None = None
+        self._are_numbers_used_up = False  # by the last put
         self._traces = Traces(nodes.zk, nodes.trace_prefix, acl=nodes.acl)
 
     async def put(self, items: Sequence[tuple[int, bytes]], within: float | None) -> None:
@@ -199,7 +200,9 @@ class Producer:
         Arguments: `version`, which the node `room` must have; None for an unbounded queue.
         Cancellation: the items may have been put.
         """
-        is_renewing = has_renewed = False
+        # The server gives its last number again once that item has been taken, so a put that succeeds does not show that
+        # there are numbers left.  A producer that has met the end therefore first tries to renew them.
+        is_renewing = has_tried = self._are_numbers_used_up
         while True:
             transaction = self._zk.transaction()
             if version is not None:
@@ -211,6 +214,7 @@ class Producer:
                 transaction.create(path, data, sequential=True, acl=self._nodes.acl)
             try:
                 if await self._traces.commit(transaction):
+                    self._are_numbers_used_up = False
                     return True
             except zkwire.TransactionError as refused:
                 cause = refused.cause
@@ -220,10 +224,11 @@ class Producer:
                 if isinstance(cause, zkwire.NoNodeError):
                     await self._nodes.make()
                     continue
-                if isinstance(cause, zkwire.NodeExistsError):  # the server gave its last number again
-                    if not has_renewed:
-                        is_renewing = has_renewed = True
+                if isinstance(cause, zkwire.NodeExistsError):  # the server gave its last number a second time
+                    if not has_tried:
+                        is_renewing = has_tried = True
                         continue
+                    self._are_numbers_used_up = True
                     cause.hint = _USED_UP.format(path=self._nodes.path)
                 elif is_renewing and isinstance(cause, zkwire.NotEmptyError):
                     # There are items: old ones, or those of another producer that has renewed the numbers just now.

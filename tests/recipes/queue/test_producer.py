@@ -7,6 +7,7 @@ import pytest
 
 import zkwire
 from recipes import Queue
+from recipes.queue.order import in_order
 from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, no_watch_stays, scene
 from tests.support.lost_answers import answer_lost
 from tests.support.proxy import Proxy
@@ -94,8 +95,6 @@ async def put_with_numbers_used_up(stage: Scene) -> None:
     await Queue(stage.other, stage.path).put(b"0")
     assert await contents(stage) == [b"0"]
     stage.server._machine.tree.nodes[f"{stage.path}/entries"].creates = 2**31 - 1  # type: ignore[union-attr]
-    await Queue(stage.other, stage.path).put(b"0")
-    assert await contents(stage) == [b"0"]
     await queue.put_many(numbers(3))
     assert await contents(stage) == numbers(3)
 
@@ -367,7 +366,7 @@ async def test_numbers_that_are_used_up_begin_again_when_the_queue_is_empty(maxs
         for _ in range(2):
             with pytest.raises(zkwire.NodeExistsError, match=r"after 2147483647; .* take all items out"):
                 await queue.put_many([b"2", b"3"])
-        assert await other.get_children(f"{PATH}/entries") == ["entry-100-0000000000", "entry-100-2147483647"]
+        assert in_order(await other.get_children(f"{PATH}/entries")) == ["entry-100-0000000000", "entry-100-2147483647"]
         consumer = Queue(other, PATH)
         assert await consumer.get() == b"0"
         async with consumer.claim():
@@ -376,8 +375,9 @@ async def test_numbers_that_are_used_up_begin_again_when_the_queue_is_empty(maxs
         await settled(zk, PATH)
         waiting = asyncio.create_task(consumer.get())
         await until_line(zk, f"{PATH}/consumers", 1)
-        await asyncio.gather(queue.put(b"2"), Queue(other, PATH, maxsize).put(b"2"), queue.put(b"2"))
+        await queue.put(b"2")
+        await asyncio.gather(queue.put(b"2"), Queue(other, PATH, maxsize).put(b"2"))
         assert [await waiting, *await drain(queue)] == [b"2"] * 3
         await queue.put_many([b"3", b"4"])
-        assert [name[-10:] for name in await other.get_children(f"{PATH}/entries")] == ["0000000003", "0000000004"]
+        assert sorted(await other.get_children(f"{PATH}/entries")) == ["entry-100-0000000003", "entry-100-0000000004"]
         await settled(zk, PATH)
