@@ -373,6 +373,10 @@ async def test_numbers_that_are_used_up_begin_again_when_the_queue_is_empty(maxs
             with pytest.raises(zkwire.NodeExistsError, match="take all items out"):
                 await queue.put(b"2")
         await settled(zk, PATH)
+        being_taken = await other.create(f"{PATH}/taken/entry-100-0000000001", ephemeral=True)
+        with pytest.raises(zkwire.NodeExistsError, match="take all items out"):
+            await queue.put_many([b"2", b"3"])
+        await other.delete(being_taken)
         waiting = asyncio.create_task(consumer.get())
         await until_line(zk, f"{PATH}/consumers", 1)
         await queue.put(b"2")
