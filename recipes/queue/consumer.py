@@ -27,7 +27,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import zkwire
 from recipes.queue.nodes import Nodes, child_names
-from recipes.queue.order import Listing
+from recipes.queue.order import Listing, name_before
 from zkwire import GetChildren, GetData, Node, WatchSet, ZooKeeperError
 
 _log = logging.getLogger(__name__)
@@ -224,7 +224,8 @@ class Consumer:
     async def _put_back(self, name: str, data: bytes, session_id: int) -> None:
         """Create the item again under its old name, and delete its taken node, exactly once.
 
-        Both in one transaction: after a lost answer a taken node that is missing shows that it was carried out.
+        If the server has given the name to another item since (it gives its last number again and again), the item gets
+        the name before that one.  Both in one transaction: after a lost answer a taken node that is missing shows that it was carried out.
         """
         taken_node = self._nodes.taken_node(name)
         while self._zk.session_id == session_id:
@@ -236,6 +237,9 @@ class Consumer:
             except zkwire.TransactionError as refused:
                 if isinstance(refused.cause, zkwire.NoNodeError) and refused.index == 0:
                     await self._nodes.make()
+                    continue
+                if isinstance(refused.cause, zkwire.NodeExistsError):
+                    name = name_before(name)
                     continue
                 self._nodes.discard(taken_node, session_id)
                 raise
