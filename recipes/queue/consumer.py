@@ -225,7 +225,9 @@ class Consumer:
         """Create the item again under its old name, and delete its taken node, exactly once.
 
         If the server has given the name to another item since (it gives its last number again and again), the item gets
-        the name before that one.  Both in one transaction: after a lost answer a taken node that is missing shows that it was carried out.
+        the name before that one.
+
+        Both in one transaction: after a lost answer a taken node that is missing shows that it was carried out.
         """
         taken_node = self._nodes.taken_node(name)
         while self._zk.session_id == session_id:

@@ -14,7 +14,7 @@ then a consumer that was cut off while it took item 1 and now tries again would 
 
 The numbers end at 2147483647 (servers before 3.6 go on with negative ones, which keep their order).  From then on the
 server gives this last number again and again, and refuses a put while there is an item with it.  The put then creates
-`entries` and `taken` anew, in its own transaction, and the numbers begin again.  This succeeds only when both are empty;
+`entries` and `taken` anew, in its own transaction, and the numbers begin again.  That succeeds only if both are empty;
 otherwise the put raises a NodeExistsError that says so, and a later put of this producer tries it again.
 """
 

@@ -200,8 +200,8 @@ class Producer:
         Arguments: `version`, which the node `room` must have; None for an unbounded queue.
         Cancellation: the items may have been put.
         """
-        # The server gives its last number again once that item has been taken, so a put that succeeds does not show that
-        # there are numbers left.  A producer that has met the end therefore first tries to renew them.
+        # The server gives its last number again once that item has been taken.  So a put that succeeds does not show
+        # that there are numbers left.  A producer that has met the end therefore first tries to renew them.
         is_renewing = has_tried = self._are_numbers_used_up
         while True:
             transaction = self._zk.transaction()
