@@ -117,6 +117,7 @@ async def test_waiting_consumers_are_served_in_the_order_of_their_calls(zookeepe
         await until_watches(zookeeper, 0)
 
 
+@pytest.mark.limit(10)
 async def test_a_get_within_0_seconds_takes_what_is_there_and_does_not_wait() -> None:
     async with clients() as (server, (zk, other)):
         queue = Queue(zk, PATH)
