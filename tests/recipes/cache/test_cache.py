@@ -646,7 +646,7 @@ async def do_at_random(zk: Client, path: str, rng: random.Random, count: int) ->
 async def test_it_follows_random_operations_while_the_connection_is_cut_at_random(
     hosts: str, path: str, seed: int
 ) -> None:
-    """Pitfalls 33, 34 and 39: in the end it shows the tree; its changes lead to it step by step, and never backwards."""
+    """Pitfalls 33, 34 and 39: in the end it shows the tree; its changes lead to it step by step, never backwards."""
     rng = random.Random(seed)
     async with Proxy(hosts) as proxy, zkwire.connect(proxy.hosts) as zk, zkwire.connect(hosts) as other:
         async with Cache(zk, path) as cache:
