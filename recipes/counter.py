@@ -76,8 +76,8 @@ class Counter:
         the write was carried out.  When another client adds at the same moment, the addition is repeated until it
         succeeds.  Tasks that share this object add in the order of their calls.
         Raises: OverflowError when the new value does not fit; ConnectionLostError with `maybe_applied` only when an
-        answer was lost and the session expired before its outcome was known; ValueError when the node holds no
-        counter; TypeError.
+        answer was lost and the session expired before its outcome was known; NoAuthError, also when this client may
+        write the node but not create its trace below it; ValueError when the node holds no counter; TypeError.
         Cancellation: `n` may have been added.
         Requests: one (multi), except for the first add, when no other client adds meanwhile; two more for each
         addition of another client that came first.

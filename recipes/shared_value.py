@@ -45,7 +45,8 @@ class SharedValue:
         The value is written exactly once, even if a connection breaks: a repeated write never replaces what another
         client has set since the first one.
         Raises: ConnectionLostError with `maybe_applied` only when an answer was lost and the session expired before
-        the outcome of the write was known; TypeError.
+        the outcome of the write was known; NoAuthError, also when this client may write the node but not create its
+        trace below it; TypeError.
         Cancellation: the value may have been set.
         """
         self._checked(value)

@@ -40,7 +40,8 @@ class ExactWriter:
 
         Returns False also when the node is missing.
         Raises: ConnectionLostError with `maybe_applied` when the answer was lost, the session expired before the trace
-        could be read, and the node itself does not show what happened; whatever else the client raises.
+        could be read, and the node itself does not show what happened; NoAuthError when this client may not write the
+        node, or not create the trace below it; whatever else the client raises.
         Cancellation: the write may have been carried out; no trace stays.
         """
         while True:
@@ -52,7 +53,7 @@ class ExactWriter:
             except TransactionError as refused:
                 if refused.index == 0 and isinstance(refused.cause, BadVersionError | NoNodeError):
                     return False
-                raise
+                raise refused.cause from None
             except ConnectionLostError as lost:
                 if not await self._can_retry(data, version, lost):
                     return False

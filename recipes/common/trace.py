@@ -16,13 +16,28 @@ from typing import Final
 
 import zkwire
 from recipes.common import lost_answers
-from zkwire import ACL, Client, ConnectionLostError, GetData, Node, NoNodeError, Transaction, TransactionError
+from zkwire import (
+    ACL,
+    Client,
+    ConnectionLostError,
+    GetData,
+    NoAuthError,
+    Node,
+    NoNodeError,
+    Transaction,
+    TransactionError,
+)
 
 # Traces that were not used for so many seconds are deleted.  A busy writer so uses the same trace again and again, and
 # an idle one leaves no node behind.
 _KEPT_FOR: Final = 0.1
 
 _NOT_CREATED: Final = -1
+
+_TRACE_HINT: Final = (
+    "the client needs the permissions CREATE and DELETE on {parent}: together with each write it creates an ephemeral"
+    " node there, its trace, which shows whether the write was carried out if the answer is lost"
+)
 
 
 @dataclass(slots=True)
@@ -57,7 +72,8 @@ class Traces:
         """Add a write of a trace to `transaction` and commit it; return whether it was carried out.
 
         If it returns False nothing was carried out, and the same writes may be tried again in a new transaction.
-        Raises: TransactionError when the server refuses one of the caller's operations; ConnectionLostError with
+        Raises: TransactionError when the server refuses one of the caller's operations, or does not allow this client
+        to create the trace; ConnectionLostError with
         `maybe_applied` when the answer was lost and the session ended before the trace could be read;
         SessionExpiredError when nothing was sent; ValueError when the transaction is too large.
         Cancellation: the transaction may have been carried out; its trace is deleted.
@@ -81,6 +97,8 @@ class Traces:
         except TransactionError as refused:
             if isinstance(refused.cause, NoNodeError) and refused.cause.path == trace.path:
                 return False  # the trace was deleted by hand: the next try creates another one
+            if isinstance(refused.cause, NoAuthError) and refused.cause.path == trace.path:
+                refused.cause.hint = _TRACE_HINT.format(parent=trace.path.rpartition("/")[0] or "/")
             self._keep(trace)
             raise
         except ValueError:

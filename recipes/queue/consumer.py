@@ -7,8 +7,13 @@ How a consumer takes the first item exactly once although an answer may be lost:
 - The transaction of `get` deletes the item too.  The data of the taken node is an id of this very take.  If the answer
   is lost the consumer reads the taken node: if it holds that id, the item is ours.  If it does not, the transaction was
   not carried out, and is sent again; it is refused if another consumer has taken the item meanwhile.
-- The name of an item is never given to another item (see recipes.queue.nodes), so the second transaction cannot take a
+- The name of an item is not given to another item (see recipes.queue.nodes), so the second transaction cannot take a
   later item.  Only deleting the whole queue by hand breaks this rule; then the item has another czxid.
+- One case stays open: the whole queue is deleted and made again between the read of an item and the transaction that
+  takes it, and an item of the same name is put.  Then `get` returns the old data and deletes the new item.  A
+  transaction can make its delete depend only on the version of data, which is 0 for both items; no operation compares
+  the czxid.  To close the case each queue would need another node, with a unique name, that each take checks; kazoo
+  would not create it.  `claim` reads the item behind its transaction, and so returns the item that it has.
 - When the session ends before the taken node could be read, nothing shows whether this consumer took the item.  `get`
   then goes on with the next item: it promises each item at most once.
 """
@@ -22,7 +27,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import zkwire
 from recipes.queue.nodes import Nodes, child_names
-from recipes.queue.order import Listing
+from recipes.queue.order import Listing, name_before
 from zkwire import GetChildren, GetData, Node, WatchSet, ZooKeeperError
 
 _log = logging.getLogger(__name__)
@@ -219,6 +224,9 @@ class Consumer:
     async def _put_back(self, name: str, data: bytes, session_id: int) -> None:
         """Create the item again under its old name, and delete its taken node, exactly once.
 
+        If the server has given the name to another item since (it gives its last number again and again), the item gets
+        the name before that one.
+
         Both in one transaction: after a lost answer a taken node that is missing shows that it was carried out.
         """
         taken_node = self._nodes.taken_node(name)
@@ -231,6 +239,9 @@ class Consumer:
             except zkwire.TransactionError as refused:
                 if isinstance(refused.cause, zkwire.NoNodeError) and refused.index == 0:
                     await self._nodes.make()
+                    continue
+                if isinstance(refused.cause, zkwire.NodeExistsError):
+                    name = name_before(name)
                     continue
                 self._nodes.discard(taken_node, session_id)
                 raise

@@ -5,12 +5,17 @@
     path/taken/_c_<uuid>                 ephemeral: one claim, which its lease watches
     path/put-<uuid>                      ephemeral: a trace of this client's puts, see recipes.common.trace
     path/consumers/, path/producers/     the waiting lines for an item, and for room
-    path/room                            of bounded queues: its version counts the puts
+    path/room                            of bounded queues: its version counts the puts, its data is `maxsize`
 
 `entries` and `taken` have the same form as in kazoo's LockingQueue, which can share the path.  Both are persistent, as
-kazoo creates them, so that a number is never given to a second item.  The server counts the numbers in the parent node.
+kazoo creates them, so that a number is not given to a second item.  The server counts the numbers in the parent node.
 If `entries` were a container, the server could delete it while the queue is empty, and the numbers would begin again;
 then a consumer that was cut off while it took item 1 and now tries again would take another item 1.
+
+The numbers end at 2147483647 (servers before 3.6 go on with negative ones, which keep their order).  From then on the
+server gives this last number again and again, and refuses a put while there is an item with it.  The put then creates
+`entries` and `taken` anew, in its own transaction, and the numbers begin again.  That succeeds only if both are empty;
+otherwise the put raises a NodeExistsError that says so, and a later put of this producer tries it again.
 """
 
 from __future__ import annotations

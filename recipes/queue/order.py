@@ -60,6 +60,14 @@ def in_order(names: Iterable[str]) -> list[str]:
     return [name for _, _, name in sorted(ranked)]
 
 
+def name_before(name: str) -> str:
+    """Return the name of the same priority that comes directly before the item `name`, which has a sequence number."""
+    number = zkwire.sequence(name)
+    assert number is not None
+    before = number - 1 if number > -(2**31) else 2**31 - 1
+    return f"{name.removesuffix(f'{number:010d}')}{before:010d}"
+
+
 def _are_plain(names: list[str]) -> bool:
     """Return whether the order of `names`, sorted as text, is also the order of the items.
 

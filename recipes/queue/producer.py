@@ -14,15 +14,20 @@ from typing import Final, NamedTuple
 import zkwire
 from recipes.common.shared_nodes import create_shared
 from recipes.common.trace import Traces
-from recipes.common.waiting import raise_unless_renewed
+from recipes.common.waiting import Bound, raise_unless_renewed
 from recipes.line.line import Line
 from recipes.line.ticket import Ticket
 from recipes.queue.nodes import Nodes, child_names
 from recipes.queue.order import prefix
-from zkwire import GetChildren, GetData, Node, Stat, WatchSet
+from zkwire import GetChildren, GetData, Node, Stat, Transaction, WatchSet
 
 # A producer that came too late so often, because others put first, enters the waiting line.
 _MOST_FAILURES: Final = 3
+
+_USED_UP: Final = (
+    "the server gives no item number after 2147483647; the numbers begin again with the next put when the queue is"
+    " empty: let consumers take all items out of {path}, and handle the claimed ones, then put again"
+)
 
 
 class _Room(NamedTuple):
@@ -45,30 +50,36 @@ class Producer:
         self._line = Line(nodes.zk, nodes.producers, prefix="put-", acl=nodes.acl)
         # In a bounded queue one task at a time tries or waits in the line; the others wait here, in their order.
         self._putting = asyncio.Lock()
+        # The same for puts that do not wait: they must not queue behind a task that waits for room.
+        self._putting_at_once = asyncio.Lock()
+        self._room_data = b"" if maxsize is None else b"%d" % maxsize
         self._room: _Room | None = None
+        self._are_numbers_used_up = False  # by the last put
         self._traces = Traces(nodes.zk, nodes.trace_prefix, acl=nodes.acl)
 
     async def put(self, items: Sequence[tuple[int, bytes]], within: float | None) -> None:
         """Put all `items`, each a priority and the data, or none of them.
 
-        Arguments: `within`, how many seconds to wait for room; None: without bound.
-        Raises: TimeoutError.
+        Arguments: `within`, how many seconds to wait for room; None waits without limit, 0 does not wait.
+        Raises: TimeoutError; ValueError when the queue has another `maxsize`.
         """
         if self._maxsize is None:
             await self._send(items, None)
             return
         # Not `bounded`: the time limit is suspended while a transaction is under way.
+        bound = Bound(within, f"the queue {self._nodes.path} had no room for {len(items)} more within {within} s")
+        turn = self._putting_at_once if bound.is_one_look else self._putting
         try:
-            async with asyncio.timeout(within) as limit, self._putting:
-                await self._put_bounded(items, limit, self._maxsize)
+            async with asyncio.timeout(within or None) as limit, turn:
+                await self._put_bounded(items, limit, bound, self._maxsize)
         except TimeoutError:
-            raise TimeoutError(
-                f"the queue {self._nodes.path} had no room for {len(items)} more within {within} s"
-            ) from None
+            raise TimeoutError(bound.message) from None
 
     # -- the bound --------------------------------------------------------------------------------------------------
 
-    async def _put_bounded(self, items: Sequence[tuple[int, bytes]], limit: asyncio.Timeout, maxsize: int) -> None:
+    async def _put_bounded(
+        self, items: Sequence[tuple[int, bytes]], limit: asyncio.Timeout, bound: Bound, maxsize: int
+    ) -> None:
         """Put `items` when there is room.
 
         Two producers that both count the items and then put could together exceed the bound.  So each put also writes
@@ -82,11 +93,14 @@ class Producer:
                 room, self._room = self._room, None
                 if room is None or room.used + len(items) > maxsize or failures:
                     try:
-                        if ticket is None and failures < _MOST_FAILURES:
+                        # A put that must not wait looks again after each failure: another producer was faster, and
+                        # there may still be room.
+                        if ticket is None and (failures < _MOST_FAILURES or bound.is_one_look):
                             room = await self._find_room(maxsize - len(items))
                         else:
                             room = None
                         if room is None:
+                            bound.must_wait()
                             ticket = ticket or await self._line.acquire()
                             room = await self._wait_for_room(maxsize - len(items))
                     except zkwire.SessionExpiredError:
@@ -122,7 +136,7 @@ class Producer:
             room, entries, waiting = await self._zk.pipeline(
                 [GetData(self._nodes.room), GetData(self._nodes.entries), GetChildren(self._nodes.producers)]
             )
-            stat = _stat(room)
+            stat = self._checked_room(room)
             if stat is None:
                 await self._make_room()
                 continue
@@ -139,7 +153,7 @@ class Producer:
                 room, entries = await self._zk.pipeline(
                     [GetData(self._nodes.room), GetChildren(self._nodes.entries, into=watches)]
                 )
-                stat = _stat(room)
+                stat = self._checked_room(room)
                 if stat is None:
                     await self._make_room()
                     continue
@@ -150,10 +164,24 @@ class Producer:
                     await watches.next()
                     continue
             # A producer that put before knows the version of `room`, and goes on without a look at the line as long as
-            # the version stays.  It would overtake this one for ever; so write `room` once, which makes it look.
-            with contextlib.suppress(zkwire.NoNodeError, zkwire.ConnectionLostError):  # the next read shows the outcome
-                await self._zk.set(self._nodes.room, b"")
-                was_written = True
+            # the version stays.  It would overtake this one for ever; so write `room` once, which makes it look.  Only
+            # at the version that was read: otherwise this write could undo a change of the number in the node.
+            with contextlib.suppress(zkwire.NoNodeError, zkwire.BadVersionError, zkwire.ConnectionLostError):
+                await self._zk.set(self._nodes.room, self._room_data, version=stat.version)
+                was_written = True  # after each of these errors the next read shows the state
+
+    def _checked_room(self, answer: object) -> Stat | None:
+        """Return the Stat of the node `room`, None if it is missing; its data is the `maxsize` of the queue.
+
+        Raises: ValueError when that is another number than ours.
+        """
+        if isinstance(answer, Node) and answer.data not in (b"", self._room_data):  # empty: created without a number
+            found = answer.data[:40].decode(errors="replace")
+            raise ValueError(
+                f"the queue {self._nodes.path} has maxsize {found}, not {self._maxsize}: give that number, or change it"
+                f" for all producers by writing it into {self._nodes.room}"
+            )
+        return _stat(answer)
 
     async def _make_room(self) -> None:
         """Create the node `room`, persistent: if its version began again from 0, a producer could mistake it for the
@@ -162,7 +190,7 @@ class Producer:
         await self._nodes.make()
         # After each of these errors the caller reads the node again.
         with contextlib.suppress(zkwire.NodeExistsError, zkwire.NoNodeError, zkwire.ConnectionLostError):
-            await create_shared(self._zk, self._nodes.room, acl=self._nodes.acl)
+            await create_shared(self._zk, self._nodes.room, self._room_data, acl=self._nodes.acl)
 
     # -- sending ----------------------------------------------------------------------------------------------------
 
@@ -172,15 +200,21 @@ class Producer:
         Arguments: `version`, which the node `room` must have; None for an unbounded queue.
         Cancellation: the items may have been put.
         """
+        # The server gives its last number again once that item has been taken.  So a put that succeeds does not show
+        # that there are numbers left.  A producer that has met the end therefore first tries to renew them.
+        is_renewing = has_tried = self._are_numbers_used_up
         while True:
             transaction = self._zk.transaction()
             if version is not None:
-                transaction.set(self._nodes.room, b"", version)
+                transaction.set(self._nodes.room, self._room_data, version)
+            if is_renewing:
+                self._renew_numbers(transaction)
             for priority, data in items:
                 path = self._nodes.entry(prefix(priority))
                 transaction.create(path, data, sequential=True, acl=self._nodes.acl)
             try:
                 if await self._traces.commit(transaction):
+                    self._are_numbers_used_up = False
                     return True
             except zkwire.TransactionError as refused:
                 cause = refused.cause
@@ -190,9 +224,27 @@ class Producer:
                 if isinstance(cause, zkwire.NoNodeError):
                     await self._nodes.make()
                     continue
-                if isinstance(cause, zkwire.NodeExistsError):
-                    cause.hint = "the numbers below this parent are used up: it must be emptied and deleted"
+                if isinstance(cause, zkwire.NodeExistsError):  # the server gave its last number a second time
+                    if not has_tried:
+                        is_renewing = has_tried = True
+                        continue
+                    self._are_numbers_used_up = True
+                    cause.hint = _USED_UP.format(path=self._nodes.path)
+                elif is_renewing and isinstance(cause, zkwire.NotEmptyError):
+                    # There are items: old ones, or those of another producer that has renewed the numbers just now.
+                    is_renewing = False
+                    continue
                 raise cause from None
+
+    def _renew_numbers(self, transaction: Transaction) -> None:
+        """Make the numbers of the items begin again: create the parents anew, if no item is there or being taken.
+
+        `taken` must be empty too: a cancelled get could put its item back behind the new ones, and a take that is
+        repeated after a lost answer could take a new item of the same name.
+        """
+        for parent in (self._nodes.taken, self._nodes.entries):
+            transaction.delete(parent)
+            transaction.create(parent, acl=self._nodes.acl)
 
 
 def _stat(answer: object) -> Stat | None:

@@ -7,12 +7,12 @@ waiting line, in which only the first is woken by changes.  See `producer` for h
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Self, TypeVar
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Final, Self, TypeVar
 
 import zkwire
 from recipes.common.arguments import checked_within
-from recipes.common.waiting import bounded, raise_unless_renewed
+from recipes.common.waiting import Bound, bounded, raise_unless_renewed
 from recipes.line.line import Line
 from recipes.line.locking import Hold
 from recipes.queue.claims import Claim, Item
@@ -23,6 +23,9 @@ from recipes.queue.producer import Producer
 from zkwire import ACL, OPEN_ACL, Client, SessionState, WatchSet
 
 T = TypeVar("T")
+
+# Iterables that are no series of items: one item, or items without an order.
+_NO_SERIES: Final = (str, bytes, bytearray, memoryview, set, frozenset, Mapping)
 
 
 class Queue:
@@ -35,7 +38,8 @@ class Queue:
 
     Arguments: `path` of the queue's node, which is created if it is missing, and not deleted when the queue is empty;
     `maxsize`, how many items the queue may have, claimed ones included: when it is full, producers wait for room; all
-    producers of one queue must give the same `maxsize`; `acl` of every node that is created.
+    producers of one queue must give the same `maxsize`, which is the data of the node `room` below `path` (write that
+    node to change the number); `acl` of every node that is created.
     Order: the more urgent priority first, and within one priority the items that were put earlier; consumers that take
     at the same moment may each take one of the first few items of a priority.
     The queue shares its items with kazoo's LockingQueue.
@@ -61,8 +65,10 @@ class Queue:
         """Put `data` into the queue, exactly once.
 
         Arguments: `priority`, from 0, the most urgent, to 999; `within`, how many seconds to wait for room in a bounded
-        queue; None: without bound.
-        Raises: TimeoutError, and then nothing was put; ConnectionLostError with `maybe_applied` only if an answer was
+        queue; None waits without limit, 0 uses the room that is there and does not wait.
+        Raises: TimeoutError, and then nothing was put; ValueError when the producers of a bounded queue do not agree on
+        its `maxsize`; NodeExistsError when the item numbers are used up and the queue is not empty, see
+        recipes.queue.nodes; ConnectionLostError with `maybe_applied` only if an answer was
         lost and the session ended before the outcome was known; SessionExpiredError, when nothing was put; ServerError
         for anything that the server refuses; TypeError and ValueError before anything is sent.
         Cancellation: the item may have been put.
@@ -78,11 +84,15 @@ class Queue:
     ) -> None:
         """Put all `items` in their order, all together or none, in one transaction.
 
-        Arguments: as for `put`; a server takes at most some ten thousand items, or a megabyte, at once.
-        Raises: as `put`; ValueError for more items than `maxsize`, or than a server takes.
+        Arguments: `items`, a list, a generator or whatever else has an order; the others as for `put`.  A server takes
+        at most some ten thousand items, or a megabyte, at once.
+        Raises: as `put`; ValueError for more items than `maxsize`, or than a server takes; TypeError for one bytes
+        object, a set or a dict.
         """
         checked_within(within)
         checked_priority(priority)
+        if isinstance(items, _NO_SERIES) or not isinstance(items, Iterable):
+            raise TypeError(f"put_many takes a list or another sequence of bytes, not {type(items).__name__}")
         wanted = []
         for data in items:
             if not isinstance(data, bytes | bytearray | memoryview):
@@ -101,14 +111,15 @@ class Queue:
         """Wait for an item, take it out of the queue and return its data; each item is returned at most once.
 
         The item is lost if this process dies before it has finished with it, or if the session ends during the take.
-        Arguments: `within`, how many seconds to wait at most; None: without bound.
+        Arguments: `within`, how many seconds to wait at most; None waits without limit, 0 takes an item that is there
+        and does not wait.
         Raises: TimeoutError; SessionClosedError; SessionExpiredError if the client renews no session; ServerError for
         anything that the server refuses.
         Cancellation: an item that was taken is put back in its place; a bounded queue may then have one item too many.
         Order: a consumer that finds an item when it comes takes it, ahead of the waiting ones, which are served in the
         order in which they began to wait.
         """
-        return await self._within(within, lambda: self._take(self._consumer.get))
+        return await self._take_within(within, self._consumer.get)
 
     def claim(self, *, within: float | None = None) -> Hold[Item]:
         """Return a context manager that waits for an item and claims it, which hides the item from other consumers.
@@ -122,7 +133,7 @@ class Queue:
         Cancellation: an item that was claimed is handed back.
         """
         checked_within(within)
-        return Claim(lambda: self._within(within, self._claim))
+        return Claim(lambda: self._claim(within))
 
     async def peek(self) -> bytes | None:
         """Return the data of the first item that can be taken, without taking it; None when there is none."""
@@ -140,22 +151,26 @@ class Queue:
 
     # -- waiting ----------------------------------------------------------------------------------------------------
 
-    async def _claim(self) -> Item:
-        return Item(self._nodes, await self._take(self._consumer.claim), self._consumer.listing.expire)
+    async def _claim(self, within: float | None) -> Item:
+        claimed = await self._take_within(within, self._consumer.claim)
+        return Item(self._nodes, claimed, self._consumer.listing.expire)
 
-    async def _within(self, within: float | None, take: Callable[[], Awaitable[T]]) -> T:
+    async def _take_within(self, within: float | None, take: Callable[[], Awaitable[T | None]]) -> T:
         checked_within(within)
         if self._zk.state is SessionState.CLOSED:
             raise zkwire.SessionClosedError("the client is closed: make a new one with zkwire.connect")
-        async with bounded(within, f"the queue {self.path} had no item"):
-            return await take()
+        async with bounded(within, f"the queue {self.path} had no item") as bound:
+            return await self._take(take, bound)
 
-    async def _take(self, take: Callable[[], Awaitable[T | None]]) -> T:
+    async def _take(self, take: Callable[[], Awaitable[T | None]], bound: Bound) -> T:
         """Take an item that is there, or else wait for one; after an expired session begin again."""
         while True:
             try:
                 taken = await take()
-                return await self._wait(take) if taken is None else taken
+                if taken is not None:
+                    return taken
+                bound.must_wait()
+                return await self._wait(take)
             except zkwire.SessionExpiredError:
                 raise_unless_renewed(self._zk)
 

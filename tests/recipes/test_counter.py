@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import zkwire
-from recipes import Counter
+from recipes import Counter, SharedValue
 from recipes.counter import decoded, encoded
 from tests.support.everywhere import Scene, below, cancel_at_every_moment, cut_at_every_step, no_watch_stays, scene
 from tests.support.lost_answers import answer_lost
@@ -147,6 +147,17 @@ async def test_a_counter_that_may_not_be_created_raises_as_a_create_does() -> No
         for path in ("/a/c", "/a/b/c"):
             with pytest.raises(zkwire.NoAuthError, match="/a"):
                 await Counter(stage.zk, path).add(1)
+
+
+async def test_a_client_that_may_write_but_not_create_hears_that_its_trace_needs_it() -> None:
+    async with scene() as stage:
+        acl = [zkwire.ACL(zkwire.Perms.ALL & ~zkwire.Perms.CREATE, "world", "anyone")]
+        for path in ("/c", "/v"):
+            await stage.other.create(path, acl=acl)
+        for writing in (Counter(stage.zk, "/c").add(1), SharedValue(stage.zk, "/v").set(b"1")):
+            with pytest.raises(zkwire.NoAuthError, match=r"/writing-.* CREATE and DELETE on /[cv]: .* its trace"):
+                await writing
+        assert not (await stage.zk.get("/c")).data
 
 
 # -- lost answers -----------------------------------------------------------------------------------------------------

@@ -296,24 +296,44 @@ def questions_of(mirror: Mirror) -> list[str]:
     return [f"{path}{'/*' if lists else ''}" for path, lists in mirror.next_questions(100)]
 
 
-def test_a_change_of_data_costs_a_read_of_the_node() -> None:
-    mirror = filled("/r", "/r/a")
-    assert mirror.handle_event(WatchEvent(CHANGED, "/r/a", 9)) == []
-    assert questions_of(mirror) == ["/r/a"]
-
-
-def test_a_creation_costs_a_read_of_the_node_and_of_its_parent() -> None:
-    mirror = filled("/r", "/r/a")
-    mirror.handle_event(WatchEvent(CREATED, "/r/a/b", 9))
-    mirror.handle_event(WatchEvent(CREATED, "/r/a/b/c", 10))
-    assert questions_of(mirror) == ["/r/a", "/r/a/b", "/r/a/b/c"]
-
-
-def test_a_deletion_is_shown_without_a_read() -> None:
-    mirror = filled("/r", "/r/a")
-    [change] = mirror.handle_event(WatchEvent(DELETED, "/r/a", 9))
-    assert (change.type, change.path, change.before, change.after) == (DELETED, "/r/a", node(2), None)
-    assert questions_of(mirror) == ["/r"]
+@pytest.mark.parametrize(
+    ("there", "depth", "events", "reads"),
+    [
+        pytest.param(["/r", "/r/a"], None, [(CHANGED, "/r/a")], ["/r/a"], id="a change of data"),
+        pytest.param(
+            ["/r", "/r/a"],
+            None,
+            [(CREATED, "/r/a/b"), (CREATED, "/r/a/b/c")],
+            ["/r/a", "/r/a/b", "/r/a/b/c"],
+            id="creations: the nodes and their parents",
+        ),
+        pytest.param(["/r", "/r/a"], None, [(DELETED, "/r/a")], ["/r"], id="a deletion: the parent"),
+        pytest.param(
+            ["/r"], None, [(CREATED, "/r/a"), (DELETED, "/r/a")], ["/r"], id="created and deleted before it is read"
+        ),
+        pytest.param(
+            ["/r", "/r/a"],
+            1,
+            [(CREATED, "/r/a/b"), (CHANGED, "/r/a/b"), (CREATED, "/r/a/b/c")],
+            ["/r/a"],
+            id="too deep: only the number of children of the lowest",
+        ),
+        pytest.param(["/", "/a", "/b"], 1, [(CREATED, "/c")], ["/", "/c"], id="the root of the server"),
+    ],
+)
+def test_events_cost_few_reads(
+    there: list[str], depth: int | None, events: list[tuple[WatchEventType, str]], reads: list[str]
+) -> None:
+    mirror = filled(*there, depth=depth)
+    for path in there:
+        names = {other.rpartition("/")[2] for other in there[1:] if above(other) == path}
+        assert mirror.children(path) == (names if depth is None or path == there[0] else None)
+    for zxid, (what, path) in enumerate(events, 9):
+        before = mirror.nodes.get(path)
+        gone = what is DELETED and before is not None
+        # A deletion is shown at once, without a read.
+        assert mirror.handle_event(WatchEvent(what, path, zxid)) == ([CacheChange(path, before, None)] if gone else [])
+    assert questions_of(mirror) == reads
 
 
 @pytest.mark.parametrize("what", [CREATED, CHANGED, DELETED])
@@ -322,13 +342,6 @@ def test_an_event_older_than_the_known_state_costs_no_read(what: WatchEventType)
     assert mirror.handle_event(WatchEvent(what, "/r/a", 2 if what is not DELETED else 1)) == []
     assert "/r/a" not in questions_of(mirror)
     assert "/r/a" in mirror.nodes
-
-
-def test_a_node_created_and_deleted_before_it_is_read_costs_a_read_of_its_parent_only() -> None:
-    mirror = filled("/r")
-    mirror.handle_event(WatchEvent(CREATED, "/r/a", 9))
-    mirror.handle_event(WatchEvent(DELETED, "/r/a", 10))
-    assert questions_of(mirror) == ["/r"]
 
 
 def test_many_changes_of_a_node_cost_one_read() -> None:
@@ -425,21 +438,3 @@ def test_a_node_that_becomes_readable_during_its_read_is_listed_too() -> None:
     mirror.handle_event(WatchEvent(CHANGED, "/r/a", 9))
     mirror.handle_answer(question, Answer(NoAuthError(-102), NoAuthError(-102)))
     assert questions_of(mirror) == ["/r/a/*"]
-
-
-def test_of_nodes_too_deep_only_the_number_of_children_is_followed() -> None:
-    mirror = filled("/r", "/r/a", depth=1)
-    assert mirror.children("/r") == {"a"}
-    assert mirror.children("/r/a") is None
-    mirror.handle_event(WatchEvent(CREATED, "/r/a/b", 9))
-    mirror.handle_event(WatchEvent(CHANGED, "/r/a/b", 10))
-    mirror.handle_event(WatchEvent(CREATED, "/r/a/b/c", 11))
-    assert questions_of(mirror) == ["/r/a"]
-
-
-def test_the_root_of_the_server_is_a_node_like_others() -> None:
-    mirror = filled("/", "/a", "/b", depth=1)
-    assert mirror.children("/") == {"a", "b"}
-    assert mirror.children("/a") is None
-    mirror.handle_event(WatchEvent(CREATED, "/c", 9))
-    assert questions_of(mirror) == ["/", "/c"]

@@ -16,11 +16,12 @@ from tests.support.queues import (
     Counting,
     clients,
     contents,
+    drain,
     numbers,
     settled,
     three_are_there,
 )
-from tests.support.recipes import no_task_stays, until, until_line
+from tests.support.recipes import no_task_stays, outcome, until, until_line
 from zkwire.testing import Server, VirtualClock
 
 # -- lost answers and cancellation ------------------------------------------------------------------------------------
@@ -149,6 +150,23 @@ async def test_the_time_limit_of_a_get_holds_when_the_connection_is_lost_while_i
                 with pytest.raises(TimeoutError):
                     await getting
         assert await Queue(other, PATH).get() == b"x"
+
+
+async def test_an_item_is_put_back_although_another_one_has_its_number_by_now() -> None:
+    """The server gives the last number, 2147483647, again when the item with it has been taken."""
+    async with clients() as (server, (zk, other)):
+        await Queue(other, PATH).put(b"a")
+        assert await Queue(other, PATH).get() == b"a"
+        server._machine.tree.nodes[f"{PATH}/entries"].creates = 2**31 - 1  # type: ignore[union-attr]
+        await Queue(other, PATH).put(b"old")
+        with server.hold_replies("multi", session=zk.session_id) as taking:
+            getting = asyncio.create_task(Queue(zk, PATH).get())
+            await taking.until_hit()
+            await Queue(other, PATH).put(b"new")
+            getting.cancel()
+        assert isinstance(await outcome(getting), asyncio.CancelledError)
+        await settled(other, PATH)
+        assert await drain(Queue(other, PATH)) == [b"old", b"new"]
 
 
 # -- the listing ------------------------------------------------------------------------------------------------------

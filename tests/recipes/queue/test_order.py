@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recipes.queue.order import Listing, checked_priority, in_order, prefix
+from recipes.queue.order import Listing, checked_priority, in_order, name_before, prefix
 
 
 def name(priority: int, number: int) -> str:
@@ -37,6 +37,20 @@ def test_the_order_holds_across_the_overflow_of_the_numbers(start: int, steps: l
     shuffled = list(names)
     random.shuffle(shuffled)
     assert in_order(shuffled) == names
+
+
+@pytest.mark.parametrize(
+    ("number", "before"),
+    [
+        ("entry-100-2147483647", "entry-100-2147483646"),
+        ("entry-005-0000000000", "entry-005--000000001"),
+        ("entry-100--000000001", "entry-100--000000002"),
+        ("entry-100--2147483648", "entry-100-2147483647"),
+    ],
+)
+def test_the_name_before_another_one_comes_first(number: str, before: str) -> None:
+    assert name_before(number) == before
+    assert in_order([number, before]) == [before, number]
 
 
 @pytest.mark.parametrize("priority", [-1, 1000])

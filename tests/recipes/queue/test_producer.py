@@ -7,7 +7,8 @@ import pytest
 
 import zkwire
 from recipes import Queue
-from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, scene
+from recipes.queue.order import in_order
+from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, no_watch_stays, scene
 from tests.support.lost_answers import answer_lost
 from tests.support.proxy import Proxy
 from tests.support.queues import (
@@ -89,9 +90,25 @@ async def put_within_a_bound(stage: Scene) -> None:
     assert await contents(stage) == [b"1", b"2"]
 
 
+async def put_with_numbers_used_up(stage: Scene) -> None:
+    queue = Queue(stage.zk, stage.path)
+    await Queue(stage.other, stage.path).put(b"0")
+    assert await contents(stage) == [b"0"]
+    stage.server._machine.tree.nodes[f"{stage.path}/entries"].creates = 2**31 - 1  # type: ignore[union-attr]
+    await queue.put_many(numbers(3))
+    assert await contents(stage) == numbers(3)
+
+
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize(
-    ("play", "steps"), [(put_three, 5), (put_while_another_client_takes, 1), (put_many, 3), (put_within_a_bound, 8)]
+    ("play", "steps"),
+    [
+        (put_three, 5),
+        (put_while_another_client_takes, 1),
+        (put_many, 3),
+        (put_within_a_bound, 8),
+        (put_with_numbers_used_up, 2),
+    ],
 )
 async def test_a_put_is_made_once_wherever_the_connection_is_cut(
     play: Callable[[Scene], Awaitable[None]], steps: int
@@ -268,3 +285,106 @@ async def test_a_bounded_put_of_a_lone_producer_is_one_request(zookeeper: RealSe
             await queue.put(data)
         assert [name for name in proxy.requests(mark) if name != "delete"] == ["multi"] * 19
         assert await queue.size() == 20
+
+
+@pytest.mark.limit(10)
+async def test_a_put_within_0_seconds_uses_the_room_that_is_there_and_does_not_wait() -> None:
+    async with clients() as (server, (zk, other)):
+        queue, full = Queue(zk, PATH, 4), f"{PATH} had no room for 1 more within 0 s"
+        await queue.put(b"0", within=0)
+        await asyncio.gather(queue.put(b"1", within=0), queue.put(b"2", within=0), Queue(other, PATH, 4).put(b"3"))
+        with pytest.raises(TimeoutError, match=full):
+            await queue.put(b"4", within=0)
+        waiting = asyncio.create_task(queue.put(b"4"))  # by the same object: the next put does not wait for it either
+        await until_line(zk, f"{PATH}/producers", 1)
+        with pytest.raises(TimeoutError, match=full):
+            await queue.put(b"5", within=0)
+        assert await queue.get() in (b"1", b"3", b"0")
+        await waiting
+        assert len(await drain(queue)) == 4
+        await settled(zk, PATH)
+        await no_watch_stays(server.hosts)
+
+
+# -- members that do not agree ----------------------------------------------------------------------------------------
+
+
+async def test_producers_whose_maxsize_differs_get_an_error_that_names_both() -> None:
+    async with clients() as (_, (zk, other)):
+        queue, strange = Queue(zk, PATH, 2), Queue(other, PATH, 3)
+        await queue.put_many(numbers(2))
+        with pytest.raises(ValueError, match=f"{PATH} has maxsize 2, not 3"):
+            await strange.put(b"2")
+        waiting = asyncio.create_task(queue.put(b"2"))
+        await until_line(other, f"{PATH}/producers", 1)
+        with pytest.raises(ValueError, match=f"{PATH} has maxsize 2, not 3"):
+            await strange.put(b"3")
+        assert await strange.get() == b"0"  # a consumer need not know the number
+        await waiting
+        assert await drain(strange) == [b"1", b"2"]
+        await settled(zk, PATH)
+
+
+async def test_a_changed_maxsize_counts_for_producers_that_put_before_and_for_those_that_wait() -> None:
+    async with clients() as (server, (zk, other)):
+        queue, next_queue = Queue(zk, PATH, 2), Queue(other, PATH, 3)
+        await queue.put(b"0")
+        await other.set(f"{PATH}/room", b"3")  # as the documentation says
+        with pytest.raises(ValueError, match="has maxsize 3, not 2"):
+            await queue.put(b"1")
+        await next_queue.put_many([b"1", b"2"])
+        waiting = asyncio.create_task(next_queue.put(b"3"))
+        await until_line(zk, f"{PATH}/producers", 1)
+        await zk.set(f"{PATH}/room", b"1")
+        await next_queue.get()
+        with pytest.raises(ValueError, match="has maxsize 1, not 3"):
+            await waiting
+        await settled(zk, PATH)
+        await no_watch_stays(server.hosts)
+
+
+@pytest.mark.limit(10)
+async def test_a_waiting_producer_does_not_undo_a_change_of_maxsize() -> None:
+    async with clients() as (server, (zk, other)):
+        await Queue(zk, PATH, 1).put(b"0")
+        # The answer to its second read, in the line, is late: the number changes between its read and its write.
+        with server.hold_replies("getData", path=f"{PATH}/room", session=zk.session_id, nth=2) as reading:
+            waiting = asyncio.create_task(Queue(zk, PATH, 1).put(b"1"))
+            await reading.until_hit()
+            await other.set(f"{PATH}/room", b"2")
+        with pytest.raises(ValueError, match="has maxsize 2, not 1"):
+            await waiting
+
+
+# -- the end of the numbers -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("maxsize", [None, 5])
+async def test_numbers_that_are_used_up_begin_again_when_the_queue_is_empty(maxsize: int | None) -> None:
+    async with clients() as (server, (zk, other)):
+        queue, last = Queue(zk, PATH, maxsize), 2**31 - 1
+        await queue.put(b"0")
+        server._machine.tree.nodes[f"{PATH}/entries"].creates = last  # type: ignore[union-attr]
+        await queue.put(b"1")
+        for _ in range(2):
+            with pytest.raises(zkwire.NodeExistsError, match=r"after 2147483647; .* take all items out"):
+                await queue.put_many([b"2", b"3"])
+        assert in_order(await other.get_children(f"{PATH}/entries")) == ["entry-100-0000000000", "entry-100-2147483647"]
+        consumer = Queue(other, PATH)
+        assert await consumer.get() == b"0"
+        async with consumer.claim():
+            with pytest.raises(zkwire.NodeExistsError, match="take all items out"):
+                await queue.put(b"2")
+        await settled(zk, PATH)
+        being_taken = await other.create(f"{PATH}/taken/entry-100-0000000001", ephemeral=True)
+        with pytest.raises(zkwire.NodeExistsError, match="take all items out"):
+            await queue.put_many([b"2", b"3"])
+        await other.delete(being_taken)
+        waiting = asyncio.create_task(consumer.get())
+        await until_line(zk, f"{PATH}/consumers", 1)
+        await queue.put(b"2")
+        await asyncio.gather(queue.put(b"2"), Queue(other, PATH, maxsize).put(b"2"))
+        assert [await waiting, *await drain(queue)] == [b"2"] * 3
+        await queue.put_many([b"3", b"4"])
+        assert sorted(await other.get_children(f"{PATH}/entries")) == ["entry-100-0000000003", "entry-100-0000000004"]
+        await settled(zk, PATH)

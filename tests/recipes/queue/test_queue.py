@@ -92,6 +92,14 @@ async def test_bad_input_is_refused_before_anything_is_sent() -> None:
         assert await zk.exists(PATH) is None
 
 
+@pytest.mark.parametrize("bad", [{b"a": 1}, {b"a"}, frozenset({b"a"}), "text", b"bytes", b"", bytearray(b"a"), 5, None])
+async def test_put_many_takes_only_items_that_have_an_order(bad: Any) -> None:
+    async with clients(1) as (_, (zk,)):
+        with pytest.raises(TypeError, match=f"put_many takes a list .* of bytes, not {type(bad).__name__}"):
+            await Queue(zk, PATH).put_many(bad)
+        assert await zk.exists(PATH) is None
+
+
 # -- waiting ----------------------------------------------------------------------------------------------------------
 
 
@@ -107,6 +115,24 @@ async def test_waiting_consumers_are_served_in_the_order_of_their_calls(zookeepe
             assert await waiting[number] == b"%d" % number
         await settled(zk, path)
         await until_watches(zookeeper, 0)
+
+
+@pytest.mark.limit(10)
+async def test_a_get_within_0_seconds_takes_what_is_there_and_does_not_wait() -> None:
+    async with clients() as (server, (zk, other)):
+        queue = Queue(zk, PATH)
+        await Queue(other, PATH).put_many(numbers(2))
+        assert await queue.get(within=0) == b"0"
+        async with queue.claim(within=0) as item:
+            assert item == b"1"
+            with pytest.raises(TimeoutError, match=f"{PATH} had no item within 0 s"):
+                await Queue(other, PATH).get(within=0)
+        with body_raises(TimeoutError, match=f"{PATH} had no item within 0 s"):
+            async with queue.claim(within=0):
+                raise AssertionError("no item is left")
+        assert await zk.exists(f"{PATH}/consumers") is None
+        await settled(zk, PATH)
+        await no_watch_stays(server.hosts)
 
 
 async def test_a_wait_is_bounded_and_its_error_names_the_path(zookeeper: RealServer, path: str) -> None:
