@@ -70,9 +70,11 @@ class Member:
     async def set(self, data: bytes) -> None:
         """Replace the member's data; return when the node holds it (request: setData).
 
-        While the session is being renewed, this waits until the node is put back.
-        Raises: RuntimeError when the member has left; the error that has ended the membership, see `lost`.
-        Cancellation: the data may have been replaced.
+        While the session is being renewed, this waits until the node is put back. A node is put back with the data that
+        the server has accepted last, so refused data does not end the membership.
+        Raises: RuntimeError when the member has left; the error that has ended the membership, see `lost`; the error
+        with which the server refuses the data.
+        Cancellation: the node may hold the data until it is put back.
         """
         if self._over.done():
             self._is_reported = True
@@ -145,7 +147,7 @@ class Group:
         self._zk = zk
         self.path = validate_path(path)
         self._acl = acl
-        self._former_sessions: set[int] = set()
+        self._own_sessions: set[int] = set()
 
     async def join(self, name: str, data: bytes = b"", *, within: float = 0.0) -> Member:
         """Join under `name`, and return the membership, which lasts until it leaves or the client is closed.
@@ -163,7 +165,7 @@ class Group:
         if "/" in name:
             raise ValueError(f"the name of a member is that of one node, not a path: {name!r}")
         path = validate_path(join_path(self.path, name))
-        keeper = Keeper(self._zk, path, checked_data(data), acl=self._acl, former_sessions=self._former_sessions)
+        keeper = Keeper(self._zk, path, checked_data(data), acl=self._acl, own_sessions=self._own_sessions)
         await keeper.acquire(within=checked_within(within) or 0.0)
         return Member(self._zk, name, keeper)
 

@@ -42,17 +42,15 @@ class PersistentEphemeral:
             raise ValueError("path is the root, which cannot be an ephemeral node: use a path below it")
         self._acl = acl
         self._within = checked_within(within) or 0.0
-        self._former_sessions: set[int] = set()
-        self._keeper = Keeper(zk, self.path, data, acl=acl, former_sessions=self._former_sessions)
+        self._own_sessions: set[int] = set()
+        self._keeper = Keeper(zk, self.path, data, acl=acl, own_sessions=self._own_sessions)
         self._background: BackgroundTask | None = None
 
     async def __aenter__(self) -> Self:
         if self._background is not None:
             raise RuntimeError(f"the node {self.path} is kept already")
         # Each block has a keeper of its own: tasks that still wait in the block before get its RuntimeError.
-        self._keeper = Keeper(
-            self._zk, self.path, self._keeper.data, acl=self._acl, former_sessions=self._former_sessions
-        )
+        self._keeper = Keeper(self._zk, self.path, self._keeper.data, acl=self._acl, own_sessions=self._own_sessions)
         await self._keeper.acquire(within=self._within)
         self._background = BackgroundTask(self._keeper.keep())
         return self
@@ -86,10 +84,11 @@ class PersistentEphemeral:
         await self._keeper.created()
 
     async def set(self, data: bytes) -> None:
-        """Replace the node's data, now and whenever the node is put back; return when it holds it (request: setData).
+        """Replace the node's data; return when the node holds it (request: setData).
 
-        Raises: as `created`.
-        Cancellation: the data may have been replaced.
+        The node is put back with the data that the server has accepted last. So data that it refuses is not kept.
+        Raises: as `created`; the error with which the server refuses the data.
+        Cancellation: the node may hold the data until it is put back.
         """
         self._check_entered()
         await self._keeper.set(data)
