@@ -13,6 +13,7 @@ from typing import Final, Self
 import zkwire
 from recipes.common.arguments import checked_within
 from recipes.common.keeper import Keeper, checked_data
+from recipes.common.one_loop import OneLoop
 from zkwire import (
     ACL,
     OPEN_ACL,
@@ -36,6 +37,7 @@ class Member:
     """A membership in a group, made by `Group.join` and ended by `leave`, or by `async with await group.join(...)`.
 
     It outlives its session: its node is put back in the next session, and when another client deletes it.
+    It is for the event loop in which it was made; in another one its methods raise RuntimeError.
     Attributes: `name` and `path`, those of its node.
     """
 
@@ -44,11 +46,13 @@ class Member:
         self.name = name
         self.path = keeper.path
         self._keeper = keeper
-        self._loop = asyncio.get_running_loop()
-        self._over: asyncio.Future[zkwire.ZooKeeperError | None] = self._loop.create_future()
+        self._one_loop = OneLoop(f"the member {self.path}")
+        self._one_loop.check()
+        loop = asyncio.get_running_loop()
+        self._over: asyncio.Future[zkwire.ZooKeeperError | None] = loop.create_future()
         self._is_reported = False  # the error that has ended the membership was raised or returned to the caller
         self._keep_task: asyncio.Task[None] | None = None
-        self._timer = self._loop.call_later(_UNWATCHED, self._start_keeping)
+        self._timer = loop.call_later(_UNWATCHED, self._start_keeping)
 
     async def __aenter__(self) -> Self:
         return self
@@ -76,6 +80,7 @@ class Member:
         with which the server refuses the data.
         Cancellation: the node may hold the data until it is put back.
         """
+        self._one_loop.check()
         if self._over.done():
             self._is_reported = True
             raise self._over.result() or RuntimeError(f"the member {self.path} has left")
@@ -87,6 +92,7 @@ class Member:
         Raises: the error that has ended the membership, unless `lost` or `set` has reported it or the client is closed.
         Cancellation: the member leaves all the same.
         """
+        self._one_loop.check()
         self._timer.cancel()
         keep_task, self._keep_task = self._keep_task, None
         gone: asyncio.Future[None] | None = None
@@ -112,12 +118,13 @@ class Member:
         another error that keeps the node from being created, such as NoAuthError.
         Cancellation: leaves nothing behind.
         """
+        self._one_loop.check()
         error = await asyncio.shield(self._over)
         self._is_reported = True
         return error
 
     def _start_keeping(self) -> None:
-        self._keep_task = self._loop.create_task(self._keep())
+        self._keep_task = asyncio.get_running_loop().create_task(self._keep())
 
     async def _keep(self) -> None:
         try:
