@@ -28,6 +28,7 @@ from zkwire import (
     Node,
     NodeExistsError,
     NoNodeError,
+    ServerError,
     SessionExpiredError,
     Sync,
     TransactionError,
@@ -121,9 +122,8 @@ class DoubleBarrier:
     ) -> None:
         if kind is None:
             await self.leave()
-        elif (
-            self._round is not None
-        ):  # the body has failed: neither does this member wait for the others, nor they for it
+        elif self._round is not None:
+            # The body has failed: this member does not wait for the others, nor they for it.
             failed, self._round = self._round, None
             gone = self._discard_own()
             if gone is not None:
@@ -245,7 +245,12 @@ class DoubleBarrier:
             return None
         # The node may belong to a session that has expired since. It is found all the same, and then replaced.
         path = join_path(self.path, name)
-        node = lost_answers.result((await lost_answers.read(self._zk, path, GetData(path)))[0])
+        answers = await lost_answers.read(self._zk, path, GetData(path))
+        try:
+            node: Node | None = lost_answers.result(answers[0])
+        except ServerError:
+            self._zk.discard(path)
+            raise
         return None if node is None else _Found(name, node.stat.ephemeral_owner, names)
 
     def _discard_found(self, search: asyncio.Task[_Found | None]) -> None:
@@ -291,7 +296,10 @@ class DoubleBarrier:
         for name in await self._ephemeral(members):
             if count_of(name) == self.count:
                 return
-            raise ValueError(f"the barrier {self.path} is one of {count_of(name)} members, not of {self.count}")
+            raise ValueError(
+                f"the first member at the barrier {self.path} has count={count_of(name)}, and this one count={self.count}:"
+                " all members at a barrier need the same count"
+            )
 
     async def _next_round(self, names: list[str]) -> Round | None:
         """Return the members of the next round: the first `count`; None if fewer have come."""
@@ -326,7 +334,7 @@ class DoubleBarrier:
         return True
 
     async def _begin_round(self, members: Round) -> bool:
-        """Create `ready`, unless one of `members` has left or another member has created it; return if we have.
+        """Create `ready`, unless a member has left or another one has created it; return whether this one has.
 
         The transaction also increments the version of the barrier's node, for `_end_round`.
         """
