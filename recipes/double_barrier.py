@@ -1,16 +1,18 @@
 """A double barrier: its members begin together and end together.
 
-`to_wait_for` is pure: it decides what a member that leaves has to wait for.
+The functions are pure: which children are members, in which order they came, and what a leaving member waits for.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import Collection, Sequence
 from types import TracebackType
-from typing import Final, Self, TypeAlias
+from typing import Final, NamedTuple, Self, TypeAlias
 
+from recipes.common import lost_answers
 from recipes.common.arguments import checked_within
 from recipes.common.shared_nodes import make_container
 from recipes.common.waiting import Bound, bounded, raise_unless_renewed
@@ -26,32 +28,59 @@ from zkwire import (
     Node,
     NodeExistsError,
     NoNodeError,
+    ServerError,
     SessionExpiredError,
     Sync,
     TransactionError,
     WatchSet,
     ZooKeeperError,
     join_path,
+    sequence,
+    sequence_distance,
     validate_path,
 )
 
 READY: Final = "ready"
 
-# The members of one round: the names of their nodes. The node `ready` holds them, one a line.
+# The members of one round, in the order in which they came: the names of their nodes. `ready` holds them, one a line.
 Round: TypeAlias = tuple[str, ...]
 
+# A member's node: a unique id, the member's count, and the sequence number.
+_MEMBER: Final = re.compile(r"[0-9a-f-]{36}-of-([1-9][0-9]*)-(?:[0-9]{10}|-[0-9]{9,10})")
 
-def to_wait_for(own: str, present: Collection[str]) -> str | None:
+
+def count_of(name: str) -> int | None:
+    """Return the count with which the member `name` was made; None if it is not the name of a member."""
+    match = _MEMBER.fullmatch(name)
+    return int(match[1]) if match and sequence(name) is not None else None
+
+
+def in_order(names: Collection[str]) -> list[str]:
+    """Return those of `names` that are names of members, in the order in which the members came."""
+    numbers = {name: sequence(name) or 0 for name in names if count_of(name) is not None}
+    # Sequence numbers overflow, so they are compared by their distance to one of them.
+    reference = next(iter(numbers.values()), 0)
+    return sorted(numbers, key=lambda name: sequence_distance(numbers[name], reference))
+
+
+def to_wait_for(own: str, present: Sequence[str]) -> str | None:
     """Return the member whose departure the leaving member `own` waits for; None when no other member is left.
 
-    The lowest member stays until it is the last, and waits for the highest one. All others go at once, and wait for the
-    lowest. So each departure wakes one member, except for that of the lowest, which ends the round for all.
-    Arguments: `present`, the members of the round whose nodes exist.
+    The first member stays until it is alone, and waits for the last one. All others go at once, and wait for the first.
+    So each departure wakes one member, except for that of the first, which ends the round for all.
+    Arguments: `present`, the members of the round whose nodes exist, in their order.
     """
-    others = [name for name in present if name != own]
-    if not others:
+    if not [name for name in present if name != own]:
         return None
-    return max(others) if own == min(present) else min(present)
+    return present[-1] if present[0] == own else present[0]
+
+
+class _Found(NamedTuple):
+    """A member's node that was found after the answer to its create was lost: its name, its owner, all children."""
+
+    name: str
+    session_id: int
+    names: list[str]
 
 
 class DoubleBarrier:
@@ -60,10 +89,11 @@ class DoubleBarrier:
         async with DoubleBarrier(zk, "/jobs/7", 5):      # or: await barrier.enter(within=60.0); ...; await leave()
             ...                                          # all five have entered
 
-    The others do not wait for a member that dies or gives up: its node goes with its session. Surplus members, and
-    members that come back for another round, wait until the round is over.
+    The others do not wait for a member that dies or gives up: its node goes with its session. The members that came
+    first enter first: surplus members, and members that come back for another round, wait for a later round.
     Arguments: `path`, the barrier's node, a container, with the node `ready` and the members' ephemeral nodes below it;
-    `count`, at least 1, the same for all members; `acl`, of every node that is created.
+    `count`, at least 1, the same for all members that are at the barrier at one time; `acl`, of every node that is
+    created. Other children of the barrier's node are ignored.
     Each object is one member, for one task at a time.
     """
 
@@ -77,8 +107,9 @@ class DoubleBarrier:
         self.count = count
         self._acl = acl
         self._ready = join_path(self.path, READY)
-        self._own: str | None = None
-        self._session_id = 0
+        self._unique = ""  # the part of our node's name before its number
+        self._own: str | None = None  # the name of our node
+        self._session_id = 0  # of our node
         self._round: Round | None = None
         self._is_busy = False
 
@@ -91,9 +122,8 @@ class DoubleBarrier:
     ) -> None:
         if kind is None:
             await self.leave()
-        elif (
-            self._round is not None
-        ):  # the body has failed: neither does this member wait for the others, nor they for it
+        elif self._round is not None:
+            # The body has failed: this member does not wait for the others, nor they for it.
             failed, self._round = self._round, None
             gone = self._discard_own()
             if gone is not None:
@@ -106,13 +136,14 @@ class DoubleBarrier:
     async def enter(self, *, within: float | None = None) -> None:
         """Wait until `count` members have come, and return together with them.
 
-        Arguments: `within`, the longest wait in seconds; None waits without limit.
-        Raises: TimeoutError; RuntimeError when this member has entered and not left; SessionExpiredError, only if the
-        client does not renew its session. Otherwise the member enters again in the next session. If its round is over
-        by then, it waits for the next round, so limit the wait.
+        Arguments: `within`, the longest wait in seconds; None waits without limit, 0 enters only as the last member.
+        Raises: TimeoutError; ValueError when the first member at the barrier has another count; RuntimeError when this
+        member has entered and not left; SessionExpiredError, only if the client does not renew its session. Otherwise
+        the member enters again in the next session. If its round is over by then, it waits for the next round, so limit
+        the wait.
         Cancellation: no node stays. The other members may have entered by then.
         Requests: create2 and getChildren in one write, exists, getData of our own node and, when all have come, of
-        `ready`. The last member to come sends multi in place of exists and the getData of its own node.
+        `ready`. The last member to come sends, after the first write, getData of all members in one write, and multi.
         """
         checked_within(within)
         if self._round is not None or self._is_busy:
@@ -130,11 +161,11 @@ class DoubleBarrier:
     async def leave(self, *, within: float | None = None) -> None:
         """Wait until all members of the round have left or died, and return together with them.
 
-        Arguments: `within`, the longest wait in seconds; None waits without limit.
+        Arguments: `within`, the longest wait in seconds; None waits without limit, 0 only looks.
         Raises: TimeoutError, but this member has left all the same, and the others do not wait for it; RuntimeError
         when it has not entered.
         Cancellation: this member has left.
-        Requests: getChildren, delete, getData, getChildren; for the lowest member getChildren and getData for each
+        Requests: getChildren, delete, getData, getChildren; for the first member getChildren and getData for each
         departure that it waits for, and multi at the end.
         """
         checked_within(within)
@@ -171,35 +202,75 @@ class DoubleBarrier:
             found = _members(await self._zk.get(self._ready))
         except (NoNodeError, SessionExpiredError):
             return None
-        return found if self._own in found else None
+        self._own = next((name for name in found if name.startswith(self._unique)), None)
+        return found if self._own else None
 
     async def _create_own(self) -> list[str]:
-        """Create our node and list the children, in one round trip."""
-        self._session_id = self._zk.session_id
-        self._own = self._zk.unique_id()
-        own = Create(self._own_path, ephemeral=True, acl=self._acl)
+        """Create our node and list the children, in one round trip; return the names of the children."""
+        self._unique = f"{self._zk.unique_id()}-of-{self.count}-"
+        own = Create(join_path(self.path, self._unique), ephemeral=True, sequential=True, acl=self._acl)
         while True:
             created, names = await self._zk.pipeline([own, GetChildren(self.path)])
-            # There was no session at first, between two sessions: then it is the one in which this was sent.
-            self._session_id = self._session_id or self._zk.session_id
-            if self._session_id != self._zk.session_id:
-                return []
             if isinstance(created, NoNodeError):
                 await make_container(self._zk, self.path, self._acl)
             elif isinstance(created, ConnectionLostError):
-                pass  # the name is ours alone: if the node exists now, the next create says so
-            elif isinstance(created, BaseException) and not isinstance(created, NodeExistsError):
+                found = await self._find(self._unique)
+                if found is not None:
+                    self._own, self._session_id = found.name, found.session_id
+                    return found.names
+            elif isinstance(created, BaseException):
                 raise created
             else:
+                path, stat = created
+                self._own, self._session_id = path.rpartition("/")[2], stat.ephemeral_owner
                 return _listed(names)
 
+    async def _find(self, unique: str) -> _Found | None:
+        """Look for our node after the answer to its create was lost; None if it does not exist.
+
+        Cancellation: the search goes on in a task of its own, and a node that it finds is removed.
+        """
+        search = asyncio.get_running_loop().create_task(self._search(unique))
+        try:
+            return await asyncio.shield(search)
+        except asyncio.CancelledError:
+            search.add_done_callback(self._discard_found)
+            raise
+
+    async def _search(self, unique: str) -> _Found | None:
+        answers = await lost_answers.read(self._zk, self.path, GetChildren(self.path))
+        names = lost_answers.result(answers[0]) or []
+        name = next((name for name in names if name.startswith(unique)), None)
+        if name is None:
+            return None
+        # The node may belong to a session that has expired since. It is found all the same, and then replaced.
+        path = join_path(self.path, name)
+        answers = await lost_answers.read(self._zk, path, GetData(path))
+        try:
+            node: Node | None = lost_answers.result(answers[0])
+        except ServerError:
+            self._zk.discard(path)
+            raise
+        return None if node is None else _Found(name, node.stat.ephemeral_owner, names)
+
+    def _discard_found(self, search: asyncio.Task[_Found | None]) -> None:
+        found = lost_answers.late_result(search)
+        if found is not None:
+            self._zk.discard(join_path(self.path, found.name))
+
     async def _wait_for_round(self, names: list[str], bound: Bound) -> Round | None:
-        """Wait for a round with us in it, and return it; None when our node is gone."""
+        """Wait for a round with us in it, and return it; None when our node is gone.
+
+        Arguments: `names`, of the children, as listed after our own node was created.
+        """
         while self._own in names and self._session_id == self._zk.session_id:
+            await self._check_count(names)
             with WatchSet() as watches:
                 if READY not in names:
-                    if len(names) >= self.count:
-                        await self._begin_round(sorted(names)[: self.count])
+                    members = await self._next_round(names)
+                    if members is not None:
+                        if await self._begin_round(members) and self._own in members:
+                            return members
                     elif not await self._wait_for_ready(watches, bound):
                         return None
                 found = await self._read_ready(watches)
@@ -211,11 +282,46 @@ class DoubleBarrier:
                     if not present:
                         # All members of that round have died, and none of them could remove `ready`.
                         await self._end_round(found)
-                    elif await self._watch([self._own_path, join_path(self.path, min(present))], watches):
+                    elif await self._watch([self._own_path, join_path(self.path, present[0])], watches):
                         bound.must_wait()
                         await watches.next()
                     names = await self._list()
         return None
+
+    async def _check_count(self, names: list[str]) -> None:
+        """Raise ValueError if the first member at the barrier has another count than this one."""
+        members = in_order(names)
+        if all(count_of(name) == self.count for name in members):
+            return
+        for name in await self._ephemeral(members):
+            if count_of(name) == self.count:
+                return
+            raise ValueError(
+                f"the first member at the barrier {self.path} has count={count_of(name)}, and this one count={self.count}:"
+                " all members at a barrier need the same count"
+            )
+
+    async def _next_round(self, names: list[str]) -> Round | None:
+        """Return the members of the next round: the first `count`; None if fewer have come."""
+        members = [name for name in in_order(names) if count_of(name) == self.count]
+        if len(members) < self.count:
+            return None
+        first = await self._ephemeral(members[: self.count])
+        if len(first) < self.count:  # one of them has left, or is a node that a person has created
+            first = (await self._ephemeral(members))[: self.count]
+        return tuple(first) if len(first) == self.count else None
+
+    async def _ephemeral(self, names: list[str]) -> list[str]:
+        """Return those of `names` that are ephemeral nodes: a persistent one would never leave a round."""
+        nodes = await self._zk.pipeline([GetData(join_path(self.path, name)) for name in names])
+        for node in nodes:
+            if isinstance(node, BaseException) and not isinstance(node, NoNodeError):
+                raise node
+        return [
+            name
+            for name, node in zip(names, nodes, strict=True)
+            if isinstance(node, Node) and node.stat.ephemeral_owner
+        ]
 
     async def _wait_for_ready(self, watches: WatchSet, bound: Bound) -> bool:
         """Wait until a round begins; return False when our own node is gone."""
@@ -227,8 +333,8 @@ class DoubleBarrier:
             await watches.next()
         return True
 
-    async def _begin_round(self, members: list[str]) -> None:
-        """Create `ready`, unless one of `members` has left or another member has created it.
+    async def _begin_round(self, members: Round) -> bool:
+        """Create `ready`, unless a member has left or another one has created it; return whether this one has.
 
         The transaction also increments the version of the barrier's node, for `_end_round`.
         """
@@ -244,7 +350,10 @@ class DoubleBarrier:
                 raise
             await self._zk.sync(self.path)  # our server may lag behind the leader, which has refused this
         except ConnectionLostError:
-            pass  # the caller reads `ready` next
+            pass  # the caller reads `ready` next, which shows whether it was created
+        else:
+            return True
+        return False
 
     async def _read_ready(self, watches: WatchSet) -> Round | None:
         """Read the members of the present round, and watch for its end; None if there is no round."""
@@ -266,7 +375,7 @@ class DoubleBarrier:
                 other = to_wait_for(own, present)
                 if other is not None:
                     bound.must_wait()
-                    await self._wait_for(other, is_last=own == min(present))
+                    await self._wait_for(other, is_last=own == present[0])
                 elif await self._finish(entered, is_there=own in present, has_ready=READY in names):
                     return
             except SessionExpiredError:

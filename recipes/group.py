@@ -13,6 +13,7 @@ from typing import Final, Self
 import zkwire
 from recipes.common.arguments import checked_within
 from recipes.common.keeper import Keeper, checked_data
+from recipes.common.one_loop import OneLoop
 from zkwire import (
     ACL,
     OPEN_ACL,
@@ -36,6 +37,7 @@ class Member:
     """A membership in a group, made by `Group.join` and ended by `leave`, or by `async with await group.join(...)`.
 
     It outlives its session: its node is put back in the next session, and when another client deletes it.
+    It is for the event loop in which it was made; in another one its methods raise RuntimeError.
     Attributes: `name` and `path`, those of its node.
     """
 
@@ -44,11 +46,13 @@ class Member:
         self.name = name
         self.path = keeper.path
         self._keeper = keeper
-        self._loop = asyncio.get_running_loop()
-        self._over: asyncio.Future[zkwire.ZooKeeperError | None] = self._loop.create_future()
+        self._one_loop = OneLoop(f"the member {self.path}")
+        self._one_loop.check()
+        loop = asyncio.get_running_loop()
+        self._over: asyncio.Future[zkwire.ZooKeeperError | None] = loop.create_future()
         self._is_reported = False  # the error that has ended the membership was raised or returned to the caller
         self._keep_task: asyncio.Task[None] | None = None
-        self._timer = self._loop.call_later(_UNWATCHED, self._start_keeping)
+        self._timer = loop.call_later(_UNWATCHED, self._start_keeping)
 
     async def __aenter__(self) -> Self:
         return self
@@ -70,10 +74,13 @@ class Member:
     async def set(self, data: bytes) -> None:
         """Replace the member's data; return when the node holds it (request: setData).
 
-        While the session is being renewed, this waits until the node is put back.
-        Raises: RuntimeError when the member has left; the error that has ended the membership, see `lost`.
-        Cancellation: the data may have been replaced.
+        While the session is being renewed, this waits until the node is put back. A node is put back with the data that
+        the server has accepted last, so refused data does not end the membership.
+        Raises: RuntimeError when the member has left; the error that has ended the membership, see `lost`; the error
+        with which the server refuses the data.
+        Cancellation: the node may hold the data until it is put back.
         """
+        self._one_loop.check()
         if self._over.done():
             self._is_reported = True
             raise self._over.result() or RuntimeError(f"the member {self.path} has left")
@@ -85,6 +92,7 @@ class Member:
         Raises: the error that has ended the membership, unless `lost` or `set` has reported it or the client is closed.
         Cancellation: the member leaves all the same.
         """
+        self._one_loop.check()
         self._timer.cancel()
         keep_task, self._keep_task = self._keep_task, None
         gone: asyncio.Future[None] | None = None
@@ -110,12 +118,13 @@ class Member:
         another error that keeps the node from being created, such as NoAuthError.
         Cancellation: leaves nothing behind.
         """
+        self._one_loop.check()
         error = await asyncio.shield(self._over)
         self._is_reported = True
         return error
 
     def _start_keeping(self) -> None:
-        self._keep_task = self._loop.create_task(self._keep())
+        self._keep_task = asyncio.get_running_loop().create_task(self._keep())
 
     async def _keep(self) -> None:
         try:
@@ -145,7 +154,7 @@ class Group:
         self._zk = zk
         self.path = validate_path(path)
         self._acl = acl
-        self._former_sessions: set[int] = set()
+        self._own_sessions: set[int] = set()
 
     async def join(self, name: str, data: bytes = b"", *, within: float = 0.0) -> Member:
         """Join under `name`, and return the membership, which lasts until it leaves or the client is closed.
@@ -163,7 +172,7 @@ class Group:
         if "/" in name:
             raise ValueError(f"the name of a member is that of one node, not a path: {name!r}")
         path = validate_path(join_path(self.path, name))
-        keeper = Keeper(self._zk, path, checked_data(data), acl=self._acl, former_sessions=self._former_sessions)
+        keeper = Keeper(self._zk, path, checked_data(data), acl=self._acl, own_sessions=self._own_sessions)
         await keeper.acquire(within=checked_within(within) or 0.0)
         return Member(self._zk, name, keeper)
 

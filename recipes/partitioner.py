@@ -1,13 +1,14 @@
 """A partitioner: divides a set of partitions among the present members, and again whenever members come or go.
 
-`division` is pure: it computes the share of each member. Each member sees the others come and go at a time of its own,
-so members may disagree about the division for a while. Therefore a lock guards each partition, and a member works on a
-partition only while it holds that lock.
+`division` and `fingerprint` are pure: they compute the share of each member, and show whether two lists of partitions
+are the same. Each member sees the others come and go at a time of its own, so members may disagree about the division
+for a while. Therefore a lock guards each partition, and a member works on a partition only while it holds that lock.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from hashlib import blake2b
 from types import TracebackType
@@ -15,10 +16,13 @@ from typing import Final, Generic, Self, TypeVar
 from urllib.parse import quote
 
 from recipes.common.background import BackgroundTask
+from recipes.common.one_loop import OneLoop
 from recipes.group import Group, Member
 from recipes.line.lease import Lease
 from recipes.lock import Lock
 from zkwire import ACL, OPEN_ACL, Client, join_path, validate_path
+
+_log = logging.getLogger(__name__)
 
 P = TypeVar("P", bound=Hashable)
 
@@ -45,6 +49,12 @@ def division(partitions: Collection[str], members: Iterable[str]) -> dict[str, l
             share.append(partition)
             divided.add(partition)
     return shares
+
+
+def fingerprint(partitions: Collection[str]) -> bytes:
+    """Return a short text that is the same for the same partitions in any order, and names how many there are."""
+    digest = blake2b("\0".join(sorted(partitions)).encode(), digest_size=8).hexdigest()
+    return f"{len(partitions)} partitions, {digest}".encode()
 
 
 def _weight(partition: str, member: str) -> bytes:
@@ -130,13 +140,17 @@ class Partitioner(Generic[P]):
     `lease(partition).lost()` reports the loss, and `lease(partition).token` is a fencing token for a store.
 
     Arguments: `path`, the node above the nodes `members` and `locks`; `partitions`, distinct objects with distinct
-    names (their str), the same for all members; `name`, the unique name of this member, random by default; `settle`,
-    how many seconds must pass in which no member comes or goes before the partitions are divided again; `acl`, of every
-    node that is created.
+    names (their str), the same for all members, see "Different lists"; `name`, the unique name of this member, random
+    by default; `settle`, how many seconds must pass in which no member comes or goes before the partitions are divided
+    again; `acl`, of every node that is created.
     Raises, on entering and, by cancelling the block, later: the errors of Group and Lock, such as NodeExistsError for a
     name that is taken and SessionExpiredError if the client does not renew its session. After an expired session that
     is renewed, the iteration goes on: an empty set, and then the partitions that are held in the next session.
     Cancellation: all partitions are handed back, and the member leaves.
+    Different lists: while a new version is rolled out, members with another list of partitions may be present. Then
+    each list is divided among the members that have it, and a warning is logged that names members of both. Every
+    partition of either list is held by one member; of those in both lists, some members hold fewer than their share.
+    One object is for one event loop, the first in which it is entered; in another one its methods raise RuntimeError.
     Promised: while a partition is given and its lease is certain, no other member holds it.
     """
 
@@ -167,22 +181,27 @@ class Partitioner(Generic[P]):
                 raise ValueError(f"each partition needs a name of its own, which is its str, unlike {partition!r}")
             lock = Lock(zk, f"{join_path(self.path, 'locks')}/{node}", data=self.name.encode(), acl=acl)
             self._holdings[node] = _Holding(partition, lock, self._news)
+        self._fingerprint = fingerprint(self._holdings)
+        self._others: dict[str, bytes] = {}  # the members that divide another list, with their fingerprints
         self._given: frozenset[P] = frozenset()
         self._is_iterated = False
         self._member: Member | None = None
         self._background: BackgroundTask | None = None
+        self._one_loop = OneLoop(f"the Partitioner of {self.path}")
 
     async def __aenter__(self) -> Self:
+        self._one_loop.check()
         if self._background is not None:
             raise RuntimeError(f"this member of {self.path} has been entered already")
         self._given = frozenset()
-        self._member = await self._group.join(self.name)
+        self._member = await self._group.join(self.name, self._fingerprint)
         self._background = BackgroundTask(self._divide(self._member))
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._one_loop.check()
         background, self._background = self._background, None
         member, self._member = self._member, None
         if background is None or member is None:
@@ -199,6 +218,7 @@ class Partitioner(Generic[P]):
         return self
 
     async def __anext__(self) -> frozenset[P]:
+        self._one_loop.check()
         if self._is_iterated:
             raise RuntimeError(f"another task waits for the next partitions of {self.path} already")
         self._is_iterated = True
@@ -242,9 +262,9 @@ class Partitioner(Generic[P]):
     async def _follow_members(self, tasks: asyncio.TaskGroup) -> None:
         """Divide the partitions each time that the members have changed and settled."""
         loop = asyncio.get_running_loop()
-        async with self._zk.children(self._group.path) as changes:
+        async with self._group.watch() as changes:
             next_change = tasks.create_task(changes.__anext__())
-            names: list[str] | None = None
+            members: dict[str, bytes] = {}
             latest: float | None = (
                 None  # when to divide even if the members have not settled; None: nothing has changed
             )
@@ -252,12 +272,27 @@ class Partitioner(Generic[P]):
                 wait = None if latest is None else max(0.0, min(self._settle, latest - loop.time()))
                 changed, _ = await asyncio.wait([next_change], timeout=wait)
                 if changed:
-                    names = next_change.result()
+                    members = next_change.result()
                     next_change = tasks.create_task(changes.__anext__())
                     latest = latest or loop.time() + _MOST_SETTLING * self._settle
                 if latest is not None and (not changed or loop.time() >= latest):
                     latest = None
-                    self._want(division(self._holdings, names or ()).get(self.name, ()), tasks)
+                    shares = division(self._holdings, self._with_our_list(members))
+                    self._want(shares.get(self.name, ()), tasks)
+
+    def _with_our_list(self, members: dict[str, bytes]) -> list[str]:
+        """Return the members that divide the same list; log a warning if others have come that divide another one."""
+        others = {name: data for name, data in members.items() if data != self._fingerprint}
+        if others.items() - self._others.items():
+            _log.warning(
+                "the member %s of %s divides %s, but these members divide another list among themselves: %s",
+                self.name,
+                self.path,
+                self._fingerprint.decode(),
+                "; ".join(f"{name}: {data[:100].decode(errors='replace')}" for name, data in sorted(others.items())),
+            )
+        self._others = others
+        return [name for name in members if name not in others]
 
     def _want(self, nodes: Collection[str], tasks: asyncio.TaskGroup) -> None:
         for node, holding in self._holdings.items():

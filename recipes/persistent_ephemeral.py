@@ -12,6 +12,7 @@ from typing import Self
 from recipes.common.arguments import checked_within
 from recipes.common.background import BackgroundTask
 from recipes.common.keeper import Keeper
+from recipes.common.one_loop import OneLoop
 from zkwire import ACL, OPEN_ACL, Client, validate_path
 
 
@@ -30,6 +31,7 @@ class PersistentEphemeral:
     the path; SessionExpiredError if the client does not renew its session; another error that keeps the node from being
     created, such as NoAuthError.
     Cancellation: no node stays.
+    One object is for one event loop, the first in which it is entered; in another one its methods raise RuntimeError.
     Requests: create; then getData and getChildren, with a watch, in one write; removeWatches and delete at the end.
     """
 
@@ -42,17 +44,17 @@ class PersistentEphemeral:
             raise ValueError("path is the root, which cannot be an ephemeral node: use a path below it")
         self._acl = acl
         self._within = checked_within(within) or 0.0
-        self._former_sessions: set[int] = set()
-        self._keeper = Keeper(zk, self.path, data, acl=acl, former_sessions=self._former_sessions)
+        self._own_sessions: set[int] = set()
+        self._keeper = Keeper(zk, self.path, data, acl=acl, own_sessions=self._own_sessions)
         self._background: BackgroundTask | None = None
+        self._one_loop = OneLoop(f"the PersistentEphemeral of {self.path}")
 
     async def __aenter__(self) -> Self:
+        self._one_loop.check()
         if self._background is not None:
             raise RuntimeError(f"the node {self.path} is kept already")
         # Each block has a keeper of its own: tasks that still wait in the block before get its RuntimeError.
-        self._keeper = Keeper(
-            self._zk, self.path, self._keeper.data, acl=self._acl, former_sessions=self._former_sessions
-        )
+        self._keeper = Keeper(self._zk, self.path, self._keeper.data, acl=self._acl, own_sessions=self._own_sessions)
         await self._keeper.acquire(within=self._within)
         self._background = BackgroundTask(self._keeper.keep())
         return self
@@ -60,6 +62,7 @@ class PersistentEphemeral:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._one_loop.check()
         background, self._background = self._background, None
         if background is None:
             raise RuntimeError(f"the block of {self.path} is left, but it was not entered")
@@ -86,14 +89,16 @@ class PersistentEphemeral:
         await self._keeper.created()
 
     async def set(self, data: bytes) -> None:
-        """Replace the node's data, now and whenever the node is put back; return when it holds it (request: setData).
+        """Replace the node's data; return when the node holds it (request: setData).
 
-        Raises: as `created`.
-        Cancellation: the data may have been replaced.
+        The node is put back with the data that the server has accepted last. So data that it refuses is not kept.
+        Raises: as `created`; the error with which the server refuses the data.
+        Cancellation: the node may hold the data until it is put back.
         """
         self._check_entered()
         await self._keeper.set(data)
 
     def _check_entered(self) -> None:
+        self._one_loop.check()
         if self._background is None:
             raise RuntimeError(f"the node {self.path} is kept inside an `async with` block only")

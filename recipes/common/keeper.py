@@ -39,22 +39,23 @@ class Keeper:
     """Keeps one ephemeral node of this client at its path, and puts it back when it is gone.
 
     Arguments: `path`, the node, whose parent is created as a container when it is missing; `data`, the data at first;
-    `acl`, of every node that is created; `former_sessions`, the ids of this client's earlier sessions: their nodes are
-    waited for to go, and are not taken for those of another client.
+    `acl`, of every node that is created; `own_sessions`, the ids of this client's sessions that may own such a node: a
+    node of an earlier one is waited for to go, and is not taken for that of another client.
     """
 
     def __init__(
-        self, zk: Client, path: str, data: bytes, *, acl: Sequence[ACL], former_sessions: set[int] | None = None
+        self, zk: Client, path: str, data: bytes, *, acl: Sequence[ACL], own_sessions: set[int] | None = None
     ) -> None:
         self._zk = zk
         self.path = path
         self._data = checked_data(data)
         self._acl = acl
-        self._former_sessions = set() if former_sessions is None else former_sessions
+        self._own_sessions = set() if own_sessions is None else own_sessions
         self._session_id = 0  # of the node that we have created last, as is its czxid
         self._czxid = 0
         self._is_made = False  # we have created the node, and have not heard that it is gone
-        self._write_lock = asyncio.Lock()  # one task at a time writes the node
+        self._set_lock = asyncio.Lock()  # one task at a time is in `set`
+        self._write_lock = asyncio.Lock()  # one write at a time is in flight: a create or a set
         self._settled = asyncio.Event()  # the node exists, or the keeping has ended with `_error`
         self._error: BaseException | None = None
 
@@ -65,7 +66,7 @@ class Keeper:
 
     @property
     def data(self) -> bytes:
-        """The data of the node, now or when it is put back."""
+        """The data that the server has accepted last, with which the node is put back."""
         return self._data
 
     async def created(self) -> None:
@@ -118,25 +119,19 @@ class Keeper:
             raise
 
     async def set(self, data: bytes) -> None:
-        """Replace the node's data, now and whenever the node is put back; return when the node holds it.
+        """Replace the node's data, also for when the node is put back; return when the node holds it.
 
-        Raises: as `created`.
-        Cancellation: the data may have been replaced.
+        The node is put back with the data that the server has accepted last. So data that it refuses is not kept.
+        Raises: as `created`; the error with which the server refuses the data.
+        Cancellation: the node may hold the data until it is put back.
         """
-        self._data = checked_data(data)
-        async with self._write_lock:
-            while self.exists:
-                try:
-                    await self._zk.set(self.path, self._data)
-                except ConnectionLostError:
-                    continue  # no other client writes this node, so it may be written twice
-                except SessionExpiredError:
-                    raise_unless_renewed(self._zk)
-                    continue
-                except NoNodeError:
-                    self._forget_node()
-                break
-        await self.created()
+        checked_data(data)
+        async with self._set_lock:
+            while True:
+                await self.created()
+                async with self._write_lock:
+                    if self.exists and await self._try_set(data):
+                        return
 
     def discard(self) -> asyncio.Future[None] | None:
         """End the keeping: remove the node if it is ours, and return the future of its removal.
@@ -152,7 +147,7 @@ class Keeper:
         self._settled.set()
         return self._zk.discard(self.path, newest_zxid=self._czxid) if may_be_ours else None
 
-    # -- creating the node ------------------------------------------------------------------------------------------
+    # -- writing the node -------------------------------------------------------------------------------------------
 
     async def _try_create(self, *, waits: bool) -> bool:
         """Try to create the node; return whether it exists and is ours."""
@@ -170,6 +165,8 @@ class Keeper:
     async def _create(self, *, waits: bool) -> Stat | None:
         """Send one create; return the Stat of our node, None when it takes another attempt."""
         newest = self._zk.last_zxid
+        # Even if the answer is lost, and the session after it: the server may keep the session, and its node, longer.
+        self._own_sessions.add(self._zk.session_id)
         try:
             _, stat = await self._zk.create_and_stat(self.path, self._data, ephemeral=True, acl=self._acl)
         except NoNodeError:
@@ -179,7 +176,10 @@ class Keeper:
             await self._wait_until_free(error, waits=waits)
             return None
         except ConnectionLostError:
+            # The session in which this was sent, if there was none when it was submitted.
+            self._own_sessions.add(self._zk.session_id)
             return await self._find(newest)
+        self._own_sessions.add(stat.ephemeral_owner)
         return stat
 
     async def _wait_until_free(self, error: NodeExistsError, *, waits: bool) -> None:
@@ -195,7 +195,7 @@ class Keeper:
                     error.hint = _HINT_SAME_CLIENT
                 elif owner == 0:
                     error.hint = _HINT_NOT_EPHEMERAL
-                elif waits or owner in self._former_sessions:
+                elif waits or owner in self._own_sessions:
                     await watch
                     continue
                 else:
@@ -233,6 +233,21 @@ class Keeper:
         if found is not None:
             self._zk.discard(self.path, newest_zxid=found.czxid)
 
+    async def _try_set(self, data: bytes) -> bool:
+        """Send one setData; return whether it was accepted, False when it takes another attempt."""
+        try:
+            await self._zk.set(self.path, data)
+        except ConnectionLostError:
+            return False  # no other client writes this node, so it may be written twice
+        except SessionExpiredError:
+            raise_unless_renewed(self._zk)
+            return False
+        except NoNodeError:
+            self._forget_node()
+            return False
+        self._data = data
+        return True
+
     # -- looking after the node -------------------------------------------------------------------------------------
 
     async def _wait_until_gone(self) -> None:
@@ -269,8 +284,6 @@ class Keeper:
         """Take note that our node is gone."""
         self._is_made = False
         self._settled.clear()
-        if self._session_id != self._zk.session_id:
-            self._former_sessions.add(self._session_id)
 
 
 def checked_data(data: bytes) -> bytes:

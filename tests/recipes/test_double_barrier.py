@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import zkwire
 from recipes import DoubleBarrier
-from recipes.double_barrier import to_wait_for
+from recipes.double_barrier import count_of, in_order, to_wait_for
 from tests.support.everywhere import (
     Scene,
     below,
@@ -31,7 +31,7 @@ from zkwire.testing import RealServer
 
 @given(st.sets(st.text("abcdef0123456789", min_size=1), min_size=1), st.data())
 def test_a_round_ends_for_all_and_each_departure_wakes_one_member(members: set[str], data: st.DataObject) -> None:
-    """Members leave or die in any order.  Each departure wakes at most one member, except that of the lowest."""
+    """Members leave or die in any order.  Each departure wakes at most one member, except that of the first."""
     present, waiting = set(members), set(members)
     while waiting:
         choices = {name: to_wait_for(name, sorted(present)) for name in waiting}
@@ -47,6 +47,17 @@ def test_a_round_ends_for_all_and_each_departure_wakes_one_member(members: set[s
             present.discard(gone)
             if gone != min(members) or data.draw(st.booleans()):
                 waiting.discard(gone)
+
+
+def test_members_are_ordered_by_their_numbers_across_the_overflow() -> None:
+    unique = "9f2c1d3e-0a1b-4c5d-8e6f-1234567890ab"
+    numbers = ["2147483646", "2147483647", "-2147483648", "-2147483647"]
+    names = [f"{first}{unique[1:]}-of-2-{number}" for first, number in zip("3210", numbers, strict=True)]
+    others = ["ready", "config", "lock-0000000001", f"{unique}-of-2", f"{unique}-of-0-0000000001", f"{unique}-of-2-7"]
+    assert in_order([*others, *reversed(names)]) == names
+    later = [f"{unique}-of-2--000000001", f"{unique}-of-2-0000000000"]
+    assert in_order(later[::-1]) == later
+    assert [count_of(name) for name in (names[0], "ready")] == [2, None]
 
 
 # -- the double barrier -----------------------------------------------------------------------------------------------
@@ -86,23 +97,21 @@ async def test_members_enter_and_leave_together_again_and_again(zookeeper: RealS
 async def test_no_member_enters_before_all_have_come_nor_leaves_before_all_want_to() -> None:
     async with scene() as stage:
         barriers = [DoubleBarrier(stage.zk, stage.path, 3) for _ in range(3)]
-        entering = [asyncio.create_task(barrier.enter()) for barrier in barriers[:2]]
-        await until_members(stage.other, stage.path, 2)
+        entering = []
+        for number, barrier in enumerate(barriers[:2]):
+            entering.append(asyncio.create_task(barrier.enter()))
+            await until_members(stage.other, stage.path, number + 1)
         await stage.zk.ping()
         assert not any(task.done() for task in entering)
         await barriers[2].enter()
         await asyncio.gather(*entering)
         leaving = [asyncio.create_task(barrier.leave()) for barrier in barriers[1:]]
-        await until_members(stage.other, stage.path, 1 if barriers[0] is lowest(barriers) else 2)
+        await until_members(stage.other, stage.path, 1)  # all members leave at once, except the first
         await stage.zk.ping()
         assert not any(task.done() for task in leaving)
         await barriers[0].leave()
         await asyncio.gather(*leaving)
         await nothing_stays(stage)
-
-
-def lowest(barriers: list[DoubleBarrier]) -> DoubleBarrier:
-    return min(barriers, key=lambda barrier: barrier._own or "")
 
 
 async def test_one_look_is_enough_for_the_last_member_to_enter_and_to_leave() -> None:
@@ -112,12 +121,9 @@ async def test_one_look_is_enough_for_the_last_member_to_enter_and_to_leave() ->
         await until_members(stage.zk, stage.path, 1)
         await last.enter(within=0)
         await entering
-        leaving = asyncio.create_task(first.leave())
-        if first is lowest([first, last]):
-            await until_armed(2, stage.other)
-        else:
-            await until_members(stage.zk, stage.path, 1)
-        await last.leave(within=0)
+        leaving = asyncio.create_task(last.leave())
+        await until_members(stage.other, stage.path, 1)  # all members leave at once, except the first
+        await first.leave(within=0)
         await leaving
         await nothing_stays(stage)
 
@@ -184,6 +190,87 @@ async def test_a_foreign_ready_node_lets_no_member_in() -> None:
         with pytest.raises(TimeoutError, match=f"2 members did not come to {stage.path} within"):
             await DoubleBarrier(stage.zk, stage.path, 2).enter(within=0.1)
         await nothing_stays(stage)
+
+
+FORMER = "9f2c1d3e-0a1b-4c5d-8e6f-1234567890ab-of-2-0000000000"  # named like a member
+
+
+@pytest.mark.parametrize("name", ["config", "lock-0000000000", FORMER])
+async def test_a_child_that_is_no_ephemeral_node_of_a_member_does_not_count(name: str) -> None:
+    """Pitfall 81."""
+    async with scene() as stage:
+        await stage.other.create(f"{stage.path}/{name}", make_parents=True)
+        with pytest.raises(TimeoutError, match="2 members did not come"):
+            await DoubleBarrier(stage.zk, stage.path, 2).enter(within=0.05)
+        await meet(stage)
+        await nothing_stays(stage, stays=[name])
+
+
+async def test_an_ephemeral_node_of_another_kind_does_not_count() -> None:
+    """Pitfall 81."""
+    async with scene() as stage:
+        await stage.other.create(stage.path)
+        await stage.other.create(f"{stage.path}/lock-", ephemeral=True, sequential=True)
+        with pytest.raises(TimeoutError, match="2 members did not come"):
+            await DoubleBarrier(stage.zk, stage.path, 2).enter(within=0.05)
+
+
+@pytest.mark.parametrize("inside", [False, True])
+async def test_a_member_with_another_count_gets_an_error_that_names_both(inside: bool) -> None:
+    """Pitfall 81."""
+    async with scene() as stage:
+        members = [DoubleBarrier(stage.other, stage.path, 2) for _ in range(2)]
+        entering = [asyncio.create_task(member.enter()) for member in members[: 1 + inside]]
+        await until_members(stage.zk, stage.path, 1 + inside)
+        if inside:
+            await asyncio.gather(*entering)
+        for count in (1, 3):
+            with pytest.raises(ValueError, match=f"has count=2, and this one count={count}:"):
+                await DoubleBarrier(stage.zk, stage.path, count).enter(within=5)
+        if not inside:
+            entering.append(asyncio.create_task(members[1].enter()))
+            await asyncio.gather(*entering)
+        await asyncio.gather(*(member.leave() for member in members))
+        async with DoubleBarrier(stage.zk, stage.path, 1):  # the count may change when no member is left
+            pass
+        await nothing_stays(stage)
+
+
+async def test_a_node_that_only_looks_like_a_member_has_no_say_about_the_count() -> None:
+    async with scene() as stage:
+        await stage.other.create(f"{stage.path}/{FORMER.replace('-of-2', '-of-7')}", make_parents=True)
+        await meet(stage)
+
+
+async def test_members_enter_in_the_order_in_which_they_came() -> None:
+    async with scene() as stage:
+        await stage.other.create(stage.path)
+        order: list[int] = []
+
+        async def take_part(number: int) -> None:
+            async with DoubleBarrier(stage.zk, stage.path, 2):
+                order.append(number // 2)
+
+        await asyncio.gather(*(take_part(number) for number in range(12)))
+        assert order == sorted(order)
+
+
+async def test_no_member_starves() -> None:
+    async with scene() as stage:
+        rounds = dict.fromkeys(range(5), 0)
+
+        async def take_part(number: int) -> None:
+            barrier = DoubleBarrier(stage.zk, stage.path, 2)
+            while sum(rounds.values()) < 60:
+                try:
+                    await barrier.enter(within=1.0)
+                except TimeoutError:
+                    return  # the others have finished
+                rounds[number] += 1
+                await barrier.leave()
+
+        await asyncio.gather(*(take_part(number) for number in rounds))
+        assert max(rounds.values()) - min(rounds.values()) <= 3, rounds
 
 
 @pytest.mark.parametrize("within", [0, 0.05])
@@ -321,7 +408,7 @@ async def test_the_requests_of_the_last_member_to_come(zookeeper: RealServer, pa
         await until_watches(zookeeper, 2)
         start = proxy.mark()
         await last.enter()
-        assert requests(proxy, start) == ["create2", "getChildren", "multi", "getData"]
+        assert requests(proxy, start) == ["create2", "getChildren", "getData", "getData", "multi"]
         await entering
         await asyncio.gather(first.leave(), last.leave())
 
@@ -331,7 +418,8 @@ async def test_each_departure_wakes_few_members(zookeeper: RealServer, path: str
     async with clients(zookeeper) as (proxy, zk, _):
         barriers = [DoubleBarrier(zk, path, count) for _ in range(count)]
         await asyncio.gather(*(barrier.enter() for barrier in barriers))
-        barriers.sort(key=lambda barrier: barrier._own or "")
+        order = in_order([barrier._own or "" for barrier in barriers])
+        barriers.sort(key=lambda barrier: order.index(barrier._own or ""))
         start = len(proxy.log)
         leaving = []
         for barrier in barriers:
@@ -339,7 +427,7 @@ async def test_each_departure_wakes_few_members(zookeeper: RealServer, path: str
             await zk.ping()
         await asyncio.gather(*leaving)
         events = [frame for frame in proxy.log[start:] if frame.direction == "event"]
-        # One for the lowest member when the highest leaves, and one, for all watches of this client, when the lowest
+        # One for the first member when the last one leaves, and one, for all watches of this client, when the first
         # leaves.
         assert len(events) <= 3
 

@@ -12,7 +12,7 @@ from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every
 from tests.support.proxy import Proxy
 from tests.support.recipes import body_raises, expire, until, until_state, until_watches
 from zkwire import NodeExistsError, NoNodeError, SessionState
-from zkwire.testing import RealServer
+from zkwire.testing import RealServer, Server, VirtualClock
 
 
 async def test_members_join_change_and_leave(zookeeper: RealServer, path: str) -> None:
@@ -262,7 +262,57 @@ async def test_a_set_is_refused_when_no_other_session_follows(monkeypatch: pytes
         await member.leave()
 
 
-async def test_a_set_that_waits_is_told_that_the_member_has_left() -> None:
+TOO_LARGE = b"x" * 2**21
+
+
+@pytest.mark.parametrize("data", [b"refused", TOO_LARGE])
+async def test_data_that_was_refused_is_not_used_when_the_node_is_put_back(data: bytes) -> None:
+    """Pitfall 80."""
+    async with scene() as stage:
+        member = await Group(stage.zk, "/g").join("one", b"1")
+        await until_armed(1, stage.zk)
+        await member.set(b"2")
+        with (
+            stage.server.answering("setData", zkwire.NoAuthError, path="/g/one"),
+            pytest.raises((zkwire.NoAuthError, ValueError)),
+        ):
+            await member.set(data)
+        stage.server.expire(stage.zk.session_id)
+
+        async def is_back() -> bool:
+            return await Group(stage.other, "/g").members() == {"one": b"2"}
+
+        await until(is_back)
+        await member.set(b"3")
+        assert await Group(stage.zk, "/g").members() == {"one": b"3"}
+        await member.leave()
+
+
+async def test_the_former_node_of_a_member_is_waited_for_even_if_the_answer_to_its_create_was_lost() -> None:
+    """Pitfall 12.  A put-back is carried out and its answer is lost.  Then the client's clock says that its session has
+    expired, while the server, whose clock stands still, keeps the session and its node."""
+    async with (
+        Server(tick_time=0.1, clock=VirtualClock()) as server,
+        zkwire.connect(server.hosts, session_timeout=0.3) as zk,
+    ):
+        member = await Group(zk, "/g").join("one")
+        await until_armed(1, zk)
+        with server.hold_replies("create", path="/g/one") as held:
+            server.expire(zk.session_id)
+            await held.until_hit()
+            old = zk.session_id
+            async with server.stopped():
+                await until(lambda: zk.state in (SessionState.EXPIRED, SessionState.CONNECTING))
+        await until_armed(1, zk)
+        assert zk.session_id not in (0, old)
+        assert (await zk.get("/g/one")).stat.ephemeral_owner == old
+        server.expire(old)
+        await member.set(b"2")
+        assert (await zk.get("/g/one")).stat.ephemeral_owner == zk.session_id
+        await member.leave()
+
+
+async def test_a_waiting_set_fails_when_the_member_leaves() -> None:
     async with scene() as stage:
         member = await Group(stage.zk, "/g").join("one")
         await until(lambda: len(stage.zk._session.watches) == 1)

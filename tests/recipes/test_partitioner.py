@@ -1,6 +1,8 @@
 """The partitioner: the pure division, and members that never work on a partition which another member holds."""
 
 import asyncio
+import contextlib
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 
 import pytest
@@ -71,19 +73,27 @@ class Worker:
     holders: dict[object, "Worker"]
 
     def __init__(
-        self, zk: Client, path: str, holders: dict[object, "Worker"], *, settle: float = 0.02, alone: bool = True
+        self,
+        zk: Client,
+        path: str,
+        holders: dict[object, "Worker"],
+        *,
+        partitions: Sequence[int] = range(4),
+        name: str | None = None,
+        settle: float = 0.02,
+        alone: bool = True,
     ) -> None:
         self.alone = (
             alone  # False where the server ends a session early: its client cannot know that it has lost its locks
         )
-        self.partitioner = Partitioner(zk, path, range(4), settle=settle)
+        self.partitioner = Partitioner(zk, path, partitions, name=name, settle=settle)
         self.holders = holders
         self.held: frozenset[int] = frozenset()
         self.task = asyncio.create_task(self.work())
 
     async def work(self) -> None:
-        try:
-            async with self.partitioner as mine:
+        async with self.partitioner as mine:
+            try:
                 async for partitions in mine:
                     for partition in self.held - partitions:
                         self.give_up(partition)
@@ -92,9 +102,9 @@ class Worker:
                         self.holders[partition] = self
                         mine.lease(partition).check()
                     self.held = partitions
-        finally:
-            for partition in self.held:
-                self.give_up(partition)
+            finally:
+                for partition in self.held:
+                    self.give_up(partition)
 
     def give_up(self, partition: int) -> None:
         if self.holders.get(partition) is self:
@@ -189,9 +199,16 @@ async def test_a_partition_whose_lock_is_lost_is_left_out_once_and_comes_back() 
         assert await anext(mine) == {"only"}
         lease = mine.lease("only")
         losing = asyncio.create_task(lease.lost())
-        await until_armed(3, stage.zk)
+        await until_armed(4, stage.zk)
         await stage.other.delete(lease.path)
         assert isinstance(await losing, LockLostError)
+
+        def is_held_again() -> bool:
+            with contextlib.suppress(LookupError):
+                return mine.lease("only").token > lease.token
+            return False
+
+        await until(is_held_again)  # and yet the body must see a set without the partition first
         assert await anext(mine) == frozenset()
         assert await anext(mine) == {"only"}
         assert mine.lease("only").token > lease.token
@@ -251,7 +268,7 @@ async def test_the_requests_of_a_member(zookeeper: RealServer, path: str, monkey
         start = proxy.mark()
         async with Partitioner(zk, path, ["a"], name="one", settle=0.0) as mine:
             assert await anext(mine) == {"a"}
-            assert proxy.requests(start)[:4] == ["create2", "getChildren2", "create2", "getChildren"]
+            assert proxy.requests(start)[:4] == ["create2", "getChildren", "getData", "create2"]
             await until_watches(zookeeper, 2)
             start = proxy.mark()
             name = next(name for name in map(str, range(100)) if division(["a"], ["one", name])["one"])
@@ -259,7 +276,45 @@ async def test_the_requests_of_a_member(zookeeper: RealServer, path: str, monkey
                 await until(lambda: bool(proxy.requests(start)))
                 for _ in range(3):
                     await zk.ping()
-            assert set(proxy.requests(start)) - {"ping"} == {"getChildren2"}
+            assert [request for request in proxy.requests(start) if request != "ping"] == ["getChildren", "getData"]
+
+
+async def test_every_partition_is_held_while_members_have_different_lists(caplog: pytest.LogCaptureFixture) -> None:
+    """As during the rollout of a new version, which has more partitions."""
+    async with scene() as stage:
+        holders: dict[object, Worker] = {}
+        old = [Worker(stage.zk, stage.path, holders, name=f"old-{number}", settle=0.0) for number in range(2)]
+        await until_all_held(holders, *old)
+        new = [
+            Worker(stage.other, stage.path, holders, name=f"new-{number}", partitions=range(6), settle=0.0)
+            for number in range(2)
+        ]
+        await until(lambda: len(holders) == 6)
+        assert sum(len(worker.held) for worker in (*old, *new)) == 6
+        messages = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+        for ours, theirs in (("old-0", "new-1"), ("new-0", "old-1")):
+            assert any(
+                f"the member {ours} of {stage.path}" in text and theirs in text and "4 partitions" in text
+                for text in messages
+            ), messages
+        caplog.clear()
+        for worker in old:
+            await worker.stop()
+        await until(lambda: all(len(worker.held) == 3 for worker in new))
+        assert not [record for record in caplog.records if record.levelname == "WARNING"]
+        for worker in new:
+            await worker.stop()
+        await only_containers(stage)
+
+
+async def test_members_with_the_same_partitions_in_another_order_share_them(caplog: pytest.LogCaptureFixture) -> None:
+    async with scene() as stage:
+        holders: dict[object, Worker] = {}
+        one = Worker(stage.zk, stage.path, holders, settle=0.0)
+        two = Worker(stage.other, stage.path, holders, partitions=[3, 1, 2, 0], settle=0.0)
+        await until_all_held(holders, one, two)
+        assert not [record for record in caplog.records if record.levelname == "WARNING"]
+        await asyncio.gather(one.stop(), two.stop())
 
 
 async def test_misuse_is_refused() -> None:

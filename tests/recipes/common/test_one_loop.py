@@ -1,0 +1,55 @@
+"""Objects of recipes that wait for futures refuse a second event loop, instead of waiting for ever in it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from recipes import Group, Partitioner, PersistentEphemeral
+from tests.support.everywhere import scene
+
+Call = Callable[[], Awaitable[object]]
+
+
+async def in_another_loop(call: Call) -> None:
+    """Await `call()` in an event loop of another thread, for a second at most."""
+
+    async def run() -> None:
+        async with asyncio.timeout(1.0):
+            await call()
+
+    await asyncio.to_thread(asyncio.run, run())
+
+
+async def check(*calls: Call) -> None:
+    for call in calls:
+        with pytest.raises(RuntimeError, match="another event loop"):
+            await in_another_loop(call)
+
+
+async def test_a_persistent_ephemeral() -> None:
+    async with scene() as stage:
+        node = PersistentEphemeral(stage.zk, "/n")
+        async with node:
+            with stage.server.hold_replies("create", path="/n") as held:
+                await stage.other.delete("/n")
+                await held.until_hit()  # so the calls would wait
+                await check(node.created, lambda: node.set(b"2"), lambda: node.__aexit__(None, None, None))
+            await node.created()
+        await check(node.__aenter__)
+
+
+async def test_a_member_of_a_group() -> None:
+    async with scene() as stage:
+        member = await Group(stage.zk, "/g").join("one")
+        await check(member.lost, lambda: member.set(b"2"), member.leave)
+        await member.leave()
+
+
+async def test_a_partitioner() -> None:
+    async with scene() as stage:
+        mine = Partitioner(stage.zk, "/p", ["a"], settle=0.0)
+        async with mine:
+            assert await anext(mine) == {"a"}
+            await check(mine.__anext__, lambda: mine.__aexit__(None, None, None))
+        await check(mine.__aenter__)
