@@ -136,7 +136,7 @@ class Client(Administration):
         """Have this session kept certain from now on, until `release_certainty` was called as often.
 
         For recipes: a lock needs it for as long as it is held, and while it waits and may become the owner by an event
-        alone.  Meanwhile the pings are syncs through the leader, one for each eighth of the session timeout.
+        alone.  Meanwhile the pings are syncs through the leader, one for each tenth of the session timeout.
         """
         self._session.proving.need()
 

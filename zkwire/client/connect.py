@@ -105,7 +105,7 @@ def connect(
     each change of the list works like `Client.set_hosts`;
     `observer`, an Observer, which gets notified of requests, events and states;
     `certainty`, what a lock may rely on, see docs/waiting-line.md: "leader", answers that passed through the ensemble's
-    leader, for which the client sends a sync in each eighth of the session timeout while it holds or waits for a lock;
+    leader, for which the client sends a sync in each tenth of the session timeout while it holds or waits for a lock;
     "quorum", committed writes, for which it sends a transaction that changes nothing as often;
     `rng` and `open_link`, the sources of randomness and of connections, for simulations.
     Raises: ValueError and TypeError at once for bad arguments; SessionExpiredError when the session to resume is gone;

@@ -310,7 +310,8 @@ class Connection:
 
     def _ping_at(self) -> float:
         if self.keeps_certain:
-            return self._last_through + timing.prove_after(self.timeout)
+            certain = 0.0 if self.certainty is None else self.certainty.until - self._last_through
+            return self._last_through + timing.prove_after(self.timeout, certain)
         return self._last_sent + timing.ping_after(self.timeout)
 
     def _dead_at(self) -> float:

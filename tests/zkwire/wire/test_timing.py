@@ -18,7 +18,7 @@ def test_a_ping_a_dead_link_expiry_and_giving_up_come_in_this_order(timeout: flo
 @given(timeouts)
 def test_while_locks_depend_on_it_a_dead_link_is_dropped_while_the_session_is_still_certain(timeout: float) -> None:
     """A sync certifies half of the timeout from its sending."""
-    prove, dead = timing.prove_after(timeout), timing.dead_after(timeout, keeps_certain=True)
+    prove, dead = timing.prove_after(timeout, timeout), timing.dead_after(timeout, keeps_certain=True)
     assert 2 * prove < dead < timeout / 2 - timeout / 7
 
 
@@ -35,10 +35,17 @@ def test_a_ping_has_as_long_to_be_answered_as_the_link_was_idle(timeout: float) 
     assert timing.dead_after(timeout) - timing.ping_after(timeout) >= timing.ping_after(timeout) * 0.999
 
 
+@given(timeouts)
+def test_the_session_is_proven_more_often_while_little_is_certain(timeout: float) -> None:
+    often = timing.prove_after(timeout, 0.0)
+    assert often < timing.prove_after(timeout, timeout / 2) / 3
+    assert timing.prove_after(timeout, float("-inf")) == often
+
+
 @given(timeouts, timeouts)
 def test_all_times_grow_with_the_timeout(one: float, other: float) -> None:
     short, long = sorted((one, other))
-    for after in (timing.ping_after, timing.prove_after, timing.dead_after, timing.give_up_after):
+    for after in (timing.ping_after, timing.dead_after, timing.give_up_after):
         assert after(short) <= after(long)
     for hosts in (1, 3, 7, 100):
         assert timing.connect_within(short, hosts) <= timing.connect_within(long, hosts)
