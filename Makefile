@@ -1,8 +1,8 @@
-# Few targets, one word each; `make help` explains them. Only `.venv/.ready` and `.venv-lint/.ready` are files.
+# Few targets, one word each; `make help` explains them.
 
 PYTHON ?= python3
 ARGS ?=
-# One of each line that is supported.
+# One release of each supported line of ZooKeeper.
 VERSIONS ?= 3.5.10 3.6.4 3.7.2 3.8.4 3.9.4
 
 PY := .venv/bin/python
@@ -10,27 +10,47 @@ PY := .venv/bin/python
 LINTERS := mypy==2.4.1 ruff==0.17.5
 PIP_INSTALL := -m pip --disable-pip-version-check --quiet install
 
+# .venv/.ready says which interpreter made .venv: another one in PYTHON makes it anew.
+INTERPRETER := $(shell $(PYTHON) -c 'import sys; print(sys.base_prefix, "%x" % sys.hexversion)' 2>/dev/null)
+ifneq ($(INTERPRETER),$(shell cat .venv/.ready 2>/dev/null))
+.venv/.ready: other-interpreter
+endif
+
 .DEFAULT_GOAL := help
-.PHONY: help test bench lint differential interop conformance zookeeper clean
+.PHONY: help test quick mutants bench lint partition differential interop conformance zookeeper clean other-interpreter
 
 help:
 	@echo 'make test          run the whole test suite; ARGS="-k watch" goes to pytest'
+	@echo 'make quick         run the tests that need no Java, in less than a minute'
+	@echo 'make mutants       put deliberate faults into the code, one at a time: the tests must fail; ARGS="wire line"'
 	@echo 'make bench         measure lock hand-over latency; ARGS=--real on a real ZooKeeper'
 	@echo 'make lint          run mypy --strict and ruff over everything'
-	@echo 'make differential  compare the server in memory with a real one, at random; ARGS="--minutes 10"'
-	@echo 'make interop       try other clients on the server in memory, and beside our recipes; fetched for it; ARGS=lines'
-	@echo 'make conformance   what holds on any server, on each of VERSIONS="3.5.10 3.9", fetched one after the other'
+	@echo 'make partition     split real ensembles in every way under a lock: never two certain owners; ARGS="--timeouts 4"'
+	@echo 'make differential  compare the server in memory with a real one by random operations; ARGS="--minutes 10"'
+	@echo 'make interop       try other ZooKeeper clients on the server in memory and beside our recipes; ARGS=lines'
+	@echo 'make conformance   run the conformance tests on real servers of several versions; VERSIONS="3.5.10 3.9.4"'
 	@echo 'make zookeeper     fetch a real ZooKeeper into .zookeeper/; ARGS=3.8 names another line, ARGS=3.8.4 a version'
 	@echo 'make clean         remove everything that these targets made'
 	@echo
-	@echo 'PYTHON=python3.12 uses another Python (3.11 or newer). What is missing, .venv and ZooKeeper, is made on the way.'
+	@echo 'PYTHON=python3.12 uses another Python (3.11 or newer).  Each target makes .venv and fetches ZooKeeper when needed.'
 
 test: .venv/.ready
 	@$(PY) -m zkwire.testing.fetch --if-missing
 	$(PY) -m tests $(ARGS)
 
+quick: .venv/.ready
+	$(PY) -m tests quick $(ARGS)
+
+mutants: .venv/.ready
+	@$(PY) -m zkwire.testing.fetch --if-missing
+	$(PY) -m tests.mutants $(ARGS)
+
 bench: .venv/.ready
 	$(PY) bench/handover.py $(ARGS)
+
+partition: .venv/.ready
+	@$(PY) -m zkwire.testing.fetch --if-missing
+	$(PY) -m tests.partition $(ARGS)
 
 differential: .venv/.ready
 	@$(PY) -m zkwire.testing.fetch --if-missing
@@ -64,7 +84,7 @@ clean:
 		|| { echo '$(PYTHON) cannot make a virtual environment: on Debian, apt-get install python3-venv' >&2; exit 1; }
 	$(PYTHON) -m venv --clear .venv
 	$(PY) $(PIP_INSTALL) --editable '.[dev]'
-	@touch $@
+	@echo '$(INTERPRETER)' > $@
 
 .venv-lint/.ready: Makefile .venv/.ready
 	$(PYTHON) -m venv --clear .venv-lint

@@ -3,7 +3,7 @@
 from recipes.barrier import Barrier
 from recipes.cache.cache import Cache, ChangeStream
 from recipes.cache.mirror import CacheChange
-from recipes.counter import Counter
+from recipes.counter import Counter, CounterStream
 from recipes.double_barrier import DoubleBarrier
 from recipes.election import Election, LeaderStream, Term, Terms
 from recipes.group import Group, Member, MembersStream
@@ -17,7 +17,7 @@ from recipes.queue.claims import Item
 from recipes.queue.queue import Queue
 from recipes.read_write_lock import ReadWriteLock, WriteLease
 from recipes.semaphore import PermitsError, Semaphore
-from recipes.shared_value import SharedValue
+from recipes.shared_value import SharedValue, SharedValueStream
 from recipes.timed_lock import TimedLease, TimedLock
 from recipes.try_lock import LockTakenError, TryLock
 
@@ -27,6 +27,7 @@ __all__ = [
     "CacheChange",
     "ChangeStream",
     "Counter",
+    "CounterStream",
     "DoubleBarrier",
     "Election",
     "Group",
@@ -49,6 +50,7 @@ __all__ = [
     "ReentrantLock",
     "Semaphore",
     "SharedValue",
+    "SharedValueStream",
     "Term",
     "Terms",
     "TimedLease",

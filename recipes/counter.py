@@ -1,18 +1,18 @@
-"""A counter that everybody may add to, none of whose additions is lost or done twice.
+"""A counter in a node, to which several clients add; each addition is carried out exactly once.
 
-Knows how a number stands in a node's data, and how to go on when somebody else was faster; that a write is carried out
-once is the affair of `recipes.common.exact_writer`.
+This module encodes the number and repeats an addition that came too late.  `recipes.common.exact_writer` takes care
+that each write is carried out once.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
+from recipes.common.decoded_stream import DecodedStream
 from recipes.common.exact_writer import ExactWriter
-from recipes.common.shared_nodes import read_or_make
-from recipes.common.value_stream import DecodedStream
+from recipes.common.shared_nodes import read_or_create
 from zkwire import ACL, OPEN_ACL, Client, Node, NoNodeError, validate_path
 
 SIZES: Final = (8, 4)
@@ -27,35 +27,35 @@ def encoded(value: int, size: int, path: str) -> bytes:
 
 
 def decoded(data: bytes, size: int, path: str) -> int:
-    """Return the number that `data` stands for, 0 for no data.  Raises: ValueError when it is no such number."""
+    """Return the number in `data`, 0 if it is empty.  Raises: ValueError when it does not have `size` bytes."""
     if not data:
         return 0
     if len(data) != size:
         raise ValueError(
-            f"{path} holds {len(data)} bytes, which is no counter of {size} (Curator's DistributedAtomicLong has 8, its"
-            " SharedCount 4: say which by size=)"
+            f"{path} holds {len(data)} bytes, which is no counter of {size} bytes (Curator's DistributedAtomicLong has"
+            " 8, its SharedCount 4: choose with size=)"
         )
     return int.from_bytes(data, "big", signed=True)
 
 
 class _Known(NamedTuple):
-    """What stood in the node when we last knew, and its version."""
+    """The value and the version of the node when this client last read or wrote it."""
 
     value: int
     version: int
 
 
 class Counter:
-    """A whole number kept in a node, to which everybody may add.
+    """A whole number in a node, to which several clients may add.
 
         counter = Counter(zk, "/orders/count")
-        number = await counter.add(1)             # the new value; no other add of 1 gives the same
+        number = await counter.add(1)             # the new value; no other add of 1 returns the same
         async for value in counter.watch(): ...   # now and after each change
 
-    Arguments: `path`, the node, made persistent with 0 in it by the first `add` when it is missing; `size`, of the
-    number in bytes: 8 shares a node with Curator's DistributedAtomicLong, 4 with its SharedCount and
-    DistributedAtomicInteger; `acl`, of every node that is made.
-    Do not delete the node of a counter that is in use: what was counted is gone with it.
+    Arguments: `path` of the node; the first `add` creates it, persistent and with 0 in it, if it is missing; `size` of
+    the number in bytes: 8 to share the node with Curator's DistributedAtomicLong, 4 with its SharedCount and
+    DistributedAtomicInteger; `acl` of every node that is created.
+    Do not delete the node while the counter is in use: the count would begin again from 0.
     """
 
     def __init__(self, zk: Client, path: str, *, size: int = 8, acl: Sequence[ACL] = OPEN_ACL) -> None:
@@ -66,37 +66,40 @@ class Counter:
         self.size = size
         self._acl = acl
         self._writer = ExactWriter(zk, self.path, acl=acl)
-        self._turn = asyncio.Lock()
+        self._adding = asyncio.Lock()  # held by the task whose `add` is under way; the others wait in their order
         self._known: _Known | None = None
 
     async def add(self, n: int = 1) -> int:
         """Add `n`, which may be negative, and return the new value.
 
-        Exactly once, though a connection breaks: what became of a write that lost its answer is found out.  While
-        others add too it is tried again until it succeeds; tasks that share this object have their turns in the order
-        of their calls.
-        Raises: OverflowError when the new value does not fit; ConnectionLostError with `maybe_applied` only when the
-        session expires before that was found out; ValueError when the node holds no counter; TypeError.
-        Cancellation: it may have been added.
-        Requests: one (multi), after the first, when nobody else adds meanwhile; otherwise two more each time.
+        `n` is added exactly once, even if a connection breaks: when an answer is lost, the client finds out whether
+        the write was carried out.  When another client adds at the same moment, the addition is repeated until it
+        succeeds.  Tasks that share this object add in the order of their calls.
+        Raises: OverflowError when the new value does not fit; ConnectionLostError with `maybe_applied` only when an
+        answer was lost and the session expired before its outcome was known; NoAuthError, also when this client may
+        write the node but not create its trace below it; ValueError when the node holds no counter; TypeError.
+        Cancellation: `n` may have been added.
+        Requests: one (multi), except for the first add, when no other client adds meanwhile; two more for each
+        addition of another client that came first.
         """
         if isinstance(n, bool) or not isinstance(n, int):
             raise TypeError(f"only a whole number can be added to {self.path}, not {n!r}")
         encoded(n, self.size, self.path)
-        async with self._turn:
+        async with self._adding:
             while True:
-                known = self._known or self._read(await read_or_make(self._zk, self.path, self._zero, self._acl))
-                self._known = None  # until it is known what came of it
+                known = self._known or self._read(await read_or_create(self._zk, self.path, self._zero, self._acl))
+                self._known = None  # if the write fails, the next add reads the node
                 value = known.value + n
                 if await self._writer.write(encoded(value, self.size, self.path), known.version):
                     self._known = _Known(value, known.version + 1)
                     return value
 
     async def get(self) -> int:
-        """Return the value, 0 when there is no node (request: getData).
+        """Return the value, 0 if the node is missing (request: getData).
 
         Raises: ValueError when the node holds no counter.
-        Order: what this client has added before is in it; what others have may not be yet: `zk.sync` before it.
+        Order: includes everything that this client added before.  Additions of other clients may be missing; to
+        include them, call `zk.sync` first.
         """
         try:
             return self._read(await self._zk.get(self.path)).value
@@ -104,14 +107,13 @@ class Counter:
             return 0
 
     def watch(self) -> CounterStream:
-        """Return the value now and after each change, 0 while there is no node, to be iterated; see Watching.
+        """Return a stream of the value, now and after each change, 0 while the node is missing.
 
-        Raises, from the iteration: also ValueError when the node holds no counter.
+        Raises, from the iteration: as DecodedStream; also ValueError when the node holds no counter.
         """
-        return CounterStream(self._zk, self)
+        return CounterStream(self._zk, self.path, self._value_of)
 
-    def meaning(self, node: Node | None) -> int:
-        """Return the value that stands in `node`."""
+    def _value_of(self, node: Node | None) -> int:
         return 0 if node is None else self._read(node).value
 
     @property
@@ -125,9 +127,9 @@ class Counter:
 class CounterStream(DecodedStream[int]):
     """The values of a counter; made by `Counter.watch`."""
 
-    def __init__(self, zk: Client, counter: Counter) -> None:
-        super().__init__(zk, counter.path)
-        self._counter = counter
+    def __init__(self, zk: Client, path: str, value_of: Callable[[Node | None], int]) -> None:
+        super().__init__(zk, path)
+        self._value_of = value_of
 
-    def _meaning(self, node: Node | None) -> int:
-        return self._counter.meaning(node)
+    def _decode(self, node: Node | None) -> int:
+        return self._value_of(node)

@@ -1,7 +1,8 @@
-"""Election: of many candidates one leads, and when it goes the next one does.
+"""Election: one of many candidates leads, and the next one follows when it stops leading.
 
-Candidates stand in a waiting line; its first is the leader.  Knows what a candidate and an observer see of that.
-What is theirs alone: a leader may change its data while it leads, and whoever observes watches one node only.
+The candidates queue in a waiting line, and the first of them is the leader.  This module adds what a plain lock does
+not have: data that the leader may change while it leads, one term after another, and observers, each of which watches
+one node only.
 """
 
 from __future__ import annotations
@@ -30,51 +31,57 @@ from zkwire import (
     validate_path,
 )
 
-LATCH_PREFIX: Final = "latch-"  # of Curator's LeaderLatch, which can stand in the same election
+LATCH_PREFIX: Final = "latch-"  # that of Curator's LeaderLatch, which can take part in the same election
 
 
 class Term(Lease):
-    """One term of leadership: a Lease, whose `token` is greater than that of every leader before.
+    """A term of leadership: a lease whose `token` is greater than those of all leaders before.
 
-    `async with term` cancels its body when the leadership is lost, and resigns at the end; entering a term that is over
-    raises LockLostError or, when it was resigned, RuntimeError.
+        async with term: ...       # cancelled when the leadership is lost; resigns at the end
+
+    It has all that Lease has.  Entering a term that is over raises LockLostError or, if it was resigned, RuntimeError.
     """
 
-    __slots__ = ("_hold", "_is_entered", "_is_one_of_many")
+    __slots__ = ("_hold", "_is_entered", "_is_repeated")
 
     _hold: Hold[Term]
     _is_entered: bool
-    _is_one_of_many: bool
+    _is_repeated: bool
 
     async def resign(self) -> None:
         """Let the next candidate lead; the same as `release`."""
         await self.release()
 
     async def set(self, data: bytes) -> None:
-        """Replace the data that observers and `candidates` see, for this term (request: setData).
+        """Replace the data that observers and `candidates` see, for this term only (one setData).
 
-        Raises: LockLostError, RuntimeError after the term; NoNodeError when it is lost at that moment; ValueError for
-        data that begins with a line by which a TimedLock promises to be done, or a writer lets readers in.
-        Cancellation: it may have been replaced.
+        Raises: LockLostError or RuntimeError after the term; NoNodeError if the term is lost at that moment; ValueError
+        for data that begins with a line that TimedLock or ReadWriteLock writes into tickets, because waiting clients
+        would act on it.
+        Cancellation: the data may have been replaced or not.
         """
         ticket_data.checked_plain(data)
         self.check()
         await self._zk.set(self.path, data)
 
-    def begin(self, *, one_of_many: bool) -> Self:
-        """Make `async with` ready; called by the election.  Its loss is no error to who has `one_of_many`."""
-        self._hold = Hold(self._itself)
+    def prepare(self, *, is_repeated: bool) -> Self:
+        """Return this term, ready for `async with`; called by the election.
+
+        Arguments: `is_repeated`, whether it comes from `Election.terms`: its loss is then no error, because the caller
+        gets another term.
+        """
+        self._hold = Hold(self._checked)
         self._is_entered = False
-        self._is_one_of_many = one_of_many
+        self._is_repeated = is_repeated
         return self
 
-    def give_up(self) -> None:
-        """Resign without a wait, unless it is entered, whose end resigns; called when nobody will ask for another."""
+    def abandon(self) -> None:
+        """Start to resign, unless the body is entered and resigns at its end; called when the caller dropped Terms."""
         if not self.is_over and not self._is_entered:
-            # The loop knows the task by the removal of the node, which is what it waits for.
+            # The event loop has a strong reference to this task through the answer that it waits for.
             asyncio.get_running_loop().create_task(self.release())
 
-    async def _itself(self) -> Term:
+    async def _checked(self) -> Term:
         self.check()
         return self
 
@@ -89,29 +96,31 @@ class Term(Lease):
         try:
             await self._hold.__aexit__(kind, error, trace)
         except LockLostError:
-            if not self._is_one_of_many:
+            if not self._is_repeated:
                 raise
             return True
-        return self._is_one_of_many and isinstance(error, LockLostError) and error.path == self.path
+        # The body itself may have raised the loss of this term, by `check`; the loss of another lock goes through.
+        return self._is_repeated and isinstance(error, LockLostError) and error.path == self.path
 
 
 class Election(Locking[Term]):
-    """An election: one leader in the whole cluster, followed by the candidate that has stood the longest.
+    """An election: one candidate leads in the whole cluster, and the one that has waited longest follows it.
 
         async with Election(zk, "/election", data=b"host-1").lead() as term:   # waits until it leads
-            ...                                        # cancelled, and LockLostError raised, when it leads no more
-        async for term in election.terms():            # again and again, until the loop is left
+            ...                                   # cancelled, and LockLostError raised, when the leadership is lost
+        async for term in election.terms():       # leads again and again, until you leave the loop
             async with term: ...
-        async for data in election.observe(): ...      # who leads; None: nobody
+        async for data in election.observe(): ... # the data of the leader, None if there is none
         print(await election.candidates())
 
-    Arguments: `path`, the election's node, made as a container when it is missing, with persistent parents; `data`,
-    which tells observers who we are; `acl`, of every node that is made.
-    Order: by tickets, given in the order in which creates reach the leader of the ensemble.  Every `lead` is a
-    candidate of its own, also when tasks share this object, and stands behind those that were there before.
+    A leader that cannot be certain any more to lead is cancelled before another one begins; docs/waiting-line.md has
+    the argument and its assumptions.  `term.token` protects a store even from a leader that does not notice.
 
-    What is promised: docs/waiting-line.md.  In short: who cannot be certain to lead any more is cancelled before
-    another one begins; `term.token` guards a store even from a leader that does not notice.
+    Arguments: `path`, the election's node, created as a container if it is missing, with persistent parents; `data`,
+    shown to observers while this candidate leads; `acl`, of all nodes that are created.
+    Order: by tickets, in the order in which creates reach the leader of the ensemble.  Every call of `lead` is a
+    candidate of its own, also when tasks share this object, and queues behind the present candidates.
+    Requests: those of Lock.
     """
 
     _noun = "leadership of"
@@ -119,52 +128,54 @@ class Election(Locking[Term]):
     def __init__(self, zk: Client, path: str, data: bytes = b"", *, acl: Sequence[ACL] = OPEN_ACL) -> None:
         super().__init__(zk, validate_path(path))
         if not isinstance(data, bytes):
-            raise TypeError(f"the data of a candidate are bytes, not {data!r}")
+            raise TypeError(f"the data of a candidate must be bytes, not {data!r}")
         self._line = Line(zk, self.path, prefix=LATCH_PREFIX, data=data, acl=acl)
 
     def lead(self, *, within: float | None = None) -> Hold[Term]:
-        """Return what `async with` enters: it stands as a candidate, waits until it leads, and resigns at the end.
+        """Return a context manager that becomes a candidate, waits until it leads, and resigns at the end.
 
-        When the leadership is lost the body is cancelled and LockLostError raised in place of the cancellation.
-        Without a body to cancel: `acquire`, or `try_acquire` to lead at once or not at all.
-        Arguments: `within`, how many seconds to wait at the most until it leads; None: without bound.
-        Raises, Cancellation: as `acquire`.
+        When the leadership is lost, the body is cancelled, and LockLostError is raised in place of the cancellation.
+        Without a body, use `acquire`, or `try_acquire` to lead at once or not at all.
+        Arguments: `within`, how many seconds to wait at most until it leads; None: without limit.
+        Raises, Cancellation: the same as `acquire`.
         """
         return self.hold(within=within)
 
     def terms(self) -> Terms:
-        """Return one term after the other: a candidate that stands again whenever it has led.
+        """Return one term after another: a candidate that queues again after each term.
 
             async for term in election.terms():
                 async with term:
                     await lead_until_cancelled(term)
 
-        The end of a term is no error here: when the leadership is lost the body is cancelled, and the loop stands
-        again, in a new session if the old one has expired.  A body that comes to its end resigns, and stands again
-        behind the others; leave the loop by `break` or `return` to stand no more: a term that is not entered then is
-        resigned.  What else the body raises goes through.
+        The loss of a term is no error here: the body is cancelled, and the loop queues again, in a new session if the
+        old one has expired.  A body that ends by itself resigns, and the loop queues again behind the others.  All
+        other errors of the body leave the loop.  To stop, leave the loop by `break` or `return`: a term that is not
+        entered is then resigned.
         """
         return Terms(self._zk, self._line)
 
     def observe(self) -> LeaderStream:
-        """Return the data of whoever leads, now and after each change: `async for data in election.observe()`.
+        """Return a stream of the leader's data, now and after each change: `async for data in election.observe()`.
 
-        Gives bytes, None while nobody leads.  Of changes in quick succession some may be left out, the last one never;
-        a reconnect, or a new session after an expiry, is not noticed.  Two leaders running that have the same data are
-        given one after the other.
-        What is watched: the node of the leader alone, so that candidates that come and go wake no observer; the
-        election's node only while there is no candidate.
+        It gives bytes, or None while there is no leader.  It may skip some of several quick changes, but never the last
+        one.  It shows neither reconnects nor new sessions.  Two successive leaders with equal data are given one after
+        the other.
+        It watches only the node of the leader, so that other candidates never wake an observer; without candidates it
+        watches the election's node.
         Raises, from the iteration: SessionExpiredError (only with `renew=False`), SessionClosedError; NoAuthError.
-        Cancellation: of the wait for the next state removes the watch from the server; the iteration may be taken up
-        again.  Leave a loop by `break` as you like; who keeps it in a variable closes it, by `close()` or `async with`.
-        Order: of the changes.  Requests: getChildren and getData for each leader, getData for each change of its data.
+        Cancellation: a cancelled wait removes its watch from the server; the iteration may be continued.  A loop may be
+        left by `break`; a stream that is kept in a variable should be closed, by `close()` or `async with`.
+        Order: that of the changes.
+        Requests: getChildren and getData for each leader, getData for each change of its data.
         """
         return LeaderStream(self._zk, self.path)
 
     async def candidates(self) -> list[bytes]:
-        """Return the data of all who stand, in their order: the first leads.
+        """Return the data of all candidates, in their order: the first one leads.
 
-        Those that go while they are read are left out.  Requests: getChildren, and in one write a getData for each.
+        Candidates that leave during the call are omitted.
+        Requests: getChildren, and in one write a getData for each candidate.
         """
         try:
             names = in_order(await self._zk.get_children(self.path))
@@ -180,20 +191,21 @@ class Election(Locking[Term]):
         return found
 
     async def _acquire(self) -> Term:
-        return Term(self._zk, await self._line.acquire()).begin(one_of_many=False)
+        return Term(self._zk, await self._line.acquire()).prepare(is_repeated=False)
 
     async def _try_acquire(self) -> Term | None:
         ticket = await self._line.try_acquire()
-        return None if ticket is None else Term(self._zk, ticket).begin(one_of_many=False)
+        return None if ticket is None else Term(self._zk, ticket).prepare(is_repeated=False)
 
 
 class Terms:
-    """The terms of one candidate, one after the other; made by `Election.terms`.
+    """The terms of one candidate, one after another; made by `Election.terms`.
 
-    Asking for the next term resigns the one before, if that still lasts, and stands behind the others.  Leave a loop by
-    `break` as you like: a term that nobody has entered is resigned.  Who keeps this in a variable closes it, by
-    `aclose()` or by `async with`.
-    Raises, from the iteration: as `Election.acquire`.  Cancellation: of the wait: no node stays.
+    Asking for the next term resigns the previous one, if it still lasts, and queues behind the other candidates.  A
+    loop may be left by `break`: a term that was not entered is resigned.  An iterator that is kept in a variable should
+    be closed, by `aclose()` or `async with`.
+    Raises, from the iteration: the same as `Election.acquire`.
+    Cancellation: of a wait for the next term leaves no node.
     """
 
     def __init__(self, zk: Client, line: Line) -> None:
@@ -212,9 +224,9 @@ class Terms:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """End the iteration and resign the term that lasts, if there is one; return when its node is gone.
+        """End the iteration, resign the present term if there is one, and return when its node is gone.
 
-        Cancellation: it is resigned all the same.
+        Cancellation: the term is resigned nevertheless.
         """
         self._is_closed = True
         term, self._term = self._term, None
@@ -222,32 +234,34 @@ class Terms:
             await term.resign()
 
     def __del__(self) -> None:
-        # Left by `break`.  Whatever thread collects us, the term is given up in the loop's own.
+        # The loop was left by `break`.  The garbage collector may run in any thread; the term must be resigned in the
+        # event loop's.
         if self._term is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._term.give_up)
+            self._loop.call_soon_threadsafe(self._term.abandon)
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Term:
-        before, self._term = self._term, None
-        if before is not None:
-            await before.resign()
+        previous, self._term = self._term, None
+        if previous is not None:
+            await previous.resign()
         if self._is_closed:
             raise StopAsyncIteration
         if self._zk.state is SessionState.CLOSED:
             raise zkwire.SessionClosedError("the client is closed: make a new one with zkwire.connect")
-        self._term = Term(self._zk, await self._line.acquire()).begin(one_of_many=True)
-        if self._is_closed:  # meanwhile
+        self._term = Term(self._zk, await self._line.acquire()).prepare(is_repeated=True)
+        if self._is_closed:  # by another task, while we waited
             await self.aclose()
             raise StopAsyncIteration
         return self._term
 
 
 class LeaderStream(ValueStream[bytes | None]):
-    """The data of the leader, now and after each change, None while there is none; made by `Election.observe`.
+    """A stream of the leader's data, now and after each change, None without a leader; made by `Election.observe`.
 
-    Sequence numbers only grow, so that whoever is the first of the line stays that until it goes: its node tells all.
+    It needs to watch the leader's node only: sequence numbers only grow, so the first candidate of the line stays the
+    first until its node is deleted.
     """
 
     _noun = "leader"
@@ -262,35 +276,39 @@ class LeaderStream(ValueStream[bytes | None]):
             self._leader = None
 
     async def _look(self) -> tuple[object, bytes | None]:
-        """Return who leads now, and leave one watch for the change of that."""
+        """Return the leader's data, and leave one watch that fires when it changes."""
         while not self._is_closed:
             if self._leader is not None:
                 node = await self._found(self._zk.get_and_watch(join_path(self.path, self._leader), into=self._watches))
                 if node is not None:
+                    # The data cannot tell two states apart: the leader may write the same data again, and the next
+                    # leader may have the same data.
                     return (self._leader, node[0].stat.mzxid), node[0].data
             self._leader = _first(await self._found(self._zk.get_children(self.path)) or ())
-            if self._leader is None and await self._is_nobody():
+            if self._leader is None and await self._has_no_candidate():
                 break
         return None, None
 
-    async def _is_nobody(self) -> bool:
-        """Leave a watch for the first candidate and return True, unless there is one by now."""
+    async def _has_no_candidate(self) -> bool:
+        """Leave a watch for the first candidate and return True; return False, without a watch, if there is one now."""
         found = await self._found(self._zk.get_children_and_watch(self.path, into=self._watches))
         if found is not None:
             self._leader = _first(found[0])
-            is_nobody = self._leader is None
+            is_empty = self._leader is None
         else:
-            is_nobody = (await self._zk.exists_and_watch(self.path, into=self._watches))[0] is None
-        if not is_nobody:
+            # The election's node is missing: watch for its creation.
+            is_empty = (await self._zk.exists_and_watch(self.path, into=self._watches))[0] is None
+        if not is_empty:
             self._disarm()
-        return is_nobody
+        return is_empty
 
 
 def in_order(names: Iterable[str]) -> list[str]:
-    """Return those of `names` that are candidates, in their order; numbers are compared across their overflow."""
+    """Return the names of candidates among `names`, in the order of their sequence numbers, also after an overflow."""
     numbered = [(number, name) for name in names if (number := zkwire.sequence(name)) is not None]
     if not numbered:
         return []
+    # Distances, because a sequence number continues below zero after 2147483647.
     any_of_them = numbered[0][0]
     return [name for _, name in sorted((zkwire.sequence_distance(n, any_of_them), name) for n, name in numbered)]
 

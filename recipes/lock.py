@@ -1,97 +1,20 @@
-"""The fair lock, on two levels, and the re-entrant lock.
+"""The fair lock, which queues on two levels, and the re-entrant lock.
 
-Tasks of one process that share a Lock object queue here, in the order in which they came, and only the first of them
-stands in ZooKeeper's line, so that a process costs the ensemble one node however many tasks it has.
+Tasks of one process that share a Lock object queue in this process.  Only the first of them has a ticket in ZooKeeper's
+line.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from recipes.common.arguments import checked_within, current_task
 from recipes.line.lease import Lease
-from recipes.line.line import Line, Ticket
+from recipes.line.line import Line
+from recipes.line.local_queue import LocalQueue
 from recipes.line.locking import Locking
 from zkwire import ACL, OPEN_ACL, Client, validate_path
-
-
-class Turns:
-    """The queue of one process's tasks: one has the turn, the others wait in the order in which they came.
-
-    Arguments: `zk`, whose end is that of every wait; `passes`, how many times running the turn is passed on together
-    with a ticket in the cluster's line, so that the other processes wait meanwhile; `drop`, which gets a ticket
-    that nobody takes in the end.
-    """
-
-    def __init__(self, zk: Client, passes: int, drop: Callable[[Ticket], None]) -> None:
-        self._on_closed = zk.on_closed
-        self.passes_tickets = passes > 0
-        self._passes = self._passes_left = passes
-        self._drop = drop
-        self._taken = False
-        self._waiting: deque[asyncio.Future[Ticket | None]] = deque()
-
-    @property
-    def is_free(self) -> bool:
-        """Whether nobody has the turn."""
-        return not self._taken
-
-    async def wait(self) -> Ticket | None:
-        """Wait for the turn; return the ticket that comes with it, if one does.
-
-        Raises: SessionError when the session is over for good: whoever has the turn may keep it for ever.
-        Cancellation: the turn, if it came at that moment, is passed on.
-        """
-        if not self._taken:
-            self._taken = True
-            return None
-        waiter: asyncio.Future[Ticket | None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(waiter)
-        self._on_closed.add(self._end)
-        try:
-            return await waiter
-        except asyncio.CancelledError:
-            if waiter.cancelled():
-                if waiter in self._waiting:  # else the turn has passed it by already
-                    self._waiting.remove(waiter)
-            elif waiter.exception() is None:
-                self._pass_on(waiter.result())
-            raise
-        finally:
-            if not self._waiting:
-                self._on_closed.discard(self._end)
-
-    def pass_turn(self) -> None:
-        """Pass the turn on to the first who waits; the other processes have theirs before it."""
-        self._passes_left = self._passes
-        self._pass_on(None)
-
-    def wants_ticket(self) -> bool:
-        """Whether somebody waits, and the other processes have not waited for too long."""
-        return self._passes_left > 0 and not all(waiter.done() for waiter in self._waiting)
-
-    def pass_ticket(self, ticket: Ticket) -> None:
-        """Pass the turn on with `ticket`."""
-        self._passes_left -= 1
-        self._pass_on(ticket)
-
-    def _pass_on(self, ticket: Ticket | None) -> None:
-        while self._waiting:
-            waiter = self._waiting.popleft()
-            if not waiter.done():
-                waiter.set_result(ticket)
-                return
-        self._taken = False
-        if ticket is not None:
-            self._drop(ticket)
-
-    def _end(self) -> None:
-        while self._waiting:
-            waiter, error = self._waiting.popleft(), self._on_closed.error
-            if error is not None and not waiter.done():
-                waiter.set_exception(error)
 
 
 class Lock(Locking[Lease]):
@@ -102,15 +25,16 @@ class Lock(Locking[Lease]):
         lease = await lock.acquire(within=5.0); ...; await lease.release()     # without a body to cancel
         lease = await lock.try_acquire()                                       # None at once if it is held
 
-    Arguments: `path`, the lock's node, made as a container when it is missing, with persistent parents; `data`,
-    stored in our nodes, for people who look; `acl`, of every node that is made, which must let all who contend read;
-    `local_passes`, how many times running a lease may be passed on to the next task of this process that waits on this
-    object, before the other processes have their turn again: such leases share one token.
-    Order: by tickets, which are given in the order in which creates reach the leader; tasks of one process that
-    share this object in the order of their calls.
+    Arguments: `path`, the lock's node, created as a container when it is missing, with persistent parents; `data`,
+    stored in the nodes of our tickets, for people to read; `acl`, of every node that is created, which must let all
+    contenders read; `local_passes`, how many times in succession a ticket may be passed on to the next task that waits
+    on this object, before the other processes have a turn again: the leases of one ticket share one token.
+    Order: by tickets, which are numbered in the order in which the creates reach the ensemble's leader.  Tasks of one
+    process that share this object: in the order of their calls.
 
-    What is promised: docs/waiting-line.md.  In short: while the body runs nobody else's does, unless a body does
-    not stop when it is cancelled, its loop is blocked, or clocks run unevenly; `lease.token` guards a store even then.
+    What is promised: docs/waiting-line.md.  In short: while a body runs, no other body runs, unless a body does not
+    stop when it is cancelled, its event loop is blocked, or clocks run at different speeds.  `lease.token` protects a
+    store even then.
     """
 
     def __init__(
@@ -120,41 +44,42 @@ class Lock(Locking[Lease]):
             raise ValueError(f"local_passes is at least 0, not {local_passes!r}")
         super().__init__(zk, validate_path(path))
         self._line = Line(zk, self.path, data=data, acl=acl)
-        self._turns = Turns(zk, local_passes, self._line.leave)
+        self._local_queue = LocalQueue(zk, local_passes, self._line.leave)
 
     async def _acquire(self) -> Lease:
-        """Wait for our turn in this process, and stand in the cluster's line if it comes without a place there."""
-        ticket = await self._turns.wait()
+        """Wait for the turn in this process; if it comes without a ticket, wait in ZooKeeper's line."""
+        ticket = await self._local_queue.wait()
         if ticket is None:
             try:
                 ticket = await self._line.acquire()
             except BaseException:
-                self._turns.pass_turn()
+                self._local_queue.pass_turn()
                 raise
-        return Lease(self._zk, ticket, self._turns)
+        return Lease(self._zk, ticket, self._local_queue)
 
     async def _try_acquire(self) -> Lease | None:
-        if not self._turns.is_free:
+        if not self._local_queue.is_free:
             return None
-        await self._turns.wait()
+        await self._local_queue.wait()
         try:
             ticket = await self._line.try_acquire()
         except BaseException:
-            self._turns.pass_turn()
+            self._local_queue.pass_turn()
             raise
         if ticket is None:
-            self._turns.pass_turn()
+            self._local_queue.pass_turn()
             return None
-        return Lease(self._zk, ticket, self._turns)
+        return Lease(self._zk, ticket, self._local_queue)
 
 
 class ReentrantLock(Lock):
-    """A fair lock that the task that holds it may acquire again: it is free once it is released as often.
+    """A fair lock that its holder may acquire again; it is free once it has been released as often.
 
-    The owner is the task in which `acquire` runs; every acquire of it gives the same lease, counted, at once and
-    without a request.  Bound it with `within`, as asyncio.wait_for runs it in another task on Python 3.11.
+    The owner is the task in which `acquire` runs.  When it acquires the lock again, it gets the same lease at once and
+    without a request, and the lease counts.  To bound a wait use `within`: asyncio.wait_for runs `acquire` in another
+    task on Python 3.11.
     Arguments: as Lock.
-    Raises: acquiring again also LockLostError when the owner's lease is lost, for it must not go on as if it were held.
+    Raises: acquiring again also LockLostError when the owner's lease is lost: the owner must not go on as before.
     """
 
     def __init__(
@@ -165,12 +90,12 @@ class ReentrantLock(Lock):
         self._lease: Lease | None = None
 
     async def acquire(self, *, within: float | None = None) -> Lease:
-        """As Lock.acquire; the owner gets its own lease again."""
+        """Wait for the lock, as Lock.acquire; the owner gets its own lease again."""
         checked_within(within)
         return self._again() or self._first(await super().acquire(within=within))
 
     async def try_acquire(self) -> Lease | None:
-        """As Lock.try_acquire; the owner gets its own lease again."""
+        """Return the lease if the lock is free, as Lock.try_acquire; the owner gets its own lease again."""
         again = self._again()
         if again is not None:
             return again

@@ -1,7 +1,7 @@
-"""Several locks held as one: all of them or none.
+"""Several locks held as one: either all of them are held, or none.
 
-They are acquired in the order of their paths, whatever the order in which they are named, so that no two MultiLocks
-wait for each other.  Knows leases; how each lock is acquired is its own affair.
+A MultiLock acquires its locks in the order of their paths, whatever the order in which the caller lists them.  So two
+MultiLocks never wait for each other.  This module uses the locks only through `Locking` and their leases.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from zkwire import Client, Transaction
 
 
 class MultiLease:
-    """One holding of several locks; lost as a whole when the first of them is.
+    """A lease of several locks at once; lost as a whole as soon as one of them is lost.
 
-    `leases` are those of the single locks, by the paths of the locks, in the order in which they were acquired.  When
-    one is downgraded the read lease takes its place.
+    `leases` maps the path of each lock to its lease, in the order in which they were acquired.  When a WriteLease among
+    them is downgraded, the read lease replaces it.
     """
 
     def __init__(self, zk: Client, leases: Mapping[str, Lease]) -> None:
-        self._held = dict(leases)
-        self.leases = MappingProxyType(self._held)
+        self._leases = dict(leases)
+        self.leases = MappingProxyType(self._leases)
         self._zk = zk
         self._bodies: list[Body] = []
         self._loss: LockLostError | None = None
         self._is_released = False
-        self._over: asyncio.Future[None] | None = None
-        for lease in self._held.values():
+        self._ended: asyncio.Future[None] | None = None
+        for lease in self._leases.values():
             lease.enter_body(self)
 
     @property
     def tokens(self) -> dict[str, int]:
-        """The fencing token of each lock, by the lock's path: a store is given that of the lock that protects it."""
+        """The fencing token of each lock, by the lock's path.  Give a store the token of the lock that guards it."""
         return {path: lease.token for path, lease in self.leases.items()}
 
     @property
@@ -46,110 +46,113 @@ class MultiLease:
         return self._is_released
 
     def is_certain(self) -> bool:
-        """Whether all are held for certain at this moment."""
+        """Return whether all locks are certainly held at this moment."""
         return self.certain_for() > 0
 
     def certain_for(self) -> float:
-        """Return for how many seconds from now all are held for certain: the least of theirs; 0 when one is not."""
+        """Return for how many seconds from now all locks are certainly held: the minimum of all; 0 if one is lost."""
         if self._loss is not None or self._is_released:
             return 0.0
-        return min(lease.certain_for() for lease in self._held.values())
+        return min(lease.certain_for() for lease in self._leases.values())
 
     def check(self) -> None:
-        """Return if all are held for certain.
+        """Return if all locks are certainly held.
 
-        Raises: LockLostError of one that is not; RuntimeError when released, or while one is being downgraded.
+        Raises: LockLostError of a lock that is not; RuntimeError when this lease was released, or when a WriteLease
+        among them is being downgraded.
         """
         if self._loss is not None:
             raise self._loss
         if self._is_released:
             raise RuntimeError(f"the locks {', '.join(self.leases)} were released")
-        for lease in self._held.values():
+        for lease in self._leases.values():
             lease.check()
 
     async def lost(self) -> LockLostError | None:
-        """Return when the first of them is lost, with the error that tells which and how; None when they were released
-        before.
+        """Wait until the first of the locks is lost, and return its error; return None if all were released before.
 
         Cancellation: harmless.
         """
         if self._loss is None and not self._is_released:
-            if self._over is None:
-                self._over = asyncio.get_running_loop().create_future()
-            await asyncio.shield(self._over)
+            if self._ended is None:
+                self._ended = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._ended)
         return self._loss
 
     def transaction(self) -> Transaction:
-        """Return a transaction that is carried out only while the nodes of all the locks exist; see Client.transaction.
+        """Return a transaction that the server carries out only while the nodes of all the locks exist.
 
-        It is the present session's only, as the nodes are.
+        It belongs to the present session, because the nodes do.  See Client.transaction.
         """
-        leases = tuple(self._held.values())
+        leases = tuple(self._leases.values())
         transaction = self._zk.transaction(session_id=leases[0].ticket.node.session_id)
         for lease in leases:
             lease.guard(transaction)
         return transaction
 
     async def release(self) -> None:
-        """Let all of them go, in the reverse of the order in which they were acquired, and return when their nodes are
-        known to be gone.
+        """Release all locks, the last acquired first, and return when their nodes are gone.
 
-        Cancellation: they go all the same.
+        Cancellation: the locks are released nevertheless.
         """
         if not self._is_released:
             self._is_released = True
-            for lease in self._held.values():
+            for lease in self._leases.values():
                 lease.leave_body(self)
-            self._end()
-            await asyncio.shield(let_go(self._held.values()))
+            self._wake_lost()
+            await asyncio.shield(start_release(self._leases.values()))
 
-    # -- being told -------------------------------------------------------------------------------------------------
+    # -- for bodies and leases --------------------------------------------------------------------------------------
 
     def enter_body(self, body: Body) -> None:
-        """Have `body` interrupted when the first of the locks is lost; of those of one task the innermost one is."""
+        """Interrupt `body` when one of the locks is lost; of several bodies of one task, only the innermost one."""
         self._bodies.append(body)
 
     def leave_body(self, body: Body) -> LockLostError | None:
-        """Undo `enter_body`; return how the first was lost, if one was."""
+        """Undo `enter_body`; return the error of the first lock that was lost, None if all are held."""
         self._bodies.remove(body)
         if self._loss is None and not self._is_released:
-            for lease in self._held.values():
-                lease.find_loss()  # what it finds it tells us, by `interrupt`
+            for lease in self._leases.values():
+                lease.find_loss()  # calls our `interrupt` if it finds a loss
         return self._loss
 
     def interrupt(self, loss: LockLostError, stopped: set[asyncio.Task[Any]]) -> None:
-        """Take note that one of the locks is lost, and interrupt the bodies; called by its lease."""
+        """Record the loss of one of the locks, and interrupt the bodies; called by the lease that is lost."""
         if self._loss is None:
             self._loss = loss
-            self._end()
+            self._wake_lost()
             for body in reversed(self._bodies):
                 body.interrupt(loss, stopped)
 
     def go_on_under(self, lease: Lease, before: Lease) -> None:
-        """Have `lease` take the place of `before`; called by that one."""
-        for path, held in list(self._held.items()):
+        """Replace `before` by `lease`; called by `before` when it is downgraded."""
+        for path, held in list(self._leases.items()):
             if held is before:
-                self._held[path] = lease
+                self._leases[path] = lease
 
-    def _end(self) -> None:
-        if self._over is not None and not self._over.done():
-            self._over.set_result(None)
+    def _wake_lost(self) -> None:
+        if self._ended is not None and not self._ended.done():
+            self._ended.set_result(None)
 
 
 class MultiLock(Locking[MultiLease]):
-    """Several locks as one, acquired all or not at all, and never in a deadlock with another MultiLock.
+    """Several locks that are acquired as one: all or none, and without a deadlock between two MultiLocks.
 
         accounts = MultiLock([Lock(zk, "/locks/account-1"), Lock(zk, "/locks/account-2")])
         async with accounts.hold(within=5.0) as lease:      # cancelled when the first of them is lost
             print(lease.tokens)                             # {"/locks/account-1": 17, "/locks/account-2": 18}
 
-    Arguments: `locks`, of any kinds that are acquired like a Lock, of one client and with different paths, in any
-    order.
-    Raises: ValueError for an empty list, a path that is there twice, or locks of several clients.
-    Order: they are acquired one after the other in the order of their paths, each in the order of its own line, and
-    released in reverse.  Two MultiLocks of whatever processes cannot wait for each other; somebody who holds one of
-    the locks and waits for another in another order can.  One that is lost while a later one is waited for makes it
-    begin anew.  `within` bounds the whole.
+    While a MultiLease is held, no other client holds any of its locks, except where the kind of lock allows it: other
+    readers beside a read lock.
+
+    Arguments: `locks`, in any order: locks of any kind with the forms of Lock, all of one client, with different paths.
+    Order: the locks are acquired one after the other in the order of their paths, each in the order of its own line,
+    and released in the reverse order.  Two MultiLocks cannot deadlock, in whatever processes.  A program that acquires
+    the single locks in another order can still deadlock with a MultiLock.  If one lock is lost while a later one is
+    awaited, all are released and acquired anew.
+    Requests: those of each lock, one lock after the other; the releases are sent together.
+    Raises: ValueError for an empty list, for a path that is listed twice, or for locks of several clients; TypeError.
+    Acquiring raises what the single locks raise; then none is held.  `within` bounds the whole wait.
     """
 
     _noun = "set of locks"
@@ -158,29 +161,31 @@ class MultiLock(Locking[MultiLease]):
         if isinstance(locks, Locking) or not all(isinstance(lock, Locking) for lock in locks):
             raise TypeError(f"MultiLock takes a list of locks, not {locks!r}")
         if any(isinstance(lock, MultiLock) for lock in locks):
-            raise TypeError("a MultiLock within another would not keep the order of paths: name the locks themselves")
+            raise TypeError(
+                "a MultiLock within another MultiLock would not keep the order of paths: list its locks instead"
+            )
         paths = sorted(lock.path for lock in locks)
         if not paths:
-            raise ValueError("MultiLock takes one lock at the least")
+            raise ValueError("MultiLock takes at least one lock")
         twice = [path for path, following in itertools.pairwise(paths) if path == following]
         if twice:
-            raise ValueError(f"{twice[0]} is named twice: it would wait for itself")
+            raise ValueError(f"{twice[0]} is listed twice: it would wait for itself")
         if any(lock.client is not locks[0].client for lock in locks):
-            raise ValueError("the locks of a MultiLock are all of one client")
+            raise ValueError("the locks of a MultiLock must all belong to one client")
         super().__init__(locks[0].client, ", ".join(paths))
         self._locks = sorted(locks, key=lambda lock: lock.path)
 
     async def _acquire(self) -> MultiLease:
         while True:
-            lease = await self._all_of(wait=True)
+            lease = await self._acquire_all(wait=True)
             if lease is not None:
                 return lease
 
     async def _try_acquire(self) -> MultiLease | None:
-        return await self._all_of(wait=False)
+        return await self._acquire_all(wait=False)
 
-    async def _all_of(self, *, wait: bool) -> MultiLease | None:
-        """Return the lease of all; None if one is not to be had, or was lost meanwhile, and none is held."""
+    async def _acquire_all(self, *, wait: bool) -> MultiLease | None:
+        """Return a lease of all locks; None, with no lock held, if one was not free or was lost meanwhile."""
         held: dict[str, Lease] = {}
         try:
             for lock in self._locks:
@@ -188,26 +193,28 @@ class MultiLock(Locking[MultiLease]):
                 if lease is None:
                     break
                 held[lock.path] = lease
+                # The wait may have been long: a lock that was acquired before it may be lost by now.
                 if not all(each.is_certain() for each in held.values()):
                     break
             else:
                 return MultiLease(self._zk, held)
         except asyncio.CancelledError:
-            let_go(held.values())  # and who was cancelled need not wait for it
+            start_release(held.values())  # not awaited: a cancelled caller should not wait for the server
             raise
         except BaseException:
-            await asyncio.shield(let_go(held.values()))
+            await asyncio.shield(start_release(held.values()))
             raise
-        # Outside of the block above: whoever is cancelled here must not let go of them a second time.
-        await asyncio.shield(let_go(held.values()))
+        # Outside the block above: a cancellation during this await must not release the leases a second time, which
+        # would take away an outer lease of a re-entrant lock.
+        await asyncio.shield(start_release(held.values()))
         return None
 
 
-_LETTING_GO: set[asyncio.Task[None]] = set()
+_RELEASING: set[asyncio.Task[None]] = set()
 
 
-def let_go(leases: Iterable[Lease]) -> asyncio.Task[None]:
-    """Release them, the last first and all in one go; what is returned need not be awaited."""
+def start_release(leases: Iterable[Lease]) -> asyncio.Task[None]:
+    """Start to release all of `leases`, the last one first, without waiting between them; the task may be ignored."""
 
     last_first = tuple(leases)[::-1]
 
@@ -215,6 +222,6 @@ def let_go(leases: Iterable[Lease]) -> asyncio.Task[None]:
         await asyncio.gather(*(lease.release() for lease in last_first))
 
     task = asyncio.create_task(release())
-    _LETTING_GO.add(task)  # the loop keeps none
-    task.add_done_callback(_LETTING_GO.discard)
+    _RELEASING.add(task)  # the event loop has only a weak reference to a task
+    task.add_done_callback(_RELEASING.discard)
     return task

@@ -1,7 +1,7 @@
-"""The read/write lock: readers hold together, a writer alone, all in one line of tickets.
+"""The read/write lock: many readers hold it together, a writer holds it alone, and all queue in one line of tickets.
 
-What blocks whom is the line's affair alone, so that it is safe whatever is preferred: a preference only says when a
-ticket may be taken, and whoever waits for that stands outside of the line.
+Safety depends only on which tickets block which (see `recipes.line`).  A preference does not change that: it only
+delays the moment at which a client takes its ticket.
 """
 
 from __future__ import annotations
@@ -16,27 +16,35 @@ from recipes.common import lost_answers
 from recipes.common.arguments import current_task
 from recipes.common.waiting import raise_unless_renewed
 from recipes.line import ticket_data
-from recipes.line.lease import DELETED, Lease
-from recipes.line.line import Line, Ticket
+from recipes.line.lease import Lease
+from recipes.line.line import Line
 from recipes.line.locking import Locking
-from recipes.line.position import everyone
+from recipes.line.loss_monitor import DELETED
+from recipes.line.position import every_contender
+from recipes.line.ticket import Ticket
 from zkwire import ACL, OPEN_ACL, Client, GetData, Node, Transaction, join_path, validate_path
 
-READ_PREFIX: Final = "__READ__"  # both are Curator's
+# Both prefixes are Curator's, so that Curator's read/write lock can use the same path.
+READ_PREFIX: Final = "__READ__"
 WRITE_PREFIX: Final = "__WRIT__"
-_READERS: Final = (READ_PREFIX, "__rlock__")  # kazoo's as well
-_GATE: Final = "writers"  # no number: it is nobody's ticket
+_READERS: Final = (READ_PREFIX, "__rlock__")  # the second one is kazoo's
+# With prefer="readers", writers queue below this node before they take a ticket.  Its name has no sequence number, so
+# that no client takes the node itself for a ticket.
+_GATE: Final = "writers"
 
 Preference = Literal["readers", "writers"]
 
 
 def is_writer(name: str) -> bool:
-    """Whether the ticket `name` is a writer's: every one that is not known for a reader's."""
+    """Return whether the ticket `name` counts as a writer's: true unless its name has the form of a reader's ticket."""
     return not any(reader in name for reader in _READERS)
 
 
 class WriteLease(Lease):
-    """A lease of the write lock: nobody else reads or writes; as Lease, and it may become a read lease."""
+    """A lease of the write lock: no other lease, for reading or writing, is held at the same time.
+
+    It has all that Lease has; `downgrade` turns it into a read lease.
+    """
 
     __slots__ = ("_data", "_holders", "_is_exclusive")
 
@@ -47,70 +55,69 @@ class WriteLease(Lease):
         super().__init__(zk, ticket)
 
     async def downgrade(self) -> Lease:
-        """Let readers in, and return the read lease that takes the place of this one; no writer comes in between.
+        """Let readers in, and return the read lease that replaces this lease; no writer holds the lock in between.
 
-        The lock's node stays, and with it the token and the place ahead of every writer that waits; only its data says
-        from now on that readers pass.  Readers that stand before the next writer own at once.  Clients that do not know
-        this, Curator for one, go on seeing a writer.
+        The ticket's node stays, with its token and its position ahead of all waiting writers; only its data changes.
+        The readers that wait between this ticket and the next writer hold the lock at once.  Clients that do not know
+        this data, for example Curator, still see a writer.
 
-        From the call on this lease certifies nothing, and once it has returned, releasing this one does nothing: it is
-        the read lease that is to be released.  Inside of `async with rw.write() as lease` the body goes on under the
-        read lease, whose loss cancels it, and which its end releases.  So does a MultiLease that this one belongs to.
-        Raises: LockLostError; RuntimeError when it was released or downgraded; what else the server refuses.
-        Cancellation: readers may or may not be let in, so that this certifies nothing any more; it is this one
-        that is to be released then (by the end of its body, if it has one), or downgraded again.
-        Requests: setData, and getData for each reader that waits.
+        As soon as `downgrade` is called, this lease is not certain any more.  After `downgrade` has returned, release
+        the read lease; releasing this lease does nothing.  Inside `async with rw.write() as lease` the body continues
+        under the read lease: its loss cancels the body, and the end of the body releases it.  A MultiLease that
+        contains this lease contains the read lease from then on.
+        Raises: LockLostError; RuntimeError when this lease was released or downgraded; other errors of the server.
+        Cancellation: readers may have been let in or not, so this lease stays uncertain.  It is still the lease to
+        release (at the end of its body, if it has one), and `downgrade` may be called again.
+        Requests: setData, and a getData for each reader that waits.
         """
         if self.is_released:
             self.check()
-        if self._left() <= 0:
-            raise self._lose(self._doubt())
+        if self._seconds_left() <= 0:
+            raise self._lose(self._why_uncertain())
+        # Before the request is sent: a reader may hold the lock as soon as the server has the data, which is before we
+        # have the answer.
         self._is_exclusive = False
-        await self._mark()
+        await self._write_shared()
         if self.is_over:
             raise self._loss or RuntimeError(f"the lock node {self.path} was released while it was downgraded")
-        self._stop_guard()
+        self._finish()
         lease = Lease(self._zk, self.ticket)
-        self._depth = 0
-        for body in self._bodies:
-            lease.enter_body(body)
-            body.go_on_under(lease, self)
-        self._bodies.clear()
+        self._become(lease)
         self._holders.replace(self, lease)
         return lease
 
     def certain_for(self) -> float:
-        """As Lease.certain_for; 0 from the beginning of a downgrade on."""
+        """Return the same as Lease.certain_for, but 0 as soon as `downgrade` was called."""
         return super().certain_for() if self._is_exclusive else 0.0
 
     def check(self) -> None:
-        """As Lease.check.  Raises: RuntimeError also when it was downgraded."""
+        """Do the same as Lease.check.  Raises: also RuntimeError when `downgrade` was called."""
         self._check_exclusive()
         super().check()
 
     def guard(self, transaction: Transaction) -> None:
-        """As Lease.guard.  Raises: RuntimeError when it was downgraded."""
+        """Do the same as Lease.guard.  Raises: RuntimeError when `downgrade` was called."""
         self._check_exclusive()
         super().guard(transaction)
 
     def _check_exclusive(self) -> None:
         if not self._is_exclusive and self._loss is None:
-            raise RuntimeError(f"the write lease of {self.path} was downgraded: readers may hold it too")
+            raise RuntimeError(f"the write lease of {self.path} was downgraded: readers may hold the lock too")
 
-    async def _mark(self) -> None:
-        """Have the node say that readers pass, unless the lease is lost."""
+    async def _write_shared(self) -> None:
+        """Write into the ticket's node that readers may hold the lock too; return early if the lease is over."""
         version, data = 0, self._data
         while not self.is_over:
             try:
                 await self._zk.set(self.path, ticket_data.shared(data), version)
             except (zkwire.ConnectionLostError, zkwire.BadVersionError):
-                # Carried out perhaps, or somebody has written there.
+                # The write may have been carried out, or another client has written into the node: read it.
                 answers = await self._asked(lost_answers.read(self._zk, self.path, GetData(self.path)))
                 node: Node | None = lost_answers.result(answers[0])
                 if node is None:
                     raise self._lose(DELETED) from None
-                mark = ticket_data.parse(node.data, node.stat.version)
-                if mark is not None and mark.is_shared:
+                written = ticket_data.parse(node.data, node.stat.version)
+                if written is not None and written.is_shared:
                     return
                 version, data = node.stat.version, node.data
             except zkwire.NoNodeError:
@@ -121,6 +128,7 @@ class WriteLease(Lease):
                 return
 
     async def _asked(self, asked: Any) -> Any:
+        """Return the answer.  Raises: LockLostError when the session is over."""
         try:
             return await asked
         except zkwire.SessionError as error:
@@ -128,13 +136,16 @@ class WriteLease(Lease):
 
 
 class Holders:
-    """Which task of this process holds which lease of one read/write lock."""
+    """The leases of one ReadWriteLock object, by the task that has acquired them.
+
+    With it a task that asks again gets an answer or an error at once, instead of waiting for itself.
+    """
 
     def __init__(self) -> None:
         self._leases: WeakKeyDictionary[asyncio.Task[Any], Lease] = WeakKeyDictionary()
 
-    def mine(self) -> Lease | None:
-        """The lease that the task that runs has acquired, and neither released nor lost."""
+    def of_current_task(self) -> Lease | None:
+        """Return the lease that the current task has acquired, if it is neither released nor lost."""
         task = current_task()
         lease = self._leases.get(task)
         if lease is not None and lease.is_over:
@@ -143,32 +154,37 @@ class Holders:
         return lease
 
     def add(self, lease: Lease) -> None:
-        """Take note that the task that runs has acquired `lease`."""
+        """Record that the current task has acquired `lease`."""
         self._leases[current_task()] = lease
 
     def replace(self, old: Lease, new: Lease) -> None:
-        """Take note that `new` has taken the place of `old`."""
+        """Record that `new` has replaced `old`, in whichever task holds it."""
         for task, lease in list(self._leases.items()):
             if lease is old:
                 self._leases[task] = new
 
 
-class _Outside:
-    """Where whoever leaves others the precedence waits, before it takes a ticket.
+class _PreferredTickets:
+    """The tickets that a client lets pass before it takes a ticket of its own.
 
-    Arguments: `yields_to`, whose tickets those are; `is_sharing`, whether a writer that has let readers in is none.
+    Arguments: `is_preferred`, called with the name of a ticket; `ignores_shared`, whether the ticket of a writer that
+    has let readers in does not count.
     """
 
-    def __init__(self, zk: Client, path: str, yields_to: Callable[[str], bool], *, is_sharing: bool = False) -> None:
+    def __init__(
+        self, zk: Client, path: str, is_preferred: Callable[[str], bool], *, ignores_shared: bool = False
+    ) -> None:
         self._zk = zk
         self._path = path
-        self._yields_to = yields_to
-        self._is_sharing = is_sharing
+        self._is_preferred = is_preferred
+        self._ignores_shared = ignores_shared
 
-    async def wait(self) -> None:
-        """Return when nobody is there.  It watches the last one only, and looks again when that has gone.
+    async def wait_until_gone(self) -> None:
+        """Return when no preferred ticket is left.
 
-        Cancellation: leaves no watch.
+        It watches only the last one, and lists the tickets again when that one is gone: not one request for each
+        ticket that leaves.
+        Cancellation: no watch stays.
         """
         shared: set[str] = set()
         while True:
@@ -177,33 +193,34 @@ class _Outside:
                 if last is None:
                     return
                 node, watch = await self._zk.get_and_watch(join_path(self._path, last))
-                if self._is_shared(node):
+                if self._is_ignored(node):
                     shared.add(last)
                     watch.cancel()
                 else:
                     await watch
             except zkwire.NoNodeError:
-                pass
+                pass  # the ticket has gone since the list was read
             except zkwire.SessionExpiredError:
                 raise_unless_renewed(self._zk)
 
-    async def is_empty(self) -> bool:
-        """Return whether nobody is there at this moment."""
+    async def are_gone(self) -> bool:
+        """Return whether there is no preferred ticket at this moment."""
         shared: set[str] = set()
         while True:
             try:
                 last = await self._last(shared)
                 if last is None:
                     return True
-                if not self._is_sharing or not self._is_shared(await self._zk.get(join_path(self._path, last))):
+                if not self._ignores_shared or not self._is_ignored(await self._zk.get(join_path(self._path, last))):
                     return False
                 shared.add(last)
             except zkwire.NoNodeError:
-                pass
+                pass  # the ticket has gone since the list was read
             except zkwire.SessionExpiredError:
                 raise_unless_renewed(self._zk)
 
     async def _last(self, shared: set[str]) -> str | None:
+        """Return the name of the last preferred ticket that is not in `shared`, None if there is none."""
         try:
             names = await self._zk.get_children(self._path)
         except zkwire.NoNodeError:
@@ -211,131 +228,159 @@ class _Outside:
         last: tuple[int, str] | None = None
         for name in names:
             number = zkwire.sequence(name)
-            if number is None or name in shared or not self._yields_to(name):
+            if number is None or name in shared or not self._is_preferred(name):
                 continue
+            # Not `number > last`: the sequence numbers of a busy node overflow, and continue below zero.
             if last is None or zkwire.sequence_distance(number, last[0]) > 0:
                 last = number, name
         return None if last is None else last[1]
 
-    def _is_shared(self, node: Node) -> bool:
-        mark = ticket_data.parse(node.data, node.stat.version)
-        return self._is_sharing and mark is not None and mark.is_shared
+    def _is_ignored(self, node: Node) -> bool:
+        written = ticket_data.parse(node.data, node.stat.version)
+        return self._ignores_shared and written is not None and written.is_shared
 
 
-class _Reading(Locking[Lease]):
-    """What `ReadWriteLock.read` returns."""
+class _ReadLock(Locking[Lease]):
+    """The lock that `ReadWriteLock.read` returns.
+
+    Arguments: `preferred`, the tickets to let pass before taking one, None if no ticket is preferred.
+    """
 
     _noun = "read lock"
 
-    def __init__(self, zk: Client, line: Line, holders: Holders, outside: _Outside | None) -> None:
+    def __init__(self, zk: Client, line: Line, holders: Holders, preferred: _PreferredTickets | None) -> None:
         super().__init__(zk, line.path)
         self._line = line
         self._holders = holders
-        self._outside = outside
+        self._preferred = preferred
 
     async def _acquire(self) -> Lease:
-        again = self._again()
+        again = self._acquired_again()
         if again is not None:
             return again
-        if self._outside is not None:
-            await self._outside.wait()
-        return self._leased(await self._line.acquire())
+        if self._preferred is not None:
+            await self._preferred.wait_until_gone()
+        return self._lease_of(await self._line.acquire())
 
     async def _try_acquire(self) -> Lease | None:
-        again = self._again()
+        again = self._acquired_again()
         if again is not None:
             return again
-        if self._outside is not None and not await self._outside.is_empty():
+        if self._preferred is not None and not await self._preferred.are_gone():
             return None
         ticket = await self._line.try_acquire()
-        return None if ticket is None else self._leased(ticket)
+        return None if ticket is None else self._lease_of(ticket)
 
-    def _again(self) -> Lease | None:
-        held = self._holders.mine()
+    def _acquired_again(self) -> Lease | None:
+        """Return the read lease that the current task holds already, counted once more; None if it holds none.
+
+        Without this a task would deadlock with itself: its second ticket would wait for a writer in between, and that
+        writer for the task's first ticket.
+        """
+        held = self._holders.of_current_task()
         if isinstance(held, WriteLease):
             raise RuntimeError(
-                f"this task holds the write lock {self.path}, and would wait for itself: to go on as a reader, call "
+                f"this task holds the write lock {self.path}, and would wait for itself: to continue as a reader, call "
                 f"downgrade() of that lease"
             )
         if held is not None:
             held.acquired_again()
         return held
 
-    def _leased(self, ticket: Ticket) -> Lease:
+    def _lease_of(self, ticket: Ticket) -> Lease:
         lease = Lease(self._zk, ticket)
         self._holders.add(lease)
         return lease
 
 
-class _Writing(Locking[WriteLease]):
-    """What `ReadWriteLock.write` returns.
+class _WriteLock(Locking[WriteLease]):
+    """The lock that `ReadWriteLock.write` returns.
 
-    Arguments: `gate`, the line in which writers wait for their turn outside, one of them looking.
+    Arguments: `preferred`, the tickets to let pass before taking one, and `gate`, the line in which writers queue for
+    that; both None if no ticket is preferred.
     """
 
     _noun = "write lock"
 
     def __init__(
-        self, zk: Client, line: Line, holders: Holders, data: bytes, outside: _Outside | None, gate: Line | None
+        self,
+        zk: Client,
+        line: Line,
+        holders: Holders,
+        data: bytes,
+        preferred: _PreferredTickets | None,
+        gate: Line | None,
     ) -> None:
         super().__init__(zk, line.path)
         self._line = line
         self._holders = holders
         self._data = data
-        self._outside = outside
+        self._preferred = preferred
         self._gate = gate
 
     async def _acquire(self) -> WriteLease:
         self._check_not_held()
-        if self._outside is None or self._gate is None:
-            return self._leased(await self._line.acquire())
+        if self._preferred is None or self._gate is None:
+            return self._lease_of(await self._line.acquire())
+        # Only the first writer at the gate watches the line.  If all waiting writers did, the departure of the last
+        # ticket would wake them all, and they would take their tickets in no particular order.
         at_gate = await self._gate.acquire()
         try:
-            await self._outside.wait()
-            return self._leased(await self._line.acquire())
+            await self._preferred.wait_until_gone()
+            return self._lease_of(await self._line.acquire())
         finally:
             self._gate.leave(at_gate)
 
     async def _try_acquire(self) -> WriteLease | None:
         self._check_not_held()
-        if self._outside is not None and not await self._outside.is_empty():
+        if self._preferred is not None and not await self._preferred.are_gone():
             return None
         ticket = await self._line.try_acquire()
-        return None if ticket is None else self._leased(ticket)
+        return None if ticket is None else self._lease_of(ticket)
 
     def _check_not_held(self) -> None:
-        held = self._holders.mine()
+        """Raise RuntimeError when the current task holds a lease of this lock: its new ticket would wait for it."""
+        held = self._holders.of_current_task()
         if held is not None:
             what = "write" if isinstance(held, WriteLease) else "read"
             raise RuntimeError(
-                f"this task holds the {what} lock {self.path}, and would wait for itself: release that lease before it "
-                f"asks for the write lock"
+                f"this task holds the {what} lock {self.path}, and would wait for itself: release that lease before "
+                f"acquiring the write lock"
             )
 
-    def _leased(self, ticket: Ticket) -> WriteLease:
+    def _lease_of(self, ticket: Ticket) -> WriteLease:
         lease = WriteLease(self._zk, ticket, self._holders, self._data)
         self._holders.add(lease)
         return lease
 
 
 class ReadWriteLock:
-    """A lock that many hold for reading or one for writing: fair, in the order of the tickets.
+    """A fair lock that any number of readers hold together, or one writer alone.
 
         rw = ReadWriteLock(zk, "/locks/catalogue")
-        async with rw.read() as lease: ...                            # beside other readers
+        async with rw.read() as lease: ...                            # together with other readers
         async with rw.write() as lease: ...                           # alone
-            await lease.downgrade(); ...                              # readers come in, no writer does
+            await lease.downgrade(); ...                              # from here on together with readers
 
-    Arguments: `path`, as of Lock; `prefer`, None: whoever came first is served first, readers that stand next to each
-    other together; "readers": a writer waits until nobody stands in the line, and only then takes its ticket;
-    "writers": a reader takes its ticket only when no writer stands in the line; `data`, `acl`, as of Lock.
-    Order: by tickets; each task has one of its own.  With a preference, those who yield get theirs late, and for ever
-    late if those to whom they yield do not cease to come.  It is each client's own policy: safety is the line's
-    alone, so that clients with different ones, and Curator's read/write lock, may use one path.
-    Raises: ValueError, TypeError; acquiring also RuntimeError, with nothing sent, where the task would wait for
-    itself: it holds the read lock and asks for the write lock, or holds the write lock and asks for either.  A
-    task that holds the read lock and asks for it again gets the same lease, counted, without a request.  The task is
-    the one in which `acquire` runs: bound it with `within`, as asyncio.wait_for runs it in another one on Python 3.11.
+    `read` and `write` return locks that are used like a Lock, with leases like those of a Lock.
+
+    Arguments: `path`, `data` and `acl`, the same as those of Lock; `prefer`, None, "readers" or "writers".
+    Order: by tickets; each task has a ticket of its own.  `prefer` decides when a client takes its ticket:
+    - None: at once.  Readers and writers are served in the order in which they came; readers whose tickets follow each
+      other hold the lock together.
+    - "readers": a writer waits until the line is empty, and takes its ticket only then.
+    - "writers": a reader takes its ticket only when no writer is in the line.
+    With a preference, the clients that wait outside the line may starve: they wait as long as preferred ones keep
+    coming.  The preference is the policy of each client, and safety does not depend on it: clients with different
+    preferences, and Curator's read/write lock, may use one path.
+    Requests: uncontended, the same as Lock: two round trips for acquire and release.  With prefer="writers" a reader
+    sends one getChildren more.  With prefer="readers" a writer sends that too, and a create, a getChildren and a delete
+    for a second ticket below `path`/writers.
+    Raises: ValueError, TypeError.  Acquiring raises also RuntimeError, and sends nothing, when the task would wait for
+    itself: when it holds the read lock and asks for the write lock, or holds the write lock and asks for either one.
+    A task that holds the read lock and asks for it again gets the same lease, counted, without a request.  "The task"
+    is the one in which `acquire` runs: use `within` to bound the wait, because asyncio.wait_for runs `acquire` in
+    another task on Python 3.11.
     """
 
     def __init__(
@@ -349,20 +394,24 @@ class ReadWriteLock:
     ) -> None:
         self.path = validate_path(path)
         if prefer not in (None, "readers", "writers"):
-            raise ValueError(f'prefer is None, "readers" or "writers", not {prefer!r}')
+            raise ValueError(f'prefer must be None, "readers" or "writers", not {prefer!r}')
         holders = Holders()
-        reads = Line(zk, path, prefix=READ_PREFIX, blocks=is_writer, ahead=0, is_sharing=True, data=data, acl=acl)
+        # ahead=0: readers that wait for one writer watch that writer only.  A watch on the writer before it would wake
+        # them all for nothing.
+        reads = Line(zk, path, prefix=READ_PREFIX, blocks=is_writer, ahead=0, ignores_shared=True, data=data, acl=acl)
         writes = Line(zk, path, prefix=WRITE_PREFIX, data=data, acl=acl)
-        before_reading = _Outside(zk, path, is_writer, is_sharing=True) if prefer == "writers" else None
-        before_writing = _Outside(zk, path, everyone) if prefer == "readers" else None
+        before_reading = _PreferredTickets(zk, path, is_writer, ignores_shared=True) if prefer == "writers" else None
+        # The writer waits for the tickets of other writers too: if it queued behind a writer that holds the lock, its
+        # ticket would block the readers that come meanwhile.
+        before_writing = _PreferredTickets(zk, path, every_contender) if prefer == "readers" else None
         gate = Line(zk, join_path(path, _GATE), acl=acl, container=path) if prefer == "readers" else None
-        self._reading = _Reading(zk, reads, holders, before_reading)
-        self._writing = _Writing(zk, writes, holders, data, before_writing, gate)
+        self._read_lock = _ReadLock(zk, reads, holders, before_reading)
+        self._write_lock = _WriteLock(zk, writes, holders, data, before_writing, gate)
 
     def read(self) -> Locking[Lease]:
-        """Return the read lock, to be used like a Lock: it is blocked by the writers before it, and by nobody else."""
-        return self._reading
+        """Return the read lock, which is used like a Lock; only the writers before it block it."""
+        return self._read_lock
 
     def write(self) -> Locking[WriteLease]:
-        """Return the write lock, to be used like a Lock: it is blocked by all before it."""
-        return self._writing
+        """Return the write lock, which is used like a Lock; all tickets before it block it."""
+        return self._write_lock

@@ -1,7 +1,7 @@
-"""The semaphore: a waiting line with several places at its head.
+"""The semaphore: a waiting line whose first `permits` tickets hold at the same time.
 
-How many, is agreed through the data of the semaphore's own node, as a decimal number, which everybody who waits
-follows.  That everybody counts by the same number at the same point of history is the line's affair.
+The number of permits is the data of the semaphore's node, as a decimal number.  Every waiting ticket watches that node.
+`recipes.line` makes sure that all tickets apply the same number at the same point of the node's history.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ MOST_PERMITS: Final = 2**31 - 1
 
 
 class PermitsError(ValueError):
-    """The semaphore's number of permits is not what was asked for, or not to be had.
+    """The semaphore's node has another number of permits than was given, or no number.
 
-    Arguments: `path`, the semaphore's node; `asked`, the number that was given, None for whatever is stored; `stored`,
-    the data of the node, None when there is no node.
+    Arguments: `path`, the semaphore's node; `asked`, the number that was given, None if the stored one was wanted;
+    `stored`, the data of the node, None when there is no node.
     """
 
     def __init__(self, path: str, asked: int | None, stored: bytes | None) -> None:
         if stored is None or not stored:
             text = f"the semaphore {path} has no number of permits yet: give one"
-        elif _number(stored) is None:
-            text = f"the node {path} is no semaphore's: its data is {stored[:40]!r}, no number of permits"
+        elif _parsed(stored) is None:
+            text = f"the node {path} is not a semaphore: its data, {stored[:40]!r}, is not a number of permits"
         else:
             text = (
-                f"the semaphore {path} has {stored.decode()} permits, not {asked}: give that number, or None to take "
-                f"what is stored, or change it with resize"
+                f"the semaphore {path} has {stored.decode()} permits, not {asked}: give that number, or None to use "
+                f"the stored one, or change it with resize"
             )
         super().__init__(text)
         self.path = path
@@ -43,34 +43,39 @@ class PermitsError(ValueError):
         self.stored = stored
 
 
-class _UnwrittenError(Exception):
-    """The node is there, and nobody has written a number into it."""
+class _NoNumberError(Exception):
+    """The semaphore's node has no data, and we have a number to write into it."""
 
 
 def checked_permits(permits: int) -> int:
-    """Return `permits` if a semaphore can have so many.  Raises: TypeError, ValueError."""
+    """Return `permits` if it is a valid number of permits.  Raises: TypeError, ValueError."""
     if isinstance(permits, bool) or not isinstance(permits, int):
-        raise TypeError(f"permits is a whole number, not {permits!r}")
+        raise TypeError(f"permits must be a whole number, not {permits!r}")
     if not 1 <= permits <= MOST_PERMITS:
-        raise ValueError(f"permits is at least 1 and at most {MOST_PERMITS}, not {permits!r}")
+        raise ValueError(f"permits must be at least 1 and at most {MOST_PERMITS}, not {permits!r}")
     return permits
 
 
-def _number(data: bytes) -> int | None:
+def _parsed(data: bytes) -> int | None:
+    """Return the number of permits that `data` contains, None if it contains none."""
     return int(data) if data.isdigit() and len(data) <= 10 and 1 <= int(data) <= MOST_PERMITS else None
 
 
 class Semaphore(Locking[Lease]):
-    """A lock that up to `permits` hold at a time, in the order of their tickets.
+    """A lock that up to `permits` leases hold at the same time, in the order of their tickets.
 
-        async with Semaphore(zk, "/limits/export", 3) as lease: ...            # one of three; otherwise as Lock
-        await semaphore.resize(5)
+        semaphore = Semaphore(zk, "/limits/export", 3)
+        async with semaphore as lease: ...                       # one of three; all forms of Lock work
+        await semaphore.resize(5)                                # for all clients, from now on
 
-    Arguments: `path`, the semaphore's node, made as a container with the number as its data when it is missing;
-    `permits`, how many may hold, which all must agree upon; None: what is stored there; `data`, `acl`, as of Lock.
-    Raises: acquiring and resizing also PermitsError, a ValueError that names both numbers, when another number is
-    stored than was given; no ticket stays.  Once it has agreed, an object follows every later `resize`.
-    Order: by tickets.  Every acquire, of whatever task, stands in the line with a ticket of its own.
+    All clients must agree on the number of permits.  It is stored in the semaphore's node by the first client.
+
+    Arguments: `path`, the semaphore's node, created as a container if it is missing; `permits`, the number, or None to
+    use the stored one; `data` and `acl`, the same as those of Lock.
+    Order: by tickets.  Every acquire takes a ticket of its own, also when tasks share this object.
+    Requests: uncontended, two round trips for acquire and release, as for Lock, with one getData more.
+    Raises: acquiring and resizing raise PermitsError, a ValueError, when the stored number is not the one that was
+    given; no ticket stays.  After the first agreement an object follows every later `resize`.
     """
 
     _noun = "semaphore"
@@ -81,28 +86,35 @@ class Semaphore(Locking[Lease]):
         if permits is not None:
             checked_permits(permits)
         super().__init__(zk, validate_path(path))
-        self._permits = permits  # what was given, and from the first agreement on what was last seen
+        self._permits = permits  # the number that was given; after the first agreement, the number last read
         self._has_agreed = False
         self._acl = acl
-        self._line = Line(zk, self.path, prefix=PREFIX, slots=self._agreed, head=self._to_write, data=data, acl=acl)
+        self._line = Line(
+            zk, self.path, prefix=PREFIX, slots=self._agreed_permits, parent_data=self._initial_data, data=data, acl=acl
+        )
 
     async def resize(self, permits: int) -> None:
-        """Have `permits` hold from now on: more get in at once; with fewer, those who hold finish, and as many go
-        before anybody else gets in.
+        """Set the number of permits to `permits` for all clients.
 
-        Every object at work follows; new ones must be given the new number, or None.  A semaphore that is not there is
-        made.
-        Raises: PermitsError, ValueError, TypeError; SessionClosedError; SessionExpiredError if the client renews no
-        session; whatever else the server refuses.
-        Cancellation: it may have happened or not.
-        Order: of two at a time the last one stays.  Requests: getData, setData; and getData for each who waits.
+        With more permits, waiting tickets get in at once.  With fewer, no lease is lost: the present holders finish,
+        and no ticket gets in until fewer than `permits` of them are left.
+        Semaphore objects that have acquired before follow; new ones must be given the new number, or None.  The node
+        is created if it is missing.
+        Raises: PermitsError, ValueError, TypeError; SessionClosedError; SessionExpiredError if the client does not
+        renew its session; other errors of the server.
+        Cancellation: the number may have been changed or not.
+        Order: of two concurrent calls, the last one at the server wins.
+        Requests: sync, getData and setData, and one getData for each waiting ticket.
         """
         checked_permits(permits)
         self._check_open()
         wanted = b"%d" % permits
-        has_tried = False  # if so, the number that is wanted may be there by us, and need not be the one that was given
+        # Once a write of ours was tried, the wanted number in the node may be ours (the answer was lost), and is no
+        # disagreement with the number that was given.
+        has_tried = False
         while True:
             try:
+                # With a sync: a server that lags behind would show an old number, which need not agree with ours.
                 node = (await self._zk.pipeline([Sync(self.path), GetData(self.path)]))[1]
                 if isinstance(node, zkwire.NoNodeError):
                     has_tried = True
@@ -111,7 +123,7 @@ class Semaphore(Locking[Lease]):
                     raise node
                 else:
                     if node.data and not (has_tried and node.data == wanted):
-                        self._agreed(node.data)
+                        self._agreed_permits(node.data)
                     has_tried = True
                     await self._zk.set(self.path, wanted, node.stat.version)
             except (
@@ -120,7 +132,7 @@ class Semaphore(Locking[Lease]):
                 zkwire.NoNodeError,
                 zkwire.ConnectionLostError,
             ):
-                continue  # somebody else was at it, or it is not known whether it was carried out: look again
+                continue  # another client has changed the node, or the answer was lost: read it again
             except zkwire.SessionExpiredError:
                 raise_unless_renewed(self._zk)
                 continue
@@ -131,41 +143,49 @@ class Semaphore(Locking[Lease]):
         while True:
             try:
                 return Lease(self._zk, await self._line.acquire())
-            except _UnwrittenError:
-                await self._write()
+            except _NoNumberError:
+                await self._store_permits()
 
     async def _try_acquire(self) -> Lease | None:
         while True:
             try:
                 ticket = await self._line.try_acquire()
-            except _UnwrittenError:
-                await self._write()
+            except _NoNumberError:
+                await self._store_permits()
             else:
                 return None if ticket is None else Lease(self._zk, ticket)
 
-    def _agreed(self, data: bytes) -> int:
-        """Return the number that the node's data tells.  Raises: PermitsError when it is not the one given."""
+    def _agreed_permits(self, data: bytes) -> int:
+        """Return the number of permits that the node's `data` contains, once it agrees with the number given.
+
+        Raises: PermitsError when it does not agree, or is no number; _NoNumberError when we have to write the number.
+        """
         if not data:
-            raise PermitsError(self.path, None, data) if self._permits is None else _UnwrittenError
-        stored = _number(data)
+            raise PermitsError(self.path, None, data) if self._permits is None else _NoNumberError
+        stored = _parsed(data)
+        # After the first agreement another number comes from a resize, which every object follows.
         if stored is None or (self._permits not in (None, stored) and not self._has_agreed):
             raise PermitsError(self.path, self._permits, data)
         self._permits, self._has_agreed = stored, True
         return stored
 
-    def _to_write(self) -> bytes:
-        """Return the data with which to make the node.  Raises: PermitsError when no number was given."""
+    def _initial_data(self) -> bytes:
+        """Return the data to create the node with.  Raises: PermitsError when no number was given."""
         if self._permits is None:
             raise PermitsError(self.path, None, None)
         return b"%d" % self._permits
 
-    async def _write(self) -> None:
-        """Write our number into a node that somebody has made without one, unless somebody else does."""
+    async def _store_permits(self) -> None:
+        """Write our number into the node, which another client has created without one.
+
+        Return also when the write has failed for a reason that may pass: the caller reads the node again.
+        """
         try:
             node = await self._zk.get(self.path)
             if not node.data:
-                await self._zk.set(self.path, self._to_write(), node.stat.version)
+                # With the version, so that the first of several clients wins and the others see its number.
+                await self._zk.set(self.path, self._initial_data(), node.stat.version)
         except (zkwire.NoNodeError, zkwire.BadVersionError, zkwire.ConnectionLostError):
-            pass  # it is looked at again
+            pass
         except zkwire.SessionExpiredError:
             raise_unless_renewed(self._zk)

@@ -1,25 +1,25 @@
-"""A value in a node that everybody may read, set, and replace on the condition that nobody else has."""
+"""A value in a node that several clients read, set, and replace on the condition that no other client has."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
+from recipes.common.decoded_stream import DecodedStream
 from recipes.common.exact_writer import ANY_VERSION, ExactWriter
-from recipes.common.shared_nodes import read_or_make
-from recipes.common.value_stream import DecodedStream
+from recipes.common.shared_nodes import read_or_create
 from zkwire import ACL, OPEN_ACL, Client, Node, validate_path
 
 
 class SharedValue:
-    """Some bytes kept in a node, as Curator's SharedValue keeps them.
+    """Some bytes in a node, stored as Curator's SharedValue stores them.
 
         value, version = await shared.get()
-        if not await shared.compare_and_set(b"new", version=version): ...    # somebody else was faster
+        if not await shared.compare_and_set(b"new", version=version): ...    # another client was faster
         async for value, version in shared.watch(): ...                      # now and after each change
 
-    Arguments: `path`, the node, made persistent with `initial` in it when it is missing, by whatever is asked of it;
-    `acl`, of every node that is made.
+    Arguments: `path` of the node; whichever method is called first creates it, persistent and with `initial` in it, if
+    it is missing; `acl` of every node that is created.
     """
 
     def __init__(self, zk: Client, path: str, initial: bytes = b"", *, acl: Sequence[ACL] = OPEN_ACL) -> None:
@@ -28,32 +28,34 @@ class SharedValue:
         self._initial = self._checked(initial)
         self._acl = acl
         self._writer = ExactWriter(zk, self.path, acl=acl)
-        self._turn = asyncio.Lock()
+        self._writing = asyncio.Lock()  # held by the task whose write is under way; the others wait in their order
 
     async def get(self) -> tuple[bytes, int]:
         """Return the value and its version, which grows by one with each write (request: getData).
 
-        Order: what this client has set before is in it; what others have may not be yet: `zk.sync` before it.
+        Order: includes everything that this client set before.  Writes of other clients may be missing; to include
+        them, call `zk.sync` first.
         """
-        node = await self.node()
+        node = await self._read_or_create()
         return node.data, node.stat.version
 
     async def set(self, value: bytes) -> None:
         """Replace the value, whatever it is (request: multi).
 
-        Exactly once, though a connection breaks: what others set meanwhile is not replaced by a second writing.
-        Raises: ConnectionLostError with `maybe_applied` only when the session expires before it was found out what
-        became of a write that lost its answer; TypeError.
-        Cancellation: it may have been set.
+        The value is written exactly once, even if a connection breaks: a repeated write never replaces what another
+        client has set since the first one.
+        Raises: ConnectionLostError with `maybe_applied` only when an answer was lost and the session expired before
+        the outcome of the write was known; NoAuthError, also when this client may write the node but not create its
+        trace below it; TypeError.
+        Cancellation: the value may have been set.
         """
         self._checked(value)
-        async with self._turn:
+        async with self._writing:
             while not await self._writer.write(value, ANY_VERSION):
-                await self.node()
+                await self._read_or_create()
 
     async def compare_and_set(self, value: bytes, *, version: int) -> bool:
-        """Replace the value if its version is `version`, as `get` has told it, and return whether it was (request:
-        multi).
+        """Replace the value if its version is `version`, which `get` returned; return whether it was (request: multi).
 
         Raises, Cancellation: as `set`; ValueError for a negative version.
         """
@@ -61,23 +63,25 @@ class SharedValue:
         if isinstance(version, bool) or not isinstance(version, int):
             raise TypeError(f"version is a whole number, not {version!r}")
         if version < 0:
-            raise ValueError(f"version is what `get` has told, from 0, not {version!r}; `set` replaces any")
-        async with self._turn:
+            raise ValueError(f"version is a number that `get` returned, from 0, not {version!r}; `set` replaces any")
+        async with self._writing:
             if await self._writer.write(value, version):
                 return True
-            # Whoever has not read it yet may take it for granted that it begins with the version 0.
+            # A caller that never called `get` may assume that the value begins with version 0, so create the node.
             return version == 0 and await self._is_new() and await self._writer.write(value, version)
 
     def watch(self) -> SharedValueStream:
-        """Return the value and its version, now and after each change, to be iterated; see Watching."""
-        return SharedValueStream(self._zk, self)
+        """Return a stream of the value and its version, now and after each change; a missing node is created.
 
-    async def node(self) -> Node:
-        """Read the node, and make it if it is missing."""
-        return await read_or_make(self._zk, self.path, self._initial, self._acl)
+        Raises, from the iteration: as DecodedStream.
+        """
+        return SharedValueStream(self._zk, self.path, self._read_or_create)
+
+    async def _read_or_create(self) -> Node:
+        return await read_or_create(self._zk, self.path, self._initial, self._acl)
 
     async def _is_new(self) -> bool:
-        return (await self.node()).stat.version == 0
+        return (await self._read_or_create()).stat.version == 0
 
     def _checked(self, value: bytes) -> bytes:
         if not isinstance(value, bytes):
@@ -86,16 +90,16 @@ class SharedValue:
 
 
 class SharedValueStream(DecodedStream[tuple[bytes, int]]):
-    """The values of a SharedValue; made by `SharedValue.watch`."""
+    """The values of a SharedValue, each with its version; made by `SharedValue.watch`."""
 
-    def __init__(self, zk: Client, shared: SharedValue) -> None:
-        super().__init__(zk, shared.path)
-        self._shared = shared
+    def __init__(self, zk: Client, path: str, create: Callable[[], Awaitable[Node]]) -> None:
+        super().__init__(zk, path)
+        self._create = create
 
-    async def _made(self) -> bool:
-        await self._shared.node()
+    async def _create_missing(self) -> bool:
+        await self._create()
         return True
 
-    def _meaning(self, node: Node | None) -> tuple[bytes, int]:
+    def _decode(self, node: Node | None) -> tuple[bytes, int]:
         assert node is not None
         return node.data, node.stat.version

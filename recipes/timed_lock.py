@@ -1,7 +1,8 @@
-"""The lock with a time limit: a holder promises to be done by a time, and others take over after it.
+"""The lock with a time limit: a holder promises to finish in time, and others take the lock over if it does not.
 
-The promise stands in the data of the holder's own ticket.  Those who wait see it, count from then on, and remove the
-ticket when it is not kept, although the session of the holder may live on: its process hangs, or its loop is blocked.
+The holder writes the limit into the data of its own ticket.  The waiting tickets read it, count from that moment, and
+delete the holder's ticket when the limit has passed.  That helps when the session of the holder stays alive although
+its program hangs; an expired session needs no limit.
 """
 
 from __future__ import annotations
@@ -14,137 +15,150 @@ from typing import Final
 
 import zkwire
 from recipes.line import ticket_data
-from recipes.line.lease import DELETED, Lease, LockLostError
-from recipes.line.line import Line, Ticket
+from recipes.line.lease import Lease, LockLostError
+from recipes.line.line import Line
 from recipes.line.locking import Locking
+from recipes.line.loss_monitor import DELETED
+from recipes.line.ticket import Ticket
 from zkwire import ACL, OPEN_ACL, Client, validate_path
 
-_BROKEN: Final = "its time limit has passed"
+_LIMIT_PASSED: Final = "its time limit has passed"
 
 
 @dataclass(slots=True, eq=False)
 class _Extension:
-    """A call of `extend` that is under way; `end`, until when the lease may hold once it is answered; `bound`, ends it
-    as soon as there is nothing left to extend."""
+    """A call of `extend` that is under way.
+
+    `end`: until when the lease may be held once the server has answered, on the loop's clock; `bound`: a timeout by
+    which the call is stopped as soon as the lease is over.
+    """
 
     end: float
     bound: asyncio.Timeout = field(default_factory=partial(asyncio.timeout, None))
 
 
 class TimedLease(Lease):
-    """A lease that ends by a time limit, unless it is extended; otherwise as Lease.
+    """A lease that ends when its time limit passes, unless it is extended.  It has all that Lease has.
 
-    The limit counts from before the moment in which it is sent, and those who wait count from when they see it: so it
-    is over here before it is over there.
+    The holder counts the limit from before it sends the limit; the waiting clients count from when they read it.  So
+    the lease ends at the holder before another client may take the lock over.
     """
 
-    __slots__ = ("_alarm", "_data", "_end", "_extending", "_loop", "_promising", "_writing")
+    __slots__ = ("_alarm", "_data", "_end", "_extensions", "_first_write", "_loop", "_write_order")
 
     def __init__(self, zk: Client, ticket: Ticket, limit: float, data: bytes) -> None:
         self._loop = asyncio.get_running_loop()
         self._end = self._loop.time() + limit
         self._data = data
-        self._writing = asyncio.Lock()
-        self._extending: set[_Extension] = set()
-        self._promising: asyncio.Task[None] | None = None
+        self._write_order = asyncio.Lock()  # one write of a limit at a time, in the order of the calls
+        self._extensions: set[_Extension] = set()
+        self._first_write: asyncio.Task[None] | None = None
         super().__init__(zk, ticket)
-        self._alarm = self._loop.call_at(self._end, self._look_at_the_end)
-        self._promising = self._loop.create_task(self._promise())
+        self._alarm = self._loop.call_at(self._end, self._check_limit)
+        self._first_write = self._loop.create_task(self._write_first_limit())
 
     async def extend(self, limit: float) -> None:
-        """Promise anew: to be done in `limit` seconds from now.
+        """Set a new limit: `limit` seconds from now.
 
-        A later end counts from the moment in which this returns, an earlier one at once.  Of several calls the latest
-        counts: an earlier end that it has asked for is not put off by the answer to a call before it.
-        Raises: LockLostError, also when the old limit passes before the answer comes; RuntimeError when it was
-        released; ValueError, TypeError.
-        Cancellation: the earlier of the two ends counts.
-        Requests: setData; and getData for the one or two who wait next.
+        An earlier end than the present one applies at once.  A later end applies when this call returns: until then
+        the waiting clients may know only the old limit.  Of concurrent calls the latest one applies: if it has asked
+        for an earlier end, the answer to an older call does not move that end.
+        Raises: LockLostError, also when the old limit passes before the server has answered; RuntimeError when the
+        lease was released; ValueError, TypeError.
+        Cancellation: the earlier one of the old and the new end applies.
+        Requests: setData, and one getData for each of the one or two clients next in line.
         """
         ticket_data.checked_limit(limit)
         self.check()
         end = self._loop.time() + limit
         if end < self._end:
-            self._end_at(end)
-        for before in self._extending:
-            before.end = min(before.end, end)
-        asked = _Extension(end)
-        self._extending.add(asked)
+            self._set_end(end)
+        # The waiting clients may have read our new limit before an older call gets its answer.
+        for older in self._extensions:
+            older.end = min(older.end, end)
+        extension = _Extension(end)
+        self._extensions.add(extension)
         try:
-            async with asked.bound, self._writing:
+            async with extension.bound, self._write_order:
                 await self._write(end)
                 self.check()
-                self._end_at(asked.end)
+                self._set_end(extension.end)
         except TimeoutError:
-            self.check()  # it is over, and this tells how
+            self.check()  # `bound` has stopped us because the lease is over: raise its error
             raise
         finally:
-            self._extending.discard(asked)
+            self._extensions.discard(extension)
 
-    def _end_at(self, end: float) -> None:
+    def _set_end(self, end: float) -> None:
         self._end = end
         self._alarm.cancel()
-        self._alarm = self._loop.call_at(end, self._look_at_the_end)
+        self._alarm = self._loop.call_at(end, self._check_limit)
 
-    def _look_at_the_end(self) -> None:
-        if self._end > self._loop.time():  # a timer may be early by a tick of the clock
-            self._end_at(self._end)
+    def _check_limit(self) -> None:
+        if self._end > self._loop.time():  # the event loop may run a timer early, by one tick of its clock
+            self._set_end(self._end)
         else:
-            self._lose(self._doubt())
+            self._lose(self._why_uncertain())
 
-    async def _promise(self) -> None:
+    async def _write_first_limit(self) -> None:
         try:
-            async with self._writing:
+            async with self._write_order:
                 await self._write(self._end)
         except LockLostError:
-            pass  # it has been told
+            pass  # the lease has recorded its loss and interrupted the bodies
 
     async def _write(self, end: float) -> None:
-        """Have our node say when we shall be done, until it is known that it does.  Raises: LockLostError."""
+        """Write the limit `end` into our node, until it is known to be there.  Raises: LockLostError."""
         while not self.is_over:
             left = end - self._loop.time()
             if left <= 0:
-                raise self._lose(_BROKEN)
+                raise self._lose(_LIMIT_PASSED)
             try:
                 await self._zk.set(self.path, ticket_data.limited(left, self._data))
             except zkwire.ConnectionLostError:
-                continue  # once more does no harm: it says the same, a little later
+                continue  # if it was carried out, a second write does no harm: it has the same end
             except zkwire.NoNodeError:
                 raise self._lose(DELETED) from None
             except (zkwire.SessionError, zkwire.ServerError) as error:
                 raise self._lose(str(error)) from None
             return
 
-    def _left(self) -> float:
-        return max(0.0, min(self._left_of_session(), self._end - self._loop.time()))
+    def _seconds_left(self) -> float:
+        return max(0.0, min(self._session_seconds_left(), self._end - self._loop.time()))
 
-    def _doubt(self) -> str:
-        return _BROKEN if self._end <= self._loop.time() else self._doubt_of_session()
+    def _why_uncertain(self) -> str:
+        return _LIMIT_PASSED if self._end <= self._loop.time() else self._why_session_uncertain()
 
-    def _guard_stopped(self) -> None:
+    def _on_end(self) -> None:
         self._alarm.cancel()
-        if self._promising is not None and self._promising is not asyncio.current_task():
-            self._promising.cancel()
-        extending, self._extending = self._extending, set()
-        for asked in extending:
-            asked.bound.reschedule(self._loop.time())
+        # Not the task that runs: it is the one that has found the loss, and raises it.
+        if self._first_write is not None and self._first_write is not asyncio.current_task():
+            self._first_write.cancel()
+        # A timeout, not task.cancel(): `extend` runs in the caller's task, which may be cancelled at the same moment,
+        # for the same loss or from elsewhere.  asyncio.timeout takes back its own cancellation only.
+        extensions, self._extensions = self._extensions, set()
+        for extension in extensions:
+            extension.bound.reschedule(self._loop.time())
 
 
 class TimedLock(Locking[TimedLease]):
-    """A fair lock whose holders promise to be done in `limit` seconds: others may take over after that, however long
-    the holder's session lives.
+    """A fair lock with one holder, which promises to finish within `limit` seconds; others may take over after that.
 
         async with TimedLock(zk, "/locks/report", limit=30.0) as lease: ...    # the body is cancelled after 30 seconds
-            await lease.extend(30.0)                                           # unless it says that it needs more
+            await lease.extend(30.0)                                           # 30 seconds from now
 
-    Arguments: `path`, `data`, `acl`, as of Lock; `limit`, in seconds, counted from the acquiring.
-    After the limit the lease is lost: the body is cancelled and LockLostError raised, as for every other loss.
-    Whoever waits next, here or by a Lock or any other recipe on this path, gives a tenth of the limit more and then
-    removes the holder's node.  Assumed: clocks that run at speeds that differ by less than that tenth, less the time
-    that a body takes to end; `lease.token` guards a store even from one that does not end.
-    A holder that hangs before it has told its limit, which is one write behind its acquiring, is waited for as long as
-    its session lives.
-    Order: by tickets.  Every acquire stands in the line with a ticket of its own, tasks of one process too.
+    Use it where a program may hang while its session stays alive.  One lease is held at a time, and a lease is lost by
+    the signals of Lock or when its limit passes: the body is cancelled, and LockLostError is raised.
+
+    Arguments: `path`, `data` and `acl`, the same as those of Lock; `limit`, in seconds, counted from acquiring.
+    Takeover: the next client in line, which may use Lock or any other recipe on this path, waits a tenth of the limit
+    longer and then deletes the holder's node.  This is safe under the assumption that the clocks of two hosts
+    differ in speed by less than that tenth, minus the time that a cancelled body needs to end.  `lease.token` protects
+    a store even from a body that does not end.
+    A holder that hangs before it has written its limit, which is one request after it has acquired the lock, keeps the
+    lock as long as its session lives.
+    Order: by tickets.  Every acquire takes a ticket of its own, also when tasks share this object.
+    Requests: those of Lock, and one setData, for which the caller does not wait.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""The lock that gives up: one ephemeral node at the path itself, one request to take it, nobody waits.
+"""The lock without a queue: one ephemeral node at the path itself, and one request to take it.
 
-Knows the node, and how to find out whose it is when the answer to its create is lost.  There is no line and no order:
-whoever comes when it is free has it.
+There is no line, no wait and no order: whichever create reaches the server first while the path is free takes the lock.
+This module also finds out which session owns the node when the answer to the create is lost.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from weakref import WeakKeyDictionary
 import zkwire
 from recipes.common import lost_answers
 from recipes.common.waiting import raise_unless_renewed
+from recipes.line.certainty import renew_certainty
 from recipes.line.lease import Lease, LockLostError
-from recipes.line.line import Ticket, TicketNode, ask_whether_session_lives
 from recipes.line.locking import Locking
+from recipes.line.ticket import Ticket, TicketNode
 from zkwire import (
     ACL,
     OPEN_ACL,
@@ -32,42 +33,45 @@ from zkwire import (
     validate_path,
 )
 
-# The tries of one client at one path go one after the other: when two have lost their answers, the node that is found
-# then could be either's, for it has no name of its own.
-_UNDER_WAY: Final[WeakKeyDictionary[Client, dict[str, asyncio.Task[TicketNode | None]]]] = WeakKeyDictionary()
+# The tries of one client at one path run one after the other.  If the answers of two tries were lost at the same time,
+# the node that is found could belong to either, because its name is not unique.
+_TRIES: Final[WeakKeyDictionary[Client, dict[str, asyncio.Task[TicketNode | None]]]] = WeakKeyDictionary()
 
 
 class LockTakenError(ZooKeeperError):
-    """The lock is taken, and nobody waits for this kind of lock.  Argument: `path`, the lock's node."""
+    """The lock is taken, and this kind of lock does not wait.  Argument: `path`, the lock's node."""
 
     def __init__(self, path: str) -> None:
-        super().__init__(f"the lock {path} is taken, by us or by somebody else; try again later, or wait with Lock")
+        super().__init__(f"the lock {path} is taken: try again later, or use Lock to wait for it")
         self.path = path
 
 
 class TryLock(Locking[Lease]):
-    """A lock that is to be had at once or not at all: whoever creates the ephemeral node at `path` holds it.
+    """A lock that is taken at once or not at all: the client that creates the ephemeral node at `path` holds it.
 
         lease = await TryLock(zk, "/jobs/nightly-report").try_acquire()        # None at once if it is taken
         async with TryLock(zk, "/jobs/nightly-report") as lease: ...           # LockTakenError at once if it is taken
 
-    Arguments: `path`, the node itself, not a parent; those above it are made, persistent, when they are missing;
-    `data`, stored in it, for people who look; `acl`, of the nodes that are made.
-    Raises: `acquire`, `hold` and `async with` LockTakenError when it is taken; their `within` bounds only how long a
-    server may take to answer.
-    Order: none.  Who keeps trying may never have it; for turns, use Lock.
+    One lease is held at a time in the whole cluster, as for Lock, and it is lost by the same signals.
 
-    The lease is that of a Lock, and lost on the same signals.  One thing is weaker, as the node has no name of its
-    own: if somebody else deletes the node, and yet another takes its place before we have heard of that, a release or
-    a transaction of ours that is on its way then meets the new node.  `lease.token` tells the two apart.
+    Arguments: `path`, the lock's node itself, not a parent; missing parents are created as persistent nodes; `data`,
+    stored in the node, where people can see which program holds the lock; `acl`, of all nodes that are created.
+    Order: none.  A client that keeps trying may never succeed; use Lock for a queue.
+    Requests: one to take the lock or to find it taken, and one to release it.
+    Raises: `acquire`, `hold` and `async with` raise LockTakenError when the lock is taken.  Their `within` only bounds
+    how long a server may take to answer.
+
+    One promise is weaker than that of Lock, because the name of the node is not unique.  Suppose that our node is
+    deleted by hand, and another client takes the lock before we hear of it.  Then a release or a transaction of ours
+    that is already on its way reaches the new node.  `lease.token` distinguishes the two holders.
     """
 
     def __init__(self, zk: Client, path: str, *, data: bytes = b"", acl: Sequence[ACL] = OPEN_ACL) -> None:
         super().__init__(zk, validate_path(path))
         if path == "/":
-            raise ValueError("the root cannot be a TryLock: it is always there; name a node below it")
+            raise ValueError("the root cannot be a TryLock, because it always exists: use a node below it")
         if not isinstance(data, bytes):
-            raise TypeError(f"the data of a lock are bytes, not {data!r}")
+            raise TypeError(f"the data of a lock must be bytes, not {data!r}")
         self._parent = self.path.rpartition("/")[0] or "/"
         self._data = data
         self._acl = acl
@@ -79,60 +83,68 @@ class TryLock(Locking[Lease]):
         return lease
 
     async def _try_acquire(self) -> Lease | None:
-        under_way = _UNDER_WAY.setdefault(self._zk, {})
-        given_up = asyncio.Event()
-        taking = asyncio.create_task(self._take(under_way.get(self.path), given_up))
-        under_way[self.path] = taking
-        taking.add_done_callback(self._forget)
+        tries = _TRIES.setdefault(self._zk, {})
+        abandoned = asyncio.Event()
+        # A task of its own, which a cancellation of the caller does not stop: it must find out what it has created.
+        taking = asyncio.create_task(self._take(tries.get(self.path), abandoned))
+        tries[self.path] = taking
+        taking.add_done_callback(self._forget_try)
         try:
-            place = await asyncio.shield(taking)
+            node = await asyncio.shield(taking)
         except asyncio.CancelledError:
-            given_up.set()
-            taking.add_done_callback(self._give_back)
+            abandoned.set()
+            taking.add_done_callback(self._discard_late)
             raise
-        if place is None:
+        if node is None:
             return None
-        # The node of another holder has the same name.
-        removal = self._zk.removal(self.path, newest_zxid=place.token)
-        return _PlainLease(self._zk, Ticket(place, removal))
+        # The node of the next holder has the same path: `newest_zxid` keeps a repeated delete away from it.
+        removal = self._zk.removal(self.path, newest_zxid=node.token)
+        return _UnnumberedLease(self._zk, Ticket(node, removal))
 
     # -- taking -----------------------------------------------------------------------------------------------------
 
-    async def _take(self, before: asyncio.Task[TicketNode | None] | None, given_up: asyncio.Event) -> TicketNode | None:
-        """Create the node; return it, None if it is taken.
+    async def _take(
+        self, previous: asyncio.Task[TicketNode | None] | None, abandoned: asyncio.Event
+    ) -> TicketNode | None:
+        """Create the node and return it; return None if the lock is taken.
 
-        Arguments: `before`, the try to wait for; `given_up`, whether nobody wants it any more: nothing new is begun
-        then.  Nobody cancels this, for it has to learn what it has made.
+        Arguments: `previous`, the try of this client to wait for; `abandoned`, set when the caller was cancelled: then
+        no new attempt is begun.  This coroutine itself must not be cancelled.
         """
-        if before is not None:
-            await asyncio.wait([before])
-        while not given_up.is_set():
+        if previous is not None:
+            await asyncio.wait([previous])
+        while not abandoned.is_set():
             session_id, newest = self._zk.session_id, self._zk.last_zxid
             try:
                 _, stat = await self._zk.create_and_stat(self.path, self._data, ephemeral=True, acl=self._acl)
             except NodeExistsError:
                 return None
             except NoNodeError:
-                if not given_up.is_set():
+                if not abandoned.is_set():
                     await self._make_parents()
                 continue
             except ConnectionLostError:
-                found = await self._look()
+                found = await self._read_stat()
                 if found is None:
-                    continue  # it was not made
+                    continue  # the create was not carried out
+                # Our create made the node only if this session owns it and it is newer than all that we had seen before
+                # the request.  An older one belongs to a lease that this client holds already.
                 if not found.ephemeral_owner == session_id == self._zk.session_id or found.czxid <= newest:
                     return None
                 stat = found
             except SessionExpiredError:
                 raise_unless_renewed(self._zk)
                 continue
-            place = TicketNode(self.path, self.path.rpartition("/")[2], stat.czxid, stat.ephemeral_owner)
-            if await self._is_certain(place):
-                return place
+            node = TicketNode(self.path, self.path.rpartition("/")[2], stat.czxid, stat.ephemeral_owner)
+            if await self._is_certain(node):
+                return node
         return None
 
     async def _make_parents(self) -> None:
-        """Make the nodes above; if that is cut off or its session expires, the next create tells."""
+        """Create the missing parents.
+
+        Return also when the connection or the session was lost: the next create shows whether they exist.
+        """
         try:
             await self._zk.ensure_path(self._parent, acl=self._acl)
         except ConnectionLostError:
@@ -140,54 +152,58 @@ class TryLock(Locking[Lease]):
         except SessionExpiredError:
             raise_unless_renewed(self._zk)
 
-    async def _look(self) -> zkwire.Stat | None:
-        """Return the Stat of the node that stands there."""
+    async def _read_stat(self) -> zkwire.Stat | None:
+        """Return the Stat of the node at the path, None if there is no node."""
         try:
             answers = await lost_answers.read(self._zk, self._parent, GetData(self.path))
         except SessionExpiredError:
             raise_unless_renewed(self._zk)
-            return None  # what the old session has made is gone with it
+            return None  # the node that the old session may have created is gone with that session
         node: zkwire.Node | None = lost_answers.result(answers[0])
         return None if node is None else node.stat
 
-    async def _is_certain(self, place: TicketNode) -> bool:
-        """Whether `place` is held for certain; when the answer was long in coming, ask before believing."""
-        while not self._zk.certain_for(place.session_id):
-            if self._zk.session_id != place.session_id:
+    async def _is_certain(self, node: TicketNode) -> bool:
+        """Return whether the session that owns `node` is certainly alive; if the create took long, ask a server."""
+        while not self._zk.certain_for(node.session_id):
+            if self._zk.session_id != node.session_id:
                 return False
             try:
-                await ask_whether_session_lives(self._zk)
+                await renew_certainty(self._zk)
             except SessionExpiredError:
                 return False
         return True
 
-    def _forget(self, taking: asyncio.Task[TicketNode | None]) -> None:
-        """The last try of this client has come to its end."""
-        under_way = _UNDER_WAY.get(self._zk, {})
-        if under_way.get(self.path) is taking:
-            del under_way[self.path]
+    def _forget_try(self, taking: asyncio.Task[TicketNode | None]) -> None:
+        """Remove the finished task from the table, unless a later try waits for it and has replaced it there."""
+        tries = _TRIES.get(self._zk, {})
+        if tries.get(self.path) is taking:
+            del tries[self.path]
 
-    def _give_back(self, taking: asyncio.Task[TicketNode | None]) -> None:
-        """Remove what a try has made whose caller was cancelled."""
-        place = lost_answers.late_result(taking)
-        if place is not None:
-            self._zk.discard(place.path, newest_zxid=place.token)
+    def _discard_late(self, taking: asyncio.Task[TicketNode | None]) -> None:
+        """Delete the node that a try has created after its caller was cancelled."""
+        node = lost_answers.late_result(taking)
+        if node is not None:
+            self._zk.discard(node.path, newest_zxid=node.token)
 
 
-class _PlainLease(Lease):
-    """A Lease whose node has a name that the node of another holder has as well."""
+class _UnnumberedLease(Lease):
+    """A lease whose node has no sequence number, so that the node of another holder has the same path."""
 
     __slots__ = ()
 
     def transaction(self) -> Transaction:
-        """Return a transaction that is carried out only while this session, whose node it is, and the node exist."""
+        """Return a transaction that the server carries out only while the node exists, and only in this session.
+
+        Without the session, a transaction of an expired lease would be carried out under the next holder's node.
+        """
         transaction = self._zk.transaction(session_id=self.ticket.node.session_id)
         transaction.check(self.path)
         return transaction
 
     async def release(self) -> None:
-        """As Lease.release; the node of another holder is left alone."""
+        """Do the same as Lease.release, but never delete the node of another holder."""
         if not self.is_released:
+            # Finds out whether the session has expired: our node is gone then, and no delete must be sent for the path.
             with contextlib.suppress(LockLostError):
                 self.check()
         await super().release()

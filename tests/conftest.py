@@ -19,13 +19,14 @@ import hypothesis
 import pytest
 
 import zkwire
+from tests.support.java import needs_java
 from zkwire.testing import RealServer, ServerProcess, ZooKeeperMissingError, find_zookeeper
 
 AsyncTest = Callable[..., Coroutine[Any, Any, None]]
 
 DEFAULT_LIMIT = 60.0
 
-# How long an example takes says more about what else the machine does than about the code.
+# The time of an example depends more on the load of the machine than on the code.
 hypothesis.settings.register_profile("zkwire", deadline=None)
 hypothesis.settings.load_profile("zkwire")
 
@@ -33,25 +34,29 @@ _path_numbers = itertools.count(1)
 
 
 def pytest_collection_finish() -> None:
-    # Each async test ends with a garbage collection; what is loaded by now need not be looked through again every time.
+    # Each async test ends with a garbage collection, which need not visit all loaded modules every time.
     gc.collect()
     gc.freeze()
 
 
+@pytest.hookimpl(tryfirst=True)  # ahead of the choice by -m
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Expect a test marked `since` to fail, and how, where the real server is older."""
+    """Mark the tests that need Java; expect a test marked `since` to fail, and how, where the real server is older."""
+    for item in items:
+        if needs_java(item):
+            item.add_marker(pytest.mark.java)
     marked = [item for item in items if isinstance(item, pytest.Function) and item.get_closest_marker("since")]
     try:
         there = find_zookeeper().version if marked else ""
     except ZooKeeperMissingError:
-        return  # told by the first test that asks for a server
+        return  # the first test that needs a server reports it
     for item in marked:
         lacking = [
             marker
             for marker in item.iter_markers("since")
             if not item.get_closest_marker("memory") and _as_numbers(there) < _as_numbers(marker.args[0])
         ]
-        if lacking:  # what came first is what a server that lacks several things refuses
+        if lacking:  # an old server refuses the oldest of several features that it lacks
             first = min(lacking, key=lambda marker: _as_numbers(marker.args[0]))
             version, what = first.args
             reason = f"{what} came with ZooKeeper {version}, this is {there}"
@@ -110,7 +115,7 @@ def _run(test: AsyncTest, limit: float, /, *args: object, **kwargs: object) -> N
     with asyncio.Runner(debug=False) as runner:
         runner.get_loop().set_exception_handler(complain)
         runner.run(body())
-        gc.collect()  # a future whose exception nobody retrieved complains when it is collected
+        gc.collect()  # a future whose exception was never retrieved reports it when it is collected
     if complaints:
         pytest.fail("\n".join(complaints), pytrace=False)
 
@@ -131,7 +136,7 @@ def _serve() -> Iterator[RealServer]:
     try:
         server = RealServer(fsync=False)  # no test cuts the power
     except ZooKeeperMissingError as error:
-        # Not a skip, nor one failure among many: without a server most of the suite would say nothing.
+        # Not a skip, and not one failure among many: without a server most of the suite would test nothing.
         pytest.exit(str(error), returncode=pytest.ExitCode.TESTS_FAILED)
     asyncio.run(server.start())
     yield server
@@ -140,7 +145,7 @@ def _serve() -> Iterator[RealServer]:
 
 @pytest.fixture(scope="session")
 def memory() -> Iterator[ServerProcess]:
-    """One server in memory for the whole run, configured as the real one: keep to ``path``."""
+    """One in-memory server for the whole run, configured as the real one: keep to ``path``."""
     with ServerProcess(tick_time=0.5, max_session_timeout=60.0) as server:
         yield server
 

@@ -1,9 +1,9 @@
-"""An asyncio client of Apache ZooKeeper, written over the raw wire protocol with nothing but the standard library.
+"""An asyncio client of Apache ZooKeeper, which speaks the wire protocol itself and needs only the standard library.
 
     async with zkwire.connect("zk1:2181,zk2:2181/app", session_timeout=10.0) as zk:
         await zk.create("/greeting", b"hello")
 
-Distributed locks and their relatives are in the package `recipes`.
+Distributed locks, elections, queues and the like are in the package `recipes`.
 """
 
 from zkwire.client.admin import ClientInfo

@@ -1,80 +1,53 @@
-"""Error codes and the exceptions that callers meet.  Imports nothing, so that every other module can raise.
+"""Error codes, and every exception that zkwire raises.  Imports nothing, so that every other module can import it.
 
     ZooKeeperError
     ├─ ServerError                  the server refused the request; one subclass per code
     │    ├─ NoNodeError  NodeExistsError  BadVersionError  NotEmptyError  NoAuthError ...
-    │    └─ TransactionError        one operation of a transaction was refused, so none was carried out
+    │    └─ TransactionError        one operation of a transaction was refused, so none was applied
     ├─ ConnectionLostError          .maybe_applied: can the write have happened?
     ├─ SessionError
     │    ├─ SessionExpiredError     the session and its ephemeral nodes are gone
     │    ├─ AuthFailedError         the server refused the credentials
     │    └─ SessionClosedError      the client was closed by its owner
-    └─ ProtocolError                the peer sent nonsense; it ends a connection, not a session
+    └─ ProtocolError                the peer broke the protocol; ends the connection, not the session
 
-Misuse by the caller is never one of these: it raises ValueError or TypeError before anything is sent.
+Misuse by the caller is never one of these: it raises ValueError or TypeError, before anything is sent.
 """
 
 from __future__ import annotations
 
-# Codes that a server can send and that no class here stands for: the connection or the session ends with them.
+# Codes that a server can send but that have no class here, because they end the connection or the session instead of
+# failing one request.  Only their names are needed, for messages.
 _OTHER_CODES: dict[int, tuple[str, str]] = {
     -12: ("UnknownSession", "the server does not know the session"),
     -112: ("SessionExpired", "the session is being closed"),
     -115: ("AuthFailed", "the server does not accept the credentials"),
 }
 
-# What came later than ZooKeeper 3.4, and with which version.
-_SINCE: dict[str, str] = {
-    "create2": "3.5.0",
-    "reconfig": "3.5.0",
-    "checkWatches": "3.5.0",
-    "removeWatches": "3.5.0",
-    "createContainer": "3.5.1",
-    "createTTL": "3.5.3",
-    "multiRead": "3.6.0",
-    "getEphemerals": "3.6.0",
-    "getAllChildrenNumber": "3.6.0",
-    "setWatches2": "3.6.0",
-    "addWatch": "3.6.0",
-    "whoAmI": "3.7.0",
-}
 
-# What these need beside the version, or what does instead.
-_AND: dict[str, str] = {
-    "createTTL": ", started with -Dzookeeper.extendedTypesEnabled=true",
-    "reconfig": ", and an ensemble: a single server has no members to change",
-    "multiRead": "; Client.pipeline reads from older ones",
-}
-
-# What to do about a code that an operation got, where it is not the same for all operations.
-_HINTS: dict[tuple[int, str], str] = {
-    (-8, "delete"): "the root and /zookeeper cannot be deleted",
-    (-8, "reconfig"): "a server is 'server.4=host:port:port:role;port', and enough must remain that vote",
-    **{(-6, name): f"it needs ZooKeeper {since} or newer{_AND.get(name, '')}" for name, since in _SINCE.items()},
-}
-
-
-def _bare(cls: type[BaseException], *args: object) -> BaseException:
+def _without_init(cls: type[BaseException], *args: object) -> BaseException:
     return cls.__new__(cls, *args)
 
 
 class ZooKeeperError(Exception):
-    """The root of everything that zkwire and its recipes raise about the world outside the caller."""
+    """The base class of everything that zkwire and its recipes raise, except for misuse by the caller."""
 
     def __reduce__(self) -> tuple[object, ...]:
-        # An exception is copied and pickled by calling its class with `args`, which is not what ours are made with.
-        return _bare, (type(self), *self.args), self.__dict__
+        # By default copy and pickle call the class with `args`.  Our classes take other arguments than they store in
+        # `args`, so the copy is made without __init__ and gets the attributes from __dict__.
+        return _without_init, (type(self), *self.args), self.__dict__
 
 
 class ServerError(ZooKeeperError):
     """The server refused a request.
 
     Arguments: `code`, the error code of the reply header; `path`, the znode that the request named, as the caller
-    wrote it; `operation`, the request's name in ZooKeeper's own terms; `server`, "host:port" of the refuser.
+    wrote it; `operation`, the request's name in ZooKeeper's own terms; `server`, "host:port" of the server that
+    refused; `hint`, what the caller can do about it, in place of the class's own hint.
 
-    `is_transient` is whether the refusal says nothing of the node: what is asked again, a moment later, may be
-    answered.
-    `ServerError.from_code` picks the subclass that stands for a code.
+    `is_transient` is True if the refusal says something about the server's present state and nothing about the node:
+    the same request may succeed a moment later.
+    `ServerError.from_code` picks the subclass for a code.
     """
 
     code: int = 0
@@ -92,21 +65,23 @@ class ServerError(ZooKeeperError):
             raise TypeError(f"error code {code} has two classes: {ServerError._by_code[code].__name__}, {cls.__name__}")
         ServerError._by_code[code] = cls
 
-    def __init__(self, code: int, path: str | None = None, *, operation: str = "request", server: str = "") -> None:
+    def __init__(
+        self, code: int, path: str | None = None, *, operation: str = "request", server: str = "", hint: str = ""
+    ) -> None:
         super().__init__(code, path)
         self.code = code
         self.path = path
         self.operation = operation
         self.server = server
-        if (code, operation) in _HINTS:
-            self.hint = _HINTS[code, operation]
+        if hint:
+            self.hint = hint
 
     @classmethod
     def from_code(
-        cls, code: int, path: str | None = None, *, operation: str = "request", server: str = ""
+        cls, code: int, path: str | None = None, *, operation: str = "request", server: str = "", hint: str = ""
     ) -> ServerError:
-        """Return the error for `code`: its own class when there is one, a plain ServerError otherwise."""
-        return cls._by_code.get(code, ServerError)(code, path, operation=operation, server=server)
+        """Return the error for `code`: an instance of the code's own class if there is one, else a ServerError."""
+        return cls._by_code.get(code, ServerError)(code, path, operation=operation, server=server, hint=hint)
 
     def __str__(self) -> str:
         name, reason = type(self).__name__.removesuffix("Error"), self.reason
@@ -119,15 +94,15 @@ class ServerError(ZooKeeperError):
 
 
 class SystemServerError(ServerError):
-    """The server failed inside (code -1)."""
+    """The server had an internal error (code -1)."""
 
     code = -1
-    reason = "the server failed inside"
+    reason = "the server had an internal error"
     is_transient = True
 
 
 class RuntimeInconsistencyError(ServerError):
-    """An operation of a transaction that was not reached, because an earlier one was refused (code -2)."""
+    """The operation was not reached, because an earlier one of its transaction was refused (code -2)."""
 
     code = -2
     reason = "not carried out, because another operation of the transaction was refused"
@@ -151,8 +126,8 @@ class MarshallingError(ServerError):
 class UnimplementedError(ServerError):
     """The server does not know the operation, or has it switched off (code -6).
 
-    A server that does not know it closes the connection as well: what was in flight behind it is repeated (reads) or
-    fails with ConnectionLostError (writes).
+    A server that does not know the operation also closes the connection.  Of the requests that were sent after it,
+    reads are sent again and writes fail with ConnectionLostError.
     """
 
     code = -6
@@ -168,10 +143,10 @@ class OperationTimeoutError(ServerError):
 
 
 class BadArgumentsError(ServerError):
-    """The server found the path, the flags or the TTL unfit (code -8)."""
+    """The server rejected the path, the flags, the TTL or another argument (code -8)."""
 
     code = -8
-    reason = "the server found the arguments unfit"
+    reason = "the server rejected the arguments"
 
 
 class NewConfigNoQuorumError(ServerError):
@@ -179,7 +154,7 @@ class NewConfigNoQuorumError(ServerError):
 
     code = -13
     reason = "no quorum of the new configuration is connected to the leader"
-    hint = "start the servers that join, and let them catch up, before"
+    hint = "first start the servers that join and let them catch up"
 
 
 class ReconfigInProgressError(ServerError):
@@ -187,7 +162,7 @@ class ReconfigInProgressError(ServerError):
 
     code = -14
     reason = "another reconfiguration is under way"
-    hint = "try again when it is through"
+    hint = "try again when it has finished"
 
 
 class NoNodeError(ServerError):
@@ -198,18 +173,18 @@ class NoNodeError(ServerError):
 
 
 class NoAuthError(ServerError):
-    """The node's ACL does not allow this to the session's identities (code -102)."""
+    """The node's ACL does not allow the operation to this session's identities (code -102)."""
 
     code = -102
-    reason = "the ACL does not allow it"
+    reason = "the ACL does not allow the operation"
 
 
 class BadVersionError(ServerError):
-    """The node's version is not the one that the request named (code -103)."""
+    """The node's version differs from the version in the request (code -103)."""
 
     code = -103
-    reason = "the version is another one"
-    hint = "read the node again and decide anew"
+    reason = "the node has another version"
+    hint = "read the node again, then decide again"
 
 
 class NoChildrenForEphemeralsError(ServerError):
@@ -234,7 +209,7 @@ class NotEmptyError(ServerError):
 
 
 class InvalidACLError(ServerError):
-    """The ACL is empty or names something that the server cannot check (code -114)."""
+    """The ACL is empty, or names a scheme or an id that the server cannot check (code -114)."""
 
     code = -114
     reason = "the ACL is empty, or names a scheme or an id that the server cannot check"
@@ -248,10 +223,10 @@ class SessionMovedError(ServerError):
 
 
 class NotReadOnlyError(ServerError):
-    """The server has lost its quorum and serves reads only (code -119)."""
+    """The server has lost its quorum and accepts only reads (code -119)."""
 
     code = -119
-    reason = "the server serves reads only: it has no quorum"
+    reason = "the server accepts only reads: it has no quorum"
     is_transient = True
 
 
@@ -286,10 +261,10 @@ class ReconfigDisabledError(ServerError):
 
 
 class AuthenticationRequiredError(ServerError):
-    """The server serves only who has authenticated, and closes the connection (code -124)."""
+    """The server requires authentication, and closes the connection (code -124)."""
 
     code = -124
-    reason = "the server serves only who has authenticated with a scheme that it enforces"
+    reason = "the server requires authentication with a scheme that it enforces"
 
 
 class QuotaExceededError(ServerError):
@@ -300,29 +275,28 @@ class QuotaExceededError(ServerError):
 
 
 class ThrottledError(ServerError):
-    """The server is overloaded and did not carry the request out (code -127)."""
+    """The server is overloaded and did not carry out the request (code -127)."""
 
     code = -127
-    reason = "the server is overloaded and did not carry it out"
+    reason = "the server is overloaded and did not carry out the request"
     hint = "try again later"
     is_transient = True
 
 
 class TransactionError(ServerError):
-    """One operation of a transaction was refused, so that none was carried out.
+    """One operation of a transaction was refused, so none was carried out.
 
-    Arguments: `cause`, the error of the refused operation; `index`, its place in the transaction, from 0;
-    `results`, one entry per operation: None for those before the refused one (they would have succeeded), a
-    ServerError for it and for those behind it.
+    Arguments: `cause`, the error of the refused operation; `index`, its position in the transaction, from 0;
+    `results`, one entry per operation: None for each operation before the refused one (it would have succeeded), a
+    ServerError for the refused one and for each operation after it.
     """
 
     def __init__(self, cause: ServerError, index: int, results: list[ServerError | None]) -> None:
-        super().__init__(cause.code, cause.path, operation=cause.operation, server=cause.server)
+        super().__init__(cause.code, cause.path, operation=cause.operation, server=cause.server, hint=cause.hint)
         self.cause = cause
         self.index = index
         self.results = results
         self.reason = cause.reason
-        self.hint = cause.hint
         self.__cause__ = cause
 
     def __str__(self) -> str:
@@ -330,10 +304,10 @@ class TransactionError(ServerError):
 
 
 class ConnectionLostError(ZooKeeperError):
-    """The connection broke before the answer came.
+    """The connection broke before the reply came.
 
-    `maybe_applied` tells whether the write may have happened: True once its frame reached the socket.  Nothing is
-    sent again by the client; look before you repeat a write.
+    `maybe_applied` is True if the write may have happened, because its frame had already been given to the socket.
+    The client does not send a write twice: find out what happened before you repeat it.
     """
 
     def __init__(self, message: str, *, maybe_applied: bool) -> None:
@@ -342,11 +316,18 @@ class ConnectionLostError(ZooKeeperError):
 
 
 class SessionError(ZooKeeperError):
-    """The session is over, so that nothing more can be asked in its name."""
+    """The session is over: every later request in it fails."""
+
+    def again(self) -> SessionError:
+        """Return a fresh copy of this error to raise.
+
+        Many callers get the same end of a session.  If they all raised one object, each would add its traceback to it.
+        """
+        return type(self)(*self.args)
 
 
 class SessionExpiredError(SessionError):
-    """The ensemble ended the session, or this client's own clock says that it must have: its ephemeral nodes go."""
+    """The session expired, as the ensemble said or as the client's own clock shows; its ephemeral nodes are deleted."""
 
 
 class AuthFailedError(SessionError):
@@ -358,4 +339,4 @@ class SessionClosedError(SessionError):
 
 
 class ProtocolError(ZooKeeperError):
-    """The peer sent bytes that are no ZooKeeper reply; the connection is dropped, the session goes to the next host."""
+    """The peer sent bytes that are no ZooKeeper reply; the connection is closed, the session goes to another host."""

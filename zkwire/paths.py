@@ -7,34 +7,35 @@ from __future__ import annotations
 
 import re
 
-# U+0001-001F, U+007F-009F, surrogates and the private area behind them, U+FFF0-FFFF; what lies above U+FFFF is
-# spelled with surrogates in Java and is refused there for that reason.
+# U+0001-001F, U+007F-009F, surrogates and the private use area after them, U+FFF0-FFFF.  Java spells characters above
+# U+FFFF with surrogates, so its check refuses them too.
 _FORBIDDEN = re.compile("[\x01-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff\U00010000-\U0010ffff]")
 _PLAIN = re.compile(r"(?:/[A-Za-z0-9_\-]+)+").fullmatch
 _SEQUENCE_DIGITS = 10
 
-# Paths that were found good a moment ago: most are used again and again.
-_KNOWN: set[str] = set()
-_MOST_KNOWN = 1000
-_LONGEST_KNOWN = 500
+# Valid paths seen lately: most programs use the same paths again and again.
+_VALID: set[str] = set()
+_MOST_VALID = 1000
+_LONGEST_VALID = 500
 
 
 def validate(path: str, *, sequential: bool = False) -> str:
-    """Return `path` unchanged if the server would take it as the name of a node.
+    """Return `path` unchanged if the server accepts it as the path of a node.
 
     Arguments: `path`, absolute, with "/" between names; `sequential`, whether the server will append a number, in
     which case a "/" at the end is allowed.
-    Raises: TypeError if it is no str; ValueError, with the value and the rule in it.
+    Raises: TypeError if it is not a str; ValueError, with the path and the broken rule in the message.
     """
     if not isinstance(path, str):
-        raise TypeError(f"a path is a str, not {type(path).__name__}: {path!r}")
-    if path in _KNOWN:
+        raise TypeError(f"a path must be a str, not {type(path).__name__}: {path!r}")
+    if path in _VALID:
         return path
-    if _PLAIN(path):  # nearly all of them: no need to look at each rule
-        if len(_KNOWN) >= _MOST_KNOWN:
-            _KNOWN.clear()
-        if len(path) <= _LONGEST_KNOWN:  # a test server is sent paths by others: a thousand megabytes are too many
-            _KNOWN.add(path)
+    if _PLAIN(path):  # nearly every path: the rules below need not be checked one by one
+        if len(_VALID) >= _MOST_VALID:
+            _VALID.clear()
+        # The in-memory server validates what clients send: a thousand paths of a megabyte each would fill the memory.
+        if len(path) <= _LONGEST_VALID:
+            _VALID.add(path)
         return path
     checked = path + "0" if sequential else path
     if not checked.startswith("/"):
@@ -49,7 +50,7 @@ def validate(path: str, *, sequential: bool = False) -> str:
         if not name:
             raise ValueError(f"bad path {path!r}: it has an empty name ('//')")
         if name in (".", ".."):
-            raise ValueError(f"bad path {path!r}: {name!r} is no name, relative paths do not exist")
+            raise ValueError(f"bad path {path!r}: {name!r} is not allowed as a name, there are no relative paths")
     found = _FORBIDDEN.search(checked)
     if found:
         raise ValueError(f"bad path {path!r}: the server refuses the character U+{ord(found.group()):04X}")
@@ -57,12 +58,12 @@ def validate(path: str, *, sequential: bool = False) -> str:
 
 
 def join(parent: str, name: str) -> str:
-    """Return the path of the child `name` of `parent`."""
+    """Return the path of the node called `name` below `parent`."""
     return f"/{name}" if parent == "/" else f"{parent}/{name}"
 
 
 def split(path: str) -> tuple[str, str]:
-    """Return the parent of `path` and the name below it; the root is its own parent with an empty name."""
+    """Return the parent's path and the node's own name; the root is its own parent, with an empty name."""
     parent, _, name = path.rpartition("/")
     return parent or "/", name
 
@@ -80,14 +81,14 @@ def ancestors(path: str) -> list[str]:
 
 
 def add_chroot(chroot: str, path: str) -> str:
-    """Return the server's path of what the client calls `path`; `chroot` is "" for none."""
+    """Return the path on the server for the client's `path`; `chroot` is "" if there is none."""
     if not chroot:
         return path
     return chroot if path == "/" else chroot + path
 
 
 def strip_chroot(chroot: str, path: str) -> str:
-    """Return what the client calls the server's `path`; one that is not below `chroot` stays as it is."""
+    """Return the client's path for the server's `path`; a path that is not below `chroot` is returned unchanged."""
     if not chroot:
         return path
     if path == chroot:
@@ -96,11 +97,12 @@ def strip_chroot(chroot: str, path: str) -> str:
 
 
 def sequence(name: str) -> int | None:
-    """Return the number that the server appended to a sequential node's name, None where there is none.
+    """Return the number that the server appended to a sequential node's name, None if the name has no number.
 
-    The server prints "%010d" of a signed 32-bit counter.  Before 3.6 it ran past 2**31 - 1 into the negative, and
-    then the minus sign stands inside the ten places (-000000001) or before them (--2147483648, the first dash being
-    the prefix's own).  A single dash before ten digits is taken for a separator.
+    The server prints a signed 32-bit counter with "%010d".  Before 3.6 the counter overflows after 2**31 - 1 and
+    becomes negative.  The minus sign is then either the first of the ten characters (-000000001) or an eleventh one
+    before ten digits (--2147483648, where the first dash belongs to the prefix).  A single dash before ten digits is
+    taken for the end of the prefix.
     """
     digits = name[-_SEQUENCE_DIGITS:]
     if len(digits) < _SEQUENCE_DIGITS or not digits.isascii():
@@ -108,6 +110,7 @@ def sequence(name: str) -> int | None:
     if digits.isdigit():
         number = int(digits)
         before = name[:-_SEQUENCE_DIGITS]
+        # A prefix may end in a dash of its own: one dash proves nothing, unless the number is too large to be positive.
         if number >= 10 ** (_SEQUENCE_DIGITS - 1) and before.endswith("-" if number > 2**31 - 1 else "--"):
             number = -number
     elif digits[0] == "-" and digits[1:].isdigit():
@@ -118,9 +121,9 @@ def sequence(name: str) -> int | None:
 
 
 def sequence_distance(later: int, earlier: int) -> int:
-    """Return how far `later` stands behind `earlier`, negative if it stands before it.
+    """Return by how much the sequence number `later` exceeds `earlier`; negative if it is the smaller one.
 
-    Serial-number arithmetic on 32 bits: right across the overflow at 2**31 as long as two tickets that stand in
-    one line are less than 2**31 apart.
+    This is serial-number arithmetic on 32 bits: the order is right even across the overflow at 2**31, as long as all
+    numbers that exist at one time are less than 2**31 apart.
     """
     return (later - earlier + 2**31) % 2**32 - 2**31

@@ -1,1 +1,1 @@
-"""The local mirror of a node or a tree."""
+"""A local mirror of a node or of a tree of nodes."""

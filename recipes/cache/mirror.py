@@ -1,7 +1,16 @@
-"""What a cache knows of a tree: told of events and of what reads gave, it says what to read next and what has changed.
+"""The decisions of a cache: given watch events and the answers to reads, it says what to read next and what changed.
 
-Pure: no socket, no clock, no loop.  Everything is told in the order of the wire, but for one freedom: an event may be
-told ahead of answers that came before it, never behind one that came after it.
+Pure: no socket, no clock, no event loop.  Events and answers must be given in the order in which they came from the
+server, with one exception: an event may be given before answers that came ahead of it, but never after an answer that
+came behind it.
+
+The rules:
+- An event says that a node changed, but not to what; so the node is read.  A deletion needs no read.
+- Each event and each Stat has a zxid, so that the mirror can tell which is newer.  A node is read again only if an
+  event is newer than what is known, and an answer older than what is known is dropped: after a reconnect it may come
+  from a server that lags behind.
+- Children are listed only where events may have been missed: at the beginning and after a resync.  Otherwise each new
+  child has an event of its own.
 """
 
 from __future__ import annotations
@@ -13,15 +22,15 @@ from typing import Final, NamedTuple
 
 from zkwire import Node, NoNodeError, ServerError, Stat, WatchEvent, WatchEventType, join_path
 
-_UNTOLD: Final = 1 << 63  # in place of the zxid of an event by a server that sends none: later than anything read
+# Stands for the zxid of an event from a server that sends none: later than anything that was read.
+_UNKNOWN_ZXID: Final = 1 << 63
 
 
 @dataclass(slots=True)
 class CacheChange:
-    """A node has changed: `path`, the node `before` (None: there was none) and `after` (None: there is none).
+    """A change of the node at `path`, from the state `before` (None: missing) to `after` (None: missing).
 
-    A node that was deleted and made again between two looks is told as one change; `stat.czxid` tells it from the old
-    one.
+    A node that was deleted and created again between two reads gives a single change; its `stat.czxid` then differs.
     """
 
     path: str
@@ -37,14 +46,14 @@ class CacheChange:
 
 
 class Question(NamedTuple):
-    """What to read of a node: its data and Stat, and, with `lists`, the names of its children in the same request."""
+    """A read of a node: its data and Stat and, if `lists`, the names of its children in the same request."""
 
     path: str
     lists: bool
 
 
 class Answer(NamedTuple):
-    """What the reads gave: the node and the names of its children (none if they were not asked for), or errors."""
+    """The answer to a Question: the node and the names of its children (none if not asked for), or errors."""
 
     node: Node | ServerError
     names: Sequence[str] | ServerError = ()
@@ -52,190 +61,197 @@ class Answer(NamedTuple):
 
 @dataclass(slots=True)
 class _Read:
-    """A read under way, and what was heard of its node since it was asked."""
+    """A read under way, and which events came for its node since it was sent."""
 
-    heard: int = 0  # the zxid of the last change
-    deleted: int = 0  # the zxid of the last deletion
-    again: bool = False  # events may be missing since
+    newest_event: int = 0  # zxid
+    deletion: int = 0  # zxid of the last deletion
+    must_repeat: bool = False  # events may have been missed, or children must be listed too
 
 
 class Mirror:
-    """The nodes of a tree, as far as they are known.
+    """The known nodes of a tree.
 
-    Arguments: `root`, the path of the uppermost; `depth`, how many levels below it belong to the mirror, None for all.
+    Arguments: `root`, the path of the uppermost node; `depth`, how many levels below it belong to the mirror, None for
+    all.
 
-    Holds at any time: a node is here only if the one above it is; what is here was never newer before, unless another
-    session has begun since; what has to be read again is wanted or under way.
+    Always true: a node is in the mirror only if its parent is; a state in the mirror never gives way to an older one,
+    except at the beginning of a new session; every node that must be read again is wanted or being read.
     """
 
     def __init__(self, root: str, depth: int | None = None) -> None:
         self.root = root
         self.depth = depth
         self.nodes: dict[str, Node] = {}
-        self._names: dict[str, set[str]] = {}
-        self._wanted: dict[str, None] = {root: None}  # in the order in which they are to be read
+        self._names: dict[str, set[str]] = {}  # of the children of each node
+        self._wanted: dict[str, None] = {root: None}  # to be read, in this order
         self._reading: dict[str, _Read] = {}
-        # Of whose children we have not heard since events are told: what there is below them must be listed.
+        # Nodes that may have children that no event has reported: their children must be listed.
         self._unlisted: set[str] = {root}
-        # What a former session has shown, and nothing has been read of in this one.
-        self._former: set[str] = set()
+        # Nodes whose known state was read in a former session, and which were not read in this one yet.
+        self._from_former_session: set[str] = set()
 
     @property
     def is_complete(self) -> bool:
-        """Whether all is here that was there when the events began: what is wanted now are single changes."""
+        """Whether everything is known that existed when the events began, so that only single changes are wanted."""
         return not self._unlisted
 
     @property
-    def is_wanting(self) -> bool:
-        """Whether there is something to ask for."""
+    def has_questions(self) -> bool:
+        """Whether there is something to read."""
         return bool(self._wanted)
 
     def children(self, path: str) -> set[str] | None:
-        """The names of the node's children; None if it is not here, or its children do not belong to the mirror."""
+        """Return the names of the node's children; None if the node or its children are not in the mirror."""
         return self._names.get(path, set()) if path in self.nodes and self._has_room_below(path) else None
 
-    # -- what is told -------------------------------------------------------------------------------------------------
+    # -- events -------------------------------------------------------------------------------------------------------
 
-    def heard(self, event: WatchEvent) -> list[CacheChange]:
-        """Take an event; return what has changed by it alone."""
-        path, zxid = event.path, event.zxid or _UNTOLD
-        parent = _above(path)
+    def handle_event(self, event: WatchEvent) -> list[CacheChange]:
+        """Take a watch event; return the changes that follow from it without a read."""
+        path, zxid = event.path, event.zxid or _UNKNOWN_ZXID
+        parent = _parent(path)
         if event.type is not WatchEventType.CHANGED and path != self.root:
             self._want(parent, zxid)  # its Stat counts its children
         if not self._has_room_below(parent) and path != self.root:
             return []
         if event.type is WatchEventType.DELETED:
-            return self._heard_deleted(path, zxid)
+            return self._handle_deletion(path, zxid)
+        # If the parent is not known, a listing will find it, and then this node.
         if path == self.root or self._is_covered(parent):
-            # Who changes and is not known was made unheard, and what is below it too.
-            is_unheard = event.type is WatchEventType.CHANGED and not self._is_covered(path)
-            self._want(path, zxid, lists=is_unheard, is_new=True)
+            # CHANGED for an unknown node: the event of its creation was missed, and so may be those of its children.
+            missed_creation = event.type is WatchEventType.CHANGED and not self._is_covered(path)
+            self._want(path, zxid, lists=missed_creation, may_be_new=True)
         return []
 
-    def _heard_deleted(self, path: str, zxid: int) -> list[CacheChange]:
-        there = self.nodes.get(path)
-        if there is not None and zxid != _UNTOLD and there.stat.czxid >= zxid and path not in self._former:
-            return []  # that was an earlier node at this path
-        # Whatever was to be learned of it: it is gone, and if it comes again an event will tell.
+    def _handle_deletion(self, path: str, zxid: int) -> list[CacheChange]:
+        known = self.nodes.get(path)
+        is_older = known is not None and zxid != _UNKNOWN_ZXID and known.stat.czxid >= zxid
+        # Another session may be that of an ensemble that lost its data: its zxids say nothing about the former ones.
+        if is_older and path not in self._from_former_session:
+            return []  # the event is about an earlier node at this path
+        # There is nothing to read any more: if the node is created again, another event comes.
         self._wanted.pop(path, None)
         self._unlisted.discard(path)
         read = self._reading.get(path)
         if read is not None:
-            read.heard, read.deleted, read.again = 0, zxid, False
+            read.newest_event, read.deletion, read.must_repeat = 0, zxid, False
         return self._remove(path)
 
     def resync(self, *, is_new_session: bool = False) -> None:
-        """Take note that events may be missing: everything is to be read again.
+        """Have everything read again, because events may have been missed.
 
-        Arguments: `is_new_session`, whether another session has begun: its server has seen whatever former ones have
-        shown, or else the ensemble has lost its data and counts its changes anew.  What is read next is right then,
-        though its zxid be a smaller one.
+        Arguments: `is_new_session`, whether another session has begun.  Its server has seen everything that former
+        sessions showed, unless the ensemble has lost its data and its zxids have begun again.  In both cases the next
+        answer is right, even if its zxid is smaller than the known one.
         """
         if is_new_session:
-            self._former.update(self.nodes, self._reading)
+            self._from_former_session.update(self.nodes, self._reading)
         self._wanted = dict.fromkeys([self.root, *self.nodes, *self._wanted])
         for path, read in self._reading.items():
-            read.again = True
+            read.must_repeat = True
             self._wanted.pop(path, None)
         self._unlisted.update(self._wanted, self._reading)
 
-    # -- what to read -------------------------------------------------------------------------------------------------
+    # -- reads --------------------------------------------------------------------------------------------------------
 
-    def ask(self, most: int) -> list[Question]:
-        """Return what to read next, `most` nodes at the most; each must be answered, or given up."""
-        asked = [
+    def next_questions(self, most: int) -> list[Question]:
+        """Return what to read next, at most `most` nodes; each question must be answered or given up."""
+        questions = [
             Question(path, path in self._unlisted and self._has_room_below(path))
             for path in itertools.islice(self._wanted, most)
         ]
-        for path, _ in asked:
+        for path, _ in questions:
             del self._wanted[path]
             self._reading[path] = _Read()
-        return asked
+        return questions
 
-    def give_up(self, asked: Sequence[Question]) -> None:
-        """Take note that these reads gave nothing; they are wanted again."""
-        for question in asked:
+    def give_up(self, questions: Sequence[Question]) -> None:
+        """Record that these reads have failed; the nodes are wanted again."""
+        for question in questions:
             del self._reading[question.path]
             self._wanted[question.path] = None
 
-    def answered(self, question: Question, answer: Answer) -> list[CacheChange]:
-        """Take what a read gave; return what has changed by it."""
+    def handle_answer(self, question: Question, answer: Answer) -> list[CacheChange]:
+        """Take the answer to a question; return the changes that it shows."""
         path = question.path
         read = self._reading.pop(path)
-        if read.again:
+        if read.must_repeat:
             self._wanted[path] = None
         else:
             self._unlisted.discard(path)
-        is_former = path in self._former
-        if not read.again:
-            self._former.discard(path)
-        if isinstance(answer.node, ServerError):  # there is no such node, or none that we may read
-            if read.heard:
+        is_from_former_session = path in self._from_former_session
+        if not read.must_repeat:
+            self._from_former_session.discard(path)
+        if isinstance(answer.node, ServerError):  # the node is missing, or this client may not read it
+            if read.newest_event:
                 self._wanted[path] = None
                 if not isinstance(answer.node, NoNodeError):
-                    self._unlisted.add(path)  # it may be readable by now, with children of which no event has told
+                    self._unlisted.add(path)  # it may be readable by now, with children that no event has reported
             return self._remove(path)
         stat = answer.node.stat
-        if _seen(stat) < read.heard:
+        if _newest_zxid(stat) < read.newest_event:
             self._wanted[path] = None
-        if _seen(stat) < read.deleted:
-            return []  # from before the deletion, as far as can be told
-        if path != self.root and _above(path) not in self.nodes:
-            # Its turn comes when the one above it is known, which then has to be listed for its sake.
-            if not read.again:
+        if _newest_zxid(stat) < read.deletion:
+            return []  # the node was read before its deletion
+        if path != self.root and _parent(path) not in self.nodes:
+            # The parent is not known yet, or was removed meanwhile.  Read it first; its listing then finds this node.
+            if not read.must_repeat:
                 self._wanted.pop(path, None)
-                self._want(_above(path), _UNTOLD, lists=True, is_new=True)
+                self._want(_parent(path), _UNKNOWN_ZXID, lists=True, may_be_new=True)
             return []
-        changes = self._put(path, answer.node, whatever_its_zxid=is_former)
+        changes = self._put(path, answer.node, accept_older=is_from_former_session)
         if not isinstance(answer.names, ServerError):
             for name in answer.names:
-                below = join_path(path, name)
-                if below not in self.nodes and below not in self._wanted and below not in self._reading:
-                    self._wanted[below] = None
-                    self._unlisted.add(below)
+                child = join_path(path, name)
+                if not self._is_covered(child):
+                    self._wanted[child] = None
+                    self._unlisted.add(child)
         return changes
 
-    # -- within -------------------------------------------------------------------------------------------------------
+    # -- the tree -----------------------------------------------------------------------------------------------------
 
     def _has_room_below(self, path: str) -> bool:
+        """Return whether the children of `path` belong to the mirror."""
         if self.depth is None:
             return True
         level = 0 if path == self.root else path.count("/") - (self.root.count("/") if self.root != "/" else 0)
         return level < self.depth
 
     def _is_covered(self, path: str) -> bool:
-        """Whether `path` is known or about to be; otherwise it will be found in a list, and its children after it."""
+        """Return whether `path` is known or will be read; otherwise a listing will find it and then its children."""
         return path in self.nodes or path in self._wanted or path in self._reading
 
-    def _want(self, path: str, zxid: int, *, lists: bool = False, is_new: bool = False) -> None:
-        """Have `path` be read as it is at `zxid` or later.
+    def _want(self, path: str, zxid: int, *, lists: bool = False, may_be_new: bool = False) -> None:
+        """Have `path` read in its state at `zxid` or later, if what is known is older.
 
-        Arguments: `lists`, whether its children must be listed too; `is_new`, whether it may be one that is not here.
+        Arguments: `lists`, whether its children must be listed too; `may_be_new`, whether to read it even if it is not
+        in the mirror.
         """
-        there = self.nodes.get(path)
+        known = self.nodes.get(path)
         read = self._reading.get(path)
         if lists:
             self._unlisted.add(path)
         if read is not None:
-            read.heard = max(read.heard, zxid)
-            read.again |= lists
-        elif is_new if there is None else lists or _seen(there.stat) < zxid:
+            # Its answer decides whether another read is necessary.
+            read.newest_event = max(read.newest_event, zxid)
+            read.must_repeat |= lists
+        elif may_be_new if known is None else lists or _newest_zxid(known.stat) < zxid:
             self._wanted[path] = None
 
-    def _put(self, path: str, node: Node, *, whatever_its_zxid: bool = False) -> list[CacheChange]:
+    def _put(self, path: str, node: Node, *, accept_older: bool = False) -> list[CacheChange]:
         before = self.nodes.get(path)
-        if before is not None and _seen(node.stat) < _seen(before.stat) and not whatever_its_zxid:
+        if before is not None and _newest_zxid(node.stat) < _newest_zxid(before.stat) and not accept_older:
             return []
         self.nodes[path] = node
         if before is None:
             if path != self.root:
-                self._names.setdefault(_above(path), set()).add(_name(path))
-        elif not is_other(before, node):
-            return []  # only its children are others, or nothing
+                self._names.setdefault(_parent(path), set()).add(_name(path))
+        elif not differs(before, node):
+            return []  # only the set of its children has changed, or nothing
         return [CacheChange(path, before, node)]
 
     def _remove(self, path: str) -> list[CacheChange]:
-        """Take the node out, after all that is below it: it must have gone before."""
+        """Remove the node and everything below it; return the changes, the lowest nodes first."""
         if path not in self.nodes:
             return []
         doomed, changes = [path], []
@@ -245,26 +261,26 @@ class Mirror:
             changes.append(CacheChange(each, self.nodes.pop(each), None))
             self._names.pop(each, None)
             if each not in self._reading:
-                self._former.discard(each)
+                self._from_former_session.discard(each)
         if path != self.root:
-            self._names[_above(path)].remove(_name(path))
+            self._names[_parent(path)].remove(_name(path))
         return changes
 
 
-def is_other(before: Node | None, after: Node | None) -> bool:
-    """Whether these are two states that a change leads from and to."""
+def differs(before: Node | None, after: Node | None) -> bool:
+    """Return whether the two states of a node differ in more than the Stat's account of its children and its ACL."""
     if before is None or after is None:
         return before is not after
-    # The data too, for an ensemble that has lost its own may have counted as far again.
+    # The data too: after an ensemble has lost its data, the same zxids may come again with other data.
     return (before.stat.czxid, before.stat.mzxid, before.data) != (after.stat.czxid, after.stat.mzxid, after.data)
 
 
-def _seen(stat: Stat) -> int:
-    """The newest change that this Stat shows, of the node or of the set of its children."""
+def _newest_zxid(stat: Stat) -> int:
+    """Return the zxid of the newest change in `stat`, of the node's data or of the set of its children."""
     return max(stat.mzxid, stat.pzxid)
 
 
-def _above(path: str) -> str:
+def _parent(path: str) -> str:
     return path.rpartition("/")[0] or "/"
 
 

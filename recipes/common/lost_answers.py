@@ -1,8 +1,9 @@
-"""The look at what has become of a write whose answer was lost with its connection.
+"""Reads that find out what became of a write whose answer was lost with its connection.
 
-Here is, once for all recipes, what is easily forgotten: the server that answers now may be behind the one that carried
-the write out, and may refuse to answer for the time being.  Whoever took either for "it was not carried out" would
-leave a node behind that nobody knows of, and that others wait for as long as its session lives.
+Two things are easily forgotten, so all recipes share these functions.  The server that answers now may lag behind the
+server that carried out the write: hence the sync ahead of each read.  And it may refuse to answer for a while, for
+example when it is overloaded: hence the repeated tries.  A recipe that took either for "the write was not carried out"
+would leave a node behind that no client knows, and other clients would wait for it until its session ends.
 """
 
 from __future__ import annotations
@@ -17,19 +18,20 @@ _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_PAUSE: Final = 0.1  # seconds, before what was refused for the time being is asked again
+_PAUSE: Final = 0.1  # seconds to wait after a transient refusal, before the next try
 
-_UNKNOWN: Final = (
-    "the answer to a write was lost before, and what became of it cannot be found out: it may have been carried out"
+_HINT: Final = (
+    "the answer to an earlier write was lost, and the client cannot find out what became of that write:"
+    " it may have been carried out"
 )
 
 
 async def read(zk: Client, path: str, *reads: GetData | GetChildren) -> list[Any]:
-    """Return what each of `reads` gives now, as `Client.pipeline` does; refusals that pass are waited for to pass.
+    """Return the answer to each of `reads`, as `Client.pipeline` does, after a sync; wait while refusals are transient.
 
-    Arguments: `path`, whose history is to be known up to now.  That takes a sync; one that was refused, as by a server
-    without a quorum, leaves the reads behind it worth nothing.
-    Raises: SessionError.
+    Arguments: `path`, for the sync: everything that was written there before this call is seen by the reads.  If the
+    sync is refused, for example by a server without a quorum, the answers to the reads behind it prove nothing.
+    Raises: SessionError; the error with which the sync was refused.
     """
     while True:
         answers = await zk.pipeline([Sync(path), *reads])
@@ -40,23 +42,29 @@ async def read(zk: Client, path: str, *reads: GetData | GetChildren) -> list[Any
 
 
 def result(answer: Any) -> Any:
-    """Return what a look has found, None for no node.  Raises: the refusal that it met instead, and what that means."""
+    """Return an answer of `read`, None if the node does not exist.
+
+    Raises: the error if the server refused the read, with a hint that the earlier write may have been carried out.
+    """
     if isinstance(answer, NoNodeError):
         return None
     if isinstance(answer, ServerError):
-        answer.hint = _UNKNOWN
+        answer.hint = _HINT
     if isinstance(answer, BaseException):
         raise answer
     return answer
 
 
-def late_result(searching: asyncio.Task[T]) -> T | None:
-    """Return what a task has found whose caller was cancelled; its error is logged, as nobody else hears of it."""
-    if searching.cancelled():
+def late_result(search: asyncio.Task[T]) -> T | None:
+    """Return the result of a finished `search` whose caller was cancelled, None if it failed or was cancelled itself.
+
+    An error is logged, because there is no caller left that could receive it.
+    """
+    if search.cancelled():
         return None
-    error = searching.exception()
+    error = search.exception()
     if error is None:
-        return searching.result()
-    if not isinstance(error, SessionError):  # with its session goes whatever there may be
-        _log.warning("who would be told this was cancelled: %s", error)
+        return search.result()
+    if not isinstance(error, SessionError):  # when the session ends, the server deletes what the write created
+        _log.warning("the caller was cancelled before this error could be raised: %s", error)
     return None

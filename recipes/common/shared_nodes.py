@@ -1,4 +1,4 @@
-"""How recipes make nodes that several clients use."""
+"""Create and read nodes that several clients use."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from zkwire import (
 
 
 async def make_container(zk: Client, path: str, acl: Sequence[ACL]) -> None:
-    """Make the node as a container, and those above it, if they are missing, over lost connections."""
+    """Create the node as a container, and its missing ancestors; try again when the connection is lost."""
     while True:
         try:
             await zk.ensure_path(path, container=True, acl=acl)
@@ -33,15 +33,15 @@ async def make_container(zk: Client, path: str, acl: Sequence[ACL]) -> None:
 async def create_shared(
     zk: Client, path: str, data: bytes = b"", *, acl: Sequence[ACL], make_parents: bool = False
 ) -> None:
-    """Create a persistent node that others use, too.
+    """Create a persistent node that other clients use too.
 
-    What a cancelled create has made is removed, which is right for a node of our own, and wrong for one that others may
-    have built upon by then.  What a transaction has made stays: so this is one, of a single create.
     Arguments, Raises: as Client.create.
-    Cancellation: it may be there.
-    Requests: multi; with `make_parents`, when they are missing, also their creates and another multi.
+    Cancellation: the node may exist afterwards.
+    Requests: multi; with `make_parents`, if they are missing, also their creates and another multi.
     """
     while True:
+        # When a plain create is cancelled, the client deletes the node that it made.  That is wrong here: another
+        # client may have begun to use the node.  The nodes of a transaction are left alone, so this is one.
         transaction = zk.transaction()
         transaction.create(path, data, acl=acl)
         try:
@@ -55,8 +55,8 @@ async def create_shared(
         await zk.ensure_path(path.rpartition("/")[0] or "/", acl=acl)
 
 
-async def read_or_make(zk: Client, path: str, data: bytes, acl: Sequence[ACL]) -> Node:
-    """Read the node; make it, persistent and with `data`, and the nodes above it, if it is missing."""
+async def read_or_create(zk: Client, path: str, data: bytes, acl: Sequence[ACL]) -> Node:
+    """Return the node; if it is missing, create it, persistent and with `data`, and its missing ancestors."""
     while True:
         try:
             return await zk.get(path)
@@ -65,6 +65,6 @@ async def read_or_make(zk: Client, path: str, data: bytes, acl: Sequence[ACL]) -
         except zkwire.SessionExpiredError:
             raise_unless_renewed(zk)
             continue
-        # If somebody else has made it, or we may have: look again.
+        # After each of these errors the node may exist, created by another client or by us: the loop reads it again.
         with contextlib.suppress(zkwire.NodeExistsError, ConnectionLostError, zkwire.SessionExpiredError):
             await create_shared(zk, path, data, acl=acl, make_parents=True)

@@ -10,19 +10,22 @@ from zkwire import Client, SessionState
 
 
 class Bound:
-    """The limit of one wait; made by `bounded`."""
+    """The limit of one wait; made by `bounded`.
+
+    Attributes: `is_one_look`, whether the limit is 0 seconds; `message` of the TimeoutError.
+    """
 
     def __init__(self, within: float | None, message: str) -> None:
-        self._is_one_look = within == 0
-        self._message = message
+        self.is_one_look = within == 0
+        self.message = message
 
     def must_wait(self) -> None:
         """Note that a look has been made, and that the caller has to wait.
 
         Raises: TimeoutError if the limit is 0 seconds. With any other limit this does nothing.
         """
-        if self._is_one_look:
-            raise TimeoutError(self._message)
+        if self.is_one_look:
+            raise TimeoutError(self.message)
 
 
 @asynccontextmanager

@@ -1,1 +1,1 @@
-"""The waiting line of tickets and the leases on it: what locks, semaphores and elections share."""
+"""The waiting line of tickets and the leases on it: the common base of locks, semaphores and elections."""

@@ -1,7 +1,6 @@
-"""What all that can be held has in common: the forms of acquiring it, and the `async with` that cancels its body when
-the lease is lost.
+"""What locks of all kinds have in common: the forms of acquiring, and the `async with` that cancels its body on a loss.
 
-Knows that something can be waited for and tried, and yields a lease.  How, is for each kind of lock to say.
+Knows that a lock can be waited for or tried, and that both give a lease.  Each kind of lock says how.
 """
 
 from __future__ import annotations
@@ -18,25 +17,25 @@ from zkwire import Client, SessionError
 
 
 class Held(Protocol):
-    """What an `async with` must know of a lease."""
+    """A lease, as far as an `async with` knows it."""
 
     def enter_body(self, body: Body, /) -> None:
         """Have `body` interrupted when the lease is lost."""
 
     def leave_body(self, body: Body, /) -> LockLostError | None:
-        """Undo `enter_body`; return how the lease was lost, if it was."""
+        """Undo `enter_body`; return the loss of the lease, None if it is not lost."""
 
     async def release(self) -> None:
-        """Let go."""
+        """Release the lock."""
 
 
 H = TypeVar("H", bound=Held)
 
 
 class Hold(Generic[H]):
-    """What `async with lock.hold() as lease` enters: it acquires, and releases at the end.
+    """The context manager of `async with lock.hold() as lease`: it acquires the lock, and releases it at the end.
 
-    When the lease is lost it cancels the body and raises LockLostError in place of the cancellation.
+    When the lease is lost, it cancels the body and raises LockLostError in place of the cancellation.
     """
 
     def __init__(self, acquire: Callable[[], Awaitable[H]]) -> None:
@@ -48,7 +47,7 @@ class Hold(Generic[H]):
 
     async def __aenter__(self) -> H:
         if self._lease is not None:
-            raise RuntimeError("this is entered already: call hold() for each `async with`")
+            raise RuntimeError("this hold is entered already: call hold() for each `async with`")
         lease = await self._acquire()
         self._task = current_task()
         self._cancelling = self._task.cancelling()
@@ -64,8 +63,9 @@ class Hold(Generic[H]):
             raise RuntimeError("left without having been entered")
         self._lease = None
         loss = lease.leave_body(self)
-        # The cancellation that came from us ends here; one from elsewhere at the same time goes on.  Where another task
-        # leaves than has entered, the one that was cancelled is not here.
+        # If `interrupt` cancelled the task, that cancellation ends here.  One from elsewhere at the same time
+        # goes on: then `cancelling()` stays above its value on entering.  If another task leaves the block than the
+        # one that entered it, the cancelled task is not the present one, and nothing must be taken back.
         is_here = self._interrupted and task is asyncio.current_task()
         ours = is_here and task.uncancel() <= self._cancelling and kind is asyncio.CancelledError
         await lease.release()
@@ -73,11 +73,11 @@ class Hold(Generic[H]):
             raise loss from error
 
     def go_on_under(self, lease: Held, before: Held) -> None:
-        """Have the body's end release `lease`, which takes the place of the one that it began with."""
+        """Release `lease` at the end of the body, in place of the lease that the body began with."""
         self._lease = lease
 
     def interrupt(self, loss: LockLostError, stopped: set[asyncio.Task[Any]]) -> None:
-        """Cancel the body, unless one inside of it is cancelled; called by the lease when it is lost."""
+        """Cancel the task of the body, unless it was cancelled for an inner body; called when the lease is lost."""
         task = self._task
         if task is not None and task not in stopped and task is not asyncio.current_task():
             stopped.add(task)
@@ -86,7 +86,7 @@ class Hold(Generic[H]):
 
 
 class Locking(ABC, Generic[H]):
-    """The forms in which a lock of any kind is acquired:
+    """A lock of any kind, in the forms in which it can be acquired:
 
         async with lock as lease: ...                             # waits
         async with lock.hold(within=5.0) as lease: ...            # waits 5 seconds at the most
@@ -95,9 +95,9 @@ class Locking(ABC, Generic[H]):
 
     `path` is its node.
 
-    A body is cancelled by way of the task that has entered it.  Another task may leave it (that which closes an
-    AsyncExitStack, for example); where several tasks are inside by way of one object, as readers are, each then needs
-    a `hold()` of its own, which knows what it has entered.
+    When a lease is lost, the task that entered the body is cancelled.  Another task may leave the body, for example the
+    one that closes an AsyncExitStack.  If at that time several tasks are inside by `async with` on one object, as
+    readers may be, it is not clear which of them is left: use a `hold()` for each.
     """
 
     _noun = "lock"
@@ -109,7 +109,7 @@ class Locking(ABC, Generic[H]):
 
     @property
     def client(self) -> Client:
-        """The client that acquires it."""
+        """The client that acquires the lock."""
         return self._zk
 
     async def __aenter__(self) -> H:
@@ -124,19 +124,20 @@ class Locking(ABC, Generic[H]):
         await self._left_by(current_task()).__aexit__(kind, error, trace)
 
     def _left_by(self, task: asyncio.Task[Any]) -> Hold[H]:
-        """Return what `task` leaves: what it has entered last, or, if it has entered nothing, what another task has.
+        """Return the hold that `task` leaves: the last one that it entered, or else one that another task entered.
 
-        Raises: RuntimeError when that could be any of several that run: its body would go on without the lock.
+        Raises: RuntimeError when several other tasks that still run have entered the lock: if the wrong one were taken,
+        its body would go on without the lock.
         """
         if task not in self._entered:
-            # Who has come to its end will not leave by itself; the one that has entered first may be lost by now.
+            # A task that has finished cannot leave by itself any more, so its hold is the one to be left.
             others = [other for other in self._entered if other.done()][:1] or list(self._entered)
             if not others:
                 raise RuntimeError("left without having been entered")
             if len(others) > 1:
                 raise RuntimeError(
-                    f"several tasks have entered the {self._noun} {self.path}, and the one that leaves is none of them:"
-                    f" call hold() for each `async with` that is left by another task"
+                    f"several tasks have entered the {self._noun} {self.path}, and the task that leaves is another one:"
+                    f" call hold() for each `async with` that another task leaves"
                 )
             task = others[0]
         holds = self._entered[task]
@@ -146,21 +147,22 @@ class Locking(ABC, Generic[H]):
         return hold
 
     def hold(self, *, within: float | None = None) -> Hold[H]:
-        """Return what `async with` enters: acquires as `acquire` does, releases at the end.
+        """Return a context manager that acquires the lock, as `acquire` does, and releases it at the end.
 
-        When the lease is lost the body is cancelled and LockLostError raised in place of the cancellation; also when
-        the body has come to its end without noticing.
+        When the lease is lost, the body is cancelled, and LockLostError is raised in place of the cancellation.  It is
+        also raised when the body has come to its end without noticing the loss.
+        Arguments: `within`, as of `acquire`.
         """
         checked_within(within)
         return Hold(lambda: self.acquire(within=within))
 
     async def acquire(self, *, within: float | None = None) -> H:
-        """Wait, and return the lease, which somebody must release, even when it is lost.
+        """Wait for the lock and return the lease.  The caller must release it, even when it is lost.
 
-        Arguments: `within`, how many seconds to wait at the most, the whole wait counted; None: without bound.
-        Raises: TimeoutError; SessionClosedError; SessionExpiredError if the client renews no session (otherwise the
-        line is entered anew); whatever else the server refuses.
-        Cancellation: at any moment: no node stays, and the next in line gets its turn.
+        Arguments: `within`, how many seconds the whole wait may take; None: without bound.
+        Raises: TimeoutError; SessionClosedError; SessionExpiredError if the client renews no session (if it does, a new
+        ticket is taken in the new session); whatever else the server refuses.
+        Cancellation: at any moment; no node stays, and the next ticket in the line gets its turn.
         """
         self._check_open()
         if checked_within(within) is None:
@@ -172,20 +174,20 @@ class Locking(ABC, Generic[H]):
             raise TimeoutError(f"the {self._noun} {self.path} was not free within {within} s") from None
 
     async def try_acquire(self) -> H | None:
-        """Return the lease if it is to be had at this moment, None otherwise; nobody is waited for.
+        """Return the lease if the lock is free at this moment, None otherwise; does not wait for a holder.
 
-        Raises, Cancellation: as `acquire`, but for the wait.
+        Raises: as `acquire`, without TimeoutError.  Cancellation: as `acquire`.
         """
         self._check_open()
         return await self._try_acquire()
 
     @abstractmethod
     async def _acquire(self) -> H:
-        """As `acquire`, without a bound."""
+        """Do what `acquire` does, without a bound."""
 
     @abstractmethod
     async def _try_acquire(self) -> H | None:
-        """As `try_acquire`."""
+        """Do what `try_acquire` does."""
 
     def _check_open(self) -> None:
         error = self._zk.on_closed.error

@@ -1,7 +1,7 @@
-"""What a ticket knows of those before it, and what follows from that: who owns, what to watch, whom to wait for.
+"""What a ticket knows of the tickets before it, and what follows: whether it owns, what to watch, what to wait for.
 
-Pure: told of lists of the children, of departures, of numbers and of promises, in the order of the wire; asks nobody.
-docs/waiting-line.md has the argument.
+Pure: takes in lists of the children, departures, numbers of slots and promises, in the order in which they arrived;
+sends nothing.  docs/waiting-line.md has the argument why this is safe.
 """
 
 from __future__ import annotations
@@ -11,18 +11,21 @@ from collections.abc import Callable, Iterable, Sequence
 import zkwire
 
 
-def everyone(name: str) -> bool:
-    """Every contender blocks."""
+def every_contender(name: str) -> bool:
+    """Return True: every contender blocks."""
     return True
 
 
 def earlier(name: str, names: Iterable[str]) -> list[str]:
-    """Return the contenders among `names` that stand before `name`, in their order.
+    """Return the contenders among `names` that come before `name`, in the order of the line.
 
-    Every child whose name ends in a sequence number is a contender, whatever stands in front of it.  Numbers are
-    compared as numbers, across their overflow.
+    Every child whose name ends in a sequence number is a contender, whatever its prefix.  Numbers are compared as
+    numbers, across their overflow.
+    Raises: ValueError when `name` has no sequence number.
     """
-    own = _number(name)
+    own = zkwire.sequence(name)
+    if own is None:
+        raise ValueError(f"{name!r} has no sequence number, so it is not a ticket")
     before = []
     for other in names:
         number = zkwire.sequence(other)
@@ -33,40 +36,48 @@ def earlier(name: str, names: Iterable[str]) -> list[str]:
     return [other for _, other in sorted(before)]
 
 
-def _number(name: str) -> int:
-    number = zkwire.sequence(name)
-    if number is None:
-        raise ValueError(f"{name!r} has no sequence number: it is no ticket")
-    return number
-
-
 class Position:
-    """What the ticket `name` knows of those before it.
+    """What the ticket `name` knows of the tickets before it.
 
-    Arguments: `blocks`, which of the earlier contenders count; `slots`, how many fewer than which may be left for it
-    to own, None as long as the line has not told; `ahead`, how many blockers it watches beyond those.
+    Arguments: `blocks`, whether an earlier contender of that name is a blocker; `slots`, the ticket owns when fewer
+    than `slots` blockers remain, None as long as the number is unknown; `ahead`, how many blockers the ticket watches
+    beyond those.
 
-    It watches its last `slots + ahead` blockers: `slots` of them so that the departure that makes it own cannot go
-    unseen, and one more to look ahead, so that it learns early that nobody else is left before those.
+    The ticket watches its last `slots + ahead` blockers.  It watches `slots` of them so that it sees the departure that
+    makes it own.  It watches one more to look ahead: when that one leaves, the ticket can list the children early, and
+    learns before the decisive departure that no others remain.
     """
 
     __slots__ = (
-        "_ahead", "_before", "_blocks", "_departed", "_is_fixed", "_is_listed", "_is_sized", "_slots",
-        "_was_touched", "_watched", "is_gone", "is_watched", "name", "needs_list", "needs_size",
-    )  # fmt: skip
+        "_ahead",
+        "_before",
+        "_blocks",
+        "_departed",
+        "_has_fixed_slots",
+        "_is_listed",
+        "_knows_slots",
+        "_own_changed",
+        "_slots",
+        "_watched",
+        "is_gone",
+        "is_watched",
+        "name",
+        "needs_list",
+        "needs_slots",
+    )
 
     def __init__(
-        self, name: str, *, blocks: Callable[[str], bool] = everyone, slots: int | None = 1, ahead: int = 1
+        self, name: str, *, blocks: Callable[[str], bool] = every_contender, slots: int | None = 1, ahead: int = 1
     ) -> None:
         self.name = name
         self.is_gone = False
         self.is_watched = False
         self.needs_list = True
-        self._is_fixed = self._is_sized = slots is not None
-        self.needs_size = slots is None
+        self._has_fixed_slots = self._knows_slots = slots is not None
+        self.needs_slots = slots is None
         self._slots = 1 if slots is None else slots
         self._is_listed = False
-        self._was_touched = False
+        self._own_changed = False
         self._blocks = blocks
         self._ahead = ahead
         self._before: list[str] = []
@@ -75,99 +86,107 @@ class Position:
 
     @property
     def owns(self) -> bool:
-        """Whether fewer than `slots` blockers can be left.  A list that is behind the times can only show too many."""
-        is_told = self._is_listed and self._is_sized and not self._was_touched
-        return is_told and not self.is_gone and len(self._before) < self._slots
+        """Whether fewer than `slots` blockers can remain.
+
+        A list that is out of date does no harm: it can only show too many blockers, never too few.
+        """
+        return self._is_informed and not self.is_gone and len(self._before) < self._slots
 
     @property
     def is_armed(self) -> bool:
-        """Whether the next departure makes it own, and cannot go unseen."""
-        is_told = self._is_listed and self._is_sized and not self._was_touched
-        return is_told and len(self._before) == self._slots and self._watched.issuperset(self._before)
+        """Whether the next departure of a blocker makes the ticket own, and is certain to be noticed."""
+        return self._is_informed and len(self._before) == self._slots and self._watched.issuperset(self._before)
+
+    @property
+    def _is_informed(self) -> bool:
+        return self._is_listed and self._knows_slots and not self._own_changed
 
     @property
     def before(self) -> Sequence[str]:
-        """Who stands before it, for all that is known."""
+        """The blockers that may remain, in the order of the line."""
         return self._before
 
     def is_blocked_by(self, name: str) -> bool:
-        """Whether `name` stands before it, for all that is known."""
+        """Return whether `name` may still be a blocker."""
         return name in self._before
 
     @property
     def to_watch(self) -> list[str]:
-        """The blockers that it should watch and does not yet, in their order."""
+        """The blockers that the ticket should watch and does not watch yet, in the order of the line."""
         return [name for name in self._before[-self._slots - self._ahead :] if name not in self._watched]
 
     @property
-    def needs_look(self) -> bool:
-        """Whether there is something to ask."""
-        return self.needs_list or self.needs_size or not self.is_watched or bool(self.to_watch)
+    def needs_requests(self) -> bool:
+        """Whether there is something to ask the server: a list, a watch, or the number of slots."""
+        return self.needs_list or self.needs_slots or not self.is_watched or bool(self.to_watch)
 
     def listed(self, names: Sequence[str]) -> None:
         """Take in a list of the children; it may be older than departures already seen."""
         self.is_gone = self.is_gone or self.name not in names
         blockers = [name for name in earlier(self.name, names) if self._blocks(name)]
+        # The server that gave the list may be behind the one that reported a departure.
         self._before = [name for name in blockers if name not in self._departed]
         self._is_listed = True
         self.needs_list = False
 
-    def sized(self, slots: int, *, is_watched: bool = True) -> None:
-        """Take in the number of slots that the line tells, and whether a watch tells of its change."""
+    def slots_read(self, slots: int, *, is_watched: bool = True) -> None:
+        """Take in the number of slots; `is_watched`, whether the same request set a watch on it."""
         self._slots = slots
-        self._is_sized = True
-        self.needs_size = not is_watched
+        self._knows_slots = True
+        self.needs_slots = not is_watched
 
-    def resized(self) -> None:
-        """Take note that the number of slots has changed: nothing is owned before the new one is known."""
-        self._is_sized = False
-        self.needs_size = True
+    def slots_changed(self) -> None:
+        """Take note that the number of slots has changed: the ticket does not own before the new one is known."""
+        self._knows_slots = False
+        self.needs_slots = True
 
     def watched(self, name: str) -> None:
-        """Take note that a watch stands on `name`, one of its blockers or itself."""
+        """Take note that `name`, a blocker or the ticket itself, exists and is watched."""
         if name == self.name:
             self.is_watched = True
-            self._was_touched = False
+            self._own_changed = False
         else:
             self._watched.add(name)
 
     def departed(self, name: str) -> None:
-        """Take note that the node `name` is gone, or blocks us no longer; names never come back."""
+        """Take note that the node `name` is gone, or blocks no longer.  A name never comes back."""
         if name == self.name:
             self.is_gone = True
             return
         self._departed.add(name)
         if name in self._before:
             self._before.remove(name)
-            # Who left may have been the last of many: if there are some that nobody watches, look again.
+            # Unwatched blockers may have left long ago, so that none may remain but the watched ones: list again.
             self.needs_list = self.needs_list or not self._watched.issuperset(self._before)
 
     def unwatched(self, name: str) -> None:
-        """Take note that the watch on `name` was used up by a change of its data.
+        """Take note that a change of data has used up the watch on `name`.
 
-        If it was our own node's, nothing tells of its deletion any more: nothing is owned before it has been read.
+        If `name` is the ticket itself, its deletion would go unnoticed from now on, and a blocker might leave after it.
+        So the ticket does not own before its own node has been read and watched again.
         """
         if name == self.name:
             self.is_watched = False
-            self._was_touched = True
+            self._own_changed = True
         self._watched.discard(name)
 
-    def disarmed(self) -> None:
-        """Take note of a reconnect: nothing is watched, and a list must be read before anything is owned.
+    def reconnected(self) -> None:
+        """Take note of a reconnect: no watch counts any more, and the ticket does not own before it has a new list.
 
-        What a reconnect brings at once comes in no order that means anything, so that a blocker's departure
-        might be told of before our own.
+        After a reconnect the server reports all changes that were missed at once, in an order that says nothing: it may
+        report the departure of a blocker before the deletion of our own node, which happened earlier.  A ticket that
+        trusted such events could own without a node.
         """
         self.is_watched = False
         self._watched.clear()
         self._is_listed = False
         self.needs_list = True
-        if not self._is_fixed:
-            self.resized()
+        if not self._has_fixed_slots:
+            self.slots_changed()
 
 
 class Promises:
-    """Until when others have promised to be done, as a waiter counts it: from when it saw the promise."""
+    """The ends of the time limits that holders have promised, counted from when a waiter saw the promise."""
 
     __slots__ = ("_ends",)
 
@@ -175,9 +194,10 @@ class Promises:
         self._ends: dict[str, tuple[int, float]] = {}
 
     def seen(self, name: str, version: int, end: float) -> None:
-        """Take note that `name` promises, by the data of that version of its node, to be done by `end`.
+        """Take note that the holder `name` promises to be done by `end`.
 
-        What was seen before is not counted anew.
+        Arguments: `version`, the version of its node's data.  A version that was seen before keeps its first end: it
+        was not promised anew, only read again.
         """
         if name not in self._ends or self._ends[name][0] != version:
             self._ends[name] = version, end
@@ -188,9 +208,9 @@ class Promises:
 
     @property
     def next_end(self) -> float | None:
-        """When the first promise ends, None without any."""
+        """The earliest end of a promise, None if there is no promise."""
         return min((end for _, end in self._ends.values()), default=None)
 
     def broken(self, now: float) -> list[tuple[str, int]]:
-        """Those who promised to be gone by `now`, with the version of the node that says so."""
+        """Return the holders whose promise has ended by `now`, each with the version of its node that holds it."""
         return [(name, version) for name, (version, end) in self._ends.items() if end <= now]

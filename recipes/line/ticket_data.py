@@ -1,9 +1,9 @@
-"""What a holder writes into the data of its own ticket, for those who wait behind it.
+"""What a holder writes into the data of its own ticket, for the tickets behind it.
 
-A mark is a line of its own ahead of the data that the ticket was made with.  Data is a mark only where it was written
-later: a ticket's first version is never looked at, and what a caller writes later must pass `checked_plain`, so that
-no data that a caller gives can be taken for one.  Clients that know no marks see data that somebody has changed, and
-nothing else.
+It is one line ahead of the data that the ticket was created with: either that readers are let in beside the holder, or
+a time limit.  Only data that was written after the creation counts, so the data of version 0 is never looked at; and
+data that a caller writes later must pass `checked_plain`.  So no data of a caller can be taken for such a line.  Other
+clients in the same line see data that has changed, and nothing else.
 """
 
 from __future__ import annotations
@@ -21,25 +21,32 @@ LONGEST_LIMIT: Final = 10.0**9  # seconds
 
 @dataclass(frozen=True, slots=True)
 class TicketData:
-    """`is_shared`: the holder lets readers in beside it; `limit`: for how many seconds from the writing it holds."""
+    """What the holder has written into its ticket.
+
+    `is_shared`: the holder only reads, and lets readers in beside it; `limit`: the holder has promised to be done in so
+    many seconds from the writing, None without a promise.
+    """
 
     is_shared: bool = False
     limit: float | None = None
 
 
 def shared(data: bytes) -> bytes:
-    """Return what the ticket with `data` says of a holder that reads only, from now on."""
+    """Return `data` with the line that lets readers in ahead of it."""
     return _SHARED + data
 
 
 def limited(seconds: float, data: bytes) -> bytes:
-    """Return what the ticket with `data` says of a holder that will be done in `seconds`; rounded up."""
+    """Return `data` with the promise to be done in `seconds`, rounded up to a millisecond, ahead of it."""
     milliseconds = math.ceil(seconds * 1000)
     return b"zkwire limit %d.%03d\n" % divmod(milliseconds, 1000) + data
 
 
 def parse(data: bytes, version: int) -> TicketData | None:
-    """Return the mark in the data of that version of a ticket's node, None if there is none."""
+    """Return what a holder has written into its ticket, None if nothing.
+
+    Arguments: `data`, of the ticket's node; `version`, its version.
+    """
     if not version:
         return None
     if data.startswith(_SHARED):
@@ -49,17 +56,18 @@ def parse(data: bytes, version: int) -> TicketData | None:
 
 
 def checked_plain(data: bytes) -> bytes:
-    """Return `data` if it may be written into a ticket by a caller.  Raises: ValueError when it is a mark."""
+    """Return `data` if a caller may write it into a ticket.
+
+    Raises: ValueError when it begins like a line that only the recipes write.
+    """
     if isinstance(data, bytes | bytearray | memoryview) and parse(bytes(data), _LATER) is not None:
         first = bytes(data).partition(b"\n")[0].decode()
-        raise ValueError(
-            f"data that begins with the line {first!r} means something to those who wait: put anything else ahead of it"
-        )
+        raise ValueError(f"the first line {first!r} has a meaning for waiting clients: put anything else ahead of it")
     return data
 
 
 def checked_limit(seconds: float) -> float:
-    """Return `seconds` if a holder can promise to be done in so many.  Raises: TypeError, ValueError."""
+    """Return `seconds` if it may be the time limit of a holder.  Raises: TypeError, ValueError."""
     if isinstance(seconds, bool) or not isinstance(seconds, int | float):
         raise TypeError(f"a limit is a number of seconds, not {seconds!r}")
     if not 0 < seconds <= LONGEST_LIMIT:

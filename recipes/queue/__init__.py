@@ -1,1 +1,1 @@
-"""The FIFO queue."""
+"""A queue of items, by priority and then first in, first out."""

@@ -1,8 +1,9 @@
 """A claimed item, and the `async with` that deletes it from the queue or hands it back.
 
-A claim is two ephemeral nodes: `taken/<item>`, which hides the item, and one of its own, which its lease watches. The
-item and the first are deleted in one transaction that the second must survive, so that who has lost a claim can never
-delete what somebody else has claimed since.
+A claim has two ephemeral nodes.  `taken/<item>` hides the item from other consumers.  The claim's own node, with a
+unique name, is watched by the claim's lease.  At the end one transaction deletes the item and its taken node, on the
+condition that the claim's own node exists.  So a consumer that has lost its claim, perhaps without noticing, can never
+delete an item that another consumer has claimed since.
 """
 
 from __future__ import annotations
@@ -15,69 +16,70 @@ from typing import Self
 
 import zkwire
 from recipes.line.lease import Body, Lease, LockLostError
-from recipes.line.line import Ticket, TicketNode
 from recipes.line.locking import Hold
+from recipes.line.ticket import Ticket, TicketNode
 from recipes.queue.consumer import Claimed
 from recipes.queue.nodes import Nodes
 from zkwire import Transaction, ZooKeeperError
 
 
 class Item(bytes):
-    """An item that is ours for as long as its claim lasts; made by `Queue.claim`.
+    """An item that belongs to this consumer as long as its claim lasts; made by `Queue.claim`.
 
-    It is what was put, as bytes, and so is `data`; `token`, the fencing token, is the zxid of the claim: who claims the
-    item after us has a greater one; `path` is the claim's own node, `entry` the item's.
+    It is the data that was put, as bytes; so is the attribute `data`.  Further attributes: `token`, the fencing token,
+    which is the czxid of the claim: every later claim of the item has a greater one; `path` of the claim's own node;
+    `entry`, the path of the item.
     """
 
-    def __new__(cls, nodes: Nodes, claimed: Claimed, handed_back: Callable[[], None]) -> Self:
-        """Be the data that was claimed."""
+    def __new__(cls, nodes: Nodes, claimed: Claimed, on_hand_back: Callable[[], None]) -> Self:
+        """Make the bytes from the claimed data."""
         return super().__new__(cls, claimed.data)
 
-    def __init__(self, nodes: Nodes, claimed: Claimed, handed_back: Callable[[], None]) -> None:
+    def __init__(self, nodes: Nodes, claimed: Claimed, on_hand_back: Callable[[], None]) -> None:
         self.data = claimed.data
         self.token = claimed.token
         self.path = claimed.path
         self.entry = nodes.entry(claimed.name)
         self._nodes = nodes
         self._zk = nodes.zk
-        self._mark = nodes.mark(claimed.name)
+        self._taken_node = nodes.taken_node(claimed.name)
         self._session_id = claimed.session_id
-        self._handed_back = handed_back
+        self._on_hand_back = on_hand_back
         self._is_handled = self._is_lost = False
         name = claimed.path.rpartition("/")[2]
-        place = TicketNode(claimed.path, name, claimed.token, claimed.session_id)
-        self._lease = Lease(nodes.zk, Ticket(place, nodes.zk.removal(place.path)))
+        node = TicketNode(claimed.path, name, claimed.token, claimed.session_id)
+        self._lease = Lease(nodes.zk, Ticket(node, nodes.zk.removal(node.path)))
 
     # -- asking -----------------------------------------------------------------------------------------------------
 
     def is_certain(self) -> bool:
-        """Whether the item is ours for certain at this moment; see Lease.is_certain."""
+        """Return whether the claim certainly holds at this moment; see Lease.is_certain."""
         return self._lease.is_certain()
 
     def certain_for(self) -> float:
-        """Return for how many seconds from now it is ours for certain; see Lease.certain_for."""
+        """Return for how many seconds from now the claim certainly holds; see Lease.certain_for."""
         return self._lease.certain_for()
 
     def check(self) -> None:
-        """Return if the item is ours for certain.  Raises: LockLostError."""
+        """Return if the claim certainly holds.  Raises: LockLostError."""
         self._lease.check()
 
     async def lost(self) -> LockLostError | None:
-        """Return when the claim is lost, with the error that tells how; None when it came to its end before."""
+        """Wait until the claim is lost, and return the error that says how; return None when the claim has ended."""
         return await self._lease.lost()
 
     def transaction(self) -> Transaction:
-        """Return a transaction that is carried out only while the item is ours; see Client.transaction."""
+        """Return a transaction that is carried out only while the claim exists; see Client.transaction."""
         return self._lease.transaction()
 
-    # -- being held -------------------------------------------------------------------------------------------------
+    # -- the body ---------------------------------------------------------------------------------------------------
 
     def handled(self) -> None:
-        """Have `release` delete the item from the queue; called at the end of a body that went well."""
+        """Make `release` delete the item from the queue; called when a body has ended without an error."""
         self._is_handled = True
 
     def enter_body(self, body: Body) -> None:
-        """Have `body` interrupted when the claim is lost."""
+        """Interrupt `body` when the claim is lost."""
         self._lease.enter_body(body)
 
     def leave_body(self, body: Body) -> LockLostError | None:
@@ -88,18 +90,19 @@ class Item(bytes):
         return loss
 
     async def release(self) -> None:
-        """Delete the item from the queue if it was handled, hand it back otherwise.
+        """Delete the item from the queue if it was handled, otherwise hand it back.
 
-        Raises: LockLostError when the session ended before it was known that the item is deleted.
-        Cancellation: it is done all the same.
+        Raises: LockLostError when the session ended before the item was known to be deleted.
+        Cancellation: the work goes on in the background.
         """
-        ending = self._nodes.in_background(self._end())
-        error = await asyncio.shield(ending)
+        error = await asyncio.shield(self._nodes.in_background(self._end()))
         if error is not None:
             raise error
 
+    # -- the end ----------------------------------------------------------------------------------------------------
+
     async def _end(self) -> ZooKeeperError | None:
-        """Do as `release`; return its error, for whoever waited may be gone."""
+        """Do the work of `release`; return its error as a value, because the caller may have been cancelled."""
         if self._is_lost or not self._is_handled:
             await self._hand_back()
             return None
@@ -115,41 +118,47 @@ class Item(bytes):
         return None
 
     async def _hand_back(self) -> None:
-        self._handed_back()
+        self._on_hand_back()
         if self._is_lost:
-            # Nobody waits for this: it may take until a server answers again, or the session is over.
-            self._nodes.in_background(self._free_what_is_ours())
+            # In the background: it may take until a server answers again, or until the session is over.
+            self._nodes.in_background(self._discard_our_taken_node())
             await self._lease.release()
             return
-        gone = self._nodes.drop(self._mark, self._session_id)
+        discarded = self._nodes.discard(self._taken_node, self._session_id)
         await self._lease.release()
-        if gone is not None:
-            await gone
+        if discarded is not None:
+            await discarded
 
-    async def _free_what_is_ours(self) -> None:
-        """Have the node that hides the item deleted, unless it is the next one's by now."""
+    async def _discard_our_taken_node(self) -> None:
+        """Delete the taken node of a lost claim, unless it belongs to a later claim of the item."""
         with contextlib.suppress(ZooKeeperError):
             if self._zk.session_id == self._session_id:
-                _, (mark,) = await self._nodes.look_after_loss(self._mark)
-                if mark is not None and mark.data == self.path.encode():
-                    self._nodes.drop(self._mark, self._session_id)
+                _, (taken,) = await self._nodes.read_after_loss(self._taken_node)
+                if taken is not None and taken.data == self.path.encode():
+                    self._nodes.discard(self._taken_node, self._session_id)
 
     async def _delete(self) -> None:
+        """Delete the item and both nodes of the claim.
+
+        Raises: SessionError, LockLostError; whatever else the server refuses.
+        """
         transaction = self._lease.transaction()
-        transaction.delete(self._mark)
+        transaction.delete(self._taken_node)
         transaction.delete(self.entry)
-        # In one write, and in this order: the transaction needs the node that the lease then removes.
+        # In one write and in this order: the transaction is carried out only while the claim's own node exists, and the
+        # release of the lease deletes that node.
         committed: object
         committed, _ = await asyncio.gather(transaction.commit(), self._lease.release(), return_exceptions=True)
         while isinstance(committed, zkwire.ConnectionLostError):
-            now, (mark,) = await self._nodes.look_after_loss(self._mark)
+            now, (taken,) = await self._nodes.read_after_loss(self._taken_node)
             if now != self._session_id:
-                raise zkwire.SessionExpiredError("the session ended before it was known that the item is deleted")
-            if mark is None:
+                raise zkwire.SessionExpiredError("the session ended before the item was known to be deleted")
+            if taken is None:
                 return
-            committed = await self._delete_in_session()
+            committed = await self._delete_again()
         if isinstance(committed, zkwire.TransactionError) and isinstance(committed.cause, zkwire.NoNodeError):
-            self._is_lost = committed.cause.path != self.entry  # an item that was deleted by hand is handled, too
+            # If only the item is missing, a person has deleted it by hand, and it counts as handled.
+            self._is_lost = committed.cause.path != self.entry
             await self._hand_back()
             if self._is_lost:
                 raise LockLostError(self.path, "somebody else has deleted it; the item may be handled again")
@@ -158,12 +167,17 @@ class Item(bytes):
         elif isinstance(committed, BaseException):
             raise committed
 
-    async def _delete_in_session(self) -> object:
-        """Try once more, when the claim's own node may be gone: in its session the mark can only be ours."""
+    async def _delete_again(self) -> object:
+        """Try once more after a lost answer; return the result or the error.
+
+        The lease's release may have deleted the claim's own node by now, so that cannot be the condition any more.  It
+        is not needed either: the taken node still exists in this same session, so no other consumer has claimed the
+        item.
+        """
         if self._zk.session_id != self._session_id:
             raise zkwire.SessionExpiredError("the session ended before the item was deleted")
         transaction = self._zk.transaction()
-        transaction.delete(self._mark)
+        transaction.delete(self._taken_node)
         transaction.delete(self.entry)
         try:
             return await transaction.commit()
@@ -172,9 +186,9 @@ class Item(bytes):
 
 
 class Claim(Hold[Item]):
-    """What `async with queue.claim() as item` enters: it claims; at the end it deletes the item, or hands it back when
-    the body has failed.
+    """The context manager of `async with queue.claim() as item`.
 
+    Entering it waits for an item and claims it.  Leaving it deletes the item, or hands it back if the body has failed.
     When the claim is lost it cancels the body and raises LockLostError in place of the cancellation.
     """
 

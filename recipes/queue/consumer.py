@@ -1,7 +1,21 @@
-"""Taking items out of a queue: for good, or as a claim.
+"""Take items out of a queue: for good (`get`), or as a claim (`claim`).
 
-Each take is one transaction that creates the ephemeral node `taken/<item>`: it can succeed for one consumer only, and
-tells afterwards, when its answer was lost, whether it did.
+How a consumer takes the first item exactly once although an answer may be lost:
+
+- A take is one transaction that creates the ephemeral node `taken/<item>`.  The node can be created once, so only one
+  consumer succeeds; the others see it refused and try another item.
+- The transaction of `get` deletes the item too.  The data of the taken node is an id of this very take.  If the answer
+  is lost the consumer reads the taken node: if it holds that id, the item is ours.  If it does not, the transaction was
+  not carried out, and is sent again; it is refused if another consumer has taken the item meanwhile.
+- The name of an item is not given to another item (see recipes.queue.nodes), so the second transaction cannot take a
+  later item.  Only deleting the whole queue by hand breaks this rule; then the item has another czxid.
+- One case stays open: the whole queue is deleted and made again between the read of an item and the transaction that
+  takes it, and an item of the same name is put.  Then `get` returns the old data and deletes the new item.  A
+  transaction can make its delete depend only on the version of data, which is 0 for both items; no operation compares
+  the czxid.  To close the case each queue would need another node, with a unique name, that each take checks; kazoo
+  would not create it.  `claim` reads the item behind its transaction, and so returns the item that it has.
+- When the session ends before the taken node could be read, nothing shows whether this consumer took the item.  `get`
+  then goes on with the next item: it promises each item at most once.
 """
 
 from __future__ import annotations
@@ -12,8 +26,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple, TypeVar
 
 import zkwire
-from recipes.queue.nodes import Nodes
-from recipes.queue.order import Stock
+from recipes.queue.nodes import Nodes, child_names
+from recipes.queue.order import Listing, name_before
 from zkwire import GetChildren, GetData, Node, WatchSet, ZooKeeperError
 
 _log = logging.getLogger(__name__)
@@ -22,7 +36,7 @@ T = TypeVar("T")
 
 
 class Claimed(NamedTuple):
-    """A claim that was made: the item's name and data, the claim's own node, its zxid and its session."""
+    """A successful claim: the item's name and data; the path of the claim's own node, its czxid and its session."""
 
     name: str
     data: bytes
@@ -31,115 +45,120 @@ class Claimed(NamedTuple):
     session_id: int
 
 
-class Takes:
-    """The takes of one consumer, whose tasks share what it knows of the items.
+class Consumer:
+    """Takes items; the tasks that share a queue object share one consumer and its listing.
 
-    Arguments: `nodes`, the queue's.  `has_nodes`: whether the last list has found them there.
+    Arguments: `nodes` of the queue.
+    Attributes: `listing` of the items known; `has_nodes`, whether the last listing found the queue's nodes.
     """
 
     def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes
         self._zk = nodes.zk
-        self.stock = Stock()
+        self.listing = Listing()
         self.has_nodes = False
-        self._in_hand: set[str] = set()
+        self._being_taken: set[str] = set()  # by takes of this consumer that are under way
         self._read_ahead: tuple[str, Node] | None = None
 
-    # -- looking ----------------------------------------------------------------------------------------------------
+    # -- listing ----------------------------------------------------------------------------------------------------
 
-    async def look(self, watches: WatchSet | None = None, *, read_ahead: bool = False) -> None:
-        """List the items that are to be had.
+    async def list_items(self, watches: WatchSet | None = None, *, read_ahead: bool = False) -> None:
+        """List the items that can be taken.
 
-        Arguments: `watches`, told when that may have changed; `read_ahead`, whether to read, with the list, the item
-        that will probably be the first.
+        Arguments: `watches`, to which the watches are added that fire when another item may be there; `read_ahead`,
+        whether to read, together with the list, the item that will probably be the first.
         """
-        is_hiding = False
+        # Watching `taken` wakes a waiting consumer whenever another one takes an item.  It is needed only if there are
+        # items and all of them are taken: then an item that is handed back becomes free without a new entry.
+        is_all_taken = False
         while True:
-            guess = self.stock.first if read_ahead else None
-            # What is claimed is watched only if that is why there is nothing, so that others' takes wake nobody.
+            guess = self.listing.first if read_ahead else None
             entries, taken, *ahead = await self._zk.pipeline(
                 [
                     GetChildren(self._nodes.entries, into=watches),
-                    GetChildren(self._nodes.taken, into=watches if is_hiding else None),
+                    GetChildren(self._nodes.taken, into=watches if is_all_taken else None),
                     *([] if guess is None else [GetData(self._nodes.entry(guess))]),
                 ]
             )
-            names, hidden = _names(entries), _names(taken)
+            names, taken_names = child_names(entries), child_names(taken)
             self.has_nodes = names is not None
             self._read_ahead = (guess, ahead[0]) if guess and isinstance(ahead[0], Node) else None
-            # What another task here is about to take it may yet leave, and that nobody would tell.
-            in_hand = self._in_hand if watches is None else set()
-            self.stock.fill(names or (), in_hand.union(hidden or ()))
-            if watches is None or is_hiding or not names or not self.stock.is_empty:
+            # A waiting task does not leave out the items that other tasks of this consumer are taking: such a take may
+            # fail and leave the item where it is, and no watch would fire.
+            being_taken = self._being_taken if watches is None else set()
+            self.listing.fill(names or (), being_taken.union(taken_names or ()))
+            if watches is None or is_all_taken or not names or not self.listing.is_empty:
                 return
-            is_hiding = True
+            is_all_taken = True
 
     async def peek(self) -> bytes | None:
-        """Return the data of the first item, None without one."""
-        stock = Stock()
+        """Return the data of the first item that can be taken, None without one."""
+        listing = Listing()
         while True:
-            entries, taken = await self._list()
-            stock.fill(entries, taken)
-            if stock.first is None:
+            entries, taken = await self._read_names()
+            listing.fill(entries, taken)
+            if listing.first is None:
                 return None
             try:
-                return (await self._zk.get(self._nodes.entry(stock.first))).data
+                return (await self._zk.get(self._nodes.entry(listing.first))).data
             except zkwire.NoNodeError:
                 continue
 
     async def count(self) -> int:
-        """Return how many items are to be had."""
-        entries, taken = await self._list()
+        """Return how many items can be taken."""
+        entries, taken = await self._read_names()
         return len(entries - taken)
 
-    async def _list(self) -> tuple[set[str], set[str]]:
+    async def _read_names(self) -> tuple[set[str], set[str]]:
         answers = await self._zk.pipeline([GetChildren(self._nodes.entries), GetChildren(self._nodes.taken)])
-        entries, taken = (set(_names(answer) or ()) for answer in answers)
+        entries, taken = (set(child_names(answer) or ()) for answer in answers)
         return entries, taken
 
     # -- taking -----------------------------------------------------------------------------------------------------
 
     async def get(self) -> bytes | None:
-        """Take the first item that is to be had out of the queue, None without one.
+        """Take the first item out of the queue and return its data, None without one.
 
         Cancellation: an item that was taken is put back in its place.
         """
-        return await self._next(self._get, read_ahead=True)
+        return await self._take_first(self._get, read_ahead=True)
 
     async def claim(self) -> Claimed | None:
-        """Claim the first item that is to be had, None without one.
+        """Claim the first item, None without one.
 
         Cancellation: an item that was claimed is handed back.
         """
-        return await self._next(self._claim, read_ahead=False)
+        return await self._take_first(self._claim, read_ahead=False)
 
-    async def _next(self, seize: Callable[[str], Awaitable[T | None]], *, read_ahead: bool) -> T | None:
-        is_fresh = False  # whether the list was read in this very take
+    async def _take_first(self, take: Callable[[str], Awaitable[T | None]], *, read_ahead: bool) -> T | None:
+        """Call `take` with one item after the other until it returns something; return that, None without items."""
+        is_fresh = False  # whether this call has read the listing
         while True:
-            if self.stock.is_stale:
-                await self.look(read_ahead=read_ahead)
+            if self.listing.is_stale:
+                await self.list_items(read_ahead=read_ahead)
                 is_fresh = True
-            name = self.stock.pick(int(self._zk.unique_id()[:8], 16))
+            name = self.listing.pick(int(self._zk.unique_id()[:8], 16))
             if name is None:
                 return None
-            self._in_hand.add(name)
+            self._being_taken.add(name)
             try:
-                seized = await seize(name)
+                taken = await take(name)
             except BaseException:
-                self.stock.expire()  # it may be there still, and is the first
+                self.listing.expire()  # the item may still be there, and then it is the first
                 raise
             finally:
-                self._in_hand.discard(name)
-            if seized is not None:
-                self.stock.won()
-                return seized
-            self.stock.lost(is_fresh=is_fresh)
+                self._being_taken.discard(name)
+            if taken is not None:
+                self.listing.won()
+                return taken
+            self.listing.lost(is_fresh=is_fresh)
+
+    # -- getting ----------------------------------------------------------------------------------------------------
 
     async def _get(self, name: str) -> bytes | None:
-        """Take the item `name` out, None if it is somebody else's.
-
-        It is read before and not in the same write: a read that is cut off is repeated, and would find nothing.
-        """
+        """Take the item `name` out of the queue; return None if another consumer has it."""
+        # The data is read before the take and not with it: after a lost connection the client repeats reads, and by
+        # then our own take may have deleted the item.
         ahead, self._read_ahead = self._read_ahead, None
         if ahead is not None and ahead[0] == name:
             item = ahead[1]
@@ -150,44 +169,46 @@ class Takes:
                 return None
         removing = self._nodes.in_background(_outcome(self._remove(name, item, self._zk.unique_id().encode())))
         try:
-            removed = await asyncio.shield(removing)
+            session_id = await asyncio.shield(removing)
         except asyncio.CancelledError:
             undoing = self._nodes.in_background(self._undo_removal(removing, name, item.data))
-            # Who is cancelled may close the client next, and the item would be lost.
-            await self._nodes.while_connected(undoing)
+            # A caller that cancels often closes the client next.  The item would be lost, so put it back first.
+            await self._nodes.wait_while_connected(undoing)
             raise
-        if isinstance(removed, ZooKeeperError):
-            raise removed
-        if removed is None:
+        if isinstance(session_id, ZooKeeperError):
+            raise session_id
+        if session_id is None:
             return None
-        self._nodes.drop(self._nodes.mark(name), removed)
+        self._nodes.discard(self._nodes.taken_node(name), session_id)
         return item.data
 
-    async def _remove(self, name: str, item: Node, mark: bytes) -> int | None:
-        """Delete the item and leave our mark; return the session whose it is, None if the item is somebody else's.
+    async def _remove(self, name: str, item: Node, take_id: bytes) -> int | None:
+        """Delete the item and create its taken node; return the session that did, None if another consumer has it.
 
-        Arguments: `item`, what was read of it.
+        Arguments: `item` as it was read; `take_id`, the data of the taken node.
         """
+        taken_node, entry = self._nodes.taken_node(name), self._nodes.entry(name)
         while True:
             transaction = self._zk.transaction()
-            transaction.create(self._nodes.mark(name), mark, ephemeral=True, acl=self._nodes.acl)
-            transaction.delete(self._nodes.entry(name))
+            transaction.create(taken_node, take_id, ephemeral=True, acl=self._nodes.acl)
+            transaction.delete(entry)
             try:
                 await transaction.commit()
             except zkwire.TransactionError as refused:
                 if isinstance(refused.cause, zkwire.NoNodeError) and refused.index == 0:
                     await self._nodes.make()
                     continue
-                _check_somebody_elses(refused)
+                _raise_unless_lost(refused)
                 return None
             except zkwire.ConnectionLostError:
                 session_id = self._zk.session_id
-                now, (found, there) = await self._nodes.look_after_loss(self._nodes.mark(name), self._nodes.entry(name))
+                now, (taken, there) = await self._nodes.read_after_loss(taken_node, entry)
                 if now != session_id:
-                    return None  # the mark, if there was one, went with its session: if it was taken, it is lost
-                if found is None or found.data != mark:
+                    # The taken node, if it was created, was deleted with its session: nothing shows whether we have it.
+                    return None
+                if taken is None or taken.data != take_id:
                     if there is not None and there.stat.czxid != item.stat.czxid:
-                        return None  # the queue was deleted meanwhile, and this is another one of the same name
+                        return None  # the queue was deleted meanwhile, and this is another item of the same name
                     continue
             return self._zk.session_id
 
@@ -201,29 +222,41 @@ class Takes:
             _log.warning("an item of %s that a cancelled get had taken is lost: %s", self._nodes.path, error)
 
     async def _put_back(self, name: str, data: bytes, session_id: int) -> None:
-        """Make the item again where it was, and take our mark away: once, for the mark can be deleted once."""
+        """Create the item again under its old name, and delete its taken node, exactly once.
+
+        If the server has given the name to another item since (it gives its last number again and again), the item gets
+        the name before that one.
+
+        Both in one transaction: after a lost answer a taken node that is missing shows that it was carried out.
+        """
+        taken_node = self._nodes.taken_node(name)
         while self._zk.session_id == session_id:
             transaction = self._zk.transaction()
             transaction.create(self._nodes.entry(name), data, acl=self._nodes.acl)
-            transaction.delete(self._nodes.mark(name))
+            transaction.delete(taken_node)
             try:
                 await transaction.commit()
             except zkwire.TransactionError as refused:
                 if isinstance(refused.cause, zkwire.NoNodeError) and refused.index == 0:
                     await self._nodes.make()
                     continue
-                self._nodes.drop(self._nodes.mark(name), session_id)
+                if isinstance(refused.cause, zkwire.NodeExistsError):
+                    name = name_before(name)
+                    continue
+                self._nodes.discard(taken_node, session_id)
                 raise
             except zkwire.ConnectionLostError:
-                _, (found,) = await self._nodes.look_after_loss(self._nodes.mark(name))
+                _, (found,) = await self._nodes.read_after_loss(taken_node)
                 if found is not None:
                     continue
             return
-        raise zkwire.SessionExpiredError(f"session {session_id:#x} ended before it was put back")
+        raise zkwire.SessionExpiredError(f"session {session_id:#x} ended before the item was put back")
+
+    # -- claiming ---------------------------------------------------------------------------------------------------
 
     async def _claim(self, name: str) -> Claimed | None:
-        """Claim the item `name`, None if it is somebody else's."""
-        path = self._nodes.mark(f"_c_{self._zk.unique_id()}")
+        """Claim the item `name`; return None if another consumer has it."""
+        path = self._nodes.taken_node(f"_c_{self._zk.unique_id()}")
         claiming: asyncio.Task[Claimed | ZooKeeperError | None]
         claiming = self._nodes.in_background(_outcome(self._make_claim(name, path)))
         try:
@@ -236,14 +269,15 @@ class Takes:
         return claimed
 
     async def _make_claim(self, name: str, path: str) -> Claimed | None:
-        """Make the claim and read the item behind it, in one write."""
-        entry, mark = self._nodes.entry(name), self._nodes.mark(name)
+        """Create the taken node and the claim's own node at `path`, and read both item and claim, in one write."""
+        entry, taken_node = self._nodes.entry(name), self._nodes.taken_node(name)
         while True:
             transaction = self._zk.transaction()
-            transaction.create(mark, path.encode(), ephemeral=True, acl=self._nodes.acl)
+            transaction.create(taken_node, path.encode(), ephemeral=True, acl=self._nodes.acl)
             transaction.check(entry)
             transaction.create(path, name.encode(), ephemeral=True, acl=self._nodes.acl)
-            # The tasks of gather start in this order, and in one turn of the loop.
+            # The tasks of gather start in this order, in the same turn of the event loop: the reads come behind the
+            # transaction and see what it did.
             reads = [GetData(entry), GetData(path)]
             answers: list[Any] = await asyncio.gather(
                 transaction.commit(), self._zk.pipeline(reads), return_exceptions=True
@@ -253,10 +287,10 @@ class Takes:
                 if isinstance(committed.cause, zkwire.NoNodeError) and committed.index == 0:
                     await self._nodes.make()
                     continue
-                _check_somebody_elses(committed)
+                _raise_unless_lost(committed)
                 return None
             if isinstance(committed, zkwire.ConnectionLostError):
-                _, read = await self._nodes.look_after_loss(entry, path)
+                _, read = await self._nodes.read_after_loss(entry, path)
                 if read[1] is None:
                     continue
             elif isinstance(committed, BaseException):
@@ -265,39 +299,32 @@ class Takes:
                 raise read
             item, claim = read
             if not isinstance(claim, Node) or claim.stat.ephemeral_owner != self._zk.session_id:
-                return None  # it went with its session, or somebody has cleared the queue
+                return None  # deleted with its session, or because the queue was cleared by hand
             if not isinstance(item, Node):
-                self._nodes.drop(mark, claim.stat.ephemeral_owner)
-                self._nodes.drop(path, claim.stat.ephemeral_owner)
+                self._nodes.discard(taken_node, claim.stat.ephemeral_owner)
+                self._nodes.discard(path, claim.stat.ephemeral_owner)
                 return None
             return Claimed(name, item.data, path, claim.stat.czxid, claim.stat.ephemeral_owner)
 
     async def _undo_claim(self, claiming: asyncio.Task[Claimed | ZooKeeperError | None]) -> None:
         claimed = await claiming
         if isinstance(claimed, Claimed):
-            self._nodes.drop(self._nodes.mark(claimed.name), claimed.session_id)
-            self._nodes.drop(claimed.path, claimed.session_id)
+            self._nodes.discard(self._nodes.taken_node(claimed.name), claimed.session_id)
+            self._nodes.discard(claimed.path, claimed.session_id)
 
 
 async def _outcome(work: Awaitable[T]) -> T | ZooKeeperError:
-    """What comes of it; who was cancelled meanwhile may never look."""
+    """Return the result of `work`, or its error as a value: if the caller is cancelled, no one retrieves an exception.
+
+    asyncio logs an exception that is never retrieved.
+    """
     try:
         return await work
     except ZooKeeperError as error:
         return error
 
 
-def _check_somebody_elses(refused: zkwire.TransactionError) -> None:
-    """Return if a take was refused because the item is claimed, or gone.  Raises: whatever else it was."""
+def _raise_unless_lost(refused: zkwire.TransactionError) -> None:
+    """Return if a take was refused because the item is taken or gone.  Raises: the cause of any other refusal."""
     if not isinstance(refused.cause, zkwire.NodeExistsError | zkwire.NoNodeError):
         raise refused.cause
-
-
-def _names(answer: object) -> list[str] | None:
-    """The names of a list, None if its parent is missing."""
-    if isinstance(answer, zkwire.NoNodeError):
-        return None
-    if isinstance(answer, BaseException):
-        raise answer
-    assert isinstance(answer, list)
-    return answer

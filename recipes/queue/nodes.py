@@ -1,15 +1,21 @@
-"""The nodes of a queue: where they are, how they are made, and what is done for them behind the caller's back.
+"""The nodes of a queue: their paths, how they are created, and how they are read and deleted in the background.
 
     path/entries/entry-100-0000000001    an item: the data as it was put
-    path/taken/entry-100-0000000001      ephemeral: somebody has this item, or has just taken it out
-    path/taken/_c_<uuid>                 ephemeral: one claim, for its lease to watch
-    path/put-<uuid>                      ephemeral: the trace of a put, for as long as its answer may be lost
-    path/consumers/, path/producers/     the lines of those who wait for an item, for room
-    path/room                            of bounded queues: its version counts the puts
+    path/taken/entry-100-0000000001      ephemeral: a consumer has claimed this item, or has just taken it out
+    path/taken/_c_<uuid>                 ephemeral: one claim, which its lease watches
+    path/put-<uuid>                      ephemeral: a trace of this client's puts, see recipes.common.trace
+    path/consumers/, path/producers/     the waiting lines for an item, and for room
+    path/room                            of bounded queues: its version counts the puts, its data is `maxsize`
 
-`entries` and `taken` are those of kazoo's LockingQueue, which can share the path.  They are persistent, as kazoo makes
-them: below a container that was reaped and made again the numbers would begin anew, and who comes back to take an item
-that is long gone would take the one that has its name.
+`entries` and `taken` have the same form as in kazoo's LockingQueue, which can share the path.  Both are persistent, as
+kazoo creates them, so that a number is not given to a second item.  The server counts the numbers in the parent node.
+If `entries` were a container, the server could delete it while the queue is empty, and the numbers would begin again;
+then a consumer that was cut off while it took item 1 and now tries again would take another item 1.
+
+The numbers end at 2147483647 (servers before 3.6 go on with negative ones, which keep their order).  From then on the
+server gives this last number again and again, and refuses a put while there is an item with it.  The put then creates
+`entries` and `taken` anew, in its own transaction, and the numbers begin again.  That succeeds only if both are empty;
+otherwise the put raises a NodeExistsError that says so, and a later put of this producer tries it again.
 """
 
 from __future__ import annotations
@@ -36,49 +42,45 @@ class Nodes:
         self.consumers = join_path(path, "consumers")
         self.producers = join_path(path, "producers")
         self.room = join_path(path, "room")
-        self._trace = join_path(path, "put-")
+        self.trace_prefix = join_path(path, "put-")
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def entry(self, name: str) -> str:
-        """The node of the item `name`."""
+        """Return the path of the item `name`."""
         return f"{self.entries}/{name}"
 
-    def mark(self, name: str) -> str:
-        """The node that says that the item `name` is somebody's."""
+    def taken_node(self, name: str) -> str:
+        """Return the path of the node whose existence says that a consumer has the item `name`."""
         return f"{self.taken}/{name}"
 
-    def trace(self) -> str:
-        """A node for the trace of one put."""
-        return self._trace + self.zk.unique_id()
-
     async def make(self) -> None:
-        """Make the nodes that are missing; where the connection is lost meanwhile, perhaps not all.
+        """Create the nodes that are missing; if the connection is lost meanwhile, perhaps not all of them.
 
-        Cancellation: what is made stays, for others may have put something there by then.
+        Cancellation: the nodes that were created stay, because other clients may have begun to use them.
         """
-        # Whoever needs them tries again.
+        # The callers try again what failed for want of these nodes.
         with contextlib.suppress(zkwire.ConnectionLostError, zkwire.NoNodeError):
             await self.zk.ensure_path(self.path, container=True, acl=self.acl)
             await self.zk.ensure_path(self.entries, acl=self.acl)
             await self.zk.ensure_path(self.taken, acl=self.acl)
 
-    async def look_after_loss(self, *paths: str) -> tuple[int, list[Node | None]]:
-        """Return the session, and what stands at `paths` now that a connection was lost, None for nothing.
+    async def read_after_loss(self, *paths: str) -> tuple[int, list[Node | None]]:
+        """Return the session id and the nodes at `paths`, None for a missing one, after a connection was lost.
 
-        A late write of the old connection cannot come behind this.
+        No write of the lost connection can be carried out after this read.
         """
         answers = await lost_answers.read(self.zk, self.path, *(GetData(path) for path in paths))
         return self.zk.session_id, [lost_answers.result(answer) for answer in answers]
 
-    def drop(self, path: str, session_id: int) -> asyncio.Future[None] | None:
-        """Have the ephemeral node `path` of the session deleted for certain, unless it went with that session.
+    def discard(self, path: str, session_id: int) -> asyncio.Future[None] | None:
+        """Delete the ephemeral node `path` of the session for certain; return None if the session has ended.
 
-        In a later session a node of that name would be somebody else's.
+        In that case the server has deleted the node, and a node at the same path belongs to another consumer.
         """
         return self.zk.discard(path) if session_id == self.zk.session_id else None
 
-    async def while_connected(self, work: asyncio.Task[Any]) -> None:
-        """Return when `work` is done, or cannot be done for want of a connection."""
+    async def wait_while_connected(self, work: asyncio.Task[Any]) -> None:
+        """Return when `work` is done, or when the client has no connection that `work` could use."""
         if self.zk.state is SessionState.CONNECTED:
             losing = self.in_background(self._connection_lost())
             try:
@@ -97,8 +99,19 @@ class Nodes:
             states.close()
 
     def in_background(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Have `work` done whatever becomes of the caller; it must not fail."""
+        """Run `work` in a task of its own, which goes on when the caller is cancelled; `work` must not fail."""
         task = asyncio.get_running_loop().create_task(work)
+        # The event loop keeps only a weak reference to a task.
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+
+def child_names(answer: object) -> list[str] | None:
+    """Return the listed children, None if their parent is missing.  Raises: any other error."""
+    if isinstance(answer, zkwire.NoNodeError):
+        return None
+    if isinstance(answer, BaseException):
+        raise answer
+    assert isinstance(answer, list)
+    return answer

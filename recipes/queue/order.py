@@ -1,7 +1,7 @@
-"""The items of a queue: how their nodes are named, in which order they come, and which of them a consumer tries next.
+"""The items of a queue: the names of their nodes, their order, and which of them a consumer tries next.
 
 Pure: knows names and nothing of servers.  The names are those of kazoo's LockingQueue, `entry-100-0000000001`: the
-priority in three digits, then the number that the server gave.
+priority in three digits, then the sequence number from the server.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ _PREFIX: Final = "entry-"
 _PRIORITY: Final = slice(len(_PREFIX), len(_PREFIX) + 3)
 _PLAIN_LENGTH: Final = len("entry-100-0000000001")
 
-# A list serves for one take by so many names, but for one at least: so a take costs no more names than this, however
-# deep the queue.  What comes to stand ahead of them meanwhile waits.
+# A listing serves for one take per so many names, and for at least one.  So each take pays for at most so many names,
+# however deep the queue is.  The price: an item that is put ahead of the listed ones waits until the next listing.
 _NAMES_PER_TAKE: Final = 256
-# Those who compete take one of the first few, or of a small part of many.
-_MOST_RIVALS: Final = 64
-_PART: Final = 16
-# Who has lost so many one after the other reads a new list: others may have taken all that is in this one.
-_PATIENCE: Final = 3
+# A consumer that competes picks at random among the first items: at most so many, or this share of a long listing.
+_LARGEST_WINDOW: Final = 64
+_WINDOW_SHARE: Final = 16
+# After so many losses in a row a consumer lists again: other consumers may have taken everything in its listing.
+_MOST_LOSSES: Final = 3
 
 
 def checked_priority(priority: int) -> int:
-    """Return `priority` if it is one.  Raises: TypeError, ValueError."""
+    """Return `priority` if it is valid.  Raises: TypeError, ValueError."""
     if isinstance(priority, bool) or not isinstance(priority, int):
         raise TypeError(f"a priority is an int, not {priority!r}")
     if not 0 <= priority <= LOWEST_PRIORITY:
@@ -39,15 +39,15 @@ def checked_priority(priority: int) -> int:
 
 
 def prefix(priority: int) -> str:
-    """Return what stands before the number in the name of an item."""
+    """Return the part of an item's name that comes before the sequence number."""
     return f"{_PREFIX}{priority:03d}-"
 
 
 def in_order(names: Iterable[str]) -> list[str]:
-    """Return the items among `names` in the order in which they are due: by priority, then by number.
+    """Return the items among `names` in the order in which they are taken: by priority, then by sequence number.
 
-    Numbers are compared as numbers, across their overflow.  Whoever else puts something here is asked for a number
-    only: without a priority it has the default.
+    Sequence numbers are compared as signed numbers, across their overflow.  Names without a sequence number are left
+    out.  A name of another program, without a priority, has the default priority.
     """
     given = sorted(names)
     if _are_plain(given):
@@ -60,96 +60,108 @@ def in_order(names: Iterable[str]) -> list[str]:
     return [name for _, _, name in sorted(ranked)]
 
 
-def _are_plain(names: list[str]) -> bool:
-    """Whether these names, sorted as text, are in order: all of the common form, with no number below 0.
+def name_before(name: str) -> str:
+    """Return the name of the same priority that comes directly before the item `name`, which has a sequence number."""
+    number = zkwire.sequence(name)
+    assert number is not None
+    before = number - 1 if number > -(2**31) else 2**31 - 1
+    return f"{name.removesuffix(f'{number:010d}')}{before:010d}"
 
-    Asked of whole lists at once, for a deep queue has many.
+
+def _are_plain(names: list[str]) -> bool:
+    """Return whether the order of `names`, sorted as text, is also the order of the items.
+
+    It is if all names have the usual form and no number is negative.  A deep queue has many names, so this test looks
+    at the whole list with few calls, not at each name.
     """
     if not names:
         return True
-    are_ours = names[0].startswith(_PREFIX) and names[-1].startswith(_PREFIX)
-    return are_ours and set(map(len, names)) == {_PLAIN_LENGTH} and "".join(names).count("-") == 2 * len(names)
+    have_prefix = names[0].startswith(_PREFIX) and names[-1].startswith(_PREFIX)
+    return have_prefix and set(map(len, names)) == {_PLAIN_LENGTH} and "".join(names).count("-") == 2 * len(names)
 
 
 def _priority(name: str) -> int:
     digits = name[_PRIORITY]
-    is_ours = name.startswith(_PREFIX) and len(digits) == 3 and digits.isascii() and digits.isdigit()
-    return int(digits) if is_ours else DEFAULT_PRIORITY
+    has_priority = name.startswith(_PREFIX) and len(digits) == 3 and digits.isascii() and digits.isdigit()
+    return int(digits) if has_priority else DEFAULT_PRIORITY
 
 
-class Stock:
-    """The items that a consumer knows of from its last list, and which of them it should try.
+class Listing:
+    """The items that a consumer knows from its last listing, and the choice of the one to try next.
 
-    It is the first one, as long as nobody competes.  Who has lost one to somebody else tries one of the first few of
-    the same priority instead, that not all run after the same; after some successes it is the first one again.  What
-    others have taken since the list was read does not make them rivals: they may take their turns one after the other.
+    While there is no competition, the choice is the first item.  After a loss to another consumer it is a random one of
+    the first few of the same priority (the window), so that consumers do not all try the same item.  Each win makes
+    the window smaller, until the choice is the first item again; the next loss at once doubles the former window.
+
+    An item that another consumer took after it was listed here is no sign of competition: consumers that take one
+    after the other keep the strict order.
     """
 
-    __slots__ = ("_in_vain", "_last_rivals", "_names", "_rivals", "_takes_left")
+    __slots__ = ("_last_window", "_losses", "_names", "_takes_left", "_window")
 
     def __init__(self) -> None:
         self._names: list[str] = []
         self._takes_left = 0
-        self._rivals = 0
-        self._last_rivals = 0
-        self._in_vain = 0  # how many have been lost one after the other
+        self._window = 0  # 0 while there is no competition
+        self._last_window = 0  # the size with which competition began last; halved by each win without competition
+        self._losses = 0  # in a row
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is known of that could be tried."""
+        """Whether no item is known that could be tried."""
         return not self._names
 
     @property
     def is_stale(self) -> bool:
-        """Whether a new list is due before anything else is tried."""
+        """Whether a new listing is needed before another item is tried."""
         return not self._names or self._takes_left <= 0
 
     @property
     def first(self) -> str | None:
-        """The first item that is known, None without one."""
+        """The first known item, None without one."""
         return self._names[0] if self._names else None
 
     def fill(self, names: Iterable[str], without: Collection[str]) -> None:
-        """Take in a list of the items, leaving out those `without`."""
+        """Replace the known items by the listed `names`, except those in `without`."""
         self._names = [name for name in in_order(names) if name not in without]
         self._takes_left = max(1, len(self._names) // _NAMES_PER_TAKE)
-        self._in_vain = 0
+        self._losses = 0
 
     def expire(self) -> None:
-        """Have a new list read before the next try."""
+        """Require a new listing before the next take."""
         self._takes_left = 0
 
     def pick(self, roll: int) -> str | None:
-        """Return the item to try next, and forget it; None when there is none.
+        """Return the item to try next and remove it from the known ones; None when there is none.
 
         Arguments: `roll`, a random number, large compared to the number of items.
         """
         if not self._names:
             return None
-        if not self._rivals:
+        if not self._window:
             return self._names.pop(0)
-        window = min(len(self._names), max(self._rivals, len(self._names) // _PART))
-        # Not into a lesser priority.
+        window = min(len(self._names), max(self._window, len(self._names) // _WINDOW_SHARE))
+        # The window must not reach into a less urgent priority.
         window = bisect_right(self._names, _priority(self._names[0]), hi=window, key=_priority)
         return self._names.pop(roll % window)
 
     def won(self) -> None:
-        """Take note that the item picked is ours."""
+        """Record that this consumer got the picked item."""
         self._takes_left -= 1
-        self._in_vain = 0
-        if self._rivals:
-            self._rivals -= 1
+        self._losses = 0
+        if self._window:
+            self._window -= 1
         else:
-            self._last_rivals //= 2
+            self._last_window //= 2
 
     def lost(self, *, is_fresh: bool) -> None:
-        """Take note that the item picked is somebody else's.
+        """Record that another consumer got the picked item.
 
-        Arguments: `is_fresh`, whether the list was read for this take: then it was lost at this moment.
+        Arguments: `is_fresh`, whether the listing was read during this take: then the other consumer took the item at
+        this very moment, and so it competes.
         """
-        if is_fresh or self._rivals:
-            # Who competes still, as soon as it has tried the first one again, tries that the more seldom.
-            self._rivals = self._last_rivals = min(_MOST_RIVALS, 2 * self._last_rivals or 2)
-        self._in_vain += 1
-        if self._in_vain >= _PATIENCE:
+        if is_fresh or self._window:
+            self._window = self._last_window = min(_LARGEST_WINDOW, 2 * self._last_window or 2)
+        self._losses += 1
+        if self._losses >= _MOST_LOSSES:
             self.expire()

@@ -1,8 +1,7 @@
-"""Putting items into a queue: so that a lost answer neither loses nor doubles them, and within a bound.
+"""Put items into a queue: each exactly once although answers are lost, and within the bound of the queue.
 
-A put is one transaction that creates, beside the items, an ephemeral node of its own, its trace.  An item may be taken
-before its producer hears that it was made, so that the items themselves say nothing afterwards; the trace does.  It is
-deleted by a later put's transaction, or after a while.
+A put is one transaction.  An item may be taken before its producer hears that it was put, so the items cannot show
+afterwards whether the put was carried out; a trace does, see recipes.common.trace.
 """
 
 from __future__ import annotations
@@ -14,31 +13,34 @@ from typing import Final, NamedTuple
 
 import zkwire
 from recipes.common.shared_nodes import create_shared
-from recipes.common.waiting import raise_unless_renewed
-from recipes.line.line import Line, Ticket
-from recipes.queue.nodes import Nodes
+from recipes.common.trace import Traces
+from recipes.common.waiting import Bound, raise_unless_renewed
+from recipes.line.line import Line
+from recipes.line.ticket import Ticket
+from recipes.queue.nodes import Nodes, child_names
 from recipes.queue.order import prefix
-from zkwire import GetChildren, GetData, Node, Stat, WatchSet
+from zkwire import GetChildren, GetData, Node, Stat, Transaction, WatchSet
 
-# The traces of puts that are answered are deleted by later puts, so many by each, or after so many seconds.
-_TRACES_PER_PUT: Final = 32
-_TRACES_KEPT: Final = 0.25
+# A producer that came too late so often, because others put first, enters the waiting line.
+_MOST_FAILURES: Final = 3
 
-# Who has lost so often to other producers stands in their line instead.
-_PATIENCE: Final = 3
+_USED_UP: Final = (
+    "the server gives no item number after 2147483647; the numbers begin again with the next put when the queue is"
+    " empty: let consumers take all items out of {path}, and handle the claimed ones, then put again"
+)
 
 
 class _Room(NamedTuple):
-    """How many items there are at the most, as long as the version of the queue's `room` is this."""
+    """The queue has at most `used` items as long as `version` is the version of the queue's node `room`."""
 
     version: int
-    filled: int
+    used: int
 
 
-class Puts:
-    """The puts of one producer.
+class Producer:
+    """Puts items into a queue.
 
-    Arguments: `nodes`, the queue's; `maxsize`, how many items it may have, None for any number.
+    Arguments: `nodes` of the queue; `maxsize`, how many items it may have, None for any number.
     """
 
     def __init__(self, nodes: Nodes, maxsize: int | None) -> None:
@@ -46,57 +48,70 @@ class Puts:
         self._zk = nodes.zk
         self._maxsize = maxsize
         self._line = Line(nodes.zk, nodes.producers, prefix="put-", acl=nodes.acl)
-        self._turn = asyncio.Lock()  # of this producer's tasks, in a bounded queue: one tries, or stands in the line
+        # In a bounded queue one task at a time tries or waits in the line; the others wait here, in their order.
+        self._putting = asyncio.Lock()
+        # The same for puts that do not wait: they must not queue behind a task that waits for room.
+        self._putting_at_once = asyncio.Lock()
+        self._room_data = b"" if maxsize is None else b"%d" % maxsize
         self._room: _Room | None = None
-        self._traces: list[tuple[int, str]] = []
-        self._sweeper: asyncio.TimerHandle | None = None
+        self._are_numbers_used_up = False  # by the last put
+        self._traces = Traces(nodes.zk, nodes.trace_prefix, acl=nodes.acl)
 
     async def put(self, items: Sequence[tuple[int, bytes]], within: float | None) -> None:
-        """Put all `items`, each a priority and the data, or none.
+        """Put all `items`, each a priority and the data, or none of them.
 
-        Arguments: `within`, how many seconds to wait for room, None: without bound.
-        Raises: TimeoutError.
+        Arguments: `within`, how many seconds to wait for room; None waits without limit, 0 does not wait.
+        Raises: TimeoutError; ValueError when the queue has another `maxsize`.
         """
         if self._maxsize is None:
             await self._send(items, None)
             return
+        # Not `bounded`: the time limit is suspended while a transaction is under way.
+        bound = Bound(within, f"the queue {self._nodes.path} had no room for {len(items)} more within {within} s")
+        turn = self._putting_at_once if bound.is_one_look else self._putting
         try:
-            async with asyncio.timeout(within) as limit, self._turn:
-                await self._put_bounded(items, limit, self._maxsize)
+            async with asyncio.timeout(within or None) as limit, turn:
+                await self._put_bounded(items, limit, bound, self._maxsize)
         except TimeoutError:
-            raise TimeoutError(
-                f"the queue {self._nodes.path} had no room for {len(items)} more within {within} s"
-            ) from None
+            raise TimeoutError(bound.message) from None
 
-    # -- within a bound ---------------------------------------------------------------------------------------------
+    # -- the bound --------------------------------------------------------------------------------------------------
 
-    async def _put_bounded(self, items: Sequence[tuple[int, bytes]], limit: asyncio.Timeout, maxsize: int) -> None:
-        """Put when there is room.
+    async def _put_bounded(
+        self, items: Sequence[tuple[int, bytes]], limit: asyncio.Timeout, bound: Bound, maxsize: int
+    ) -> None:
+        """Put `items` when there is room.
 
-        Each put sets the node `room` on the condition that nobody has since its version was read.  The items were
-        counted behind that, and others only take: so they cannot be more than were counted.
+        Two producers that both count the items and then put could together exceed the bound.  So each put also writes
+        the node `room`, on the condition that its version is the one read *before* the count: of two producers that
+        counted at the same time only one succeeds.  Consumers do not write it, for they only make more room.
         """
         ticket: Ticket | None = None
         failures = 0
         try:
             while True:
                 room, self._room = self._room, None
-                if room is None or room.filled + len(items) > maxsize or failures:
+                if room is None or room.used + len(items) > maxsize or failures:
                     try:
-                        if ticket is None and failures < _PATIENCE:
+                        # A put that must not wait looks again after each failure: another producer was faster, and
+                        # there may still be room.
+                        if ticket is None and (failures < _MOST_FAILURES or bound.is_one_look):
                             room = await self._find_room(maxsize - len(items))
                         else:
                             room = None
                         if room is None:
+                            bound.must_wait()
                             ticket = ticket or await self._line.acquire()
                             room = await self._wait_for_room(maxsize - len(items))
                     except zkwire.SessionExpiredError:
                         raise_unless_renewed(self._zk)
-                        ticket = None  # it went with its session
+                        ticket = None  # its node was deleted with its session
                         continue
                 if await self._send_in_time(items, room.version, limit):
-                    if ticket is None:  # else others may stand behind us, and the next put is to look for them
-                        self._room = _Room(room.version + 1, room.filled + len(items))
+                    # A producer that came out of the line may have others behind it: its next put must look for them,
+                    # and so it forgets the room.
+                    if ticket is None:
+                        self._room = _Room(room.version + 1, room.used + len(items))
                     return
                 failures += 1
         finally:
@@ -104,176 +119,136 @@ class Puts:
                 self._line.leave(ticket)
 
     async def _send_in_time(self, items: Sequence[tuple[int, bytes]], version: int, limit: asyncio.Timeout) -> bool:
-        """Send, with the limit of time set aside: a put that is under way is not given up."""
+        """Send the items with the time limit suspended; return whether they were put.
+
+        A put that ended with TimeoutError must not have been carried out, so the limit cannot cut off a transaction.
+        """
         until = limit.when()
         limit.reschedule(None)
-        has_put = await self._send(items, version)
-        if not has_put:
+        was_put = await self._send(items, version)
+        if not was_put:
             limit.reschedule(until)
-        return has_put
+        return was_put
 
     async def _find_room(self, most: int) -> _Room | None:
-        """Return the room if there are `most` items or fewer and nobody waits for it, else None."""
+        """Return the room if there are at most `most` items and no producer waits in the line, else None."""
         while True:
             room, entries, waiting = await self._zk.pipeline(
                 [GetData(self._nodes.room), GetData(self._nodes.entries), GetChildren(self._nodes.producers)]
             )
-            if isinstance(room, zkwire.NoNodeError):
+            stat = self._checked_room(room)
+            if stat is None:
                 await self._make_room()
                 continue
-            stat = _found(room)
-            assert stat is not None
-            count = 0 if (parent := _found(entries)) is None else parent.num_children
-            if not isinstance(waiting, zkwire.NoNodeError):
-                if isinstance(waiting, BaseException):
-                    raise waiting
-                if waiting:
-                    return None
+            count = 0 if (parent := _stat(entries)) is None else parent.num_children
+            if child_names(waiting):
+                return None
             return _Room(stat.version, count) if count <= most else None
 
     async def _wait_for_room(self, most: int) -> _Room:
-        """Return the room when there are `most` items or fewer; to be called by the first in the line.
-
-        Who has put before goes on by what it knows of the room, as long as nobody sets it: so it is set, once, for them
-        to look who waits.
-        """
-        has_told = False
+        """Wait until there are at most `most` items; return the room.  Only the first in the line calls this."""
+        was_written = False
         while True:
             with WatchSet() as watches:
                 room, entries = await self._zk.pipeline(
                     [GetData(self._nodes.room), GetChildren(self._nodes.entries, into=watches)]
                 )
-                if isinstance(room, zkwire.NoNodeError):
+                stat = self._checked_room(room)
+                if stat is None:
                     await self._make_room()
                     continue
-                stat = _found(room)
-                assert stat is not None
-                if isinstance(entries, zkwire.NoNodeError):
-                    entries = []
-                if isinstance(entries, BaseException):
-                    raise entries
-                if len(entries) <= most:
-                    return _Room(stat.version, len(entries))
-                if has_told:
+                names = child_names(entries) or []
+                if len(names) <= most:
+                    return _Room(stat.version, len(names))
+                if was_written:
                     await watches.next()
                     continue
-            # Whatever comes of it is seen by the next look.
-            with contextlib.suppress(zkwire.NoNodeError, zkwire.ConnectionLostError):
-                await self._zk.set(self._nodes.room, b"")
-                has_told = True
+            # A producer that put before knows the version of `room`, and goes on without a look at the line as long as
+            # the version stays.  It would overtake this one for ever; so write `room` once, which makes it look.  Only
+            # at the version that was read: otherwise this write could undo a change of the number in the node.
+            with contextlib.suppress(zkwire.NoNodeError, zkwire.BadVersionError, zkwire.ConnectionLostError):
+                await self._zk.set(self._nodes.room, self._room_data, version=stat.version)
+                was_written = True  # after each of these errors the next read shows the state
+
+    def _checked_room(self, answer: object) -> Stat | None:
+        """Return the Stat of the node `room`, None if it is missing; its data is the `maxsize` of the queue.
+
+        Raises: ValueError when that is another number than ours.
+        """
+        if isinstance(answer, Node) and answer.data not in (b"", self._room_data):  # empty: created without a number
+            found = answer.data[:40].decode(errors="replace")
+            raise ValueError(
+                f"the queue {self._nodes.path} has maxsize {found}, not {self._maxsize}: give that number, or change it"
+                f" for all producers by writing it into {self._nodes.room}"
+            )
+        return _stat(answer)
 
     async def _make_room(self) -> None:
-        """Make the node whose version counts the puts; persistent, for a version that began anew would be trusted."""
+        """Create the node `room`, persistent: if its version began again from 0, a producer could mistake it for the
+        version that it read before.
+        """
         await self._nodes.make()
-        # Whoever needs it looks again.
+        # After each of these errors the caller reads the node again.
         with contextlib.suppress(zkwire.NodeExistsError, zkwire.NoNodeError, zkwire.ConnectionLostError):
-            await create_shared(self._zk, self._nodes.room, acl=self._nodes.acl)
+            await create_shared(self._zk, self._nodes.room, self._room_data, acl=self._nodes.acl)
 
     # -- sending ----------------------------------------------------------------------------------------------------
 
     async def _send(self, items: Sequence[tuple[int, bytes]], version: int | None) -> bool:
         """Put all `items` in one transaction; return whether they were put.
 
-        Arguments: `version`, of the queue's room, for which alone they are; None for any.
-        Cancellation: they may be put all the same.
+        Arguments: `version`, which the node `room` must have; None for an unbounded queue.
+        Cancellation: the items may have been put.
         """
-        trace = self._nodes.trace()
-        has_put: bool | None = None
-        try:
-            while has_put is None:
-                has_put = await self._try(items, version, trace)
-        except ValueError:
-            raise  # too large, and nothing was sent
-        except BaseException:
-            self._zk.discard(trace)
-            raise
-        if has_put:
-            self._leave_trace(trace)
-        return has_put
+        # The server gives its last number again once that item has been taken.  So a put that succeeds does not show
+        # that there are numbers left.  A producer that has met the end therefore first tries to renew them.
+        is_renewing = has_tried = self._are_numbers_used_up
+        while True:
+            transaction = self._zk.transaction()
+            if version is not None:
+                transaction.set(self._nodes.room, self._room_data, version)
+            if is_renewing:
+                self._renew_numbers(transaction)
+            for priority, data in items:
+                path = self._nodes.entry(prefix(priority))
+                transaction.create(path, data, sequential=True, acl=self._nodes.acl)
+            try:
+                if await self._traces.commit(transaction):
+                    self._are_numbers_used_up = False
+                    return True
+            except zkwire.TransactionError as refused:
+                cause = refused.cause
+                is_room = version is not None and refused.index == 0
+                if is_room and isinstance(cause, zkwire.BadVersionError | zkwire.NoNodeError):
+                    return False
+                if isinstance(cause, zkwire.NoNodeError):
+                    await self._nodes.make()
+                    continue
+                if isinstance(cause, zkwire.NodeExistsError):  # the server gave its last number a second time
+                    if not has_tried:
+                        is_renewing = has_tried = True
+                        continue
+                    self._are_numbers_used_up = True
+                    cause.hint = _USED_UP.format(path=self._nodes.path)
+                elif is_renewing and isinstance(cause, zkwire.NotEmptyError):
+                    # There are items: old ones, or those of another producer that has renewed the numbers just now.
+                    is_renewing = False
+                    continue
+                raise cause from None
 
-    async def _try(self, items: Sequence[tuple[int, bytes]], version: int | None, trace: str) -> bool | None:
-        """Send the transaction once; return whether the items were put, None if it is worth another try."""
-        former = self._former_traces()
-        transaction = self._zk.transaction()
-        if version is not None:
-            transaction.set(self._nodes.room, b"", version)
-        for priority, data in items:
-            path = self._nodes.entry(prefix(priority))
-            transaction.create(path, data, sequential=True, acl=self._nodes.acl)
-        transaction.create(trace, ephemeral=True, acl=self._nodes.acl)
-        for path in former:
-            transaction.delete(path)
-        first = 0 if version is None else 1
-        try:
-            await transaction.commit()
-        except zkwire.TransactionError as refused:
-            if refused.index > first + len(items):
-                self._discard(former)  # somebody has deleted one by hand
-                return None
-            self._keep(former)
-            if refused.index < first and isinstance(refused.cause, zkwire.BadVersionError | zkwire.NoNodeError):
-                return False
-            if isinstance(refused.cause, zkwire.NoNodeError):
-                await self._nodes.make()
-                return None
-            if isinstance(refused.cause, zkwire.NodeExistsError):
-                refused.cause.hint = "the numbers below this parent are used up: it must be emptied and deleted"
-            raise refused.cause from None
-        except ValueError:
-            self._keep(former)
-            raise
-        except zkwire.ConnectionLostError as lost:
-            self._discard(former)
-            return await self._was_made(trace, lost) or None
-        except BaseException:
-            self._discard(former)
-            raise
-        return True
+    def _renew_numbers(self, transaction: Transaction) -> None:
+        """Make the numbers of the items begin again: create the parents anew, if no item is there or being taken.
 
-    async def _was_made(self, trace: str, lost: zkwire.ConnectionLostError) -> bool:
-        """Find out whether a put whose answer was lost was carried out.
-
-        Raises: `lost` when its session has ended, and the trace with it.
+        `taken` must be empty too: a cancelled get could put its item back behind the new ones, and a take that is
+        repeated after a lost answer could take a new item of the same name.
         """
-        session_id = self._zk.session_id
-        try:
-            now, (found,) = await self._nodes.look_after_loss(trace)
-        except zkwire.SessionExpiredError:
-            raise lost from None
-        if now != session_id:
-            raise lost
-        return found is not None
-
-    # -- traces -----------------------------------------------------------------------------------------------------
-
-    def _former_traces(self) -> list[str]:
-        """Return the traces that the next put is to delete; those of former sessions went with them."""
-        now = self._zk.session_id
-        mine = [path for session_id, path in self._traces if session_id == now]
-        self._traces = [(now, path) for path in mine[_TRACES_PER_PUT:]]
-        return mine[:_TRACES_PER_PUT]
-
-    def _leave_trace(self, trace: str) -> None:
-        self._keep([trace])
-        if self._sweeper is None:
-            self._sweeper = asyncio.get_running_loop().call_later(_TRACES_KEPT, self._sweep)
-
-    def _keep(self, traces: list[str]) -> None:
-        self._traces += [(self._zk.session_id, path) for path in traces]
-
-    def _discard(self, traces: list[str]) -> None:
-        for path in traces:
-            self._zk.discard(path)
-
-    def _sweep(self) -> None:
-        self._sweeper = None
-        traces, self._traces = self._traces, []
-        for session_id, path in traces:
-            self._nodes.drop(path, session_id)
+        for parent in (self._nodes.taken, self._nodes.entries):
+            transaction.delete(parent)
+            transaction.create(parent, acl=self._nodes.acl)
 
 
-def _found(answer: object) -> Stat | None:
-    """The Stat of a node, None if it is missing."""
+def _stat(answer: object) -> Stat | None:
+    """Return the Stat of the node that was read, None if it is missing.  Raises: any other error."""
     if isinstance(answer, Node):
         return answer.stat
     if isinstance(answer, BaseException) and not isinstance(answer, zkwire.NoNodeError):

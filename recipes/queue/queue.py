@@ -1,45 +1,48 @@
-"""The queue: first in, first out within a priority, for any number of producers and consumers.
+"""The queue: by priority, then first in, first out, for any number of producers and consumers.
 
-`get` takes an item at most once, `claim` at least once.  Those who wait for an item, or for room, stand in a line of
-their own, of which only the first is told of changes.  How items are put is in queue_puts, how they are taken in
-queue_takes and queue_claims, what the nodes are in queue_nodes.
+This module waits and gives up in time.  Consumers that wait for an item, and producers that wait for room, each have a
+waiting line, in which only the first is woken by changes.  See `producer` for how items are put, `consumer` and
+`claims` for how they are taken, and `nodes` for the nodes in ZooKeeper.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Self, TypeVar
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Final, Self, TypeVar
 
 import zkwire
 from recipes.common.arguments import checked_within
-from recipes.common.waiting import raise_unless_renewed
+from recipes.common.waiting import Bound, bounded, raise_unless_renewed
 from recipes.line.line import Line
 from recipes.line.locking import Hold
 from recipes.queue.claims import Claim, Item
-from recipes.queue.consumer import Takes
+from recipes.queue.consumer import Consumer
 from recipes.queue.nodes import Nodes
 from recipes.queue.order import DEFAULT_PRIORITY, checked_priority
-from recipes.queue.producer import Puts
+from recipes.queue.producer import Producer
 from zkwire import ACL, OPEN_ACL, Client, SessionState, WatchSet
 
 T = TypeVar("T")
 
+# Iterables that are no series of items: one item, or items without an order.
+_NO_SERIES: Final = (str, bytes, bytearray, memoryview, set, frozenset, Mapping)
+
 
 class Queue:
-    """A queue of bytes, by priority, and first in, first out within each.
+    """A queue of bytes, by priority, and first in, first out within each priority.
 
         await queue.put(b"work")                                  # or put_many([...]), all or none
-        data = await queue.get()                                  # at most once: it is gone from the queue
-        async with queue.claim() as item: handle(item.data)       # at least once: deleted if the body goes well
+        data = await queue.get()                                  # at most once: it is removed from the queue
+        async with queue.claim() as item: handle(item.data)       # at least once: deleted if the body succeeds
         async for data in queue: ...                              # get, for ever
 
-    Arguments: `path`, the queue's node, made when it is missing, and not deleted when it is empty; `maxsize`, how many
-    items it may have, claimed ones included: then producers wait for room; all who put into one queue must give the
-    same; `acl`, of every node that is made.
-    Order: the more urgent first, and of one priority those that were put earlier; several consumers that take at the
-    same moment may each take one of the first few of a priority.
-    Shares its items with kazoo's LockingQueue.
+    Arguments: `path` of the queue's node, which is created if it is missing, and not deleted when the queue is empty;
+    `maxsize`, how many items the queue may have, claimed ones included: when it is full, producers wait for room; all
+    producers of one queue must give the same `maxsize`, which is the data of the node `room` below `path` (write that
+    node to change the number); `acl` of every node that is created.
+    Order: the more urgent priority first, and within one priority the items that were put earlier; consumers that take
+    at the same moment may each take one of the first few items of a priority.
+    The queue shares its items with kazoo's LockingQueue.
     """
 
     def __init__(self, zk: Client, path: str, maxsize: int | None = None, *, acl: Sequence[ACL] = OPEN_ACL) -> None:
@@ -50,8 +53,8 @@ class Queue:
                 raise ValueError(f"maxsize is at least 1, or None for no bound, not {maxsize}")
         self._zk = zk
         self._nodes = Nodes(zk, path, acl)
-        self._puts = Puts(self._nodes, maxsize)
-        self._takes = Takes(self._nodes)
+        self._producer = Producer(self._nodes, maxsize)
+        self._consumer = Consumer(self._nodes)
         self._line = Line(zk, self._nodes.consumers, prefix="get-", acl=acl)
         self.path = path
         self.maxsize = maxsize
@@ -59,17 +62,20 @@ class Queue:
     # -- putting ----------------------------------------------------------------------------------------------------
 
     async def put(self, data: bytes, priority: int = DEFAULT_PRIORITY, *, within: float | None = None) -> None:
-        """Put `data` into the queue, once.
+        """Put `data` into the queue, exactly once.
 
         Arguments: `priority`, from 0, the most urgent, to 999; `within`, how many seconds to wait for room in a bounded
-        queue, None: without bound.
-        Raises: TimeoutError, and then it was not put; ConnectionLostError with `maybe_applied` only if the session
-        ended before it could be found out whether it was put; SessionExpiredError, when nothing was put; ServerError
-        for what the server refuses; TypeError and ValueError before anything is sent.
-        Cancellation: it may be put all the same.
-        Order: of the calls, for those that are awaited one after the other.  Those that are under way at the same time,
-        without a bound, are in that order unless a connection breaks meanwhile: what was not carried out is then sent
-        again behind what had not been sent yet.  `put_many` keeps the order of its items whatever happens.
+        queue; None waits without limit, 0 uses the room that is there and does not wait.
+        Raises: TimeoutError, and then nothing was put; ValueError when the producers of a bounded queue do not agree on
+        its `maxsize`; NodeExistsError when the item numbers are used up and the queue is not empty, see
+        recipes.queue.nodes; ConnectionLostError with `maybe_applied` only if an answer was
+        lost and the session ended before the outcome was known; SessionExpiredError, when nothing was put; ServerError
+        for anything that the server refuses; TypeError and ValueError before anything is sent.
+        Cancellation: the item may have been put.
+        Order: puts that are awaited one after the other keep the order of the calls.  Puts that are under way at the
+        same time, in an unbounded queue, keep it too unless a connection breaks meanwhile: those that were not carried
+        out are then sent again behind those that had not been sent yet.  `put_many` always keeps the order of its
+        items.
         """
         await self.put_many([data], priority, within=within)
 
@@ -78,11 +84,15 @@ class Queue:
     ) -> None:
         """Put all `items` in their order, all together or none, in one transaction.
 
-        Arguments: as for `put`; some ten thousand items, or a megabyte, are the most that a server takes.
-        Raises: as `put`; ValueError for more items than `maxsize`, or than a server takes.
+        Arguments: `items`, a list, a generator or whatever else has an order; the others as for `put`.  A server takes
+        at most some ten thousand items, or a megabyte, at once.
+        Raises: as `put`; ValueError for more items than `maxsize`, or than a server takes; TypeError for one bytes
+        object, a set or a dict.
         """
         checked_within(within)
         checked_priority(priority)
+        if isinstance(items, _NO_SERIES) or not isinstance(items, Iterable):
+            raise TypeError(f"put_many takes a list or another sequence of bytes, not {type(items).__name__}")
         wanted = []
         for data in items:
             if not isinstance(data, bytes | bytearray | memoryview):
@@ -92,44 +102,46 @@ class Queue:
             raise ValueError(f"{len(wanted)} items at once never find room in a queue of {self.maxsize}")
         if not wanted:
             return
-        self._takes.stock.expire()  # it may be more urgent than what this consumer knows of
-        await self._puts.put(wanted, within)
+        self._consumer.listing.expire()  # the new items may be more urgent than the listed ones
+        await self._producer.put(wanted, within)
 
     # -- taking -----------------------------------------------------------------------------------------------------
 
     async def get(self, *, within: float | None = None) -> bytes:
-        """Wait for an item, take it out of the queue and return its data: each item once at the most.
+        """Wait for an item, take it out of the queue and return its data; each item is returned at most once.
 
-        It is lost if this process dies before it has done with it, or its session while the item is on its way.
-        Arguments: `within`, how many seconds to wait at the most, None: without bound.
+        The item is lost if this process dies before it has finished with it, or if the session ends during the take.
+        Arguments: `within`, how many seconds to wait at most; None waits without limit, 0 takes an item that is there
+        and does not wait.
         Raises: TimeoutError; SessionClosedError; SessionExpiredError if the client renews no session; ServerError for
-        what the server refuses.
-        Cancellation: an item that was taken is put back in its place; a bounded queue may then have one too many.
-        Order: who finds an item when it comes takes it, ahead of those who wait; those are served in their order.
+        anything that the server refuses.
+        Cancellation: an item that was taken is put back in its place; a bounded queue may then have one item too many.
+        Order: a consumer that finds an item when it comes takes it, ahead of the waiting ones, which are served in the
+        order in which they began to wait.
         """
-        return await self._within(within, lambda: self._take(self._takes.get))
+        return await self._take_within(within, self._consumer.get)
 
     def claim(self, *, within: float | None = None) -> Hold[Item]:
-        """Return what `async with` enters: it waits for an item and claims it, which hides it from the others.
+        """Return a context manager that waits for an item and claims it, which hides the item from other consumers.
 
-        When the body has come to its end the item is deleted from the queue.  When it raises or is cancelled, or its
-        process dies, the item is handed back to its place, and somebody claims it again: each item at least once.
-        When the claim is lost, on the signals on which a lock is, the body is cancelled and LockLostError raised in
-        place of the cancellation; also when it has come to its end without noticing.  `item.token` guards a store from
-        a body that goes on.
+        When the body ends, the item is deleted from the queue.  When the body raises or is cancelled, or the process
+        dies, the item goes back to its place, and a consumer claims it again: each item is handled at least once.
+        A claim is lost on the same signals as a lock.  Then the body is cancelled and LockLostError is raised in place
+        of the cancellation, also when the body has ended without noticing.  `item.token` protects a store against a
+        body that goes on.
         Arguments, Raises, on entering: as `get`.
         Cancellation: an item that was claimed is handed back.
         """
         checked_within(within)
-        return Claim(lambda: self._within(within, self._claim))
+        return Claim(lambda: self._claim(within))
 
     async def peek(self) -> bytes | None:
-        """Return the data of the first item that is to be had, without taking it; None when there is none."""
-        return await self._takes.peek()
+        """Return the data of the first item that can be taken, without taking it; None when there is none."""
+        return await self._consumer.peek()
 
     async def size(self) -> int:
-        """Return how many items are to be had; those that are claimed are not counted."""
-        return await self._takes.count()
+        """Return how many items can be taken; claimed items are not counted."""
+        return await self._consumer.count()
 
     def __aiter__(self) -> Self:
         return self
@@ -137,42 +149,47 @@ class Queue:
     async def __anext__(self) -> bytes:
         return await self.get()
 
-    # -- within -----------------------------------------------------------------------------------------------------
+    # -- waiting ----------------------------------------------------------------------------------------------------
 
-    async def _claim(self) -> Item:
-        return Item(self._nodes, await self._take(self._takes.claim), self._takes.stock.expire)
+    async def _claim(self, within: float | None) -> Item:
+        claimed = await self._take_within(within, self._consumer.claim)
+        return Item(self._nodes, claimed, self._consumer.listing.expire)
 
-    async def _within(self, within: float | None, take: Callable[[], Awaitable[T]]) -> T:
+    async def _take_within(self, within: float | None, take: Callable[[], Awaitable[T | None]]) -> T:
         checked_within(within)
         if self._zk.state is SessionState.CLOSED:
             raise zkwire.SessionClosedError("the client is closed: make a new one with zkwire.connect")
-        try:
-            async with asyncio.timeout(within):
-                return await take()
-        except TimeoutError:
-            raise TimeoutError(f"the queue {self.path} had no item within {within} s") from None
+        async with bounded(within, f"the queue {self.path} had no item") as bound:
+            return await self._take(take, bound)
 
-    async def _take(self, take: Callable[[], Awaitable[T | None]]) -> T:
-        """Take an item that is there, else wait for one; after an expired session anew."""
+    async def _take(self, take: Callable[[], Awaitable[T | None]], bound: Bound) -> T:
+        """Take an item that is there, or else wait for one; after an expired session begin again."""
         while True:
             try:
                 taken = await take()
-                return await self._wait(take) if taken is None else taken
+                if taken is not None:
+                    return taken
+                bound.must_wait()
+                return await self._wait(take)
             except zkwire.SessionExpiredError:
                 raise_unless_renewed(self._zk)
 
     async def _wait(self, take: Callable[[], Awaitable[T | None]]) -> T:
-        """Stand in the line of the consumers; the first looks, takes and leaves, and so the next one is the first."""
-        if not self._takes.has_nodes:
+        """Wait in the line of the consumers until an item was taken.
+
+        Only the first in the line watches the queue.  It leaves the line when it has taken an item, which makes the
+        next consumer the first.
+        """
+        if not self._consumer.has_nodes:
             await self._nodes.make()
         ticket = await self._line.acquire()
         try:
             while True:
                 with WatchSet() as watches:
-                    await self._takes.look(watches)
-                    if not self._takes.has_nodes:
+                    await self._consumer.list_items(watches)
+                    if not self._consumer.has_nodes:
                         await self._nodes.make()
-                    elif self._takes.stock.is_empty:
+                    elif self._consumer.listing.is_empty:
                         await watches.next()
                     else:
                         taken = await take()

@@ -1,6 +1,6 @@
-"""Requests built by hand, field by field, with nothing of zkwire: the captures guard zkwire's own codec.
+"""Builds requests field by field, without zkwire, because the captures test zkwire's own codec.
 
-Each function gives what follows the xid: the opcode and the body.
+Each function returns what follows the xid: the opcode and the body.
 """
 
 import struct
@@ -55,7 +55,7 @@ def connect(
     read_only: bool | None = False,
     version: int = 0,
 ) -> bytes:
-    """The payload of the first frame; `read_only` None leaves that byte out, as clients before 3.4 do."""
+    """Return the payload of the first frame; with `read_only` None it lacks that byte, as from clients before 3.4."""
     flag = b"" if read_only is None else boolean(read_only)
     return i32(version) + i64(last_zxid) + i32(timeout) + i64(session_id) + buffer(password) + flag
 
@@ -146,7 +146,7 @@ def remove_watches(path: str | None, kind: int) -> bytes:
 
 
 def multi(*operations: bytes, number: int = 14) -> bytes:
-    """The operations, each as one of the functions here gives it."""
+    """Return a multi of operations that the other functions here have built."""
     parts = [operation[:4] + boolean(False) + i32(-1) + operation[4:] for operation in operations]
     return opcode(number, b"".join(parts) + i32(-1) + boolean(True) + i32(-1))
 

@@ -1,17 +1,16 @@
-"""Holds two plays of one theme against each other, byte for byte apart from what differs by nature."""
+"""Compares two plays of one theme byte for byte, except for zxids, times and what identifies a session."""
 
 from collections.abc import Iterator
 
-from tests.captures.meaning import Masker
+from tests.captures.meaning import Masker, is_event
 from tests.captures.play import SET_WATCHES, SET_WATCHES2, Exchange, Recording
 from zkwire.wire.jute import DecodeError
-from zkwire.wire.records import EVENT_XID
 
 WATCH_LISTS = (SET_WATCHES, SET_WATCHES2)
 
 
 def differences(one: Recording, other: Recording) -> Iterator[str]:
-    """What is not the same in the two, a paragraph for each exchange that differs."""
+    """Yield a paragraph for each exchange that differs."""
     masked = [list(_masked(recording)) for recording in (one, other)]
     for mine, theirs in zip(*masked, strict=True):
         if mine != theirs:
@@ -19,7 +18,7 @@ def differences(one: Recording, other: Recording) -> Iterator[str]:
 
 
 def _masked(recording: Recording) -> Iterator[list[str]]:
-    """The lines of each exchange, as they are the same for every server."""
+    """Yield the lines of each exchange, in the form that is the same for every server."""
     masker = Masker(recording.base)
     greeted: set[str] = set()
     for exchange in recording.exchanges:
@@ -39,12 +38,8 @@ def _masked(recording: Recording) -> Iterator[list[str]]:
         yield [*lines, *(f"closed {connection}" for connection in exchange.closed)]
 
 
-# A session's ephemerals end in one transaction, and the server deletes them in the order of a hash table.
+# A session's ephemeral nodes are deleted in one transaction, in the order of a hash table of the server.
 ANY_ORDER = "(in any order)"
-
-
-def _opcode(exchange: Exchange) -> int:
-    return int.from_bytes(exchange.sent[8:12], "big", signed=True)
 
 
 def _request(masker: Masker, exchange: Exchange) -> bytes:
@@ -52,8 +47,8 @@ def _request(masker: Masker, exchange: Exchange) -> bytes:
         try:
             return masker.connect_request(exchange.sent[4:])
         except DecodeError:
-            return exchange.sent  # one that is broken on purpose
-    if exchange.action == "send" and _opcode(exchange) in WATCH_LISTS and len(exchange.sent) >= 20:
+            return exchange.sent  # the script broke it on purpose
+    if exchange.action == "send" and exchange.opcode in WATCH_LISTS and len(exchange.sent) >= 20:
         zxid = int.from_bytes(exchange.sent[12:20], "big")
         return exchange.sent[:12] + masker.zxid(zxid).to_bytes(8, "big", signed=True) + exchange.sent[20:]
     return exchange.sent
@@ -62,6 +57,6 @@ def _request(masker: Masker, exchange: Exchange) -> bytes:
 def _frame(masker: Masker, exchange: Exchange, first: bool, frame: bytes) -> bytes:
     if first:
         return masker.connect_response(frame)
-    if int.from_bytes(frame[:4], "big", signed=True) == EVENT_XID:
+    if is_event(frame):
         return masker.event(frame)
-    return masker.reply(_opcode(exchange), frame)
+    return masker.reply(exchange.opcode, frame)

@@ -1,4 +1,4 @@
-"""The in-memory server's pure machine as a target of the script: no sockets, no clock, no loop."""
+"""The in-memory server's state machine as a target of the script, without sockets, clock and event loop."""
 
 from collections.abc import Collection
 
@@ -6,7 +6,7 @@ from zkwire.testing.memory.machine import Connection, Machine
 
 
 class MachineTarget:
-    """A pure machine. Frames are cut here, by the two rules that are the shell's and not the machine's."""
+    """A state machine as a target; it splits the bytes into frames, as the server around the machine does."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine

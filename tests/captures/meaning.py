@@ -1,9 +1,9 @@
-"""What bytes from a server mean, in zkwire's records; and how two plays are compared in spite of times and ids.
+"""Decodes bytes from a server into zkwire's records, and masks the fields that differ from server to server.
 
-Masked is by structure: a frame is decoded, the fields that differ from server to server are renamed in its records,
-and the records are encoded again. A session's id becomes its number in order of appearance, so that equal ids stay
-equal; a zxid is counted from the last one before the play; a time is replaced by the zxid of its transaction, after it
-was checked that one transaction shows one time wherever it is seen.
+Masking follows the structure: a frame is decoded, fields are replaced in its records, and the records are encoded
+again.  A session's id becomes its number in the order of appearance, so that equal ids stay equal.  A zxid is counted
+from the last one before the play.  A time is replaced by the zxid of its transaction, after a check that the same
+transaction always has the same time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final
 from zkwire.wire import requests as wire
 from zkwire.wire.jute import Record
 from zkwire.wire.multi import MultiReadRequest, MultiReply, MultiRequest
-from zkwire.wire.records import ConnectRequest, ConnectResponse, ReplyHeader, Stat, WatcherEvent
+from zkwire.wire.records import EVENT_XID, ConnectRequest, ConnectResponse, ReplyHeader, Stat, WatcherEvent
 from zkwire.wire.requests import Nothing
 
 EVENT_TYPES: Final = {1: "created", 2: "deleted", 3: "changed", 4: "children"}
@@ -30,8 +30,13 @@ MULTI_READ: Final = 22
 SASL: Final = 102
 
 
+def is_event(frame: bytes) -> bool:
+    """Return whether the frame is an event and not a reply."""
+    return int.from_bytes(frame[:4], "big", signed=True) == EVENT_XID
+
+
 def decode_connect_response(frame: bytes) -> tuple[ConnectResponse, bool | None]:
-    """The handshake's answer, and its readOnly byte, None where it is absent."""
+    """Return the handshake's response and its readOnly byte, None if the byte is absent."""
     response, at = ConnectResponse.decode(frame, 0)
     rest = frame[at:]
     if len(rest) > 1:
@@ -40,7 +45,7 @@ def decode_connect_response(frame: bytes) -> tuple[ConnectResponse, bool | None]
 
 
 def decode_event(frame: bytes) -> tuple[ReplyHeader, WatcherEvent]:
-    """A notification's header and body."""
+    """Return the header and the body of an event."""
     header, at = ReplyHeader.decode(frame, 0)
     event, at = WatcherEvent.decode(frame, at)
     _no_more(frame, at)
@@ -48,7 +53,10 @@ def decode_event(frame: bytes) -> tuple[ReplyHeader, WatcherEvent]:
 
 
 def decode_reply(opcode: int, frame: bytes) -> tuple[ReplyHeader, Record | None]:
-    """A reply's header, and its body where it has one: none when refused, two oddities of the server aside."""
+    """Return a reply's header and its body, None if it has none.
+
+    A refusal has no body, except that the server may append one to a refusal of sasl or multiRead.
+    """
     header, at = ReplyHeader.decode(frame, 0)
     body: Record | None = None
     if header.err == 0 or (opcode in (SASL, MULTI_READ) and at < len(frame)):
@@ -65,12 +73,12 @@ def _no_more(frame: bytes, at: int) -> None:
 
 
 def names_of(value: Record) -> tuple[str, ...]:
-    """The names of a record's fields."""
+    """Return the names of a record's fields."""
     return tuple(type(value).__slots__)
 
 
 def plain(value: Any) -> Any:
-    """A record as nested tuples that can be compared and read, with its type's name in front."""
+    """Return a record as nested tuples, which can be compared and printed, each beginning with the type's name."""
     if isinstance(value, MultiReply):
         return ("MultiReply", *zip(value.types, map(plain, value.results), strict=True))
     if isinstance(value, Record):
@@ -81,7 +89,7 @@ def plain(value: Any) -> Any:
 
 
 def in_order(value: Record) -> Record:
-    """A copy in which a list is sorted where the server gives it in the order of a hash table."""
+    """Return a copy in which the lists are sorted that the server sends in the order of a hash table."""
     value = copy.copy(value)
     if isinstance(value, wire.GetChildrenReply | wire.GetChildren2Reply):
         value.children = sorted(value.children)
@@ -93,7 +101,7 @@ def in_order(value: Record) -> Record:
 
 
 class Masker:
-    """Renames in records what differs from one server to the next; keeps what it renamed, to rename it alike."""
+    """Replaces what differs from one server to another; the same value always gets the same replacement."""
 
     def __init__(self, base: int = 0) -> None:
         self.base = base
@@ -102,11 +110,11 @@ class Masker:
         self._passwords: dict[bytes | None, bytes] = {}
 
     def session(self, session_id: int) -> int:
-        """The number of a session, from 1 in order of appearance."""
+        """Return the number of a session, counted from 1 in the order of appearance."""
         return self._sessions.setdefault(session_id, len(self._sessions))
 
     def zxid(self, zxid: int) -> int:
-        """A zxid counted from the play's start, negative if before; 0 and -1, which say "none", stay."""
+        """Return a zxid counted from the play's start, negative if earlier; 0 and -1, which mean "none", stay."""
         return zxid if zxid in (0, -1) else zxid - self.base
 
     def _stat(self, stat: Stat) -> Stat:
@@ -130,7 +138,7 @@ class Masker:
 
     @staticmethod
     def without_times(value: Any) -> Any:
-        """A record with the times of every Stat in it set to 0, in the form that `plain` gives."""
+        """Return a record in the form of `plain`, with the times of every Stat set to 0."""
         if isinstance(value, Stat):
             value = copy.copy(value)
             value.ctime = value.mtime = 0
@@ -144,7 +152,7 @@ class Masker:
         return plain(value)
 
     def record(self, value: Any) -> Any:
-        """A record, or list of records, with every zxid, time and session id in it renamed."""
+        """Return a record, or a list of records, with every zxid, time and session id masked."""
         if isinstance(value, Stat):
             return self._stat(value)
         if isinstance(value, list):
@@ -159,22 +167,23 @@ class Masker:
         return value
 
     def reply(self, opcode: int, frame: bytes) -> bytes:
-        """The frame of a reply, renamed."""
+        """Return the frame of a reply, masked."""
         header, body = decode_reply(opcode, frame)
         start = len(header.encode())
         if body is None or body.encode() != frame[start:]:
-            # What its record cannot tell apart (a null path echoed by sync) is left as it is: no times are in it.
+            # The record decodes null as empty (sync echoes a null path), so it would not be encoded to the same bytes.
+            # The body stays as it is; it has no times in it.
             return bytes(self.record(header).encode()) + frame[start:]
         return bytes(self.record(header).encode() + self.record(body).encode())
 
     def event(self, frame: bytes) -> bytes:
-        """The frame of a notification, renamed."""
+        """Return the frame of an event, masked."""
         header, event = decode_event(frame)
         return bytes(self.record(header).encode()) + event.encode()
 
     def connect_request(self, frame: bytes) -> bytes:
-        """The payload of a connection's first frame, renamed; what cannot be decoded stays as it is."""
-        whole = frame + b"\0" * (len(frame) == 44)  # without the readOnly byte, which came later
+        """Return the payload of a connection's first frame, masked.  Raises: DecodeError."""
+        whole = frame + b"\0" * (len(frame) == 44)  # clients before 3.4 send no readOnly byte
         request, at = ConnectRequest.decode(whole, 0)
         known = self.session(request.session_id)
         request.session_id = known
@@ -183,7 +192,7 @@ class Masker:
         return bytes(request.encode()) + whole[at:]
 
     def connect_response(self, frame: bytes) -> bytes:
-        """The payload of the handshake's answer, renamed."""
+        """Return the payload of the handshake's response, masked."""
         response, _ = decode_connect_response(frame)
         rest = frame[len(response.encode()) :]
         known = self.session(response.session_id)

@@ -1,7 +1,8 @@
-"""Plays the fixed script of requests to a target, and holds each answer against the meaning that the script states.
+"""Plays the fixed script of requests to a target, and compares each reply with the meaning that the script states.
 
-A target is a real server behind sockets, the in-memory server's pure machine, or a recording of an earlier play. The
-script (themes*.py) is the same for all; what was sent and received is kept as a list of exchanges.
+A target is a real server behind sockets, the in-memory server's pure state machine, or a recording of an earlier play.
+The script (script/*.py, listed in themes.py) is the same for all.  What was sent and received is kept as a list of
+exchanges.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -13,18 +14,18 @@ from tests.captures.meaning import EVENT_TYPES, Masker, decode_connect_response,
 from zkwire.wire.jute import Record
 from zkwire.wire.records import EVENT_XID, ConnectResponse
 
-# These take a zxid also when they are refused; a write that cannot be decoded, of these, takes one in a multi only.
+# These opcodes take a zxid even when refused.  One that cannot be decoded takes a zxid only if it is a multi.
 WRITES = {1, 2, 5, 7, 14, 15, 16, 19, 21, -11}
 MULTI, SET_WATCHES, SET_WATCHES2, CLOSE_SESSION, PING = 14, 101, 105, -11, 11
 MARSHALLING_ERROR = -5
 
-# The body of a reply, or what makes it from the reply's zxid.
+# The expected body of a reply, or a function that makes it from the reply's zxid.
 Meant = Record | Callable[[int], Record] | None
 
 
 @dataclass(slots=True)
 class Exchange:
-    """One step of the script: what was done on one connection, and all that came of it on every connection."""
+    """One step of the script: what was done on one connection, and everything that every connection then received."""
 
     name: str
     means: str
@@ -33,6 +34,11 @@ class Exchange:
     sent: bytes = b""  # as it went over the wire, lengths included
     received: list[tuple[str, bytes]] = field(default_factory=list)  # connection, frame without its length
     closed: list[str] = field(default_factory=list)  # the connections that the server closed, sorted
+
+    @property
+    def opcode(self) -> int:
+        """The opcode of the request that was sent."""
+        return int.from_bytes(self.sent[8:12], "big", signed=True)
 
 
 @dataclass(slots=True)
@@ -45,7 +51,7 @@ class Recording:
 
 
 class Target(Protocol):
-    """What a script is played to."""
+    """A server, or something that behaves like one, to which the script is played."""
 
     def open(self, connection: str) -> None: ...
 
@@ -54,15 +60,16 @@ class Target(Protocol):
     def drop(self, connection: str) -> None: ...
 
     def gather(self, connection: str | None, closing: Collection[str]) -> tuple[list[tuple[str, bytes]], list[str]]:
-        """Everything that the last step brought: a reply on `connection` (None: there is none), and events.
+        """Wait for what the last step causes; return the frames received, and the connections that the server closed.
 
-        `closing` are the connections whose end is to be waited for. Returns the frames and the connections closed.
+        `connection` is the one on which a reply is expected, None if there will be no reply; `closing` are the
+        connections that the server is expected to close.
         """
         ...
 
 
 class Unexpected(AssertionError):
-    """The server did not answer what the script says it means."""
+    """The server's answer is not the one that the script expects."""
 
 
 @dataclass(slots=True)
@@ -93,8 +100,8 @@ class Client:
     ) -> int:
         """Send one request; return the zxid of its reply.
 
-        `events` are lines such as "b created /x", in their order on each connection; `takes` says how many zxids the
-        request takes, and `zxid` which one its reply shows, where the rule of WRITES does not hold.
+        `events` are lines such as "b created /x", in their order on each connection.  Where the rule of WRITES does not
+        apply, `takes` is the number of zxids that the request takes, and `zxid` the one in its reply.
         """
         if xid is None:
             self.xid += 1
@@ -114,16 +121,35 @@ class Client:
             in_any_order,
         )
 
-    def tell(
+    def send_raw(
         self, name: str, means: str, data: bytes, *, events: Iterable[str] = (), closes: Collection[str] = ()
     ) -> None:
-        """Send bytes, with their length, that are not answered."""
+        """Send bytes, which include their length and get no reply."""
         exchange = self.player.step(name, means, "send", self.name, data, None, closes)
         self.player.check_events(exchange, list(events), self.player.last, False)
 
     def drop(self, name: str, means: str) -> None:
-        """Close the TCP connection and leave the session alone."""
+        """Close the TCP connection, without closing the session."""
         self.player.step(name, means, "drop", self.name, b"", None, ())
+
+    def resume(
+        self,
+        name: str,
+        means: str,
+        *,
+        on: str | None = None,
+        timeout: int = 300_000,
+        read_only: bool | None = False,
+        closes: Collection[str] = (),
+    ) -> "Client":
+        """Resume the session on a new connection, which is called `on` (None: like this one)."""
+        request = build.connect(timeout, self.session_id, self.password, read_only=read_only)
+        flag = read_only is not None
+        resumed = self.player.handshake(
+            on or self.name, name, means, request, timeout=timeout, flag=flag, resumes=self, closes=closes
+        )
+        assert resumed is not None
+        return resumed
 
 
 class Player:
@@ -134,11 +160,11 @@ class Player:
         self.theme = theme
         self.exchanges: list[Exchange] = []
         self.masker = Masker()
-        self.last: int = -1  # the server's last zxid, known from the first reply on
+        self.last: int = -1  # the server's last zxid, known after the first reply
         self.base: int = -1
 
     def start(self, root: bytes | None = None) -> Client:
-        """Open connection "a" and make the theme's own node, whose reply tells the zxids that the theme starts from."""
+        """Open connection "a" and create the theme's own node; the theme counts zxids from its reply."""
         client = self.session("a", "start", "a new session for this theme")
         path = f"/{self.theme}"
         exchange = self.step(
@@ -156,7 +182,7 @@ class Player:
         return client
 
     def session(self, connection: str, name: str, means: str) -> Client:
-        """A new session on a new connection, with nothing special about it."""
+        """Open a connection with a new session, in the ordinary way."""
         client = self.handshake(connection, name, means, build.connect(), timeout=300_000)
         assert client is not None
         return client
@@ -175,8 +201,8 @@ class Player:
     ) -> Client | None:
         """Open a connection and send its first frame.
 
-        `timeout` is the one granted, in milliseconds; 0 for a refused session, None for a close without an answer.
-        `flag` says whether the answer carries the readOnly byte.
+        `timeout` is the expected one in milliseconds; 0 if the server refuses the session, None if it closes the
+        connection without an answer.  `flag` says whether the answer has the readOnly byte.
         """
         ends = connection in closes or not timeout
         exchange = self.step(
@@ -217,7 +243,7 @@ class Player:
         answers: str | None,
         closes: Collection[str],
     ) -> Exchange:
-        """Do one thing, wait for all that it brings, and keep it."""
+        """Do one step, wait for what it causes, and keep it as an exchange."""
         if any(earlier.name == name for earlier in self.exchanges):
             raise ValueError(f"two steps of {self.theme} are called {name!r}")
         exchange = Exchange(name, " ".join(means.split()), action, connection, data)
@@ -244,7 +270,7 @@ class Player:
         events: list[str],
         in_any_order: bool,
     ) -> int:
-        """Hold the reply, which is the last frame on its connection, and the events before it against what is meant."""
+        """Compare the reply, the last frame on its connection, and the events before it with what is expected."""
         own = [frame for connection, frame in exchange.received if connection == exchange.connection]
         if not own:
             raise Unexpected(f"{self.theme}, {exchange.name}: no reply")
@@ -264,7 +290,7 @@ class Player:
     def check_events(
         self, exchange: Exchange, events: list[str], zxid: int, in_any_order: bool, reply: bytes | None = None
     ) -> None:
-        """Hold the events of one step, connection by connection, against lines such as "b created /x"."""
+        """Compare the events of one step, connection by connection, with lines such as "b created /x"."""
         came: dict[str, list[str]] = {}
         for connection, frame in exchange.received:
             if frame is reply:

@@ -1,10 +1,10 @@
 """Records the captures: `python -m tests.captures.record` plays the script to a fresh real server.
 
-What it writes is one text file for each theme in recorded/. An exchange begins with `== name` and says in a comment
-what it means. `open a` is a new connection called a, `send a` a request on it, `drop a` its end by the client; `>` are
-the bytes that went to the server, with their length, `<` the frames that came back, on the connection named and
-without their length, in order on each connection; `closed a` says that the server closed it. `zxid before` is the last
-transaction before the theme.
+It writes one text file per theme to recorded/.  An exchange begins with `== name`, followed by its meaning as a
+comment.  `open a` is a new connection called a, `send a` a request on it, `drop a` its end by the client.  `>` marks
+the bytes sent to the server, with their length.  `<` marks the frames that came back, each with its connection and
+without its length, in their order on each connection.  `closed a` says that the server closed a.  `zxid before` is the
+last transaction before the theme.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from zkwire.testing import RealServer
 
 @contextmanager
 def real_server() -> Iterator[RealServer]:
-    """A fresh server with the settings that the script counts on."""
+    """Start a new server with the settings that the script needs."""
     server = RealServer(
         version="3.9",
         tick_time=0.5,

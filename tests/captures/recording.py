@@ -1,4 +1,4 @@
-"""Recordings as text: one file for each theme, bytes in hexadecimal, each exchange under its name and meaning."""
+"""Recordings as text files: one per theme, bytes in hexadecimal, each exchange with its name and meaning."""
 
 import textwrap
 from collections.abc import Iterator
@@ -71,7 +71,7 @@ def load(theme: str) -> Recording:
 
 
 def _hex(direction: str, connection: str, data: bytes) -> Iterator[str]:
-    """Groups of four bytes, for the eye: most fields are a multiple of that."""
+    """Yield lines of hexadecimal digits in groups of four bytes; most fields are as long as a number of groups."""
     start = f"{direction} {connection} "
     for at in range(0, max(len(data), 1), BYTES_A_LINE):
         yield start + data[at : at + BYTES_A_LINE].hex(" ", -4)

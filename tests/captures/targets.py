@@ -1,4 +1,4 @@
-"""What a script is played to: a server behind sockets, or a recording of an earlier play."""
+"""Targets of the script: a server behind sockets, and a recording of an earlier play."""
 
 import contextlib
 import socket
@@ -7,7 +7,7 @@ from collections.abc import Collection
 from tests.captures import build
 from tests.captures.play import PING, Exchange, Recording, Unexpected
 
-# Only a broken server is ever waited for this long; a test run may be frozen for a minute.
+# Seconds.  Only a broken server makes a test wait so long; a loaded machine may stop a test run for a minute.
 PATIENCE = 180.0
 BARRIER = build.frame(build.i32(-2) + build.opcode(PING))
 BARRIER_XID = build.i32(-2)
@@ -17,8 +17,8 @@ EVENT_XID = build.i32(-1)
 class SocketTarget:
     """A server on a loopback port.
 
-    After every step each connection with a session sends a ping, which is no part of the script: what comes before
-    its answer came of the step, on every connection.
+    After every step, each connection with a session sends a ping that is not part of the script.  Everything that
+    arrives before its reply was caused by the step.
     """
 
     def __init__(self, port: int) -> None:
@@ -44,7 +44,7 @@ class SocketTarget:
     def drop(self, connection: str) -> None:
         """Close the connection, and wait until the server has closed its end.
 
-        A real server that learns of the end after the session was resumed forgets the new connection's session.
+        If a real server noticed the end after the session was resumed, it would forget the session.
         """
         with contextlib.suppress(OSError):  # it is closed already
             self._sockets[connection].shutdown(socket.SHUT_WR)
@@ -82,7 +82,7 @@ class SocketTarget:
         return received, sorted(closed)
 
     def _read(self, connection: str) -> bytes | None:
-        """The next frame; None at the end, which the system tells as a reset when there were unread bytes."""
+        """Return the next frame; None at the end of the stream, or after a reset because of unread bytes."""
         try:
             head = self._exactly(connection, 4)
             return None if head is None else self._exactly(connection, int.from_bytes(head, "big"))
@@ -100,7 +100,7 @@ class SocketTarget:
 
 
 class RecordedTarget:
-    """A recording: gives what was received, and insists on being sent the bytes that were sent."""
+    """A recording: returns what was received then, and fails unless the same bytes are sent."""
 
     def __init__(self, recording: Recording) -> None:
         self._left = list(recording.exchanges)

@@ -1,4 +1,4 @@
-"""What a real server answered, byte for byte: what it means, and whether the in-memory server agrees."""
+"""What a real server answered, byte for byte: its meaning, and that the in-memory server answers the same."""
 
 import asyncio
 import copy
@@ -7,7 +7,7 @@ import pytest
 
 from tests.captures.compare import differences
 from tests.captures.in_memory import MachineTarget
-from tests.captures.meaning import REQUESTS, decode_connect_response, decode_event, decode_reply
+from tests.captures.meaning import REQUESTS, decode_connect_response, decode_event, decode_reply, is_event
 from tests.captures.play import Exchange, Recording
 from tests.captures.record import real_server
 from tests.captures.recording import FOLDER, load
@@ -17,33 +17,24 @@ from tests.captures.themes import THEMES, play
 from zkwire.testing import Server
 from zkwire.testing.memory.machine import Machine, Settings
 from zkwire.wire.jute import DecodeError
-from zkwire.wire.records import EVENT_XID
 
 RECORDINGS = {theme: load(theme) for theme in THEMES}
 by_theme = pytest.mark.parametrize("theme", THEMES)
 
-# A string's null cannot be told from an empty one in a reply; the one reply that has it echoes what was sent.
+# zkwire decodes a null string in a reply as empty.  Only this reply has one: it echoes the path that was sent.
 NULL_STRINGS = {"sync of a null path"}
-# True is 01 when we write it, and anything but 00 when it is read.
+# zkwire encodes True as 01, and decodes any byte but 00 as True.
 ODD_REQUESTS = {"boolean 02"}
 
 
 def requests_and_replies(recording: Recording) -> list[tuple[Exchange, bytes]]:
-    """The replies of a theme, each with its exchange; the handshakes and the events aside."""
+    """Return the replies of a theme, each with its exchange, without handshakes and events."""
     return [
         (exchange, frame)
         for exchange in recording.exchanges
         for connection, frame in exchange.received
         if exchange.action == "send" and connection == exchange.connection and not is_event(frame)
     ]
-
-
-def is_event(frame: bytes) -> bool:
-    return int.from_bytes(frame[:4], "big", signed=True) == EVENT_XID
-
-
-def opcode_of(exchange: Exchange) -> int:
-    return int.from_bytes(exchange.sent[8:12], "big", signed=True)
 
 
 def in_memory(theme: str) -> MachineTarget:
@@ -53,7 +44,7 @@ def in_memory(theme: str) -> MachineTarget:
 
 def test_more_than_sixty_kinds_of_requests_and_errors_are_recorded() -> None:
     kinds = {
-        (opcode_of(exchange), decode_reply(opcode_of(exchange), frame)[0].err)
+        (exchange.opcode, decode_reply(exchange.opcode, frame)[0].err)
         for recording in RECORDINGS.values()
         for exchange, frame in requests_and_replies(recording)
     }
@@ -62,12 +53,12 @@ def test_more_than_sixty_kinds_of_requests_and_errors_are_recorded() -> None:
 
 
 @by_theme
-def test_what_was_recorded_means_what_the_script_says(theme: str) -> None:
+def test_the_recorded_replies_mean_what_the_script_says(theme: str) -> None:
     assert not list(differences(RECORDINGS[theme], play(theme, RecordedTarget(RECORDINGS[theme]))))
 
 
 @by_theme
-def test_every_frame_that_was_received_is_encoded_again_to_the_same_bytes(theme: str) -> None:
+def test_every_received_frame_is_decoded_and_encoded_to_the_same_bytes(theme: str) -> None:
     for exchange in RECORDINGS[theme].exchanges:
         for connection, frame in exchange.received:
             if exchange.action == "open" and connection == exchange.connection:
@@ -77,17 +68,16 @@ def test_every_frame_that_was_received_is_encoded_again_to_the_same_bytes(theme:
                 header, event = decode_event(frame)
                 again = header.encode() + event.encode()
             else:
-                header, body = decode_reply(opcode_of(exchange), frame)
+                header, body = decode_reply(exchange.opcode, frame)
                 again = header.encode() + (b"" if body is None else body.encode())
             assert (again == frame) is (exchange.name not in NULL_STRINGS), exchange.name
 
 
 @by_theme
-def test_every_request_that_was_answered_without_error_is_read_as_the_server_read_it(theme: str) -> None:
+def test_every_successful_request_is_decoded_and_encoded_to_the_same_bytes(theme: str) -> None:
     for exchange, frame in requests_and_replies(RECORDINGS[theme]):
-        opcode = opcode_of(exchange)
-        if decode_reply(opcode, frame)[0].err == 0 and exchange.name not in ODD_REQUESTS:
-            request, at = REQUESTS[opcode].decode(exchange.sent, 12)
+        if decode_reply(exchange.opcode, frame)[0].err == 0 and exchange.name not in ODD_REQUESTS:
+            request, at = REQUESTS[exchange.opcode].decode(exchange.sent, 12)
             assert exchange.sent[at:] in (b"", b"behind"), exchange.name
             assert request.encode() == exchange.sent[12:at], exchange.name
 
@@ -114,7 +104,7 @@ def test_another_real_server_gives_the_same_bytes() -> None:
             assert not over_tcp(theme, server.port)
 
 
-def test_no_byte_of_a_reply_can_be_another_without_a_difference() -> None:
+def test_a_change_of_any_byte_of_a_reply_is_a_difference() -> None:
     recorded = RECORDINGS["creates"]
     number = next(n for n, exchange in enumerate(recorded.exchanges) if exchange.name == "persistent with Stat")
     ((connection, frame),) = recorded.exchanges[number].received
@@ -124,5 +114,5 @@ def test_no_byte_of_a_reply_can_be_another_without_a_difference() -> None:
         try:
             found = list(differences(recorded, changed))
         except (DecodeError, ValueError):
-            continue  # not a reply any more, or one whose times contradict each other
+            continue  # the frame cannot be decoded any more, or its times contradict each other
         assert found, f"byte {at}"

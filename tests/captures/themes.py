@@ -1,4 +1,4 @@
-"""The whole script: its themes by name, in the order in which they are recorded ("fresh" must be the first)."""
+"""The whole script: its themes by name, in the order of recording ("fresh" must be the first on a new server)."""
 
 from collections.abc import Callable
 
@@ -34,7 +34,7 @@ THEMES: dict[str, Callable[[Player], None]] = {
 
 
 def play(theme: str, target: Target) -> Recording:
-    """Play one theme and return what was sent and received. Raises: Unexpected when an answer is not what it means."""
+    """Play one theme and return what was sent and received.  Raises: Unexpected at an unexpected answer."""
     player = Player(target, theme)
     THEMES[theme](player)
     return Recording(theme, player.base, player.exchanges)

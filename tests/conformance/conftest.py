@@ -1,4 +1,4 @@
-"""The servers that the conformance suite runs against."""
+"""The servers on which the conformance suite runs."""
 
 import pytest
 
@@ -7,6 +7,6 @@ from tests.support.client import Server
 
 @pytest.fixture(params=["zookeeper", pytest.param("memory", marks=pytest.mark.memory)])
 def server(request: pytest.FixtureRequest) -> Server:
-    """One of the servers; tests keep to its `hosts`, and below their own `path`."""
+    """One of the servers; tests use its `hosts` only, and nodes below their own `path`."""
     chosen: Server = request.getfixturevalue(request.param)
     return chosen

@@ -1,8 +1,8 @@
 """Run the suite against one version of ZooKeeper after the other: `make conformance VERSIONS="3.5.10 3.9.4"`.
 
-Each version is fetched as `make zookeeper` does. What runs is everything that is true of any server: the conformance
+Each version is fetched as `make zookeeper` does. It runs all tests that hold for every server: the conformance
 tests, without the server in memory, and the recipes' tests. A test that a version cannot pass is marked with
-`since`, and is run all the same: it has to fail in the way that is expected.
+`since`; it runs too, and must fail in the expected way.
 """
 
 import os
@@ -24,7 +24,7 @@ SUITE = ("tests/conformance", "tests/recipes", "--ignore=tests/recipes/line/test
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of the suite on one version; `differing` tests failed as expected of that version."""
+    """The result of the suite on one version; `differing` tests failed as expected of that version."""
 
     version: str
     passed: int
@@ -38,8 +38,8 @@ def run(version: str, options: Sequence[str]) -> Result:
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.xml")
-        # Tracebacks of the plain kind: for its own, pytest parses a module for each expected failure, and CPython 3.11
-        # can fail in that when it collects garbage meanwhile.
+        # Native tracebacks: for its own kind, pytest parses a module for each expected failure, and CPython 3.11
+        # can fail there when the garbage collector runs meanwhile.
         shape = ["--quiet", "--tb=native", "-m", "not memory", f"--junitxml={report}"]
         command = [sys.executable, "-m", "pytest", *shape, *SUITE]
         environment = os.environ | {"ZOOKEEPER_HOME": str((STORE / version).resolve())}
@@ -53,19 +53,19 @@ def result(version: str, report: Path, code: int, seconds: float) -> Result:
     failed = [test for test in tests if test.find("failure") is not None or test.find("error") is not None]
     differing = [test for test in tests if test not in failed and test.find("skipped") is not None]
     passed = len(tests) - len(failed) - len(differing)
-    # A run that ended before its tests did has failed, whatever it had counted by then.
+    # A run that ended before its tests has failed, whatever the report says.
     return Result(version, passed, len(differing), len(failed) or int(code != 0), seconds)
 
 
 def table(results: Sequence[Result]) -> str:
-    """The results as Markdown shows them."""
+    """Return the results as a Markdown table."""
     lines = ["| ZooKeeper | passed | fail as expected of the version | failed | seconds |", "|---|---|---|---|---|"]
     lines += [f"| {r.version} | {r.passed} | {r.differing} | {r.failed} | {r.seconds:.0f} |" for r in results]
     return "\n".join(lines)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the versions named; what begins with a dash, and all behind it, goes to pytest.  Returns the exit code."""
+    """Run the named versions and return the exit code; the first argument with a dash and all after it go to pytest."""
     dashes = [at for at, argument in enumerate(arguments) if argument.startswith("-")]
     end = dashes[0] if dashes else len(arguments)
     versions, options = arguments[:end], arguments[end:]

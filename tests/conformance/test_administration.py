@@ -1,4 +1,4 @@
-"""Who one is, what one owns, how much there is, and who serves it."""
+"""Administrative verbs: whoami, get_ephemerals, count_descendants, get_config and reconfig."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from zkwire import ClientInfo, Create
 
 
 @pytest.mark.since("3.7", "whoAmI")
-async def test_whoami_names_the_address(server: Server) -> None:
+async def test_whoami_returns_the_address_of_the_client(server: Server) -> None:
     async with zkwire.connect(server.hosts) as zk:
         who = await zk.whoami()
         assert who == [ClientInfo("ip", "127.0.0.1")]
@@ -19,7 +19,7 @@ async def test_whoami_names_the_address(server: Server) -> None:
 
 
 @pytest.mark.since("3.6", "getEphemerals")
-async def test_the_ephemeral_nodes_of_this_session_alone(server: Server, path: str) -> None:
+async def test_get_ephemerals_returns_the_nodes_of_this_session_alone(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
         await zk.create(path)
         assert await zk.get_ephemerals() == []
@@ -37,7 +37,7 @@ async def test_the_ephemeral_nodes_of_this_session_alone(server: Server, path: s
 
 
 @pytest.mark.since("3.6", "getEphemerals")
-async def test_ephemeral_nodes_below_a_chroot(server: Server, path: str) -> None:
+async def test_get_ephemerals_below_a_chroot_returns_the_nodes_below_it_alone(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk:
         await zk.create(path)
         await zk.create(f"{path}beside")
@@ -45,7 +45,7 @@ async def test_ephemeral_nodes_below_a_chroot(server: Server, path: str) -> None
             async with zkwire.connect(f"{server.hosts}{chroot}") as app:
                 ours = "/ours" if chroot == path else "/"
                 assert await app.create(ours, ephemeral=True) == ours
-                # The same session through another door, to own what lies beside the chroot.
+                # The same session without the chroot, so that it owns a node beside the chroot too.
                 resumed = await zkwire.connect(
                     server.hosts, session_id=app.session_id, session_password=app.session_password
                 )
@@ -58,7 +58,7 @@ async def test_ephemeral_nodes_below_a_chroot(server: Server, path: str) -> None
 
 
 @pytest.mark.parametrize("prefix", ["", "a", "//", "/a//", None, 5, b"/"])
-async def test_a_prefix_that_no_path_has_is_refused_and_nothing_is_sent(server: Server, prefix: Any) -> None:
+async def test_a_bad_prefix_of_get_ephemerals_is_refused_and_nothing_is_sent(server: Server, prefix: Any) -> None:
     async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         mark = proxy.mark()
         with pytest.raises((ValueError, TypeError)) as refused:
@@ -94,7 +94,7 @@ async def test_the_configuration_of_a_single_server_is_empty(server: Server, pat
         assert await app.get_config() == config
 
 
-async def test_reconfiguration_is_switched_off_unless_told_otherwise(server: Server) -> None:
+async def test_reconfig_is_refused_by_a_server_with_the_default_settings(server: Server) -> None:
     async with zkwire.connect(server.hosts) as zk:
         for change in ({"leaving": 3}, {"joining": "server.4=a:1:2:observer;3"}, {"members": {1: "a:1:2;3"}}):
             options: dict[str, Any] = change
@@ -130,7 +130,7 @@ async def test_reconfiguration_is_switched_off_unless_told_otherwise(server: Ser
     ],
     ids=str,
 )
-async def test_a_change_that_makes_no_sense_is_refused_and_nothing_is_sent(server: Server, bad: Any) -> None:
+async def test_bad_arguments_of_reconfig_are_refused_and_nothing_is_sent(server: Server, bad: Any) -> None:
     async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         mark = proxy.mark()
         with pytest.raises((ValueError, TypeError)):

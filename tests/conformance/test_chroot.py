@@ -1,4 +1,4 @@
-"""A client below a chroot: the server's paths never show, in no result, event or error."""
+"""A client below a chroot: no result, event or error shows a server's path."""
 
 import pytest
 
@@ -33,7 +33,7 @@ async def test_every_verb_works_below_the_chroot(server: Server, path: str) -> N
         assert sorted(await zk.get_children(path)) == ["c", "d", "f", "n-0000000003"]
 
 
-async def test_the_chroot_itself_is_made_by_ensure_path_and_make_parents(server: Server, path: str) -> None:
+async def test_ensure_path_and_make_parents_create_the_chroot_itself(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk:
         async with zkwire.connect(f"{server.hosts}{path}/one/two") as app:
             assert await app.exists("/") is None
@@ -51,7 +51,7 @@ async def test_the_chroot_itself_is_made_by_ensure_path_and_make_parents(server:
             assert (await zk.get(f"{path}/seven/eight")).data == b"made"
 
 
-async def test_a_nameless_sequential_node_stays_below_the_chroot(server: Server, path: str) -> None:
+async def test_a_sequential_node_without_a_name_is_created_below_the_chroot(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk, zkwire.connect(f"{server.hosts}{path}") as app:
         await zk.create(path)
         assert await app.create("/", sequential=True) == "/0000000000"
@@ -108,7 +108,7 @@ async def test_errors_have_the_path_below_the_chroot(server: Server, path: str) 
             assert path not in str(refused.value)
 
 
-async def test_transactions_know_the_chroot_both_ways(server: Server, path: str) -> None:
+async def test_paths_of_transactions_are_below_the_chroot_in_requests_and_results(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk, zkwire.connect(f"{server.hosts}{path}") as app:
         await zk.create(path)
         async with app.transaction() as tx:
@@ -131,7 +131,7 @@ async def test_transactions_know_the_chroot_both_ways(server: Server, path: str)
         assert path not in str(refused.value)
 
 
-async def test_names_that_begin_with_the_chroots_name_are_left_whole(server: Server, path: str) -> None:
+async def test_a_name_that_begins_like_the_chroot_is_not_shortened(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk, zkwire.connect(f"{server.hosts}{path}") as app:
         await zk.create(path)
         await app.ensure_path(path)
@@ -149,7 +149,7 @@ async def test_a_conditional_write_below_a_chroot_keeps_its_version_pitfall_65(s
         assert (await app.get("/a")).data == b"by another"
 
 
-async def test_a_chroot_of_the_root_is_none(server: Server, path: str) -> None:
+async def test_the_chroot_of_a_single_slash_is_no_chroot(server: Server, path: str) -> None:
     async with zkwire.connect(f"{server.hosts}/") as zk:
         assert zk.chroot == ""
         assert await zk.create(path) == path

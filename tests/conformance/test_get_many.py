@@ -12,7 +12,7 @@ from zkwire import Create, GetChildren, GetData, Node, WatchSet
 
 
 @pytest.mark.since("3.6", "multiRead")
-async def test_each_read_gives_what_its_verb_does_in_one_request(server: Server, path: str) -> None:
+async def test_all_reads_go_in_one_request_and_each_result_is_that_of_its_verb(server: Server, path: str) -> None:
     async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         await zk.pipeline([Create(path, b"data"), Create(f"{path}/a", b"1"), Create(f"{path}/b")])
         mark = proxy.mark()
@@ -29,7 +29,7 @@ async def test_each_read_gives_what_its_verb_does_in_one_request(server: Server,
 
 
 @pytest.mark.since("3.6", "multiRead")
-async def test_an_error_stands_in_its_place(server: Server, path: str) -> None:
+async def test_the_error_of_a_read_is_its_result(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk:
         await zk.create(path)
         await zk.create(f"{path}/locked", acl=[zkwire.digest_acl("bob", "pw")])
@@ -45,7 +45,7 @@ async def test_an_error_stands_in_its_place(server: Server, path: str) -> None:
 
 
 @pytest.mark.since("3.6", "multiRead")
-async def test_paths_are_those_below_the_chroot(server: Server, path: str) -> None:
+async def test_paths_are_below_the_chroot(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk, zkwire.connect(f"{server.hosts}{path}") as app:
         await zk.create(f"{path}/a", b"1", make_parents=True)
         names, node, missing = await app.get_many([GetChildren("/"), GetData("/a"), GetData("/b")])
@@ -55,7 +55,7 @@ async def test_paths_are_those_below_the_chroot(server: Server, path: str) -> No
         assert path not in str(missing)
 
 
-async def test_nothing_to_read_sends_nothing(server: Server) -> None:
+async def test_an_empty_list_sends_nothing(server: Server) -> None:
     async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         mark = proxy.mark()
         assert await zk.get_many([]) == []
@@ -64,7 +64,7 @@ async def test_nothing_to_read_sends_nothing(server: Server) -> None:
 
 
 @pytest.mark.since("3.6", "multiRead")
-async def test_what_does_not_fit_into_one_request_goes_in_several_and_one_write(server: Server, path: str) -> None:
+async def test_too_many_reads_for_one_request_go_in_several_requests_and_one_write(server: Server, path: str) -> None:
     async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         await zk.create(path, b"data")
         long = f"{path}/{'x' * 1000}"
@@ -79,7 +79,7 @@ async def test_what_does_not_fit_into_one_request_goes_in_several_and_one_write(
 
 
 @pytest.mark.since("3.6", "multiRead")
-async def test_null_data_reads_as_empty(server: Server, path: str) -> None:
+async def test_null_data_is_read_as_empty_bytes(server: Server, path: str) -> None:
     nothing: Any = None
     async with zkwire.connect(server.hosts) as zk:
         await zk.create(path, nothing)
@@ -87,7 +87,7 @@ async def test_null_data_reads_as_empty(server: Server, path: str) -> None:
         assert node.data == b""
 
 
-async def test_what_cannot_be_read_so_is_refused_and_nothing_is_sent(server: Server, path: str) -> None:
+async def test_bad_reads_are_refused_and_nothing_is_sent(server: Server, path: str) -> None:
     strange: Any
     async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         mark = proxy.mark()
@@ -110,27 +110,20 @@ async def test_what_cannot_be_read_so_is_refused_and_nothing_is_sent(server: Ser
 
 
 @pytest.mark.since("3.6", "multiRead")
-async def test_a_reading_that_is_cut_off_is_repeated(server: Server, path: str) -> None:
+async def test_a_get_many_that_is_cut_off_is_repeated(server: Server, path: str) -> None:
     async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         await zk.create(path, b"data")
-        proxy.cut_after("multiRead")
+        proxy.drop_after("multiRead")
         (node,) = await zk.get_many([GetData(path)])
         assert node.data == b"data"
 
 
-async def test_a_cancelled_reading_leaves_nothing(server: Server, path: str) -> None:
+async def test_a_cancelled_get_many_leaves_nothing(server: Server, path: str) -> None:
     async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         await zk.create(path, b"data")
-        proxy.hold_replies()
+        hold = proxy.hold_replies()
         task = asyncio.create_task(zk.get_many([GetData(path)]))
         await proxy.seen("multiRead", direction="reply")
         await cancelled(task)
-        proxy.release_replies()
+        hold.release()
         assert (await zk.get(path)).data == b"data"
-
-
-async def test_a_closed_client_says_so(server: Server, path: str) -> None:
-    async with zkwire.connect(server.hosts) as zk:
-        pass
-    with pytest.raises(zkwire.SessionClosedError):
-        await zk.get_many([GetData(path)])

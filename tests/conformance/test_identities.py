@@ -1,13 +1,66 @@
-"""Identities and ACLs together: who has said the password is let in, and sees the hash."""
+"""Identities and ACLs: which client has access, which one sees the hashes, and a credential that no server accepts."""
+
+import asyncio
 
 import pytest
 
 import zkwire
-from tests.support.client import Server
-from zkwire import ACL, ClientInfo
+from tests.support.client import Server, states_until
+from zkwire import ACL, ClientInfo, SessionState
+
+CONNECTED, AUTH_FAILED = SessionState.CONNECTED, SessionState.AUTH_FAILED
 
 
-async def test_a_digest_entry_lets_in_who_knows_the_password_and_nobody_else(server: Server, path: str) -> None:
+async def test_a_node_of_its_creator_alone_is_open_to_clients_with_the_same_identity(server: Server, path: str) -> None:
+    async with zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
+        with pytest.raises(zkwire.InvalidACLError):
+            await zk.create(path, acl=zkwire.CREATOR_ALL_ACL)
+        await zk.add_auth("digest", b"bob:secret")
+        await zk.create(path, b"for bob", acl=zkwire.CREATOR_ALL_ACL)
+        assert (await zk.get_acl(path))[0] == [zkwire.digest_acl("bob", "secret")]
+        await other.add_auth("digest", b"bob:wrong")
+        with pytest.raises(zkwire.NoAuthError):
+            await other.get(path)
+        await other.add_auth("digest", b"bob:secret")
+        assert (await other.get(path)).data == b"for bob"
+        await zk.set_acl(path, zkwire.READ_ONLY_ACL)
+        with pytest.raises(zkwire.NoAuthError):
+            await zk.set_acl(path, zkwire.OPEN_ACL)
+
+
+async def test_a_client_can_have_many_identities_and_add_one_twice(server: Server, path: str) -> None:
+    people = {f"user{number}": f"secret{number}" for number in range(10)}
+    async with (
+        zkwire.connect(server.hosts) as other,
+        zkwire.connect(server.hosts, auth=[("digest", b"user0:secret0"), ("digest", b"user1:secret1")]) as zk,
+    ):
+        for user, password in people.items():
+            await other.create(f"{path}-{user}", acl=[zkwire.digest_acl(user, password)])
+        await zk.get(f"{path}-user0")
+        await zk.get(f"{path}-user1")
+        with pytest.raises(zkwire.NoAuthError):
+            await zk.get(f"{path}-user2")
+        shown = [f"{user}:{password}".encode() for user, password in people.items()]
+        await asyncio.gather(*(zk.add_auth("digest", one) for one in shown))
+        for user in people:
+            assert (await zk.get(f"{path}-{user}")).data == b""
+
+
+async def test_a_resumed_session_has_only_the_identities_that_are_sent_again(server: Server, path: str) -> None:
+    """Identities belong to the connection, not to the session."""
+    first = await zkwire.connect(server.hosts, auth=[("digest", b"bob:secret")])
+    await first.create(path, acl=zkwire.CREATOR_ALL_ACL)
+    await first.close(keep_session=True)
+    async with zkwire.connect(
+        server.hosts, session_id=first.session_id, session_password=first.session_password
+    ) as second:
+        with pytest.raises(zkwire.NoAuthError):
+            await second.get(path)
+        await second.add_auth("digest", b"bob:secret")
+        assert (await second.get(path)).data == b""
+
+
+async def test_a_digest_entry_gives_access_with_the_right_password_only(server: Server, path: str) -> None:
     entry = zkwire.digest_acl("bob", "p:w")
     async with zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
         await zk.create(path, b"secret", acl=[entry])
@@ -22,17 +75,7 @@ async def test_a_digest_entry_lets_in_who_knows_the_password_and_nobody_else(ser
             await other.get(path)
 
 
-async def test_what_the_creator_alone_may_use_is_stored_with_his_identity(server: Server, path: str) -> None:
-    async with zkwire.connect(server.hosts) as zk:
-        await zk.add_auth("digest", b"bob:pw")
-        await zk.create(path, acl=zkwire.CREATOR_ALL_ACL)
-        assert (await zk.get_acl(path))[0] == [zkwire.digest_acl("bob", "pw")]
-        await zk.set_acl(path, zkwire.READ_ONLY_ACL)
-        with pytest.raises(zkwire.NoAuthError):
-            await zk.set_acl(path, zkwire.OPEN_ACL)
-
-
-async def test_who_only_reads_is_shown_no_hash(server: Server, path: str) -> None:
+async def test_hashes_are_hidden_from_a_client_that_may_only_read(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as reader:
         await reader.add_auth("digest", b"eve:pw")
         await zk.create(path, acl=[zkwire.digest_acl("bob", "pw"), zkwire.digest_acl("eve", "pw", zkwire.Perms.READ)])
@@ -44,3 +87,20 @@ async def test_whoami_names_every_identity(server: Server) -> None:
     async with zkwire.connect(server.hosts) as zk:
         await zk.add_auth("digest", b"bob:pw")
         assert sorted(await zk.whoami()) == [ClientInfo("digest", "bob"), ClientInfo("ip", "127.0.0.1")]
+
+
+@pytest.mark.parametrize("scheme", ["no-such-scheme", "world", "auth", "super"])
+async def test_a_credential_that_no_server_accepts_ends_the_session(server: Server, path: str, scheme: str) -> None:
+    async with zkwire.connect(server.hosts) as zk:
+        await zk.create(path)
+        _, watch = await zk.get_and_watch(path)
+        states = zk.states()
+        with pytest.raises(zkwire.AuthFailedError, match=scheme):
+            await zk.add_auth(scheme, b"x")
+        assert await states_until(states, AUTH_FAILED) == [CONNECTED, AUTH_FAILED]
+        for waiting in (watch, zk.get(path)):
+            with pytest.raises(zkwire.AuthFailedError):
+                await waiting
+        assert zk.certain_for(zk.session_id) == 0
+    async with zkwire.connect(server.hosts) as zk:
+        assert await zk.exists(path) is not None

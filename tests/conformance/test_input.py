@@ -63,13 +63,14 @@ VERBS: dict[str, Verb] = {
     "set_acl": lambda zk, path: zk.set_acl(path, zkwire.OPEN_ACL),
     "get_many": lambda zk, path: zk.get_many([zkwire.GetData(path)]),
     "get_many children": lambda zk, path: zk.get_many([zkwire.GetChildren(path)]),
+    "pipeline": lambda zk, path: zk.pipeline([zkwire.Sync(path)]),
     "delete_tree": lambda zk, path: zk.delete_tree(path),
     "count_descendants": lambda zk, path: zk.count_descendants(path),
 }
 
 
 def plain(call: Callable[[], object]) -> Awaitable[None]:
-    """Make a verb that is not awaited look like the others."""
+    """Make a verb that is not awaited awaitable like the others."""
 
     async def run() -> None:
         call()
@@ -77,7 +78,8 @@ def plain(call: Callable[[], object]) -> Awaitable[None]:
     return run()
 
 
-VERBS |= {
+# These raise at once, without being awaited, and send nothing before a commit.
+NOT_AWAITED: dict[str, Verb] = {
     "discard": lambda zk, path: plain(lambda: zk.discard(path)),
     "transaction create": lambda zk, path: plain(lambda: zk.transaction().create(path)),
     "transaction set": lambda zk, path: plain(lambda: zk.transaction().set(path, b"")),
@@ -113,7 +115,7 @@ TAKES_ACL: dict[str, Verb] = {
 
 
 async def refuses(proxy: Proxy, zk: Client, call: Awaitable[object], shown: str) -> None:
-    """`call` must raise ValueError or TypeError that shows `shown`, and send nothing."""
+    """Check that `call` raises a ValueError or TypeError that shows `shown`, and sends nothing."""
     mark = proxy.mark()
     with pytest.raises((ValueError, TypeError)) as refused:
         await call
@@ -122,11 +124,19 @@ async def refuses(proxy: Proxy, zk: Client, call: Awaitable[object], shown: str)
     assert proxy.requests(mark) == []
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", VERBS | NOT_AWAITED)
 async def test_a_bad_path_is_refused_by_every_verb(server: Server, verb: str) -> None:
     async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         for path in BAD_PATHS:
-            await refuses(proxy, zk, VERBS[verb](zk, path), repr(path))
+            await refuses(proxy, zk, (VERBS | NOT_AWAITED)[verb](zk, path), repr(path))
+
+
+@pytest.mark.parametrize("verb", VERBS)
+async def test_every_verb_of_a_closed_client_raises_session_closed(server: Server, verb: str) -> None:
+    async with zkwire.connect(server.hosts) as zk:
+        pass
+    with pytest.raises(zkwire.SessionClosedError):
+        await VERBS[verb](zk, "/a")
 
 
 @pytest.mark.parametrize("path", ["", "a", "/a//", "//", "/../", "/a\x00"])

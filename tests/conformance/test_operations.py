@@ -1,4 +1,4 @@
-"""Client.pipeline: several operations in one write, each answered for itself."""
+"""Client.pipeline: several operations in one write, each with a result of its own."""
 
 import asyncio
 from typing import Any
@@ -11,7 +11,7 @@ from tests.support.proxy import Proxy
 from zkwire import Create, GetChildren, GetData, Sync, WatchEventType, WatchSet
 
 
-async def test_each_operation_gives_what_its_verb_does_and_all_leave_in_one_write(server: Server, path: str) -> None:
+async def test_all_operations_leave_in_one_write_and_each_result_is_that_of_its_verb(server: Server, path: str) -> None:
     async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         mark = proxy.mark()
         (made, stat), (child, owned), node, names, synced = await zk.pipeline(
@@ -31,7 +31,7 @@ async def test_each_operation_gives_what_its_verb_does_and_all_leave_in_one_writ
         assert await zk.pipeline([]) == []
 
 
-async def test_an_error_stands_in_its_place_and_stops_nothing(server: Server, path: str) -> None:
+async def test_the_error_of_an_operation_is_its_result_and_stops_no_other(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk:
         outcomes = await zk.pipeline([GetData(path), Create(path), Create(path), Create(f"{path}/a/b"), GetData(path)])
         assert [type(outcome) for outcome in outcomes] == [
@@ -44,7 +44,7 @@ async def test_an_error_stands_in_its_place_and_stops_nothing(server: Server, pa
         assert [outcomes[at].path for at in (0, 2, 3)] == [path, path, f"{path}/a/b"]
 
 
-async def test_paths_are_those_below_the_chroot(server: Server, path: str) -> None:
+async def test_paths_are_below_the_chroot(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk, zkwire.connect(f"{server.hosts}{path}") as app:
         await zk.create(path)
         (made, _), refused, names = await app.pipeline([Create("/", sequential=True), Create("/a/b"), GetChildren("/")])
@@ -53,7 +53,7 @@ async def test_paths_are_those_below_the_chroot(server: Server, path: str) -> No
         assert names == ["0000000000"]
 
 
-async def test_watches_are_set_where_the_read_succeeds(server: Server, path: str) -> None:
+async def test_watches_are_set_by_the_reads_that_succeed(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk:
         await zk.create(path)
         with WatchSet() as watches:
@@ -90,13 +90,6 @@ async def test_bad_operations_are_refused_and_nothing_is_sent(server: Server, pa
         await zk.ping()
         assert set(proxy.requests(mark)) <= {"removeWatches"}
         assert await zk.exists(path) is None
-
-
-async def test_a_closed_client_says_so(server: Server, path: str) -> None:
-    async with zkwire.connect(server.hosts) as zk:
-        pass
-    with pytest.raises(zkwire.SessionClosedError):
-        await zk.pipeline([Create(path), GetData(path)])
 
 
 async def test_pipelines_of_many_tasks_do_not_mix(server: Server, path: str) -> None:

@@ -7,7 +7,7 @@ from tests.support.client import Server
 from tests.support.proxy import Proxy
 
 
-async def test_a_thousand_sets_and_gets_are_carried_out_and_answered_in_order(server: Server, path: str) -> None:
+async def test_a_thousand_sets_and_gets_are_executed_and_answered_in_order(server: Server, path: str) -> None:
     async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         await zk.create(path)
         mark = proxy.mark()
@@ -40,7 +40,7 @@ async def test_reads_and_writes_interleave_in_the_order_of_the_calls(server: Ser
         assert results[1::2] == [b"%d" % number for number in range(1, 101)]
 
 
-async def test_what_starts_in_one_turn_leaves_in_one_write(server: Server, path: str) -> None:
+async def test_requests_of_one_turn_of_the_event_loop_leave_in_one_write(server: Server, path: str) -> None:
     async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         await zk.create(path)
         mark = proxy.mark()
@@ -61,16 +61,16 @@ async def test_no_more_than_max_in_flight_are_unanswered_at_a_time(server: Serve
     async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts, max_in_flight=3) as zk:
         await zk.create(path)
         mark = proxy.mark()
-        proxy.hold_replies()
+        hold = proxy.hold_replies()
         tasks = [asyncio.create_task(zk.set(path, b"%d" % number)) for number in range(10)]
         await proxy.until(lambda: len(proxy.requests(mark)) == 3)
         await proxy.until(lambda: sum(frame.direction == "reply" for frame in proxy.log[mark:]) == 3)
         assert proxy.requests(mark) == ["setData"] * 3
-        proxy.release_replies()
+        hold.release()
         assert [stat.version for stat in await asyncio.gather(*tasks)] == list(range(1, 11))
 
 
-async def test_ten_thousand_children(server: Server, path: str) -> None:
+async def test_ten_thousand_children_can_be_listed(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk:
         await zk.create(path)
         names = [f"child-with-a-longer-name-{number:06d}" for number in range(10_000)]

@@ -1,4 +1,4 @@
-"""Events of a node and of all below it: which change is told to whom, how often, in order (PROTOCOL 9.3 to 9.9)."""
+"""Streams of events, of a node and of all nodes below it: which events they give, how often and in which order."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -14,13 +14,13 @@ CREATED, DELETED, CHANGED, CHILDREN = WatchEventType
 
 Seen = tuple[WatchEventType, str]
 
-# ZOOKEEPER-4466: before, a session has one watch of one mode on a path: the last one asked for displaces the others.
+# ZOOKEEPER-4466: older servers keep one watch per path and session: the last one set displaces the others.
 MIXED = "watches of several modes on one path"
 
 CHANGES = [
     "create", "set", "create /a", "set /a", "create /a/b", "set /a/b", "delete /a/b", "delete /a", "delete", "create",
 ]  # fmt: skip
-TOLD: dict[str, list[Seen]] = {
+EVENTS: dict[str, list[Seen]] = {
     "persistent": [
         (CREATED, ""),
         (CHANGED, ""),
@@ -42,7 +42,7 @@ TOLD: dict[str, list[Seen]] = {
         (CREATED, ""),
     ],
 }
-KINDS = list(TOLD)
+KINDS = list(EVENTS)
 
 
 def stream(zk: Client, kind: str, path: str) -> EventStream:
@@ -60,7 +60,7 @@ async def change(zk: Client, what: str, path: str) -> None:
 
 
 async def taken(events: EventStream) -> list[WatchEvent | Resync]:
-    """What can be taken now, without anything arriving."""
+    """Return the events that have arrived already."""
     found: list[WatchEvent | Resync] = []
     while True:
         task = asyncio.ensure_future(anext(events))
@@ -72,7 +72,7 @@ async def taken(events: EventStream) -> list[WatchEvent | Resync]:
 
 
 def plain(events: list[WatchEvent | Resync], path: str = "") -> list[Seen]:
-    """Types and paths of events among which there is no Resync."""
+    """Return the types and paths of events, none of which may be a Resync."""
     found = []
     for event in events:
         assert isinstance(event, WatchEvent)
@@ -91,7 +91,9 @@ async def following(stream: AsyncIterator[Any]) -> Any:
 @pytest.mark.since("3.6", "addWatch")
 @pytest.mark.parametrize("who", ["own", "another's"])
 @pytest.mark.parametrize("kind", KINDS)
-async def test_each_kind_is_told_its_changes_and_no_others(server: Server, path: str, kind: str, who: str) -> None:
+async def test_each_kind_of_stream_gives_its_events_and_no_others(
+    server: Server, path: str, kind: str, who: str
+) -> None:
     async with (
         zkwire.connect(server.hosts) as zk,
         zkwire.connect(server.hosts) as other,
@@ -101,11 +103,11 @@ async def test_each_kind_is_told_its_changes_and_no_others(server: Server, path:
             await change(zk if who == "own" else other, what, path)
         await other.create(f"{path}-neighbour")
         await zk.sync(path)
-        assert plain(await taken(events), path) == TOLD[kind]
+        assert plain(await taken(events), path) == EVENTS[kind]
 
 
 @pytest.mark.since("3.6", "addWatch")
-async def test_recursive_is_not_the_default(server: Server, path: str) -> None:
+async def test_a_stream_is_not_recursive_by_default(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk, zk.events(path) as events:
         await zk.create(path)
         await zk.create(f"{path}/a")
@@ -114,9 +116,7 @@ async def test_recursive_is_not_the_default(server: Server, path: str) -> None:
 
 @pytest.mark.since("3.6", "addWatch")
 @pytest.mark.parametrize("kind", KINDS)
-async def test_an_event_names_the_zxid_of_the_change_where_the_server_sends_it(
-    server: Server, path: str, kind: str
-) -> None:
+async def test_an_event_has_the_zxid_of_the_change_if_the_server_sends_it(server: Server, path: str, kind: str) -> None:
     async with zkwire.connect(server.hosts) as zk, stream(zk, kind, path) as events:
         _, stat = await zk.create_and_stat(path)
         event = await following(events)
@@ -124,7 +124,7 @@ async def test_an_event_names_the_zxid_of_the_change_where_the_server_sends_it(
 
 
 @pytest.mark.since("3.6", "addWatch")
-async def test_what_the_end_of_a_session_deletes_is_told(server: Server, path: str) -> None:
+async def test_the_deletions_at_the_end_of_a_session_are_events(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk:
         await zk.create(path)
         async with zk.events(path, recursive=True) as events:
@@ -134,7 +134,7 @@ async def test_what_the_end_of_a_session_deletes_is_told(server: Server, path: s
 
 
 @pytest.mark.since("3.6", "addWatch")
-async def test_the_events_of_a_transaction_come_in_its_order(server: Server, path: str) -> None:
+async def test_the_events_of_a_transaction_come_in_the_order_of_its_operations(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk, zk.events(path, recursive=True) as events:
         async with zk.transaction() as tx:
             tx.create(path)
@@ -148,7 +148,7 @@ async def test_the_events_of_a_transaction_come_in_its_order(server: Server, pat
 
 
 @pytest.mark.since("3.6", "addWatch")
-async def test_a_refused_write_is_not_told(server: Server, path: str) -> None:
+async def test_a_refused_write_causes_no_event(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk, zk.events(path, recursive=True) as events:
         with pytest.raises(zkwire.NoNodeError):
             await zk.set(path, b"")
@@ -168,7 +168,7 @@ async def test_the_root_can_be_watched(server: Server, path: str) -> None:
 
 
 @pytest.mark.since("3.6", "addWatch")
-async def test_paths_below_a_chroot_are_the_callers(server: Server, path: str) -> None:
+async def test_a_stream_below_a_chroot_uses_paths_below_it(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as outside:
         await outside.create(path)
         async with (
@@ -198,7 +198,9 @@ async def one_shots(zk: Client, path: str) -> dict[str, Watch]:
 @pytest.mark.since("3.6", "addWatch")
 @pytest.mark.since("3.9", MIXED, raises=AssertionError)
 @pytest.mark.parametrize("first", ["one-shot", "lasting"])
-async def test_kinds_on_one_path_do_not_disturb_one_another_pitfall_40(server: Server, path: str, first: str) -> None:
+async def test_watches_of_several_kinds_on_one_path_do_not_disturb_each_other_pitfall_40(
+    server: Server, path: str, first: str
+) -> None:
     async with zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
         await zk.create(path)
         persistent, recursive = zk.events(path), zk.events(path, recursive=True)
@@ -227,8 +229,8 @@ async def test_kinds_on_one_path_do_not_disturb_one_another_pitfall_40(server: S
 
 
 @pytest.mark.since("3.6", "addWatch")
-async def test_a_child_watch_below_does_not_leak_into_a_recursive_one(server: Server, path: str) -> None:
-    """PROTOCOL 9.5: its CHILDREN comes on the same connection."""
+async def test_a_recursive_stream_does_not_give_the_events_of_a_child_watch(server: Server, path: str) -> None:
+    """The CHILDREN event of the child watch comes on the same connection, and is for the child watch alone."""
     async with zkwire.connect(server.hosts) as zk:
         await zk.create(path)
         await zk.create(f"{path}/a")
@@ -268,7 +270,7 @@ async def test_nested_recursive_streams_each_get_every_event_once(server: Server
 @pytest.mark.since("3.6", "addWatch")
 @pytest.mark.since("3.9", MIXED, raises=AssertionError)
 @pytest.mark.parametrize("left", KINDS)
-async def test_leaving_one_stream_leaves_all_others_of_the_path_alone_pitfall_40(
+async def test_leaving_one_stream_keeps_the_others_of_the_same_path_pitfall_40(
     server: Server, path: str, left: str
 ) -> None:
     stays = "persistent" if left == "recursive" else "recursive"
@@ -288,7 +290,7 @@ async def test_leaving_one_stream_leaves_all_others_of_the_path_alone_pitfall_40
 @pytest.mark.since("3.6", "addWatch")
 @pytest.mark.since("3.9", MIXED, raises=AssertionError)
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_one_shot_watch_given_up_leaves_the_stream_alone_pitfall_40(
+async def test_giving_up_a_one_shot_watch_keeps_the_stream_of_the_same_path_pitfall_40(
     server: Server, path: str, kind: str
 ) -> None:
     async with zkwire.connect(server.hosts) as zk:
@@ -310,7 +312,7 @@ async def test_a_one_shot_watch_given_up_leaves_the_stream_alone_pitfall_40(
 
 @pytest.mark.since("3.6", "addWatch")
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_change_right_behind_the_entering_is_told_pitfall_34(server: Server, path: str, kind: str) -> None:
+async def test_a_change_right_after_the_entering_is_an_event_pitfall_34(server: Server, path: str, kind: str) -> None:
     async with zkwire.connect(server.hosts) as zk:
         events = stream(zk, kind, path)
         entering = asyncio.create_task(events.__aenter__())
@@ -322,7 +324,7 @@ async def test_a_change_right_behind_the_entering_is_told_pitfall_34(server: Ser
 
 
 @pytest.mark.since("3.6", "addWatch")
-async def test_an_event_is_there_before_the_reply_of_an_own_change(server: Server, path: str) -> None:
+async def test_the_event_of_an_own_change_comes_before_the_reply(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk, zk.events(path) as events:
         order: list[object] = []
 
@@ -344,7 +346,7 @@ async def test_an_event_is_there_before_the_reply_of_an_own_change(server: Serve
 
 @pytest.mark.since("3.6", "addWatch")
 @pytest.mark.parametrize("kind", KINDS)
-async def test_behind_the_block_nothing_more_is_told_and_it_can_be_entered_anew(
+async def test_a_stream_gives_nothing_after_its_block_and_a_new_one_can_be_entered(
     server: Server, path: str, kind: str
 ) -> None:
     async with zkwire.connect(server.hosts) as zk:
@@ -390,7 +392,7 @@ async def test_cancelling_the_wait_for_an_event_loses_none(server: Server, path:
 
 
 @pytest.mark.since("3.6", "addWatch")
-async def test_misuse_is_told(server: Server, path: str) -> None:
+async def test_misuse_of_a_stream_is_refused(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk:
         for bad in ("", "a", "/a/", "//", "/a/../b"):
             with pytest.raises(ValueError, match="path"):
@@ -415,7 +417,7 @@ async def test_misuse_is_told(server: Server, path: str) -> None:
 
 
 @pytest.mark.since("3.6", "addWatch")
-async def test_events_that_are_not_taken_give_way_to_one_resync(server: Server, path: str) -> None:
+async def test_events_beyond_the_backlog_are_replaced_by_one_resync(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk, zk.events(path, backlog=3) as events:
         await zk.create(path)
         await zk.set(path, b"1")
@@ -432,7 +434,7 @@ async def test_events_that_are_not_taken_give_way_to_one_resync(server: Server, 
 
 
 @pytest.mark.since("3.6", "addWatch")
-async def test_the_default_backlog_holds_thousands(server: Server, path: str) -> None:
+async def test_the_default_backlog_holds_thousands_of_events(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk:
         await zk.create(path)
         async with zk.events(path, recursive=True) as events:
@@ -441,7 +443,7 @@ async def test_the_default_backlog_holds_thousands(server: Server, path: str) ->
 
 
 @pytest.mark.since("3.6", "addWatch")
-async def test_the_end_of_the_client_is_told_behind_the_last_event(server: Server, path: str) -> None:
+async def test_the_end_of_the_client_is_raised_after_the_last_event(server: Server, path: str) -> None:
     zk = await zkwire.connect(server.hosts)
     async with zk.events(path) as events, zk.events(path) as waited:
         await zk.create(path)

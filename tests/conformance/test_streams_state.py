@@ -1,4 +1,4 @@
-"""The states of a node as a stream: its data, the names of its children, now and after each change."""
+"""Streams of values: a node's data and the names of its children, now and after each change."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ def stream(zk: Client, kind: str, path: str) -> DataStream | ChildrenStream:
 
 
 async def disturb(zk: Client, kind: str, path: str, name: str) -> None:
-    """Make a change that the stream of that kind tells."""
+    """Make a change for which a stream of that kind gives a new value."""
     if kind == "data":
         await zk.set(path, name.encode())
     else:
@@ -51,7 +51,7 @@ async def test_data_gives_the_value_now_and_after_each_change(server: Server, pa
 
 
 async def test_children_gives_the_names_now_and_after_each_change_pitfall_36(server: Server, path: str) -> None:
-    """By getChildren2, whose watch is one for children like that of getChildren."""
+    """The stream uses getChildren2, which sets a child watch just as getChildren does."""
     async with zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other, zk.children(path) as lists:
         assert await names(lists) is None
         await other.create(path)
@@ -69,7 +69,7 @@ async def test_children_gives_the_names_now_and_after_each_change_pitfall_36(ser
 
 
 @pytest.mark.parametrize("kind", STREAMS)
-async def test_other_changes_are_not_told(server: Server, path: str, kind: str) -> None:
+async def test_other_changes_give_no_value(server: Server, path: str, kind: str) -> None:
     async with zkwire.connect(server.hosts) as zk:
         await zk.create(path)
         async with stream(zk, kind, path) as states:
@@ -90,7 +90,7 @@ async def test_other_changes_are_not_told(server: Server, path: str, kind: str) 
 
 
 @pytest.mark.parametrize("kind", STREAMS)
-async def test_of_a_quick_succession_the_last_state_is_never_missed(server: Server, path: str, kind: str) -> None:
+async def test_the_last_of_many_quick_changes_is_never_missed(server: Server, path: str, kind: str) -> None:
     async with zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
         await zk.create(path, b"0")
         seen: list[int] = []
@@ -120,7 +120,7 @@ async def test_of_a_quick_succession_the_last_state_is_never_missed(server: Serv
 
 
 @pytest.mark.parametrize("kind", STREAMS)
-async def test_who_does_not_look_is_given_the_last_state_only(server: Server, path: str, kind: str) -> None:
+async def test_a_slow_reader_gets_the_last_value_only(server: Server, path: str, kind: str) -> None:
     async with zkwire.connect(server.hosts) as zk:
         await zk.create(path)
         async with stream(zk, kind, path) as states:
@@ -136,7 +136,7 @@ async def test_who_does_not_look_is_given_the_last_state_only(server: Server, pa
 
 
 @pytest.mark.parametrize("kind", STREAMS)
-async def test_what_came_and_went_unseen_is_not_told(server: Server, path: str, kind: str) -> None:
+async def test_a_change_that_was_undone_before_the_read_gives_no_value(server: Server, path: str, kind: str) -> None:
     async with zkwire.connect(server.hosts) as zk, stream(zk, kind, path) as states:
         assert await following(states) is None
         async with zk.transaction() as tx:
@@ -153,7 +153,7 @@ async def test_what_came_and_went_unseen_is_not_told(server: Server, path: str, 
 
 
 @pytest.mark.parametrize("kind", STREAMS)
-async def test_a_node_made_anew_is_another_state(server: Server, path: str, kind: str) -> None:
+async def test_a_node_that_was_deleted_and_created_again_is_a_new_value(server: Server, path: str, kind: str) -> None:
     async with zkwire.connect(server.hosts) as zk:
         await zk.create(path)
         async with stream(zk, kind, path) as states:
@@ -182,7 +182,7 @@ async def test_streams_of_one_node_are_independent(server: Server, path: str, ki
 
 
 @pytest.mark.parametrize("kind", STREAMS)
-async def test_a_cancelled_wait_can_be_taken_up_again(server: Server, path: str, kind: str) -> None:
+async def test_the_iteration_can_be_continued_after_a_cancelled_wait(server: Server, path: str, kind: str) -> None:
     async with zkwire.connect(server.hosts) as zk:
         await zk.create(path)
         async with stream(zk, kind, path) as states:
@@ -230,7 +230,7 @@ async def collected(states: DataStream | ChildrenStream) -> list[object]:
 
 
 @pytest.mark.parametrize("kind", STREAMS)
-async def test_the_end_of_the_client_is_told(server: Server, path: str, kind: str) -> None:
+async def test_the_end_of_the_client_ends_the_iteration_with_an_error(server: Server, path: str, kind: str) -> None:
     zk = await zkwire.connect(server.hosts)
     states, idle = stream(zk, kind, path), stream(zk, kind, path)
     for each in (states, idle):
@@ -246,7 +246,7 @@ async def test_the_end_of_the_client_is_told(server: Server, path: str, kind: st
 
 
 @pytest.mark.parametrize("kind", STREAMS)
-async def test_a_refusal_is_told_and_the_iteration_can_be_taken_up_again(server: Server, path: str, kind: str) -> None:
+async def test_a_refused_read_raises_and_the_iteration_can_be_continued(server: Server, path: str, kind: str) -> None:
     async with zkwire.connect(server.hosts) as zk:
         await zk.create(path, acl=[zkwire.ACL(zkwire.Perms.DELETE, "world", "anyone")])
         states = stream(zk, kind, path)
@@ -270,7 +270,7 @@ async def test_one_task_at_a_time_may_wait(server: Server, path: str, kind: str)
 
 
 @pytest.mark.parametrize("kind", STREAMS)
-async def test_paths_below_a_chroot_are_the_callers(server: Server, path: str, kind: str) -> None:
+async def test_a_stream_below_a_chroot_uses_paths_below_it(server: Server, path: str, kind: str) -> None:
     async with zkwire.connect(server.hosts) as outside:
         await outside.create(path)
         async with zkwire.connect(server.hosts + path) as zk, stream(zk, kind, "/a") as states:
@@ -282,7 +282,7 @@ async def test_paths_below_a_chroot_are_the_callers(server: Server, path: str, k
 
 
 @pytest.mark.parametrize("kind", STREAMS)
-async def test_a_bad_path_is_told_at_once(server: Server, kind: str) -> None:
+async def test_a_bad_path_is_refused_at_once(server: Server, kind: str) -> None:
     async with zkwire.connect(server.hosts) as zk:
         for bad in ("", "a", "/a/", "//"):
             with pytest.raises(ValueError, match="path"):

@@ -1,4 +1,4 @@
-"""Transactions: all or nothing, results in order, and what a refusal tells."""
+"""Transactions: all or nothing, results in order, and the contents of a TransactionError."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from tests.support.proxy import Proxy
 from zkwire import Stat, Transaction, WatchEventType
 
 
-async def test_results_come_one_for_each_operation_in_their_order(server: Server, path: str) -> None:
+async def test_a_commit_returns_one_result_for_each_operation_in_their_order(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk:
         tx = zk.transaction()
         tx.create(path, b"a")
@@ -30,7 +30,7 @@ async def test_results_come_one_for_each_operation_in_their_order(server: Server
         assert stat.czxid == stat.mzxid == stat.pzxid == zk.last_zxid
 
 
-async def test_sequential_creates_give_the_real_path_pitfall_66(server: Server, path: str) -> None:
+async def test_the_result_of_a_sequential_create_is_the_real_path_pitfall_66(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk:
         await zk.create(path)
         async with zk.transaction() as tx:
@@ -43,7 +43,7 @@ async def test_sequential_creates_give_the_real_path_pitfall_66(server: Server, 
         assert stat.ephemeral_owner == zk.session_id
 
 
-async def test_a_transaction_can_make_a_container(server: Server, path: str) -> None:
+async def test_a_transaction_can_create_a_container(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk:
         async with zk.transaction() as tx:
             tx.create(path, b"c", container=True)
@@ -51,7 +51,7 @@ async def test_a_transaction_can_make_a_container(server: Server, path: str) -> 
         assert tx.results == [path, f"{path}/a"]
 
 
-async def test_a_refused_operation_undoes_all_and_is_told(server: Server, path: str) -> None:
+async def test_a_refused_operation_undoes_all_and_raises_a_transaction_error(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk:
         await zk.create(path)
         tx = zk.transaction()
@@ -86,7 +86,7 @@ async def test_the_index_is_that_of_the_refused_operation(server: Server, path: 
         assert (refused.value.index, refused.value.code) == (place, -101)
 
 
-async def test_each_kind_of_refusal(server: Server, path: str) -> None:
+async def test_the_error_of_each_refused_operation_has_its_class(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk:
         await zk.create(f"{path}/child", make_parents=True)
         await zk.create(f"{path}/ephemeral", ephemeral=True)
@@ -152,7 +152,7 @@ async def test_an_empty_transaction_sends_nothing_and_has_no_results(server: Ser
         assert proxy.requests(mark) == []
 
 
-async def test_a_block_that_raises_commits_nothing(server: Server, path: str) -> None:
+async def test_a_block_that_raises_does_not_commit(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk:
         tx = zk.transaction()
 
@@ -168,7 +168,7 @@ async def test_a_block_that_raises_commits_nothing(server: Server, path: str) ->
             _ = tx.results
 
 
-async def test_a_transaction_is_committed_once(server: Server, path: str) -> None:
+async def test_a_transaction_can_be_committed_once_only(server: Server, path: str) -> None:
     async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         async with zk.transaction() as tx:
             tx.create(path)
@@ -198,7 +198,7 @@ async def test_a_refused_commit_inside_the_block_is_not_repeated_at_its_end_pitf
         assert proxy.requests().count("multi") == 1
 
 
-async def test_two_commits_at_once_send_one(server: Server, path: str) -> None:
+async def test_two_commits_at_the_same_time_send_one_request(server: Server, path: str) -> None:
     async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         await zk.create(path)
         tx = zk.transaction()
@@ -221,7 +221,7 @@ async def test_a_transaction_may_be_as_large_as_the_servers_limit(server: Server
         assert await zk.exists(path) is not None
 
 
-async def test_a_transaction_of_many_operations(server: Server, path: str) -> None:
+async def test_a_transaction_can_have_a_thousand_operations(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk:
         tx = zk.transaction()
         tx.create(path)

@@ -1,4 +1,4 @@
-"""Client.delete_tree: a tree goes, whatever others do to it meanwhile."""
+"""Client.delete_tree deletes a tree, whatever other clients do to it meanwhile."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,7 @@ from zkwire import Client, Create
 
 
 async def plant(zk: Client, path: str) -> None:
-    """A tree of several levels, with nodes of every kind."""
+    """Create a tree of several levels, with nodes of every kind."""
     await zk.pipeline(
         [
             Create(path),
@@ -29,7 +29,7 @@ async def plant(zk: Client, path: str) -> None:
     )
 
 
-async def test_the_node_and_all_below_it_go_and_nothing_else(server: Server, path: str) -> None:
+async def test_the_node_and_all_nodes_below_it_are_deleted_and_no_others(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk:
         await plant(zk, path)
         await zk.create(f"{path}-neighbour")
@@ -40,7 +40,7 @@ async def test_the_node_and_all_below_it_go_and_nothing_else(server: Server, pat
         assert await zk.exists(f"{path}-neighbour") is not None
 
 
-async def test_a_node_without_children_goes_too(server: Server, path: str) -> None:
+async def test_a_node_without_children_is_deleted(server: Server, path: str) -> None:
     async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         await zk.create(path)
         mark = proxy.mark()
@@ -49,14 +49,14 @@ async def test_a_node_without_children_goes_too(server: Server, path: str) -> No
         assert await zk.exists(path) is None
 
 
-async def test_without_a_node_there_is_nothing_to_delete(server: Server, path: str) -> None:
+async def test_an_absent_node_is_refused(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk:
         with pytest.raises(zkwire.NoNodeError) as refused:
             await zk.delete_tree(path)
         assert refused.value.path == path
 
 
-async def test_below_a_chroot_and_the_chroot_itself(server: Server, path: str) -> None:
+async def test_a_tree_below_a_chroot_and_the_chroot_itself_are_deleted(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk, zkwire.connect(f"{server.hosts}{path}") as app:
         await plant(zk, path)
         await app.delete_tree("/a")
@@ -69,7 +69,7 @@ async def test_below_a_chroot_and_the_chroot_itself(server: Server, path: str) -
 
 
 @pytest.mark.parametrize("bad", ["/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config", "a", "/a/", None, 5])
-async def test_what_no_server_deletes_is_refused_and_nothing_is_sent(server: Server, bad: Any) -> None:
+async def test_the_nodes_that_no_server_deletes_are_refused_and_nothing_is_sent(server: Server, bad: Any) -> None:
     async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         mark = proxy.mark()
         with pytest.raises((ValueError, TypeError)) as refused:
@@ -79,7 +79,7 @@ async def test_what_no_server_deletes_is_refused_and_nothing_is_sent(server: Ser
         assert proxy.requests(mark) == []
 
 
-async def test_ten_thousand_nodes_go_in_a_few_transactions(server: Server, path: str) -> None:
+async def test_ten_thousand_nodes_are_deleted_in_a_few_transactions(server: Server, path: str) -> None:
     async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         await zk.create(path)
         for ten in range(10):
@@ -107,14 +107,14 @@ async def test_transactions_stay_below_the_servers_limit(server: Server, path: s
         assert await zk.exists(path) is None
 
 
-async def test_a_deep_tree(server: Server, path: str) -> None:
+async def test_a_deep_tree_is_deleted(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk:
         await zk.ensure_path(path + "/d" * 200)
         await zk.delete_tree(path)
         assert await zk.exists(path) is None
 
 
-async def test_many_may_delete_the_same_tree_at_once(server: Server, path: str) -> None:
+async def test_several_clients_may_delete_the_same_tree_at_the_same_time(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
         await zk.create(path)
         for part in range(3):
@@ -127,38 +127,38 @@ async def test_many_may_delete_the_same_tree_at_once(server: Server, path: str) 
         assert await zk.exists(path) is None
 
 
-async def test_nodes_that_go_and_come_while_it_works_do_not_stop_it(server: Server, path: str) -> None:
+async def test_nodes_deleted_and_created_meanwhile_do_not_stop_it(server: Server, path: str) -> None:
     async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk, zkwire.connect(server.hosts) as other:
         await plant(zk, path)
-        proxy.hold_replies()  # it has listed when others change what it has seen
+        hold = proxy.hold_replies()  # so that the tree is listed before another client changes it
         task = asyncio.create_task(zk.delete_tree(path))
         await proxy.seen("getChildren2", direction="reply")
         await other.delete_tree(f"{path}/a/b")
-        proxy.release_replies()
+        hold.release()
         await proxy.seen("getChildren", direction="reply")
         await other.create(f"{path}/box/late", make_parents=True)
         await task
         assert await zk.exists(path) is None
 
 
-async def test_a_node_that_comes_between_the_list_and_the_delete_goes_too(server: Server, path: str) -> None:
+async def test_a_node_created_between_the_list_and_the_delete_is_deleted_too(server: Server, path: str) -> None:
     async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk, zkwire.connect(server.hosts) as other:
         await zk.create(f"{path}/a", make_parents=True)
         mark = proxy.mark()
-        proxy.hold_replies()
+        hold = proxy.hold_replies()
         task = asyncio.create_task(zk.delete_tree(path))
         await proxy.seen("getChildren2", mark, direction="reply")
-        proxy.release_replies()
-        proxy.hold_replies()
+        hold.release()
+        hold = proxy.hold_replies()
         await proxy.seen("getChildren", mark, direction="reply")
         await other.create(f"{path}/a/late")
-        proxy.release_replies()
+        hold.release()
         await task
         assert await zk.exists(path) is None
-        assert proxy.requests(mark).count("multi") == 1  # the others for themselves, each on its own
+        assert proxy.requests(mark).count("multi") == 1  # the second attempt: each node by itself
 
 
-async def test_who_creates_without_end_wins_and_it_says_so(server: Server, path: str) -> None:
+async def test_it_gives_up_against_a_client_that_creates_without_end(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
         await zk.create(path)
         is_over = False
@@ -173,7 +173,7 @@ async def test_who_creates_without_end_wins_and_it_says_so(server: Server, path:
                 number += 100
 
         async def delete() -> None:
-            for _ in range(50):  # it may win, too
+            for _ in range(50):  # the deletion may also win
                 with contextlib.suppress(zkwire.NoNodeError):
                     await zk.delete_tree(path)
 
@@ -187,23 +187,23 @@ async def test_who_creates_without_end_wins_and_it_says_so(server: Server, path:
             await creator
 
 
-async def test_another_tree_in_the_place_of_the_deleted_one_is_left_alone(server: Server, path: str) -> None:
+async def test_a_new_tree_at_the_path_of_the_deleted_one_is_left_alone(server: Server, path: str) -> None:
     async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk, zkwire.connect(server.hosts) as other:
         await zk.create(f"{path}/a", make_parents=True)
-        proxy.hold_replies()
+        hold = proxy.hold_replies()
         task = asyncio.create_task(zk.delete_tree(path))
         await proxy.seen("getChildren2", direction="reply")
-        proxy.release_replies()
-        proxy.hold_replies()
+        hold.release()
+        hold = proxy.hold_replies()
         await proxy.seen("getChildren", direction="reply")
         await other.delete_tree(path)
         await other.create(f"{path}/new", make_parents=True)
-        proxy.release_replies()
+        hold.release()
         await task
         assert await zk.get_children(path) == ["new"]
 
 
-async def test_what_must_not_be_deleted_stays_and_is_named(server: Server, path: str) -> None:
+async def test_a_node_without_permission_to_delete_stays_and_the_error_names_it(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk:
         await zk.create(path)
         await zk.create(f"{path}/open/x", make_parents=True)
@@ -215,7 +215,7 @@ async def test_what_must_not_be_deleted_stays_and_is_named(server: Server, path:
         assert await zk.get_children(path) == ["locked"]
 
 
-async def test_what_must_not_be_read_goes_if_it_has_no_children(server: Server, path: str) -> None:
+async def test_a_node_without_permission_to_read_is_deleted_if_it_has_no_children(server: Server, path: str) -> None:
     secret = [zkwire.digest_acl("bob", "pw")]
     async with zkwire.connect(server.hosts) as zk:
         await zk.create(path)
@@ -232,7 +232,7 @@ async def test_what_must_not_be_read_goes_if_it_has_no_children(server: Server, 
 
 @pytest.mark.parametrize("fault", ["cut_before", "cut_after"])
 @pytest.mark.parametrize("opcode", ["getChildren2", "getChildren", "multi"])
-async def test_a_lost_connection_is_no_end(server: Server, path: str, fault: str, opcode: str) -> None:
+async def test_it_goes_on_after_a_lost_connection(server: Server, path: str, fault: str, opcode: str) -> None:
     async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         await plant(zk, path)
         getattr(proxy, fault)(opcode)
@@ -241,9 +241,7 @@ async def test_a_lost_connection_is_no_end(server: Server, path: str, fault: str
 
 
 @pytest.mark.parametrize("opcode", ["getChildren2", "getChildren", "multi"])
-async def test_a_cancelled_removal_stops_at_any_point_and_can_be_begun_again(
-    server: Server, path: str, opcode: str
-) -> None:
+async def test_it_can_be_cancelled_at_any_point_and_called_again(server: Server, path: str, opcode: str) -> None:
     async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         await plant(zk, path)
         await zk.create(f"{path}-neighbour")
@@ -261,10 +259,3 @@ async def test_a_cancelled_removal_stops_at_any_point_and_can_be_begun_again(
         if await zk.exists(path) is not None:
             await zk.delete_tree(path)
         assert await zk.exists(path) is None
-
-
-async def test_a_closed_client_says_so(server: Server, path: str) -> None:
-    async with zkwire.connect(server.hosts) as zk:
-        pass
-    with pytest.raises(zkwire.SessionClosedError):
-        await zk.delete_tree(path)

@@ -1,4 +1,4 @@
-"""Nodes with a time to live, asked for as every other kind of node."""
+"""Nodes with a time to live (TTL)."""
 
 import asyncio
 from typing import Any
@@ -13,7 +13,7 @@ from zkwire import Create, Stat
 LONGEST = (2**40 - 1) / 1000
 
 
-async def test_a_ttl_node_is_made_and_looks_like_a_persistent_one(server: Server, path: str) -> None:
+async def test_a_ttl_node_looks_like_a_persistent_node(server: Server, path: str) -> None:
     async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         mark = proxy.mark()
         assert await zk.create(path, b"data", ttl=60.0) == path
@@ -23,7 +23,7 @@ async def test_a_ttl_node_is_made_and_looks_like_a_persistent_one(server: Server
         assert await zk.create(f"{path}/child") == f"{path}/child"
 
 
-async def test_a_ttl_node_comes_with_its_stat(server: Server, path: str) -> None:
+async def test_create_and_stat_returns_the_stat_of_a_ttl_node(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk:
         made, stat = await zk.create_and_stat(path, b"data", ttl=1)
         assert (made, stat) == (path, await zk.exists(path))
@@ -37,7 +37,7 @@ async def test_a_ttl_node_may_be_sequential(server: Server, path: str) -> None:
         assert (made, stat) == ("/0000000001", await zk.exists(f"{path}/0000000001"))
 
 
-async def test_a_ttl_node_in_a_transaction_and_in_a_pipeline(server: Server, path: str) -> None:
+async def test_transactions_and_pipelines_can_create_ttl_nodes(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk, zkwire.connect(f"{server.hosts}{path}") as app:
         await zk.create(path)
         async with app.transaction() as tx:
@@ -59,15 +59,16 @@ async def test_parents_of_a_ttl_node_are_persistent(server: Server, path: str) -
 
 
 @pytest.mark.parametrize("ttl", [0.001, 0.0014, 1, 1.5, LONGEST, 2**40 // 1000])
-async def test_every_ttl_that_is_sent_is_taken(server: Server, path: str, ttl: float) -> None:
+async def test_the_server_accepts_the_shortest_and_the_longest_ttl(server: Server, path: str, ttl: float) -> None:
     async with zkwire.connect(server.hosts) as zk:
         assert isinstance((await zk.create_and_stat(path, ttl=ttl))[1], Stat)
 
 
 @pytest.mark.parametrize(
-    "ttl", [0, -1, 0.0009, *map(float, ["nan", "inf", "-inf"]), LONGEST + 0.001, 2**40, 10**400, "5", b"5", True, [5]]
+    "ttl",
+    [0, -0.0, -1, 0.0009, *map(float, ["nan", "inf", "-inf"]), LONGEST + 0.001, 2**40, 10**400, "5", b"5", True, [5]],
 )
-async def test_a_ttl_that_no_server_takes_is_refused_and_nothing_is_sent(server: Server, path: str, ttl: Any) -> None:
+async def test_a_bad_ttl_is_refused_and_nothing_is_sent(server: Server, path: str, ttl: Any) -> None:
     async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         mark = proxy.mark()
         with pytest.raises((ValueError, TypeError)) as refused:
@@ -83,20 +84,7 @@ async def test_a_ttl_that_no_server_takes_is_refused_and_nothing_is_sent(server:
         assert proxy.requests(mark) == []
 
 
-@pytest.mark.parametrize("kind", ["ephemeral", "container"])
-async def test_a_ttl_node_cannot_be_of_another_kind_too(server: Server, path: str, kind: str) -> None:
-    options: dict[str, Any] = {kind: True}
-    async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        mark = proxy.mark()
-        with pytest.raises(ValueError, match=path):
-            await zk.create(path, ttl=5, **options)
-        with pytest.raises(ValueError, match=path):
-            zk.transaction().create(path, ttl=5, **options)
-        await zk.ping()
-        assert proxy.requests(mark) == []
-
-
-async def test_a_refused_ttl_node_says_why(server: Server, path: str) -> None:
+async def test_the_error_of_a_refused_ttl_node_names_the_reason(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk:
         await zk.create(path, ttl=60)
         with pytest.raises(zkwire.NodeExistsError, match=path):
@@ -106,16 +94,14 @@ async def test_a_refused_ttl_node_says_why(server: Server, path: str) -> None:
 
 
 @pytest.mark.parametrize("sequential", [False, True])
-async def test_a_cancelled_create_of_a_ttl_node_leaves_none_pitfall_10(
-    server: Server, path: str, sequential: bool
-) -> None:
+async def test_a_cancelled_create_leaves_no_ttl_node_pitfall_10(server: Server, path: str, sequential: bool) -> None:
     async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         await zk.create(path)
-        proxy.hold_replies()
+        hold = proxy.hold_replies()
         task = asyncio.create_task(zk.create(f"{path}/n", ttl=60, sequential=sequential))
         await proxy.seen("createTTL", direction="reply")
         await cancelled(task)
-        proxy.release_replies()
+        hold.release()
 
         async def gone() -> bool:
             return await zk.get_children(path) == []
@@ -124,20 +110,20 @@ async def test_a_cancelled_create_of_a_ttl_node_leaves_none_pitfall_10(
 
 
 @pytest.mark.parametrize("sequential", [False, True])
-async def test_the_janitor_touches_nobodys_node_for_a_lost_ttl_node(
+async def test_the_clean_up_of_a_lost_ttl_create_deletes_no_other_node(
     server: Server, path: str, sequential: bool
 ) -> None:
-    """The mode of a TTL node is a number, and no sum of the bits for ephemeral and sequential nodes."""
+    """The mode of a TTL node is a number of its own, not a sum of the flags for ephemeral and sequential nodes."""
     async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         await zk.create(path)
         await zk.create(f"{path}/n0000000009", ephemeral=True)
         mark = proxy.mark()
-        proxy.hold_replies()
+        hold = proxy.hold_replies()
         task = asyncio.create_task(zk.create(f"{path}/n", ttl=60, sequential=sequential))
         await proxy.seen("createTTL", direction="reply")
         await cancelled(task)
-        proxy.cut()
-        proxy.release_replies()
+        proxy.drop()
+        hold.release()
         await zk.ping()
         await zk.ping()
         assert set(proxy.requests(mark)) <= {"createTTL", "connect"}

@@ -1,4 +1,4 @@
-"""One-shot watches: which change fires which watch (PROTOCOL 9.4), how often, and in which order."""
+"""One-shot watches: which change fires which watch, how often, and in which order."""
 
 import asyncio
 
@@ -44,7 +44,7 @@ async def change(zk: Client, what: str, path: str) -> None:
 
 
 async def prepare(zk: Client, what: str, path: str) -> None:
-    """Make what `change` needs."""
+    """Create the nodes that `change` needs."""
     if what in ("create", "delete"):
         if what == "delete":
             await zk.create(path)
@@ -79,7 +79,9 @@ async def test_a_watch_fires_for_its_changes_and_no_others(server: Server, path:
 
 
 @pytest.mark.parametrize("kind", WATCHES[1:])
-async def test_what_the_session_end_of_an_owner_deletes_fires_watches(server: Server, path: str, kind: str) -> None:
+async def test_the_deletion_of_ephemeral_nodes_at_the_end_of_a_session_fires_watches(
+    server: Server, path: str, kind: str
+) -> None:
     async with zkwire.connect(server.hosts) as zk:
         async with zkwire.connect(server.hosts) as owner:
             await owner.create(path, ephemeral=True)
@@ -87,14 +89,14 @@ async def test_what_the_session_end_of_an_owner_deletes_fires_watches(server: Se
         assert (await watch).type is DELETED
 
 
-async def test_an_event_names_the_zxid_of_the_change_where_the_server_sends_it(server: Server, path: str) -> None:
+async def test_an_event_has_the_zxid_of_the_change_if_the_server_sends_it(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk:
         watch = await watch_by(zk, "exist", path)
         _, stat = await zk.create_and_stat(path)
         assert (await watch).zxid in (None, stat.czxid)
 
 
-async def test_the_event_of_an_own_change_is_there_before_the_reply(server: Server, path: str) -> None:
+async def test_the_event_of_an_own_change_comes_before_the_reply(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk:
         await zk.create(path)
         order = []
@@ -112,7 +114,7 @@ async def test_the_event_of_an_own_change_is_there_before_the_reply(server: Serv
         assert order == ["event", "reply"]
 
 
-async def test_the_event_is_there_before_any_reply_that_shows_the_change(server: Server, path: str) -> None:
+async def test_an_event_comes_before_any_reply_that_shows_the_change(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
         await zk.create(path, b"0")
         for value in (b"1", b"2", b"3"):
@@ -124,7 +126,7 @@ async def test_the_event_is_there_before_any_reply_that_shows_the_change(server:
             await setting
 
 
-async def test_an_event_right_behind_the_reply_that_set_the_watch_is_not_lost_pitfall_34(
+async def test_an_event_right_after_the_reply_that_set_the_watch_is_not_lost_pitfall_34(
     server: Server, path: str
 ) -> None:
     async with zkwire.connect(server.hosts) as zk:
@@ -168,7 +170,7 @@ async def test_a_change_of_data_wakes_exist_and_data_watches_and_leaves_child_wa
         assert (await child).type is CHILDREN
 
 
-async def test_watches_of_a_refused_read_are_set_nowhere(server: Server, path: str) -> None:
+async def test_a_refused_read_leaves_no_watch(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk:
         with WatchSet() as watches:
             with pytest.raises(zkwire.NoNodeError):
@@ -183,7 +185,7 @@ async def test_watches_of_a_refused_read_are_set_nowhere(server: Server, path: s
             assert watches.take() == []
 
 
-async def test_a_cancelled_watch_leaves_others_of_the_same_node_alone(server: Server, path: str) -> None:
+async def test_cancelling_a_watch_keeps_other_watches_of_the_same_node(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk:
         await zk.create(path)
         for kind in ("exist", "data", "child"):
@@ -206,7 +208,7 @@ async def test_cancelling_the_wait_gives_the_watch_up(server: Server, path: str)
         await zk.create(path)
 
 
-async def test_a_watch_that_ends_with_the_client_says_so(server: Server, path: str) -> None:
+async def test_a_watch_raises_session_closed_at_the_end_of_the_client(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk:
         watch = await watch_by(zk, "exist", path)
         unawaited = await watch_by(zk, "exist", path)
@@ -215,7 +217,7 @@ async def test_a_watch_that_ends_with_the_client_says_so(server: Server, path: s
     assert unawaited.done()
 
 
-async def test_a_set_of_watches_gives_events_in_the_order_of_the_changes(server: Server, path: str) -> None:
+async def test_a_watch_set_gives_events_in_the_order_of_the_changes(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
         nodes = [f"{path}-{number}" for number in range(5)]
         with WatchSet() as watches:
@@ -231,7 +233,7 @@ async def test_a_set_of_watches_gives_events_in_the_order_of_the_changes(server:
             assert watches.take() == []
 
 
-async def test_a_set_of_watches_ends_with_the_client(server: Server, path: str) -> None:
+async def test_a_watch_set_raises_session_closed_at_the_end_of_the_client(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk:
         watches = WatchSet()
         await zk.exists_and_watch(path, into=watches)
@@ -245,7 +247,7 @@ async def test_a_set_of_watches_ends_with_the_client(server: Server, path: str) 
         watches.take()
 
 
-async def test_cancelling_the_wait_for_a_set_of_watches_loses_nothing(server: Server, path: str) -> None:
+async def test_cancelling_the_wait_for_a_watch_set_loses_no_event(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk:
         with WatchSet() as watches:
             await zk.exists_and_watch(path, into=watches)
@@ -256,10 +258,10 @@ async def test_cancelling_the_wait_for_a_set_of_watches_loses_nothing(server: Se
             assert (await watches.next()).type is CREATED
 
 
-# -- who waits in a hurry ----------------------------------------------------------------------------------------------
+# -- urgent waits ---------------------------------------------------------------------------------------------------
 
 
-async def test_who_waits_in_a_hurry_goes_on_ahead_of_all_else_that_is_done(server: Server, path: str) -> None:
+async def test_an_urgent_deletion_runs_the_waiting_task_before_anything_else(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
         await zk.create(path)
         order: list[object] = []
@@ -267,23 +269,23 @@ async def test_who_waits_in_a_hurry_goes_on_ahead_of_all_else_that_is_done(serve
             _, watch = await zk.get_and_watch(path)
             await zk.get_and_watch(path, into=watches)
 
-            async def plainly() -> None:
+            async def usually() -> None:
                 order.append((await watch).type)
 
-            async def in_a_hurry() -> None:
+            async def urgently() -> None:
                 order.append(await watches.ready(urgent=[path]))
                 order.append(watches.take())
 
             async with asyncio.TaskGroup() as group:
-                group.create_task(plainly())
-                group.create_task(in_a_hurry())
+                group.create_task(usually())
+                group.create_task(urgently())
                 await asyncio.sleep(0)
                 await other.delete(path)
             assert order == [path, [], DELETED]
             assert [(event.type, event.path) for event in watches.take()] == [(DELETED, path)]
 
 
-async def test_what_else_happens_is_not_told_in_a_hurry(server: Server, path: str) -> None:
+async def test_other_events_are_not_urgent(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
         await zk.create(path)
         with WatchSet() as watches:
@@ -299,7 +301,7 @@ async def test_what_else_happens_is_not_told_in_a_hurry(server: Server, path: st
             assert [event.type for event in watches.take()] == [DELETED]
 
 
-async def test_a_hurry_that_was_given_up_leaves_nothing(server: Server, path: str) -> None:
+async def test_a_cancelled_urgent_wait_leaves_no_callback(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
         await zk.create(path)
         with WatchSet() as watches:
@@ -318,22 +320,22 @@ async def test_a_hurry_that_was_given_up_leaves_nothing(server: Server, path: st
         assert not zk._session._link.connection._urgent
 
 
-async def test_a_set_of_watches_tells_whenever_there_is_something_to_take(server: Server, path: str) -> None:
+async def test_the_callback_of_a_watch_set_is_called_for_events_and_for_the_end(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk:
         watches = WatchSet()
-        told: list[object] = []
+        calls: list[object] = []
         await zk.exists_and_watch(path, into=watches)
-        watches.set_callback(lambda: told.append(watches.take()[0].type))
+        watches.set_callback(lambda: calls.append(watches.take()[0].type))
         await zk.create(path)
-        assert told == [CREATED]
+        assert calls == [CREATED]
         watches.set_callback(None)
         await zk.get_and_watch(path, into=watches)
         await zk.set(path, b"")
-        assert told == [CREATED]
-        watches.set_callback(lambda: told.append(watches.take()[0].type))
-        assert told == [CREATED], "what is there already is told a turn later"
+        assert calls == [CREATED]
+        watches.set_callback(lambda: calls.append(watches.take()[0].type))
+        assert calls == [CREATED], "for earlier events it is called a turn later"
         await asyncio.sleep(0)
-        assert told == [CREATED, CHANGED]
+        assert calls == [CREATED, CHANGED]
         await zk.get_and_watch(path, into=watches)
         ended: list[bool] = []
         watches.set_callback(lambda: ended.append(True))

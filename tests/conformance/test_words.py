@@ -1,4 +1,4 @@
-"""Four-letter words, as a real server and the one in memory answer them."""
+"""Four-letter words, answered by real servers and by the one in memory."""
 
 import pytest
 
@@ -6,7 +6,7 @@ import zkwire
 from tests.support.client import Server
 
 
-async def test_metrics_are_numbers_where_they_can_be(server: Server, path: str) -> None:
+async def test_the_answer_to_mntr_is_a_dict_with_numbers(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk:
         await zk.create(path, ephemeral=True)
         metrics = await zkwire.four_letter_word(server.hosts, "mntr")
@@ -19,7 +19,7 @@ async def test_metrics_are_numbers_where_they_can_be(server: Server, path: str) 
     assert version.startswith("3.")
 
 
-async def test_configuration_and_environment_are_read(server: Server) -> None:
+async def test_the_answers_to_conf_and_envi_are_dicts(server: Server) -> None:
     configuration = await zkwire.four_letter_word(server.hosts, "conf")
     assert configuration["tickTime"] == 500
     assert configuration["clientPort"] == int(server.hosts.rpartition(":")[2])
@@ -28,30 +28,30 @@ async def test_configuration_and_environment_are_read(server: Server) -> None:
     assert all(isinstance(value, str) for value in environment.values())
 
 
-async def test_other_words_are_text(server: Server) -> None:
+async def test_the_answers_to_other_words_are_text(server: Server) -> None:
     assert await zkwire.four_letter_word(server.hosts, "ruok") == "imok"
     assert await zkwire.four_letter_word(server.hosts, "isro") == "rw"
     assert "\nMode: standalone\n" in await zkwire.four_letter_word(server.hosts, "srvr")
 
 
-async def test_an_unknown_word_is_told(server: Server) -> None:
+async def test_an_unknown_word_is_refused_by_the_server(server: Server) -> None:
     with pytest.raises(zkwire.UnimplementedError, match=r"abcd.*closed the connection without an answer") as caught:
         await zkwire.four_letter_word(server.hosts, "abcd")
     assert caught.value.server == server.hosts
 
 
 @pytest.mark.parametrize("word", ["", "mnt", "mntrs", "MNTR", "ruok\n", "stmk"])
-async def test_what_is_no_word_is_refused_at_once(server: Server, word: str) -> None:
+async def test_a_bad_word_is_refused_at_once(server: Server, word: str) -> None:
     with pytest.raises(ValueError, match=r"word|stmk"):
         await zkwire.four_letter_word(server.hosts, word)
 
 
 @pytest.mark.parametrize("host", ["zk1:1,zk2:2", "zk1:1/app", "", "zk1:port"])
-async def test_what_is_not_one_server_is_refused_at_once(host: str) -> None:
+async def test_a_host_that_is_not_one_server_is_refused_at_once(host: str) -> None:
     with pytest.raises(ValueError, match=r"not one server|bad connect string"):
         await zkwire.four_letter_word(host, "ruok")
 
 
-async def test_what_is_no_text_is_refused_at_once(server: Server) -> None:
+async def test_a_word_that_is_not_a_str_is_refused_at_once(server: Server) -> None:
     with pytest.raises(TypeError, match="str, not bytes"):
         await zkwire.four_letter_word(server.hosts, b"ruok")  # type: ignore[call-overload]

@@ -1,4 +1,4 @@
-"""`python -m tests.differential --minutes N`: compares the in-memory server with a real one for as long as told."""
+"""`python -m tests.differential --minutes N`: compare the in-memory server with a real one for N minutes."""
 
 import argparse
 import random

@@ -1,7 +1,7 @@
 """The random scripts: what sessions may do, as plain data that hypothesis makes, shrinks and prints.
 
-The names and numbers are few, so that operations meet: the same nodes are made, watched, changed and deleted by
-several sessions again and again.
+The names and numbers are few, so that operations affect one another: several sessions create, watch, change and delete
+the same nodes again and again.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from tests.captures import build
 SLOTS = 3  # connections at a time; each has a session of its own, a new one after it was closed
 LENGTH = 100  # steps of one script
 
-BORN = ("/a", "/b", "/a/a", "/a/b")  # these are there when a script begins
+BORN = ("/a", "/b", "/a/a", "/a/b")  # these nodes exist when a script begins
 
 # Below the script's own root. The last two are not valid, one of them not even below the root.
 PATHS = (
@@ -66,7 +66,7 @@ class Step:
         return f"Step({self.slot}, {self.kind!r}, {self.path!r}, {numbers}{parts})"
 
     def encode(self, root: str, last_zxid: int, base: int) -> bytes:
-        """The request without its xid; `last_zxid` is the highest that this connection has seen."""
+        """Return the request without its xid; `last_zxid` is the highest that this connection has seen."""
         path = self.path if self.path == "relative" else root + self.path
         data, acl = DATA[self.two % len(DATA)], ACLS[self.three % len(ACLS)]
         version, watch = VERSIONS[self.one % len(VERSIONS)], self.one % 2 == 1
@@ -135,13 +135,13 @@ class Step:
         raise ValueError(f"{self.kind} is no request")
 
     def _made(self, root: str, flags: int) -> str:
-        """The path of a create: mostly one with a good chance to be free, a prefix where a sequence number follows."""
+        """Return the path of a create: a prefix for a sequential node, otherwise a path that may not exist yet."""
         if flags in (2, 3, 6):
             return root + PARENTS[self.two % len(PARENTS)]
         return self.path if self.path == "relative" else root + self.path
 
     def _lists(self, root: str) -> list[list[str]]:
-        """Five lists of paths for setWatches2, by the bits of the numbers."""
+        """Return five lists of paths for setWatches2, chosen by the numbers."""
         start = PATHS.index(self.path) if self.path in PATHS else 0
         sizes = (self.one % 3, self.two % 3, self.three % 3, self.one // 3 % 2, self.two // 3 % 2)
         return [[root + PATHS[(start + at + number) % 14] for at in range(size)] for number, size in enumerate(sizes)]
@@ -151,12 +151,12 @@ WRITES = ["create"] * 6 + ["create2"] * 3 + ["delete"] * 4 + ["set"] * 4 + ["con
 READS = ["get"] * 3 + ["exists"] * 3 + ["children"] * 3 + ["children2"] * 2 + ["get_acl", "count", "ephemerals", "sync"]
 WATCHES = ["add_watch"] * 4 + ["check_watches", "remove_watches", "remove_watches", "set_watches", "set_watches2"]
 OTHERS = ["set_acl", "set_acl", "whoami", "truncated", "auth", "auth"]
-# What is done to a connection or a session as a whole. "nothing" is what a superfluous step shrinks to.
+# What is done to a connection or a session as a whole. A step that is not needed for a failure shrinks to "nothing".
 CONNECTIONS = ["nothing", "drop", "resume", "wrong_password", "close", "close", "bad_auth", "unknown", "stranger"]
 # Not pipelined with others, for the reasons that README.md gives.
 ALONE = {"set_acl", "auth", *CONNECTIONS}
 
-# The first is what a step shrinks to. Multis come with their parts.
+# A step shrinks towards the first kind. Multis have parts.
 KINDS = (
     *CONNECTIONS,
     *[*WRITES, *READS, *WATCHES, *WATCHES, *OTHERS] * 2,
@@ -168,8 +168,8 @@ READ_KINDS = (*["get", "children"] * 5, "exists")
 SLOT_CHOICES = (*[None] * 12, *range(SLOTS))
 NUMBERS = 24
 
-# hypothesis prefers small numbers. They are spread over what they choose from by a factor that is prime to how many
-# there are, so that the choices are even and 0, which is what it shrinks to, stays "nothing".
+# hypothesis prefers small numbers. A factor that is prime to the number of choices spreads them evenly. 0, the number
+# that hypothesis shrinks to, still chooses "nothing".
 SPREAD = 104_729
 
 _numbers = st.integers(0, NUMBERS**3 - 1)
@@ -181,12 +181,12 @@ _choices = {
 
 @st.composite
 def scripts(draw: st.DrawFn) -> list[Step]:
-    """LENGTH random steps."""
+    """Draw LENGTH random steps."""
     return [_step(draw, KINDS) for _ in range(LENGTH)]
 
 
 def _step(draw: st.DrawFn, kinds: tuple[str, ...]) -> Step:
-    """Two draws a step, as drawing is what takes the time."""
+    """Draw a step; with two draws only, because drawing takes most of the time."""
     choice = draw(_choices[kinds]) * SPREAD % (len(kinds) * len(CHOICE_PATHS) * len(SLOT_CHOICES))
     rest, slot = divmod(choice, len(SLOT_CHOICES))
     kind, path = divmod(rest, len(CHOICE_PATHS))

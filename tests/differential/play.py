@@ -1,4 +1,4 @@
-"""Plays one script to both servers, and compares all that they send, in the order in which each connection gets it."""
+"""Plays one script on both servers and compares all that they send, in the order of each connection."""
 
 import itertools
 import struct
@@ -28,9 +28,9 @@ class Different(AssertionError):
 
 
 class SortingMasker(Masker):
-    """Sorts ACLs too: who has several identities gets `auth` expanded in the order of a hash table.
+    """Sorts ACLs too, because the real server expands `auth` into several identities in the order of a hash table.
 
-    And what is nothing but a header, most of what comes, is renamed without making records of it.
+    A frame that is only a header, which most are, is renamed without decoding it into a record.
     """
 
     def reply(self, opcode: int, frame: bytes) -> bytes:
@@ -52,7 +52,7 @@ class SortingMasker(Masker):
 
 @dataclass(slots=True)
 class Slot:
-    """A connection with its session, on one side. No link: the connection is lost; session 0: there is none yet."""
+    """A connection with its session, on one server. `link` None: it is lost; session 0: there is none yet."""
 
     link: RealLink | MachineLink | None = None
     session_id: int = 0
@@ -62,7 +62,7 @@ class Slot:
 
 @dataclass(slots=True)
 class Half:
-    """One server's half of a play."""
+    """The part of a play that runs on one of the servers."""
 
     side: RealSide | MachineSide
     masker: Masker = field(default_factory=SortingMasker)
@@ -89,7 +89,7 @@ class Half:
         return masked, closed
 
     def rest(self, link: RealLink | MachineLink | None, closing: bool) -> Taken:
-        """What an old connection still gets when its session is resumed elsewhere."""
+        """Return what an old connection still gets when its session is resumed on another one."""
         if link is None:
             return [], False
         frames, closed = link.exchange([], closing)
@@ -99,7 +99,7 @@ class Half:
         return masked, closed
 
     def ask(self, number: int, requests: Sequence[bytes], closing: bool) -> Taken:
-        """Send requests, each without its xid, in one write, and take what comes."""
+        """Send requests, each without its xid, in one write, and return what the server sends."""
         slot = self.slots[number]
         assert slot.link is not None
         payloads = []
@@ -122,7 +122,7 @@ class Half:
         return masked, closed
 
     def begin(self, root: str) -> None:
-        """The first session, the root of the play, from whose zxid all others are counted, and its first nodes."""
+        """Begin the first session; create the root, from whose zxid all others are counted, and the first nodes."""
         self.connect(0, 0, bytes(16), False)
         link = self.slots[0].link
         assert link is not None
@@ -134,7 +134,7 @@ class Half:
         self.masker.base = self.base
 
     def drop(self, number: int) -> None:
-        """Lose the connection."""
+        """Drop the connection."""
         link = self.slots[number].link
         self.slots[number].link = None
         if link is not None:
@@ -154,7 +154,7 @@ class Half:
         return self._sorted(masked)
 
     def _sorted(self, frames: list[bytes]) -> list[bytes]:
-        """Sort each run of events of one closeSession: its ephemerals go in the order of a hash table."""
+        """Sort the events of one closeSession: the real server deletes ephemerals in the order of a hash table."""
         ordered: list[bytes] = []
         for zxid, group in itertools.groupby(frames, key=_event_zxid):
             run = list(group)
@@ -168,7 +168,7 @@ def _event_zxid(frame: bytes) -> int | None:
 
 
 class Play:
-    """One script, played to a new machine and to a real server."""
+    """One script, played on a new machine and on a real server."""
 
     def __init__(self, real: RealSide, root: str) -> None:
         self._root = root
@@ -189,7 +189,7 @@ class Play:
                 if self._machine.slots[number].session_id:
                     self._block(number, [Step(number, "close", "", 0, 0, 0)])
         except (DecodeError, ValueError, KeyError) as error:
-            raise Different("\n".join(self._log) + "\nwhat came was not understood") from error
+            raise Different("\n".join(self._log) + "\nthe frames above cannot be decoded") from error
         finally:
             for half in halves:
                 for number in range(SLOTS):
@@ -214,7 +214,7 @@ class Play:
             self._ask(number, steps)
 
     def _connect(self, number: int, how: str) -> None:
-        """Open a connection; the slot's old one, if there is one, is thrown out by that unless a stranger comes."""
+        """Open a connection; unless it is for another session, this closes the old connection of the slot."""
         closing = leaving = False
         results: list[tuple[Taken, Taken]] = []
         for half in (self._machine, self._real):
@@ -255,7 +255,7 @@ def _readable(result: object) -> str:
 
 
 def _blocks(script: Sequence[Step]) -> Iterable[tuple[int, list[Step]]]:
-    """Neighbouring requests on one connection, to be sent in one write; what may close a connection stands alone."""
+    """Group neighbouring requests of one connection into one write; a request that may close it is sent alone."""
     number = 0
     block: list[Step] = []
     for step in script:

@@ -1,4 +1,4 @@
-"""The two servers that are compared, each as connections that requests are written to and frames are read from."""
+"""The two servers that are compared, behind one interface: connections that take requests and return frames."""
 
 import contextlib
 import itertools
@@ -12,13 +12,13 @@ from zkwire.wire.frames import FrameReader
 MAX_TIMEOUT = 3600.0  # seconds: no session may expire in a run, also when it is stopped for a while
 PING = build.i32(-2) + build.opcode(11)
 PING_REPLY = build.i32(-2)
-# How long an end of the connection is waited for before it is asked whether there is one: only in a failing run.
+# How long to wait for the end of a connection before asking whether it is open; this happens only in a failing run.
 END_LIMIT = 5.0
 PATIENCE = 180.0
 
 
 class Link(Protocol):
-    """One connection to one side."""
+    """A connection to one of the two servers."""
 
     def exchange(self, payloads: list[bytes], closing: bool | None) -> tuple[list[bytes], bool]:
         """Send frames in one write; return what came, up to the answer of a ping that is sent behind them.
@@ -43,7 +43,7 @@ class RealLink:
         self._pending: list[bytes] = []
 
     def greet(self, payload: bytes, closing: bool) -> tuple[list[bytes], bool]:
-        """The handshake: one frame or none, and the end if it is expected."""
+        """Do the handshake; return its frames, one or none, and whether the server has closed the connection."""
         self._socket.sendall(build.frame(payload))
         first = self._next()
         if first is None:
@@ -112,7 +112,7 @@ class RealSide:
         self._roots = itertools.count(1)
 
     def next_root(self) -> str:
-        """A node for one script to work below; no other script of this server has it."""
+        """Return a new path, below which one script works."""
         return f"/d{next(self._roots)}"
 
     def open(self) -> RealLink:
@@ -148,7 +148,7 @@ class MachineLink:
 
 
 class MachineSide:
-    """A pure machine, told a time of its own."""
+    """A pure machine with a simulated clock."""
 
     def __init__(self) -> None:
         settings = Settings(tick_time=2.0, max_session_timeout=MAX_TIMEOUT, container_interval=1e9)
@@ -161,6 +161,6 @@ class MachineSide:
         return MachineLink(self, self.machine.open("127.0.0.1", self._port, self.tick()))
 
     def tick(self) -> float:
-        """A little later."""
+        """Advance the clock a little, and return the time."""
         self._now += 0.001
         return self._now

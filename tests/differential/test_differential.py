@@ -1,4 +1,4 @@
-"""The in-memory server and a real one are played the same random scripts, and must answer alike."""
+"""The in-memory server and a real one get the same random requests and must answer alike."""
 
 import random
 from collections.abc import Callable, Collection, Iterator

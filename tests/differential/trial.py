@@ -16,7 +16,7 @@ from zkwire.testing.real.server import QUICK_START
 
 @contextmanager
 def real_side() -> Iterator[RealSide]:
-    """A fresh real server, whose periodic clean-up is out of the way."""
+    """Start a new real server whose periodic clean-up does not run during a trial."""
     server = RealServer(
         version="3.9",
         tick_time=2.0,
@@ -49,7 +49,7 @@ class Trial:
             self.scripts += 1
 
     def search(self, count: int, number: int, *, shrink: bool = True) -> None:
-        """Play so many random scripts, from a seed. Raises: Different, with the smallest script found to show it."""
+        """Play `count` random scripts, from a seed. Raises: Different, with the smallest script found to show it."""
 
         @seed(number)
         @settings(
@@ -68,4 +68,4 @@ class Trial:
         try:
             run()
         except FlakyFailure as failures:
-            raise Different(f"only once, not when it was played again:\n{failures.exceptions[0]}") from None
+            raise Different(f"different once, but not when played again:\n{failures.exceptions[0]}") from None

@@ -1,4 +1,4 @@
-"""One ensemble for the tests that leave it whole, or that break what starting its servers again mends."""
+"""One ensemble, shared by all tests that leave it whole or that can be undone by starting its servers again."""
 
 import asyncio
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ def _one_ensemble() -> Iterator[RealEnsemble]:
 
 @pytest.fixture
 def ensemble(_one_ensemble: RealEnsemble) -> Iterator[RealEnsemble]:
-    """Three servers, all of which serve; a test may stop, kill and pause them."""
+    """An ensemble of three running servers; a test may stop, kill and pause them."""
     yield _one_ensemble
     asyncio.run(_mend(_one_ensemble))
 

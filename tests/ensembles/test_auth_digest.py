@@ -1,4 +1,4 @@
-"""Credentials that are shown on every connection, against a real server, with a proxy between for the faults."""
+"""Credentials are sent on every connection; with a real server, and a proxy between for the faults."""
 
 import asyncio
 
@@ -16,11 +16,11 @@ CONNECTING, CONNECTED, READ_ONLY, SUSPENDED, EXPIRED, AUTH_FAILED, CLOSED = Sess
 
 
 async def identities(zk: zkwire.Client) -> set[tuple[str, str]]:
-    """Those of scheme digest."""
+    """Return the identities of the scheme digest."""
     return {(one.scheme, one.user) for one in await zk.whoami() if one.scheme == "digest"}
 
 
-async def test_an_identity_opens_what_its_acl_closes_to_others(zookeeper: RealServer, path: str) -> None:
+async def test_an_identity_gives_access_that_the_acl_denies_to_others(zookeeper: RealServer, path: str) -> None:
     async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
         with pytest.raises(zkwire.InvalidACLError):
             await zk.create(path, acl=zkwire.CREATOR_ALL_ACL)
@@ -28,15 +28,15 @@ async def test_an_identity_opens_what_its_acl_closes_to_others(zookeeper: RealSe
         await zk.create(path, b"for bob", acl=zkwire.CREATOR_ALL_ACL)
         with pytest.raises(zkwire.NoAuthError):
             await other.get(path)
-        await other.add_auth("digest", b"bob:wrong")  # an identity as good as any, but another one
+        await other.add_auth("digest", b"bob:wrong")  # valid, but another identity
         with pytest.raises(zkwire.NoAuthError):
             await other.get(path)
         await other.add_auth("digest", b"bob:secret")
         assert (await other.get(path)).data == b"for bob"
 
 
-async def test_all_identities_are_shown_first_on_every_connection_pitfall_56(zookeeper: RealServer, path: str) -> None:
-    """Before the watches are set anew, and so before every request."""
+async def test_all_identities_are_sent_first_on_every_connection_pitfall_56(zookeeper: RealServer, path: str) -> None:
+    """They come before SetWatches, and so before every other request."""
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         for user in ("ann", "bob", "eve"):
             await zk.add_auth("digest", user.encode() + b":secret")
@@ -44,7 +44,7 @@ async def test_all_identities_are_shown_first_on_every_connection_pitfall_56(zoo
         _, watch = await zk.get_and_watch(path)
         for _ in range(3):
             mark = proxy.mark()
-            proxy.cut()
+            proxy.drop()
             await zk.set(path, b"still allowed") if watch.done() else await zk.get(path)
             assert proxy.requests(mark)[:6] == ["connect", "auth", "auth", "auth", "setWatches", "getData"]
             assert await identities(zk) == {("digest", "ann"), ("digest", "bob"), ("digest", "eve")}
@@ -61,7 +61,7 @@ async def test_an_identity_outlives_an_expired_session(zookeeper: RealServer) ->
         assert zk.session_id != old
 
 
-async def test_connect_shows_credentials_before_anything_is_asked(zookeeper: RealServer) -> None:
+async def test_connect_sends_credentials_before_all_other_requests(zookeeper: RealServer) -> None:
     async with (
         Proxy(zookeeper.hosts) as proxy,
         zkwire.connect(proxy.hosts, auth=[("digest", b"ann:1"), ("digest", b"bob:2")]) as zk,
@@ -70,7 +70,7 @@ async def test_connect_shows_credentials_before_anything_is_asked(zookeeper: Rea
         assert proxy.requests()[:3] == ["connect", "auth", "auth"]
 
 
-async def test_what_is_asked_behind_an_identity_has_it_without_waiting(zookeeper: RealServer, path: str) -> None:
+async def test_a_request_sent_after_add_auth_has_the_identity_without_waiting(zookeeper: RealServer, path: str) -> None:
     async with zkwire.connect(zookeeper.hosts) as zk:
         adding = asyncio.create_task(zk.add_auth("digest", b"bob:secret"))
         creating = asyncio.create_task(zk.create(path, acl=zkwire.CREATOR_ALL_ACL))
@@ -79,7 +79,7 @@ async def test_what_is_asked_behind_an_identity_has_it_without_waiting(zookeeper
 
 
 async def test_answers_to_credentials_may_overtake_all_others(zookeeper: RealServer, path: str) -> None:
-    """PROTOCOL 3.4: the server's reading thread answers them, while writes are still under way."""
+    """The thread of the server that reads requests answers credentials itself, while writes are still under way."""
     async with zkwire.connect(zookeeper.hosts) as zk:
         await zk.create(path)
         asked: list[asyncio.Task[object]] = []
@@ -92,42 +92,42 @@ async def test_answers_to_credentials_may_overtake_all_others(zookeeper: RealSer
         assert zk.state is CONNECTED
 
 
-async def test_a_credential_whose_answer_is_lost_is_shown_again_pitfall_57(zookeeper: RealServer) -> None:
+async def test_a_credential_whose_answer_is_lost_is_sent_again_pitfall_57(zookeeper: RealServer) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         for fault in (proxy.cut_after, proxy.cut_before):
             lost = fault("auth")
             await zk.add_auth("digest", b"bob:secret")
             assert lost.done()
-        again = proxy.cut_after("auth", 2)  # lost once more, as it is shown again
-        proxy.cut()
+        again = proxy.drop_after("auth", nth=2)  # lost again, when it is sent for the second time
+        proxy.drop()
         await zk.ping()
-        await again
+        await again.until_hit()
         assert await identities(zk) == {("digest", "bob")}
 
 
 async def test_a_credential_added_without_a_connection_is_the_first_on_the_next(zookeeper: RealServer) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        proxy.refuse()
-        proxy.cut()
+        refusal = proxy.refuse_connections()
+        proxy.drop()
         await states_until(zk.states(), SUSPENDED)
         asking = asyncio.create_task(zk.get("/"))
         adding = asyncio.create_task(zk.add_auth("digest", b"bob:secret"))
         await turns()
         mark = proxy.mark()
-        proxy.accept()
+        refusal.end()
         await asyncio.gather(asking, adding)
         assert proxy.requests(mark) == ["connect", "auth", "getData"]
 
 
-async def test_a_credential_in_line_when_the_link_breaks_is_shown_once(zookeeper: RealServer) -> None:
+async def test_a_credential_that_waits_when_the_connection_breaks_is_sent_once(zookeeper: RealServer) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts, max_in_flight=1) as zk:
-        proxy.hold_replies()
+        hold = proxy.hold_replies()
         asking = asyncio.create_task(zk.get("/"))
-        adding = asyncio.create_task(zk.add_auth("digest", b"bob:secret"))  # waits for room
+        adding = asyncio.create_task(zk.add_auth("digest", b"bob:secret"))  # waits because max_in_flight is reached
         await proxy.seen("getData")
         mark = proxy.mark()
-        proxy.cut()
-        proxy.release_replies()
+        proxy.drop()
+        hold.release()
         await asyncio.gather(asking, adding)
         await zk.ping()
         assert proxy.requests(mark) == ["connect", "auth", "getData"]
@@ -135,34 +135,34 @@ async def test_a_credential_in_line_when_the_link_breaks_is_shown_once(zookeeper
 
 async def test_a_cancelled_credential_that_was_not_written_is_forgotten(zookeeper: RealServer) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts, max_in_flight=1) as zk:
-        proxy.hold_replies()
+        hold = proxy.hold_replies()
         asking = asyncio.create_task(zk.get("/"))
         adding = asyncio.create_task(zk.add_auth("digest", b"in:line"))
         await proxy.seen("getData")
         await cancelled(adding)
-        proxy.release_replies()
+        hold.release()
         await asking
-        proxy.refuse()
-        proxy.cut()
+        refusal = proxy.refuse_connections()
+        proxy.drop()
         await states_until(zk.states(), SUSPENDED)
         adding = asyncio.create_task(zk.add_auth("digest", b"without:connection"))
         await turns()
         await cancelled(adding)
-        proxy.accept()
+        refusal.end()
         assert await identities(zk) == set()
         assert "auth" not in proxy.requests()
 
 
 async def test_a_cancelled_credential_that_was_written_is_remembered(zookeeper: RealServer) -> None:
-    """The connection has the identity, and so must the next one: nothing else could be relied on."""
+    """The connection has the identity, so the next connection must have it too."""
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        proxy.hold_replies()
+        hold = proxy.hold_replies()
         adding = asyncio.create_task(zk.add_auth("digest", b"bob:secret"))
         await proxy.seen("auth")
         await cancelled(adding)
-        proxy.release_replies()
+        hold.release()
         assert await identities(zk) == {("digest", "bob")}
-        proxy.cut()
+        proxy.drop()
         assert await identities(zk) == {("digest", "bob")}
 
 
@@ -170,7 +170,7 @@ async def test_a_cancelled_credential_that_was_written_is_remembered(zookeeper: 
 
 
 async def test_a_refused_credential_ends_the_session_pitfall_54(zookeeper: RealServer, path: str) -> None:
-    """Whatever waits is told, closing does not hang, and nothing more can be asked."""
+    """All waiting requests fail, closing does not hang, and new requests are refused."""
     zk = await zkwire.connect(zookeeper.hosts)
     await zk.create(path)
     _, watch = await zk.get_and_watch(path)
@@ -190,7 +190,7 @@ async def test_a_refused_credential_ends_the_session_pitfall_54(zookeeper: RealS
     assert zk.state is CLOSED
 
 
-async def test_what_is_under_way_fails_with_the_refused_credential(zookeeper: RealServer, path: str) -> None:
+async def test_requests_under_way_fail_with_the_refused_credential(zookeeper: RealServer, path: str) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         before = [asyncio.create_task(zk.create(f"{path}-{number}")) for number in range(50)]
         adding = asyncio.create_task(zk.add_auth("no-such-scheme", b"x"))
@@ -206,7 +206,7 @@ async def test_what_is_under_way_fails_with_the_refused_credential(zookeeper: Re
 
 
 async def test_a_lock_is_lost_with_a_refused_credential(zookeeper: RealServer, path: str) -> None:
-    """Its node stays until the session has expired, but nobody here can look after it any more."""
+    """The lock's node stays until the session has expired, but the client cannot look after it any more."""
     async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
         locked = asyncio.Event()
 
@@ -258,8 +258,8 @@ async def test_bad_arguments_are_refused_before_anything_is_sent(
 # Enforced schemes
 
 
-async def test_a_server_that_enforces_a_scheme_takes_those_that_show_it() -> None:
-    """PROTOCOL 12.3"""
+async def test_a_server_that_enforces_a_scheme_accepts_clients_that_use_it() -> None:
+    """A client without such an identity can connect, but the server refuses its first request, even a ping."""
     enforced = ("-Dzookeeper.enforce.auth.enabled=true", "-Dzookeeper.enforce.auth.schemes=digest")
     async with RealServer(jvm=[*QUICK_START, *enforced]) as server:
         async with (
@@ -267,12 +267,12 @@ async def test_a_server_that_enforces_a_scheme_takes_those_that_show_it() -> Non
             zkwire.connect(proxy.hosts, 2.0, auth=[("digest", b"bob:secret")]) as zk,
         ):
             await zk.create("/a")
-            proxy.cut()
+            proxy.drop()
             assert await zk.exists("/a") is not None
         async with zkwire.connect(server.hosts) as zk:
             states = zk.states()
             with pytest.raises(zkwire.AuthFailedError, match="demand for an authentication"):
                 await zk.get("/")
             assert await states_until(states, AUTH_FAILED) == [CONNECTED, AUTH_FAILED]
-        async with zkwire.connect(server.hosts, 1.0) as zk:  # asks nothing, and is refused its pings
+        async with zkwire.connect(server.hosts, 1.0) as zk:  # this client sends nothing but pings, which are refused
             assert await states_until(zk.states(), AUTH_FAILED) == [CONNECTED, AUTH_FAILED]

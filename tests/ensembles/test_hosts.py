@@ -1,4 +1,4 @@
-"""A list of servers that changes while the client runs: by its owner, and by the ensemble's own configuration."""
+"""The list of servers changes while the client runs: by set_hosts, and by the ensemble's configuration."""
 
 import asyncio
 import random
@@ -15,14 +15,14 @@ CONNECTING, CONNECTED, READ_ONLY, SUSPENDED, EXPIRED, AUTH_FAILED, CLOSED = Sess
 
 
 class Stays(InOrder):
-    """Never moves by chance."""
+    """Randomness by which a client never moves to another server."""
 
     def random(self) -> float:
         return 1.0
 
 
 class Moves(InOrder):
-    """Moves whenever chance may move it."""
+    """Randomness by which a client moves whenever it may."""
 
     def random(self) -> float:
         return 0.0
@@ -31,7 +31,7 @@ class Moves(InOrder):
 async def test_a_server_that_is_no_longer_listed_is_left_without_losing_anything(
     zookeeper: RealServer, path: str
 ) -> None:
-    """What is under way is answered by the old server, what waits is sent to the new one, watches come along."""
+    """The old server answers requests under way, waiting ones go to the new server, and watches move too."""
     async with (
         Proxy(zookeeper.hosts) as old,
         Proxy(zookeeper.hosts) as new,
@@ -58,7 +58,9 @@ async def test_a_server_that_is_no_longer_listed_is_left_without_losing_anything
 
 
 @pytest.mark.parametrize(("chance", "moves"), [(Stays, False), (Moves, True)])
-async def test_new_servers_get_their_share(zookeeper: RealServer, chance: type[random.Random], moves: bool) -> None:
+async def test_new_servers_get_their_share_of_the_clients(
+    zookeeper: RealServer, chance: type[random.Random], moves: bool
+) -> None:
     async with (
         Proxy(zookeeper.hosts) as first,
         Proxy(zookeeper.hosts) as second,
@@ -76,8 +78,8 @@ async def test_new_servers_get_their_share(zookeeper: RealServer, chance: type[r
 
 async def test_the_new_list_is_what_a_client_without_a_connection_tries(zookeeper: RealServer) -> None:
     async with Proxy(zookeeper.hosts) as old, Proxy(zookeeper.hosts) as new, zkwire.connect(old.hosts) as zk:
-        old.refuse()
-        old.cut()
+        old.refuse_connections()
+        old.drop()
         await states_until(zk.states(), SUSPENDED)
         asking = asyncio.create_task(zk.get("/"))
         zk.set_hosts(new.hosts)
@@ -94,7 +96,7 @@ async def test_moving_twice_and_away_from_a_server_that_no_longer_answers(zookee
     ):
         session_id = zk.session_id
         first.pause()
-        asking = asyncio.create_task(zk.get("/"))  # a read: it is asked again elsewhere
+        asking = asyncio.create_task(zk.get("/"))  # a read, so it is repeated on another server
         await turns()
         zk.set_hosts(second.hosts)
         zk.set_hosts(third.hosts)
@@ -105,17 +107,17 @@ async def test_moving_twice_and_away_from_a_server_that_no_longer_answers(zookee
 
 
 async def test_a_client_closed_while_it_moves_ends_its_session_where_it_is(zookeeper: RealServer, path: str) -> None:
-    """Its ephemeral nodes must go at once, and not when the session has expired."""
+    """The ephemeral nodes must be deleted at once, and not when the session has expired."""
     async with Proxy(zookeeper.hosts) as old, zkwire.connect(zookeeper.hosts) as other:
         zk = await zkwire.connect(old.hosts)
         await zk.create(path, ephemeral=True)
-        old.hold_replies()
+        hold = old.hold_replies()
         setting = asyncio.create_task(zk.set(path, b"under way"))
         await old.seen("setData")
         zk.set_hosts("127.0.0.1:1")
         closing = asyncio.create_task(zk.close())
         await old.seen("closeSession")
-        old.release_replies()
+        hold.release()
         await closing
         assert (await setting).version == 1
         await other.sync("/")
@@ -136,7 +138,7 @@ async def test_the_chroot_stays(zookeeper: RealServer, path: str) -> None:
 
 
 async def test_following_a_single_server_changes_nothing(zookeeper: RealServer) -> None:
-    """Its configuration names no servers."""
+    """The configuration of a single server is empty."""
     async with zkwire.connect(zookeeper.hosts, follow_config=True) as zk:
         await zk.ping()
         await zk.ping()
@@ -145,7 +147,7 @@ async def test_following_a_single_server_changes_nothing(zookeeper: RealServer) 
 
 @pytest.mark.limit(240)
 async def test_a_client_follows_a_reconfigured_ensemble() -> None:
-    """Told of one server only, it learns of the others, and goes when its own leaves."""
+    """A client that knows one server learns of the others, and moves when its own server leaves the ensemble."""
     async with RealEnsemble(reconfig=True, fsync=False, properties={"skipACL": "yes"}) as ensemble:
         first, second, third = ensemble.servers
         async with (

@@ -1,4 +1,4 @@
-"""Servers that have lost their quorum: taken if the caller wishes, left for one that can write, never believed."""
+"""Servers without a quorum: used with read_only, left for one that can write, and not relied on for certainty."""
 
 import asyncio
 import struct
@@ -25,7 +25,7 @@ async def test_a_real_ensemble_that_loses_its_quorum_and_finds_it_again() -> Non
             states, old = zk.states(), zk.session_id
             for server in rest:
                 server.kill()
-            # The session of before is none that this server knows: it ends, and another one begins there.
+            # The read-only server does not know the former session: it expires, and a new one begins.
             seen = await states_until(states, READ_ONLY)
             assert seen[0] is CONNECTED
             assert seen[-1] is READ_ONLY
@@ -54,7 +54,7 @@ async def test_a_real_ensemble_that_loses_its_quorum_and_finds_it_again() -> Non
 
 
 @pytest.mark.limit(120)
-async def test_who_does_not_wish_it_is_not_served_by_a_server_without_a_quorum() -> None:
+async def test_without_read_only_a_server_without_a_quorum_is_not_used() -> None:
     async with RealEnsemble(read_only=True, fsync=False) as ensemble:
         left, *rest = ensemble.servers
         for server in rest:
@@ -73,11 +73,11 @@ async def test_who_does_not_wish_it_is_not_served_by_a_server_without_a_quorum()
             await asyncio.wait({trying})
 
 
-# With scripted servers: what need not wait for a quorum.
+# With scripted servers, for what does not need a real ensemble.
 
 
 async def reading_only(peer: Peer, *, keeps: int = 0) -> None:
-    """A server without a quorum; `keeps` is the id of a session that it takes as known, as those before 3.7 do."""
+    """A server without a quorum; `keeps` is the id of a session that it accepts as known, as servers before 3.7 do."""
     handshake = await peer.connect_request()
     assert handshake.read_only
     session_id = handshake.session_id if keeps and handshake.session_id == keeps else peer.rogue.new_session_id()
@@ -86,20 +86,20 @@ async def reading_only(peer: Peer, *, keeps: int = 0) -> None:
 
 
 async def saying(peer: Peer, *, word: bytes = b"rw") -> None:
-    """Answers the question `isro`; anything else is a handshake."""
+    """Answer the word `isro`; treat everything else as a handshake."""
     if await peer.start() == b"isro":
         await peer.send(word)
     else:
         await honest(peer)
 
 
-async def test_a_read_only_server_is_left_for_one_that_can_write_and_its_session_is_not_taken_along() -> None:
+async def test_the_client_leaves_a_read_only_server_and_its_session_for_one_that_can_write() -> None:
     async with (
         Rogue(reading_only) as there,
         Rogue(saying) as better,
         zkwire.connect(f"{there.hosts},{better.hosts}", read_only=True, rng=InOrder()) as zk,
     ):
-        better.new_session_id()  # each server has a count of its own
+        better.new_session_id()  # read-only servers count zxids by themselves
         states, local = zk.states(), zk.session_id
         assert zk.state is READ_ONLY
         assert await states_until(states, CONNECTED) == [READ_ONLY, SUSPENDED, CONNECTED]
@@ -110,7 +110,7 @@ async def test_a_read_only_server_is_left_for_one_that_can_write_and_its_session
         assert (await zk.get("/a")).data == b"rogue"
 
 
-async def test_one_that_cannot_write_either_is_asked_again_with_growing_pauses() -> None:
+async def test_another_read_only_server_is_asked_again_with_growing_pauses() -> None:
     asked: list[float] = []
 
     async def not_yet(peer: Peer) -> None:
@@ -133,8 +133,8 @@ async def test_a_single_read_only_server_is_kept() -> None:
         assert (zk.state, rogue.connections) == (READ_ONLY, 1)
 
 
-async def test_the_word_of_a_server_without_a_quorum_does_not_prolong_certainty() -> None:
-    """Servers before 3.7 take a session of the ensemble along; the ensemble may have ended it meanwhile."""
+async def test_the_answers_of_a_server_without_a_quorum_do_not_prolong_certainty() -> None:
+    """Servers before 3.7 accept a session of the ensemble, although the ensemble may have expired it meanwhile."""
 
     async def first(peer: Peer) -> None:
         await peer.handshake()
@@ -158,8 +158,8 @@ async def reading_only_keeping(peer: Peer) -> None:
     await reading_only(peer, keeps=peer.rogue.handshakes[0].session_id or 0x0F0E000000000001)
 
 
-async def test_a_bare_header_in_place_of_a_session_is_another_servers_turn() -> None:
-    """PROTOCOL 2.8: 16 bytes with the error -119, by servers of 3.7 and newer without local sessions."""
+async def test_a_bare_header_instead_of_a_session_makes_the_client_try_another_server() -> None:
+    """Servers from 3.7 on without local sessions answer a handshake with 16 bytes and the error -119 (NotReadOnly)."""
     async with (
         Rogue(read_only_refusal) as refusing,
         Rogue(honest) as good,
@@ -169,7 +169,7 @@ async def test_a_bare_header_in_place_of_a_session_is_another_servers_turn() -> 
         assert refusing.connections == 1
 
 
-async def test_a_write_refused_by_a_read_only_server_says_so() -> None:
+async def test_a_write_on_a_read_only_server_raises_not_read_only() -> None:
     async def refusing(peer: Peer) -> None:
         handshake = await peer.connect_request()
         await peer.send_frame(connect_response(handshake.timeout, peer.rogue.new_session_id()) + b"\1")
@@ -182,7 +182,7 @@ async def test_a_write_refused_by_a_read_only_server_says_so() -> None:
             await zk.create("/a")
 
 
-async def test_watches_come_along_to_the_server_that_can_write() -> None:
+async def test_watches_move_to_the_server_that_can_write() -> None:
     armed: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
     async def taking(peer: Peer) -> None:
@@ -208,8 +208,8 @@ async def test_watches_come_along_to_the_server_that_can_write() -> None:
         assert zk.state is CONNECTED
 
 
-async def test_a_read_only_servers_session_ends_when_nobody_takes_the_client_any_more_pitfall_53() -> None:
-    """As when all have lost their data, and turn away whoever has seen more than they have."""
+async def test_the_session_of_a_read_only_server_ends_when_no_server_accepts_the_client_pitfall_53() -> None:
+    """For example when all servers have lost their data, and refuse clients that have seen newer transactions."""
 
     async def once(peer: Peer) -> None:
         handshake = await peer.connect_request()

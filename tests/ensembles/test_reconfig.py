@@ -1,4 +1,4 @@
-"""reconfig: servers leave and join, by every way of saying which, and each refusal as what it is."""
+"""reconfig: servers leave and join, named in every form, and each refusal has its error."""
 
 import pytest
 
@@ -7,11 +7,13 @@ from zkwire.testing import RealEnsemble
 
 
 @pytest.mark.limit(120)
-async def test_members_leave_join_and_are_listed_as_a_whole() -> None:
+async def test_reconfig_removes_adds_and_replaces_members() -> None:
     async with RealEnsemble(fsync=False, reconfig=True, properties={"skipACL": "yes"}) as ensemble:
         leader = await ensemble.leader()
         other = next(server for server in ensemble.servers if server is not leader)
-        async with zkwire.connect(leader.hosts) as zk:  # the connections to who leaves, or stops leading, are lost
+        async with zkwire.connect(
+            leader.hosts
+        ) as zk:  # connections to a server that leaves, or stops leading, are lost
             before = await zk.get_config()
             assert sorted(before.members) == [1, 2, 3]
             left = await zk.reconfig(leaving=other.number, from_config=before.version)
@@ -33,7 +35,7 @@ async def test_members_leave_join_and_are_listed_as_a_whole() -> None:
 
 
 @pytest.mark.limit(120)
-async def test_who_may_not_write_the_configuration_is_refused() -> None:
+async def test_reconfig_without_permission_is_refused() -> None:
     async with (
         RealEnsemble(fsync=False, reconfig=True) as ensemble,
         zkwire.connect(ensemble.hosts) as zk,

@@ -1,4 +1,4 @@
-"""TLS: whose certificate is taken, what a client must show, and that large things pass whole."""
+"""TLS: which certificates are accepted, what a client must present, and that large replies arrive whole."""
 
 import asyncio
 import ssl
@@ -39,7 +39,7 @@ async def serving(tls: Certificates) -> AsyncIterator[RealServer]:
 
 
 async def complaint(connecting: Awaitable[zkwire.Client], caplog: pytest.LogCaptureFixture, wanted: str) -> None:
-    """A client that finds no server tries on, and says in its log why it did not take one."""
+    """Wait until the log of a client that keeps trying contains `wanted`, the reason."""
     trying = asyncio.ensure_future(connecting)
 
     async def said() -> bool:
@@ -55,7 +55,7 @@ async def complaint(connecting: Awaitable[zkwire.Client], caplog: pytest.LogCapt
 
 @pytest.mark.limit(120)
 async def test_locks_and_long_lists_over_tls_pitfall_62(tls: Certificates) -> None:
-    """A reply of 400 kB is many records of TLS, and many reads."""
+    """A reply of 400 kB comes in many TLS records and many reads."""
     context = trusting(tls)
     async with (
         serving(tls) as server,
@@ -95,7 +95,7 @@ async def test_the_client_is_known_by_its_certificate_on_every_connection(tls: C
             session_id, states = zk.session_id, zk.states()
             for _ in range(2):
                 assert ("x509", tls.client.subject) in [(one.scheme, one.user) for one in await zk.whoami()]
-                proxy.cut()
+                proxy.drop()
                 await states_until(states, SessionState.SUSPENDED)
                 await states_until(states, SessionState.CONNECTED)
             assert zk.session_id == session_id
@@ -103,10 +103,10 @@ async def test_the_client_is_known_by_its_certificate_on_every_connection(tls: C
 
 
 @pytest.mark.limit(120)
-async def test_who_is_not_trusted_and_who_is_not_named_so(
+async def test_untrusted_and_misnamed_servers_are_refused(
     tls: Certificates, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The name is the host of the connect string; TLS failures are those of one server, the next one is tried."""
+    """The name is the host of the connect string.  A TLS failure concerns one server: the next one is tried."""
     elsewhere = issue(tls.ca, tmp_path, "elsewhere", hosts=["DNS:zk1.example"])
     async with (
         serving(tls) as server,
@@ -125,7 +125,7 @@ async def test_who_is_not_trusted_and_who_is_not_named_so(
 
 
 @pytest.mark.limit(120)
-async def test_plain_talk_to_a_tls_port_and_tls_to_a_plain_one(
+async def test_plain_connections_to_a_tls_port_and_tls_to_a_plain_port_are_refused(
     tls: Certificates, zookeeper: RealServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serving(tls) as server:

@@ -12,15 +12,15 @@ from tests.support.client import eventually
 from zkwire.testing import RealEnsemble, RealServer, authority, make_certificates
 
 
-async def test_a_word_that_is_not_allowed_says_which_setting_allows_it() -> None:
-    # The starter itself needs conf to see that the server serves.
+async def test_the_error_of_a_word_outside_the_whitelist_names_the_setting() -> None:
+    # The fixture itself needs the word conf, to see when the server serves.
     async with RealServer(properties={"4lw.commands.whitelist": "conf"}) as server:
         with pytest.raises(zkwire.UnimplementedError, match=r"mntr.*4lw\.commands\.whitelist"):
             await zkwire.four_letter_word(server.hosts, "mntr")
 
 
 @pytest.mark.limit(120)
-async def test_a_server_without_a_quorum_serves_nobody() -> None:
+async def test_a_server_without_a_quorum_refuses_words_but_answers_ruok() -> None:
     async with RealEnsemble(fsync=False) as ensemble:
         leader = await ensemble.leader()
         assert (await zkwire.four_letter_word(leader.hosts, "mntr"))["zk_server_state"] == "leader"
@@ -39,7 +39,7 @@ async def test_a_server_without_a_quorum_serves_nobody() -> None:
         assert await zkwire.four_letter_word(leader.hosts, "ruok") == "imok"
 
 
-async def test_words_over_tls(tmp_path: Path) -> None:
+async def test_words_are_answered_over_tls(tmp_path: Path) -> None:
     tls = make_certificates(tmp_path)
     context = ssl.create_default_context(cafile=tls.ca.certificate)
     context.load_cert_chain(tls.client.chain)

@@ -1,12 +1,12 @@
-"""`python -m tests.interop [TRIAL ...]`: other people's clients against the in-memory server, and beside our recipes.
+"""`python -m tests.interop [TRIAL ...]`: try other clients on the in-memory server, and together with our recipes.
 
-- kazoo is installed in a throw-away environment and put through kazoo_trial.py.
-- zkcli: Java's zkCli is given the commands of zkcli.txt, once against the in-memory server and once against a real one,
-  and must print the same, times and the real one's port aside.
+- kazoo: install it in a temporary environment and run kazoo_trial.py.
+- zkcli: run the commands of zkcli.txt with Java's zkCli on the in-memory server and on a real one; both must print the
+  same, except for times and the port.
 - lines: kazoo, Curator, go-zk and the Rust client share locks and more with our recipes, on a real server: lines.py.
 
-None of them is a dependency of zkwire. The exit status is 1 when a trial fails and 2 when what it needs cannot be had:
-pip, go or cargo without a package index, Maven without a repository, no Java, no ZooKeeper's jars.
+None of them is a dependency of zkwire. The exit status is 1 when a trial fails and 2 when something that it needs is
+missing: a package index for pip, go or cargo, a repository for Maven, Java, or the jars of a ZooKeeper.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ TICK_TIME = 2.0
 
 @contextmanager
 def in_memory() -> Iterator[str]:
-    """The in-memory server as a process of its own; gives its connect string."""
+    """Start the in-memory server as a process; yield its connect string."""
     command = [sys.executable, "-m", "zkwire.testing", "--port", "0", "--tick-time", str(TICK_TIME), "--with-stdin"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
@@ -43,7 +43,7 @@ def in_memory() -> Iterator[str]:
         found = re.search(r"127\.0\.0\.1:\d+", process.stdout.readline())
         try:
             if found is None:
-                raise FailedError("the in-memory server did not say where it listens")
+                raise FailedError("the in-memory server did not print its address")
             yield found[0]
         finally:
             process.stdin.close()
@@ -96,9 +96,9 @@ def zkcli(folder: Path) -> None:
 
 
 def comparable(text: str) -> list[str]:
-    """The lines that do not depend on the time and the port, events last, as a thread of its own prints them.
+    """Return the lines that do not depend on the time and the port; events last, because another thread prints them.
 
-    Of the events only those that a server sent: what the client makes of its connection's end may be cut off.
+    Only events that a server sent are kept: the client's own event at the end of its connection may be cut off.
     """
     lines = [line for line in text.splitlines() if line and not re.match(r"[cm]time = |Connecting to |WATCHER::", line)]
     events = [line for line in lines if line.startswith("WatchedEvent")]

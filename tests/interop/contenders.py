@@ -1,4 +1,4 @@
-"""Other people's clients as programs: how each is fetched and built, and the process that a trial talks to.
+"""Other clients as programs: how each is fetched and built, and the process that a trial controls.
 
 A contender is a program that is given a connect string.  It prints "ready", and then takes orders from its standard
 input, a line each: `RECIPE PATH NOTES ROUNDS NAME`.  For each it prints "done" when it has been carried out, or
@@ -33,11 +33,11 @@ Command = Sequence[str | Path]
 
 
 class MissingError(Exception):
-    """What a trial needs cannot be had; the message says what and why."""
+    """Something that a trial needs is missing; the message says what and why."""
 
 
 class FailedError(Exception):
-    """A client did not get along with the server, or with ours; the message says how."""
+    """A client failed with the server or together with our client; the message says how."""
 
 
 def run(command: Command, what: str, *, folder: Path | None = None, environment: Mapping[str, str] = {}) -> str:

@@ -1,4 +1,4 @@
-"""kazoo's client against the server of the connect string given: run by `python -m tests.interop` with kazoo's Python.
+"""kazoo's client on the server that the first argument names: run by `python -m tests.interop` with kazoo's Python.
 
 It knows kazoo and nothing of zkwire. Each function is a trial with a client of its own; the first that fails ends it.
 """
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-# Loaded by name, as whoever checks types here has no kazoo.
+# Imported by name, because the type checker has no kazoo.
 kazoo_client: Any = import_module("kazoo.client")
 errors: Any = import_module("kazoo.exceptions")
 states: Any = import_module("kazoo.protocol.states")

@@ -1,6 +1,5 @@
-"""Trials in which other people's clients share a path with our recipes: nobody in while another is, in turn where turns
-are promised, and no node left behind.  What the programs do is said in contenders.py; what was found, in
-docs/compatibility.md.
+"""Trials in which other clients share a path with our recipes: one holder at a time, in order where the recipe promises
+it, and no node left at the end.  contenders.py describes the programs, docs/compatibility.md the results.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ OURS: Final = "ours"
 
 @dataclass(frozen=True)
 class Trial:
-    """Who shares a path, and the recipes that they use there; two processes of each, for each recipe."""
+    """The clients that share a path, and the recipes that they use there; two processes of each, for each recipe."""
 
     recipes: tuple[str, ...]
     others: tuple[str, ...]
@@ -52,7 +51,7 @@ TRIALS: Final = [
 
 
 async def share(trial: Trial, commands: dict[str, Command], hosts: str) -> list[str]:
-    """Play a trial; return what was seen, and who lacks what.  Raises: FailedError."""
+    """Run a trial; return what was seen, and which client lacks a recipe.  Raises: FailedError."""
     path = f"/interop/{'-'.join((*trial.recipes, *trial.others))}"
     async with AsyncExitStack() as stack:
         zk = await stack.enter_async_context(zkwire.connect(hosts))
@@ -95,7 +94,7 @@ async def taken(zk: zkwire.Client, notes: str, putters: Sequence[str]) -> str:
 
 
 async def noted(zk: zkwire.Client, notes: str, wanted: Sequence[str]) -> str:
-    """See that each turn has left its line: each was read, written back longer, and would be lost by an overlap."""
+    """Check that each turn has left its line: two turns that overlap would lose one."""
     lines = (await zk.get(notes)).data.decode().split()
     if sorted(lines) != wanted:
         raise FailedError(f"{len(wanted)} turns have left {len(lines)} notes: two were in at a time")
@@ -104,7 +103,7 @@ async def noted(zk: zkwire.Client, notes: str, wanted: Sequence[str]) -> str:
 
 
 async def in_turn(zk: zkwire.Client, path: str, notes: str, contenders: Sequence[Contender]) -> str:
-    """Let them enter one after the other behind a lease of ours, and see that they are served in that order."""
+    """Queue the contenders one after the other behind our lease, and check that they get the lock in that order."""
     names = []
     for order in (contenders, contenders[::-1]):
         await zk.set(notes, b"")
@@ -128,7 +127,7 @@ async def until_children(zk: zkwire.Client, path: str, count: int) -> None:
 
 
 async def play(folder: Path) -> int:
-    """Play all trials; return the exit status."""
+    """Run all trials; return the exit status."""
     status = 0
     commands: dict[str, Command] = {}
     for name, prepare in PREPARE.items():

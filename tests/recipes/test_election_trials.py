@@ -1,4 +1,4 @@
-"""The trials of elections: many candidates in several processes, a real server, and leaders that are killed."""
+"""Trials of elections: many candidates in several processes, a real server, and leaders that are killed."""
 
 import asyncio
 import signal
@@ -14,7 +14,7 @@ from recipes import Election
 from tests.support import processes
 from tests.support.processes import Worker
 from tests.support.recipes import line, until, until_line, until_watches
-from tests.support.workers.candidates import stand
+from tests.support.workers.candidates import run_candidates
 from zkwire import Client, SessionExpiredError
 from zkwire.testing import RealServer
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.limit(60)
 
 
 class Campaign:
-    """The processes of one election, and what they have reported."""
+    """The processes of one election, and their reports."""
 
     def __init__(self, server: RealServer, path: str, witness: Path, stack: AsyncExitStack, timeout: float) -> None:
         witness.touch()
@@ -35,10 +35,11 @@ class Campaign:
         self._numbers = iter(range(1000))
 
     async def start(self, candidates: int) -> Worker:
+        """Start a process with so many candidates."""
         names = [f"candidate-{next(self._numbers)}" for _ in range(candidates)]
         worker = await self._stack.enter_async_context(
             processes.start(
-                stand,
+                run_candidates,
                 hosts=self.server.hosts,
                 path=self.path,
                 witness=self._witness,
@@ -51,17 +52,17 @@ class Campaign:
 
     @property
     def terms(self) -> list[dict[str, Any]]:
-        """All terms so far, in the order of time."""
+        """All terms until now, in the order of time."""
         return sorted((entry for worker in self.workers for entry in worker.all("leading")), key=lambda e: e["at"])
 
     async def term(self, count: int) -> tuple[dict[str, Any], Worker]:
-        """Wait for the `count`th term; return it and the process that leads."""
+        """Wait for the `count`th term; return its report and the process that leads."""
         await until(lambda: len(self.terms) >= count)
         term = self.terms[count - 1]
         return term, next(worker for worker in self.workers if term in worker.reports)
 
     async def stop(self, zk: Client) -> None:
-        """Have all that live come to their end, and see that they have left nothing and were right."""
+        """Let all live processes end; check that no two led at once, that tokens grew, and that nothing is left."""
         await zk.create(f"{self.path}-stop")
         for worker in self.workers:
             if not worker.ended:
@@ -82,19 +83,19 @@ async def campaign(
         yield zk, Campaign(server, path, folder / "witness", stack, timeout)
 
 
-async def end_session(server: RealServer, ticket: dict[str, Any]) -> None:
-    """Have a session end at once: take it over and close it, until it cannot be taken over any more."""
-    password = bytes.fromhex(ticket["password"])
+async def end_session(server: RealServer, report: dict[str, Any]) -> None:
+    """End a session at once: resume it and close it, until it cannot be resumed any more."""
+    password = bytes.fromhex(report["password"])
     while True:
         try:
-            async with zkwire.connect(server.hosts, 10.0, session_id=ticket["session"], session_password=password):
+            async with zkwire.connect(server.hosts, 10.0, session_id=report["session"], session_password=password):
                 pass
         except SessionExpiredError:
             return
 
 
 async def at_least(zk: Client, path: str, count: int) -> None:
-    """Wait until so many stand."""
+    """Wait until at least `count` candidates are in the line."""
 
     async def so_many() -> bool:
         return len(await line(zk, path)) >= count
@@ -103,19 +104,20 @@ async def at_least(zk: Client, path: str, count: int) -> None:
 
 
 async def note(leaders: list[str], hosts: str, path: str) -> None:
-    """Observe, in a session of its own."""
+    """Append the data of each leader, observed in a session of its own."""
     async with zkwire.connect(hosts, session_timeout=10.0) as zk:
         async for data in Election(zk, path).observe():
-            leaders += ["nobody" if data is None else data.decode()]
+            leaders += ["no leader" if data is None else data.decode()]
 
 
 async def test_twenty_candidates_and_a_leader_that_is_killed_twenty_times(
     zookeeper: RealServer, path: str, tmp_path: Path
 ) -> None:
-    """Pitfalls 10 and 17: five processes with four candidates each; of the process of the leader nothing is left, and
-    another one takes its place.  One leads at any time, by growing tokens, and observers see each."""
+    """Pitfalls 10 and 17: five processes have four candidates each; the leader's process is killed and replaced.
+
+    There is one leader at any time, with growing tokens, and observers see each leader."""
     async with campaign(zookeeper, path, tmp_path) as (zk, trial):
-        for _ in range(6):  # one more than is wanted: a process takes its time to start
+        for _ in range(6):  # one more than needed, because a process takes time to start
             await trial.start(4)
         await until_line(zk, path, 24)
         seen: list[list[str]] = [[], []]
@@ -129,10 +131,10 @@ async def test_twenty_candidates_and_a_leader_that_is_killed_twenty_times(
             await trial.start(4)
             worker.signal(signal.SIGKILL)
             await worker.gone()
-            # Its sessions would last until they expire.  That of the leader goes last, so that no dead one leads.
-            dead = sorted(worker.all("ticket"), key=lambda entry: entry["name"] == term["name"])
-            for ticket in dead:
-                await end_session(zookeeper, ticket)
+            # The sessions would last until they expire.  That of the leader ends last, so that no dead candidate leads.
+            dead = sorted(worker.all("candidate"), key=lambda entry: entry["name"] == term["name"])
+            for report in dead:
+                await end_session(zookeeper, report)
         await trial.term(21)
         await until_line(zk, path, 24)
         for task in observing:
@@ -143,11 +145,11 @@ async def test_twenty_candidates_and_a_leader_that_is_killed_twenty_times(
         assert not [entry for worker in trial.workers for entry in worker.all("lost")]
 
 
-async def test_a_leader_whose_session_is_ended_stands_again(zookeeper: RealServer, path: str, tmp_path: Path) -> None:
-    """Pitfalls 12, 13 and 17: the process lives, loses its leadership, and is the last of the line by itself.
+async def test_a_leader_whose_session_is_ended_queues_again(zookeeper: RealServer, path: str, tmp_path: Path) -> None:
+    """Pitfalls 12, 13 and 17: the process lives, loses its leadership, and becomes the last candidate of the line.
 
-    An end that no clock can foresee is told as it happens, and so is the departure to the next: hence no witness here,
-    but the tokens."""
+    The old leader and the next one learn of a closed session at the same moment, so they may overlap for an instant:
+    this trial checks the tokens only."""
     async with campaign(zookeeper, path, tmp_path) as (zk, trial):
         workers = [await trial.start(2) for _ in range(2)]
         await until_line(zk, path, 4)

@@ -1,17 +1,13 @@
-"""The fair lock against a real server: every form of use, and the frames that it costs, as a proxy sees them."""
+"""The fair lock: every form of use, input, its requests, bounds, and cuts and cancellations at every step."""
 
 import asyncio
-import itertools
-from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
 
 import zkwire
-from recipes import Lease, Lock, LockLostError, ReentrantLock
-from recipes.line.line import Line, TicketNode, _WaitingTicket
-from recipes.line.position import Position
-from tests.support.everywhere import scene
+from recipes import Lease, Lock, ReentrantLock
+from tests.support.everywhere import Play, Scene, cancel_at_every_moment, cut_at_every_step, scene
 from tests.support.proxy import Proxy
 from tests.support.recipes import (
     all_watches,
@@ -19,32 +15,22 @@ from tests.support.recipes import (
     line,
     no_task_stays,
     outcome,
-    until,
+    proxied,
+    two_clients,
     until_armed,
     until_line,
     until_watches,
 )
-from zkwire import AuthFailedError, SessionClosedError, SessionError, SessionExpiredError, SessionState
-from zkwire.testing import RealServer, Server
+from zkwire import Client, SessionClosedError, SessionExpiredError, SessionState
+from zkwire.testing import Fault, RealServer
 
 pytestmark = pytest.mark.limit(20)
 
 
-def asked(proxy: Proxy, path: str, since: int, direction: str = "request") -> list[str]:
-    """What was asked from `since` on: to "list" the line, to "watch" one of its nodes, or else by its name."""
-    kinds = []
-    for frame in proxy.log[since:]:
-        if frame.direction == direction and frame.opcode in ("getData", "getChildren"):
-            kinds.append("list" if frame.path == path else "watch")
-        elif frame.direction == direction and frame.opcode != "ping":
-            kinds.append(frame.opcode)
-    return kinds
+# -- forms of use -----------------------------------------------------------------------------------------------------
 
 
-# -- every form of use ------------------------------------------------------------------------------------------------
-
-
-async def test_a_lock_as_context(zookeeper: RealServer, path: str) -> None:
+async def test_async_with_holds_a_ticket_of_this_session(zookeeper: RealServer, path: str) -> None:
     async with zkwire.connect(zookeeper.hosts) as zk:
         lock = Lock(zk, path)
         async with lock as lease:
@@ -56,7 +42,7 @@ async def test_a_lock_as_context(zookeeper: RealServer, path: str) -> None:
             assert lease.token == stat.czxid
             assert lease.is_certain()
         assert await line(zk, path) == []
-        async with lock:  # and again
+        async with lock:  # it can be used again
             assert len(await line(zk, path)) == 1
         assert await line(zk, path) == []
 
@@ -95,36 +81,11 @@ async def test_a_lock_below_a_chroot_and_below_the_root(zookeeper: RealServer, p
             assert await line(whole, f"{path}/deep/er/lock") == [lease.path.rpartition("/")[2]]
 
 
-@pytest.mark.parametrize("is_before", [True, False])
-async def test_a_chroot_is_made_over_lost_connections(is_before: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pitfall 20: whichever of the creates it is that is cut off."""
-    monkeypatch.setattr("zkwire.session.hosts._FIRST_PAUSE", 0.001)
-    for nth in itertools.count(1):
-        async with scene() as stage, zkwire.connect(f"{stage.server.hosts}/app/x") as zk:
-            drop = stage.server.drop_before if is_before else stage.server.drop_after
-            with drop("create", session=zk.session_id, nth=nth) as cut:
-                lease = await Lock(zk, "/l").acquire()
-                lease.check()
-            assert await line(stage.other, "/app/x/l") == [lease.path.rpartition("/")[2]]
-            await lease.release()
-        if not cut.hits:
-            assert nth > 6
-            break
-
-
-async def test_data_and_names_are_as_other_clients_expect(zookeeper: RealServer, path: str) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk, Lock(zk, path, data=b"host-7:4711") as lease:
-        data, _ = await zk.get(lease.path)
-        assert data == b"host-7:4711"
-        prefix, unique, number = lease.path.rpartition("/")[2].partition("_c_")[2].partition("-lock-")
-        assert (len(prefix), unique, len(number)) == (36, "-lock-", 10)
-
-
 @pytest.mark.parametrize("foreign", ["lock-", "7f__lock__", "__READ__", ""])
 async def test_any_sequential_child_is_a_contender_and_nothing_else_is(
     zookeeper: RealServer, path: str, foreign: str
 ) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
+    async with two_clients(zookeeper) as (zk, other):
         await zk.create(path)
         await zk.create(f"{path}/config")
         node = await other.create(f"{path}/{foreign}", ephemeral=True, sequential=True)
@@ -136,14 +97,19 @@ async def test_any_sequential_child_is_a_contender_and_nothing_else_is(
         assert await zk.get_children(path) == ["config"]
 
 
-async def test_the_parent_is_a_container_below_persistent_ones(zookeeper: RealServer, path: str) -> None:
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk, Lock(zk, f"{path}/a/b"):
-        made = [f for f in proxy.log if f.direction == "reply" and f.opcode.startswith("create") and not f.err]
-        assert [frame.path for frame in made[:-1]] == [path, f"{path}/a", f"{path}/a/b"]
-        assert [frame.opcode == "createContainer" for frame in made] == [False, False, True, False]
+async def test_tokens_grow_even_if_the_parent_is_deleted_in_between(zookeeper: RealServer, path: str) -> None:
+    """Pitfall 18: a parent that was deleted is simply created again."""
+    async with two_clients(zookeeper) as (zk, other):
+        tokens = []
+        for number in range(6):
+            async with Lock((zk, other)[number % 2], path) as lease:
+                tokens.append(lease.token)
+            if number % 2:
+                await zk.delete(path)
+        assert tokens == sorted(set(tokens))
 
 
-# -- bad input --------------------------------------------------------------------------------------------------------
+# -- input ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -160,40 +126,30 @@ async def test_bad_paths_are_refused_and_nothing_is_sent(zookeeper: RealServer, 
         assert proxy.requests(mark) == []
 
 
-@pytest.mark.parametrize("bad", [-1, -0.001, float("nan"), float("-inf")])
-async def test_bad_bounds_are_refused_and_nothing_is_sent(zookeeper: RealServer, path: str, bad: float) -> None:
+@pytest.mark.parametrize("bad", [-1, -0.001, float("nan"), float("-inf"), "5", True, b"1"])
+async def test_bad_bounds_are_refused_and_nothing_is_sent(zookeeper: RealServer, path: str, bad: Any) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         mark = proxy.mark()
+        expected = ValueError if type(bad) in (int, float) else TypeError
         for lock in (Lock(zk, path), ReentrantLock(zk, path)):
-            with pytest.raises(ValueError, match=f"not {bad!r}"):
+            with pytest.raises(expected, match=f"within is a number.*not {bad!r}"):
                 await lock.acquire(within=bad)
-            with pytest.raises(ValueError, match=f"not {bad!r}"):
+            with pytest.raises(expected, match=f"within is a number.*not {bad!r}"):
                 lock.hold(within=bad)
         await zk.ping()
         assert proxy.requests(mark) == []
 
 
-@pytest.mark.parametrize("bad", ["5", True, b"1"])
-async def test_bounds_of_a_wrong_type(zookeeper: RealServer, path: str, bad: Any) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk:
-        with pytest.raises(TypeError, match="within"):
-            await Lock(zk, path).acquire(within=bad)
-
-
-async def test_bad_local_passes(zookeeper: RealServer, path: str) -> None:
+async def test_other_bad_arguments_are_refused(zookeeper: RealServer, path: str) -> None:
+    no_str: Any = b"/locks"
     async with zkwire.connect(zookeeper.hosts) as zk:
         with pytest.raises(ValueError, match="-1"):
             Lock(zk, path, local_passes=-1)
-
-
-async def test_a_path_that_is_no_str(zookeeper: RealServer) -> None:
-    wrong: Any = b"/locks"
-    async with zkwire.connect(zookeeper.hosts) as zk:
         with pytest.raises(TypeError, match="bytes"):
-            Lock(zk, wrong)
+            Lock(zk, no_str)
 
 
-# -- frames -----------------------------------------------------------------------------------------------------------
+# -- requests ---------------------------------------------------------------------------------------------------------
 
 
 async def test_uncontended_acquire_and_release_are_two_writes(zookeeper: RealServer, path: str) -> None:
@@ -209,7 +165,7 @@ async def test_uncontended_acquire_and_release_are_two_writes(zookeeper: RealSer
         assert proxy.events(mark) == []
 
 
-async def test_the_same_as_context_and_by_trying(zookeeper: RealServer, path: str) -> None:
+async def test_every_form_of_use_costs_the_same_requests(zookeeper: RealServer, path: str) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         await zk.create(path, container=True)
         for lock in (Lock(zk, path), ReentrantLock(zk, path)):
@@ -225,183 +181,15 @@ async def test_the_same_as_context_and_by_trying(zookeeper: RealServer, path: st
             assert proxy.segments(mark) == 6
 
 
-async def test_a_missing_parent_costs_one_round_trip_more(zookeeper: RealServer, path: str) -> None:
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        mark = proxy.mark()
-        async with Lock(zk, f"{path}/lock"):
-            paths = [frame.path for frame in proxy.log[mark:] if frame.direction == "request"]
-            ticket = paths[0]
-            assert paths == [ticket, f"{path}/lock", path, f"{path}/lock", ticket, f"{path}/lock"]
-            assert proxy.segments(mark) == 2
-
-
-async def test_a_waiter_watches_itself_first_and_all_in_one_write(zookeeper: RealServer, path: str) -> None:
-    async with (
-        Proxy(zookeeper.hosts) as proxy,
-        zkwire.connect(zookeeper.hosts) as zk,
-        zkwire.connect(proxy.hosts) as zk2,
-    ):
-        first = await Lock(zk, path).acquire()
-        second = asyncio.create_task(Lock(zk, path).acquire())
-        nodes = await until_line(zk, path, 2)
-        mark = proxy.mark()
-        third = asyncio.create_task(Lock(zk2, path).acquire())
-        nodes = await until_line(zk, path, 3)
-        await proxy.until(lambda: len(proxy.requests(mark)) >= 5)
-        assert asked(proxy, path, mark) == ["create2", "list", "watch", "watch", "watch"]
-        frames = [frame for frame in proxy.log[mark:] if frame.direction == "request"]
-        assert [frame.path.rpartition("/")[2] for frame in frames[2:]] == [nodes[2], nodes[0], nodes[1]]
-        assert len({frame.write for frame in frames[2:]}) == 1
-        assert proxy.segments(mark) == 2
-        await first.release()
-        await (await second).release()
-        await (await third).release()
-
-
-async def test_the_hand_over_to_an_armed_waiter_sends_nothing(zookeeper: RealServer, path: str) -> None:
-    """Pitfall 19: the watches are not set with exists."""
-    async with (
-        Proxy(zookeeper.hosts) as proxy,
-        zkwire.connect(zookeeper.hosts) as zk,
-        zkwire.connect(proxy.hosts) as zk2,
-    ):
-        first = await Lock(zk, path).acquire()
-        mark = proxy.mark()
-        waiter = asyncio.create_task(Lock(zk2, path).acquire())
-        await proxy.until(lambda: asked(proxy, path, mark, "reply").count("watch") == 2)
-        mark = proxy.mark()
-        await first.release()
-        lease = await waiter
-        assert proxy.requests(mark) == []
-        assert proxy.events(mark) == [("NodeDeleted", first.path)]
-        await lease.release()
-        assert proxy.requests(mark) == ["delete"]
-        assert "exists" not in proxy.requests()
-
-
-async def test_a_departure_is_heard_by_at_most_two_waiters(zookeeper: RealServer, path: str) -> None:
-    async with AsyncExitStack() as stack:
-        proxies = [await stack.enter_async_context(Proxy(zookeeper.hosts)) for _ in range(6)]
-        clients = [await stack.enter_async_context(zkwire.connect(proxy.hosts)) for proxy in proxies]
-        watching = await stack.enter_async_context(zkwire.connect(zookeeper.hosts))
-        waiting: list[asyncio.Task[Lease]] = []
-        for number, zk in enumerate(clients):
-            waiting.append(asyncio.create_task(Lock(zk, path).acquire()))
-            await until_line(watching, path, number + 1)
-        # One in the middle goes, and one that was next; then the line moves to its end.
-        for number in (3, 1):
-            await until_watches(zookeeper, all_watches(len(waiting)))
-            gone = (await line(watching, path))[number]
-            marks = [proxy.mark() for proxy in proxies]
-            waiting.pop(number).cancel()
-            await until_line(watching, path, len(waiting))
-            await asyncio.gather(*(zk.ping() for zk in clients))
-            heard = [
-                event
-                for proxy, mark in zip(proxies, marks, strict=True)
-                for event in proxy.events(mark)
-                if event == ("NodeDeleted", f"{path}/{gone}")
-            ]
-            assert 1 <= len(heard) <= 3  # two waiters, and perhaps the one that left
-        while waiting:
-            # The holder's own node is not watched yet or already, its look-ahead may be under way: settle.
-            await asyncio.gather(*(zk.ping() for zk in clients))
-            marks = [proxy.mark() for proxy in proxies]
-            holder = waiting.pop(0)
-            lease = await holder
-            own = clients.index(lease._zk)
-            await lease.release()
-            if waiting:
-                await asyncio.wait([waiting[0]])
-            await asyncio.gather(*(zk.ping() for zk in clients))
-            told = {
-                number
-                for number, (proxy, mark) in enumerate(zip(proxies, marks, strict=True))
-                if number != own and ("NodeDeleted", lease.path) in proxy.events(mark)
-            }
-            assert len(told) <= 2
-            assert not waiting or told
-
-
-async def test_the_next_owner_goes_on_ahead_of_all_that_its_client_has_to_do(zookeeper: RealServer, path: str) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as zk2:
-        order = []
-        lease = await Lock(zk, path).acquire()
-        _, watch = await zk2.get_and_watch(lease.path)
-
-        async def plainly() -> None:
-            await watch
-            order.append("watch")
-
-        async def owning() -> None:
-            next_lease = await Lock(zk2, path).acquire()
-            order.append("owner")
-            await next_lease.release()
-            order.append("released")
-
-        async with asyncio.TaskGroup() as group:
-            group.create_task(plainly())
-            group.create_task(owning())
-            await until_armed(3, zk2)
-            await lease.release()
-        assert order == ["owner", "watch", "released"]
-        assert await line(zk, path) == []
-        assert len(zk2._session.watches) == 0
-
-
-async def test_waiters_look_ahead_at_their_leisure(zookeeper: RealServer, path: str) -> None:
-    """When the one before the one before goes, the list is read then, and not at the hand-over."""
-    async with (
-        Proxy(zookeeper.hosts) as proxy,
-        zkwire.connect(zookeeper.hosts) as zk,
-        zkwire.connect(proxy.hosts) as zk2,
-    ):
-        leases = [await Lock(zk, path).acquire()]
-        tasks = [asyncio.create_task(Lock(zk, path).acquire())]
-        await until_line(zk, path, 2)
-        tasks.append(asyncio.create_task(Lock(zk, path).acquire()))
-        await until_line(zk, path, 3)
-        waiter = asyncio.create_task(Lock(zk2, path).acquire())
-        await until_armed(all_watches(4), zk, zk2)
-        mark = proxy.mark()
-        tasks[0].cancel()  # second of four: the fourth learns of it and looks
-        await proxy.until(lambda: "watch" in asked(proxy, path, mark, "reply"))
-        assert asked(proxy, path, mark) == ["list", "watch"]
-        mark = proxy.mark()
-        await leases[0].release()
-        third = await tasks[1]
-        await zk2.ping()
-        assert proxy.requests(mark) == []  # it watched those two already, and is armed without a look
-        await third.release()
-        await (await waiter).release()
-        assert proxy.requests(mark) == ["delete"]
-        assert isinstance(await outcome(tasks[0]), asyncio.CancelledError)
-
-
-# -- fencing tokens ---------------------------------------------------------------------------------------------------
-
-
-async def test_tokens_grow_also_across_deletion_of_the_parent(zookeeper: RealServer, path: str) -> None:
-    """Pitfall 18: that the parent is removed is nothing special."""
-    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
-        tokens = []
-        for number in range(6):
-            async with Lock((zk, other)[number % 2], path) as lease:
-                tokens.append(lease.token)
-            if number % 2:
-                await zk.delete(path)
-        assert tokens == sorted(set(tokens))
-
-
 # -- bounds -----------------------------------------------------------------------------------------------------------
 
 
-async def test_within_names_path_and_bound_and_leaves_nothing(zookeeper: RealServer, path: str) -> None:
+async def test_a_bound_that_passes_names_path_and_seconds_and_leaves_nothing(zookeeper: RealServer, path: str) -> None:
     """Pitfalls 8 and 10."""
-    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as zk2:
+    async with two_clients(zookeeper) as (zk, zk2):
         async with Lock(zk, path) as lease:
             own = lease.path.rpartition("/")[2]
-            await until_watches(zookeeper, 1)  # the holder's guard is up
+            await until_watches(zookeeper, 1)  # the holder watches its own node
             for within in (0.15, 0.0, 0):
                 async with no_task_stays():
                     with pytest.raises(TimeoutError, match=f"{path} was not free within {within} s"):
@@ -414,17 +202,17 @@ async def test_within_names_path_and_bound_and_leaves_nothing(zookeeper: RealSer
         await until_watches(zookeeper, 0)
 
 
-async def test_the_whole_wait_is_counted_once(zookeeper: RealServer, path: str) -> None:
-    """Pitfall 8: neither a wake-up, nor the turn in the local queue, nor a lost session begins the count anew."""
+async def test_the_bound_covers_the_whole_wait(zookeeper: RealServer, path: str) -> None:
+    """Pitfall 8: neither a wake-up nor the turn in the local queue begins the count anew."""
     loop = asyncio.get_running_loop()
-    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as zk2:
+    async with two_clients(zookeeper) as (zk, zk2):
         first = await Lock(zk, path).acquire()
         shared = Lock(zk2, path)
         head = asyncio.create_task(shared.acquire())
         await until_line(zk, path, 2)
         start = loop.time()
         waiter = asyncio.create_task(shared.acquire(within=0.6))
-        # Someone before it leaves every now and then, which wakes it; and it moves from one queue to the other.
+        # Tickets before it leave now and then, which wakes it; and it moves from the local queue to ZooKeeper's line.
         between = [asyncio.create_task(Lock(zk, path).acquire()) for _ in range(3)]
         await until_line(zk, path, 5)
         head.cancel()
@@ -440,7 +228,7 @@ async def test_the_whole_wait_is_counted_once(zookeeper: RealServer, path: str) 
         await asyncio.wait([head, *between])
 
 
-async def test_within_does_not_bound_the_body(zookeeper: RealServer, path: str) -> None:
+async def test_the_bound_does_not_apply_to_the_body(zookeeper: RealServer, path: str) -> None:
     async with zkwire.connect(zookeeper.hosts) as zk:
         async with Lock(zk, path).hold(within=0.1) as lease:
             await asyncio.sleep(0.2)
@@ -448,7 +236,7 @@ async def test_within_does_not_bound_the_body(zookeeper: RealServer, path: str) 
         assert await line(zk, path) == []
 
 
-async def test_a_timeout_around_and_one_within(zookeeper: RealServer, path: str) -> None:
+async def test_a_timeout_around_the_call_raises_its_own_error(zookeeper: RealServer, path: str) -> None:
     async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as zk2, Lock(zk, path):
         with pytest.raises(TimeoutError) as error:
             async with asyncio.timeout(0.1):
@@ -457,16 +245,28 @@ async def test_a_timeout_around_and_one_within(zookeeper: RealServer, path: str)
         await until_line(zk, path, 1)
 
 
+async def test_the_bound_covers_a_session_that_expires(zookeeper: RealServer, path: str) -> None:
+    """Pitfall 8: a new ticket does not begin the count anew."""
+    async with proxied(zookeeper) as (proxy, zk, zk2):
+        async with Lock(zk, path):
+            waiter = asyncio.create_task(Lock(zk2, path).acquire(within=0.8))
+            await until_line(zk, path, 2)
+            refusal = proxy.refuse_connections()
+            await expire(zookeeper, zk2)
+            with pytest.raises(TimeoutError, match=r"within 0\.8 s"):
+                await waiter
+            await until_line(zk, path, 1)
+            refusal.end()
+        async with Lock(zk2, path).hold(within=15):
+            assert len(await line(zk, path)) == 1
+
+
 # -- trying -----------------------------------------------------------------------------------------------------------
 
 
 async def test_trying_leaves_no_node_and_does_not_wait(zookeeper: RealServer, path: str) -> None:
     """Pitfall 3."""
-    async with (
-        Proxy(zookeeper.hosts) as proxy,
-        zkwire.connect(zookeeper.hosts) as zk,
-        zkwire.connect(proxy.hosts) as zk2,
-    ):
+    async with proxied(zookeeper) as (proxy, zk, zk2):
         lease = await Lock(zk, path).acquire()
         mark = proxy.mark()
         assert await Lock(zk2, path).try_acquire() is None
@@ -475,12 +275,10 @@ async def test_trying_leaves_no_node_and_does_not_wait(zookeeper: RealServer, pa
         await lease.release()
 
 
-async def test_trying_while_a_task_of_ours_holds_or_waits_sends_nothing(zookeeper: RealServer, path: str) -> None:
-    async with (
-        Proxy(zookeeper.hosts) as proxy,
-        zkwire.connect(zookeeper.hosts) as zk,
-        zkwire.connect(proxy.hosts) as zk2,
-    ):
+async def test_trying_sends_nothing_while_a_task_of_this_process_holds_or_waits(
+    zookeeper: RealServer, path: str
+) -> None:
+    async with proxied(zookeeper) as (proxy, zk, zk2):
         shared = Lock(zk2, path)
         lease = await shared.acquire()
         mark = proxy.mark()
@@ -498,196 +296,7 @@ async def test_trying_while_a_task_of_ours_holds_or_waits_sends_nothing(zookeepe
         await (await waiter).release()
 
 
-async def test_trying_over_a_cut_connection_leaves_no_node(zookeeper: RealServer, path: str) -> None:
-    """Pitfall 3: the clean-up's connection is lost, and the node goes all the same."""
-    async with (
-        Proxy(zookeeper.hosts) as proxy,
-        zkwire.connect(zookeeper.hosts) as zk,
-        zkwire.connect(proxy.hosts) as zk2,
-    ):
-        lease = await Lock(zk, path).acquire()
-        cut = proxy.cut_before("delete")
-        assert await Lock(zk2, path).try_acquire() is None
-        assert cut.done()
-        assert await line(zk, path) == [lease.path.rpartition("/")[2]]
-        await lease.release()
-
-
-# -- the local queue --------------------------------------------------------------------------------------------------
-
-
-async def test_tasks_that_share_a_lock_queue_in_order_with_one_node(zookeeper: RealServer, path: str) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk:
-        lock = Lock(zk, path)
-        served: list[int] = []
-        inside = 0
-
-        async def worker(number: int) -> None:
-            nonlocal inside
-            async with lock:
-                inside += 1
-                served.append(number)
-                assert inside == 1
-                assert len(await line(zk, path)) == 1
-                inside -= 1
-
-        await asyncio.gather(*(worker(number) for number in range(12)))
-        assert served == list(range(12))
-        assert await line(zk, path) == []
-
-
-async def test_release_gives_the_other_processes_their_turn_first(zookeeper: RealServer, path: str) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as zk2:
-        lock, other = Lock(zk, path), Lock(zk2, path)
-        served: list[str] = []
-
-        async def worker(lock: Lock, name: str) -> None:
-            async with lock:
-                served.append(name)
-
-        lease = await lock.acquire()
-        local = [asyncio.create_task(worker(lock, "local")) for _ in range(2)]
-        remote = asyncio.create_task(worker(other, "remote"))
-        await until_line(zk, path, 2)
-        await lease.release()
-        await asyncio.gather(*local, remote)
-        assert served == ["remote", "local", "local"]
-
-
-@pytest.mark.parametrize("passes", [1, 2, 5])
-async def test_local_passes(zookeeper: RealServer, path: str, passes: int) -> None:
-    async with (
-        Proxy(zookeeper.hosts) as proxy,
-        zkwire.connect(proxy.hosts) as zk,
-        zkwire.connect(zookeeper.hosts) as zk2,
-    ):
-        lock, other = Lock(zk, path, local_passes=passes), Lock(zk2, path)
-        served: list[tuple[str, int]] = []
-
-        async def worker(lock: Lock, name: str) -> None:
-            async with lock as lease:
-                lease.check()
-                served.append((name, lease.token))
-
-        lease = await lock.acquire()
-        local = [asyncio.create_task(worker(lock, "local")) for _ in range(4)]
-        remote = asyncio.create_task(worker(other, "remote"))
-        await until_line(zk2, path, 2)
-        mark = proxy.mark()
-        await lease.release()
-        assert proxy.requests(mark).count("delete") == 0
-        await asyncio.gather(*local, remote)
-        first = min(passes, 4)
-        assert [name for name, _ in served] == ["local"] * first + ["remote"] + ["local"] * (4 - first)
-        assert [token for _, token in served[:first]] == [lease.token] * first
-        assert await line(zk, path) == []
-
-
-async def test_a_lease_that_was_passed_on_is_guarded(zookeeper: RealServer, path: str) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
-        lock = Lock(zk, path, local_passes=3)
-        lease = await lock.acquire()
-        bodies = 0
-
-        async def worker() -> None:
-            nonlocal bodies
-            async with lock as passed:
-                bodies += 1
-                assert passed.token == lease.token
-                await other.delete(passed.path)
-                await asyncio.Event().wait()
-
-        task = asyncio.create_task(worker())
-        await until_watches(zookeeper, 1)  # the first lease is guarded by now
-        await lease.release()
-        with pytest.raises(LockLostError, match="somebody else has deleted it"):
-            await task
-        assert bodies == 1
-        await (await lock.acquire(within=5)).release()
-
-
-async def test_a_place_that_is_passed_on_all_the_time_is_watched_a_tenth_of_a_second_after_it_was_taken() -> None:
-    async with scene() as stage, no_task_stays():
-        lock = Lock(stage.zk, stage.path, local_passes=10**6)
-        tokens: set[int] = set()
-
-        async def user() -> None:
-            while True:
-                async with lock as lease:
-                    tokens.add(lease.token)
-                    await stage.zk.ping()
-
-        users = [asyncio.create_task(user()) for _ in range(3)]
-        await until_armed(1, stage.zk)
-        (ticket,) = await line(stage.other, stage.path)
-        assert len(tokens) == 1
-        await stage.other.delete(f"{stage.path}/{ticket}")
-        _, others = await asyncio.wait(users, return_when=asyncio.FIRST_COMPLETED)
-        for other in others:
-            other.cancel()
-        came = [await outcome(one) for one in users]
-        assert [one for one in came if isinstance(one, LockLostError)], came
-        await until_line(stage.other, stage.path, 0)
-
-
-async def test_local_waiters_may_be_cancelled(zookeeper: RealServer, path: str) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk:
-        lock = Lock(zk, path)
-        for victim in range(4):
-            lease = await lock.acquire()
-            waiters = [asyncio.create_task(lock.acquire()) for _ in range(4)]
-            await until(lambda: len(lock._turns._waiting) == 4)
-            waiters[victim].cancel()
-            await lease.release()  # in the same turn of the loop, before the waiter knows of it
-            for number, waiter in enumerate(waiters):
-                got = await outcome(waiter)
-                if number == victim:
-                    assert isinstance(got, asyncio.CancelledError), repr(got)
-                else:
-                    assert isinstance(got, Lease), repr(got)
-                    await got.release()
-            assert await line(zk, path) == []
-
-
-@pytest.mark.parametrize("passes", [0, 3])
-async def test_a_turn_that_comes_together_with_a_cancellation_is_passed_on(
-    zookeeper: RealServer, path: str, passes: int
-) -> None:
-    """Pitfall 9: the lock is as good as before."""
-    async with zkwire.connect(zookeeper.hosts) as zk:
-        lock = Lock(zk, path, local_passes=passes)
-        lease = await lock.acquire()
-        waiters = [asyncio.create_task(lock.acquire()) for _ in range(3)]
-        await until(lambda: len(lock._turns._waiting) == 3)
-        releasing = asyncio.create_task(lease.release())
-        await asyncio.sleep(0)  # the turn is given to the first, who does not know yet
-        waiters[0].cancel()
-        await releasing
-        assert isinstance(await outcome(waiters[0]), asyncio.CancelledError)
-        for waiter in waiters[1:]:
-            await (await waiter).release()
-        await until_line(zk, path, 0)
-        async with lock:
-            pass
-
-
-async def test_a_standing_that_nobody_takes_is_dropped(zookeeper: RealServer, path: str) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk:
-        lock = Lock(zk, path, local_passes=3)
-        lease = await lock.acquire()
-        waiter = asyncio.create_task(lock.acquire())
-        await until(lambda: len(lock._turns._waiting) == 1)
-        releasing = asyncio.create_task(lease.release())
-        await asyncio.sleep(0)
-        waiter.cancel()
-        await releasing
-        assert isinstance(await outcome(waiter), asyncio.CancelledError)
-        await until_line(zk, path, 0)
-        async with lock.hold(within=5):
-            pass
-
-
-# -- sessions ---------------------------------------------------------------------------------------------------------
+# -- the end of the session -------------------------------------------------------------------------------------------
 
 
 async def test_a_closed_client_refuses_at_once(zookeeper: RealServer, path: str) -> None:
@@ -704,7 +313,7 @@ async def test_a_closed_client_refuses_at_once(zookeeper: RealServer, path: str)
 
 
 async def test_closing_the_client_ends_every_wait(zookeeper: RealServer, path: str) -> None:
-    """Pitfall 6: also for those who wait already, in either queue."""
+    """Pitfall 6: also the waits that have begun, in the local queue and in ZooKeeper's line."""
     async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as zk2, Lock(zk, path):
         shared = Lock(zk2, path)
         waiters = [asyncio.create_task(shared.acquire()) for _ in range(3)]
@@ -715,77 +324,6 @@ async def test_closing_the_client_ends_every_wait(zookeeper: RealServer, path: s
             with pytest.raises(SessionClosedError):
                 await waiter
         await until_line(zk, path, 1)
-
-
-@pytest.mark.parametrize(
-    ("ends", "expected"),
-    [("close", SessionClosedError), ("expire", SessionExpiredError), ("refuse", AuthFailedError)],
-)
-async def test_the_end_of_the_session_ends_the_waits_for_a_lease_that_nobody_releases(
-    ends: str, expected: type[SessionError]
-) -> None:
-    """Pitfall 6: it is lost, but its owner has not released it."""
-    async with Server() as server, no_task_stays():
-        zk = await zkwire.connect(server.hosts, renew=False)
-        lock = Lock(zk, "/l")
-        lease = await lock.acquire()
-        waiters = [asyncio.create_task(lock.acquire(within=5)) for _ in range(3)]
-        await until(lambda: len(lock._turns._waiting) == 3)
-        if ends == "close":
-            await zk.close()
-        elif ends == "expire":
-            server.expire(zk.session_id)
-        else:
-            await outcome(zk.add_auth("nonsense", b""))
-        waiters[1].cancel()
-        came = [await outcome(waiter) for waiter in waiters]
-        assert {type(error) for error in came} <= {expected, asyncio.CancelledError}, came
-        assert type(came[0]) is type(came[2]) is expected
-        assert came[0] is not came[2]
-        for verb in (lock.acquire, lock.try_acquire):
-            with pytest.raises(expected):
-                await verb()
-        await lease.release()
-        assert lock._turns.is_free
-        await zk.close()
-
-
-async def test_a_session_that_expires_while_waiting_enters_anew(zookeeper: RealServer, path: str) -> None:
-    """Pitfall 17."""
-    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as zk2:
-        holder = await Lock(zk, path).acquire()
-        waiter = asyncio.create_task(Lock(zk2, path).acquire(within=30))
-        old = (await until_line(zk, path, 2))[1]
-        await until_watches(zookeeper, 3)
-        session = zk2.session_id
-        await expire(zookeeper, zk2)
-        await until(lambda: zk2.session_id not in (0, session))
-        new = (await until_line(zk, path, 2))[1]
-        assert new != old
-        await holder.release()
-        lease = await waiter
-        assert lease.path == f"{path}/{new}"
-        await lease.release()
-
-
-async def test_a_session_that_expires_while_waiting_is_bounded(zookeeper: RealServer, path: str) -> None:
-    """Pitfall 8: entering anew does not begin the count anew."""
-    async with (
-        Proxy(zookeeper.hosts) as proxy,
-        zkwire.connect(zookeeper.hosts) as zk,
-        zkwire.connect(proxy.hosts) as zk2,
-    ):
-        async with Lock(zk, path):
-            waiter = asyncio.create_task(Lock(zk2, path).acquire(within=0.8))
-            await until_line(zk, path, 2)
-            proxy.refuse()
-            await expire(zookeeper, zk2)
-            with pytest.raises(TimeoutError, match=r"within 0\.8 s"):
-                await waiter
-            await until_line(zk, path, 1)
-            proxy.accept()
-        async with Lock(zk2, path).hold(within=15):
-            assert len(await line(zk, path)) == 1
 
 
 async def test_without_renewal_an_expired_session_ends_the_wait(zookeeper: RealServer, path: str) -> None:
@@ -810,135 +348,221 @@ async def test_without_renewal_an_expired_session_ends_the_wait(zookeeper: RealS
         await until_line(zk, path, 1)
 
 
-async def test_a_place_of_a_former_session_is_no_place(zookeeper: RealServer, path: str) -> None:
-    """Pitfalls 12, 13 and 17: the node of another session than the present one makes no owner, and nobody waits
-    for ever to become certain of it."""
-    async with zkwire.connect(zookeeper.hosts) as zk:
-        await zk.create(path)
-        node, stat = await zk.create_and_stat(f"{path}/lock-", ephemeral=True, sequential=True)
-        name = node.rpartition("/")[2]
-        former = TicketNode(node, name, stat.czxid, zk.session_id ^ 1)
-        position = Position(name)
-        position.listed([name])
-        ticket = _WaitingTicket(former, zk.removal(node), position=position)
-        came = await outcome(asyncio.wait_for(Line(zk, path)._wait(ticket), 3))
-        assert isinstance(came, Exception)
-        assert not isinstance(came, TimeoutError)
+# -- cuts at every step -----------------------------------------------------------------------------------------------
 
 
-# -- what others do to our nodes --------------------------------------------------------------------------------------
+async def acquire_and_release(stage: Scene) -> None:
+    async with Lock(stage.zk, stage.path):
+        assert len(await line(stage.other, stage.path)) == 1
+    assert await line(stage.other, stage.path) == []
 
 
-async def test_a_waiter_that_somebody_deletes_enters_anew(zookeeper: RealServer, path: str) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as zk2:
-        holder = await Lock(zk, path).acquire()
-        waiter = asyncio.create_task(Lock(zk2, path).acquire(within=30))
-        old = (await until_line(zk, path, 2))[1]
-        await zk.delete(f"{path}/{old}")
-        await until_line(zk, path, 2)
-        await holder.release()
-        lease = await waiter
-        assert not lease.path.endswith(old)
-        assert (await line(zk, path)) == [lease.path.rpartition("/")[2]]
-        await lease.release()
+async def acquire_below_missing_parents(stage: Scene) -> None:
+    async with Lock(stage.zk, f"{stage.path}/a/b"):
+        assert len(await line(stage.other, f"{stage.path}/a/b")) == 1
+    assert await line(stage.other, f"{stage.path}/a/b") == []
 
 
-async def test_a_change_of_data_does_not_blind_a_waiter_to_its_own_loss(zookeeper: RealServer, path: str) -> None:
-    """A change of its data uses up the watch on its own node; it is deleted then; then its predecessor goes."""
-    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as zk2:
-        holder = await Lock(zk, path).acquire()
-        waiter = asyncio.create_task(Lock(zk2, path).acquire(within=30))
-        old = (await until_line(zk, path, 2))[1]
-        await until_watches(zookeeper, 3)
-        await zk.set(f"{path}/{old}", b"a note")
-        await until_watches(zookeeper, 3)
-        await zk.delete(f"{path}/{old}")
-        await until_line(zk, path, 2)
-        await holder.release()
-        lease = await waiter
-        assert not lease.path.endswith(old)
-        await lease.release()
+async def try_in_vain_then_with_success(stage: Scene) -> None:
+    """Pitfall 3: a try in vain leaves no node."""
+    held = await Lock(stage.other, stage.path).acquire()
+    assert await Lock(stage.zk, stage.path).try_acquire() is None
+    await until_line(stage.other, stage.path, 1)
+    await held.release()
+    lease = None
+    while lease is None:  # after a cut the session may not be certain at once
+        lease = await Lock(stage.zk, stage.path).try_acquire()
+        await until_line(stage.other, stage.path, 0 if lease is None else 1)
+    await lease.release()
+    assert await line(stage.other, stage.path) == []
 
 
-async def test_nor_if_it_hears_of_all_that_at_once() -> None:
-    """The watch on its own node is not set again before its predecessor is told to have gone."""
-    async with scene() as stage:
-        server, other = stage.server, stage.other
-        holder = await Lock(other, stage.path).acquire()
-        waiter = asyncio.create_task(Lock(stage.zk, stage.path).acquire(within=30))
-        old = (await until_line(other, stage.path, 2))[1]
-        await until_armed(2, stage.zk)
-        third = asyncio.create_task(Lock(other, stage.path).acquire(within=30))
-        await until_line(other, stage.path, 3)
-        with server.hold_replies(session=stage.zk.session_id):
-            await other.set(f"{stage.path}/{old}", b"a note")
-            await other.delete(f"{stage.path}/{old}")
-            await holder.release()
-            lease = await third
-        await until_line(other, stage.path, 2)  # it has entered anew
-        assert not waiter.done()
+async def wait_behind_three(stage: Scene) -> None:
+    """The middle one leaves, one more comes behind, and the line moves to its end."""
+    order: list[str] = []
+
+    async def contend(zk: Client, name: str) -> None:
+        async with Lock(zk, stage.path) as lease:
+            order.append(name)
+            nodes = await line(stage.other, stage.path)
+            assert lease.path == f"{stage.path}/{nodes[0]}"
+
+    held = await Lock(stage.other, stage.path).acquire()
+    tasks = []
+    contenders = [(stage.other, "first"), (stage.other, "leaver"), (stage.zk, "cut"), (stage.other, "last")]
+    for number, (zk, name) in enumerate(contenders):
+        tasks.append(asyncio.create_task(contend(zk, name)))
+        await until_line(stage.other, stage.path, number + 2)
+    await until_armed(all_watches(5), stage.other, stage.zk)
+    tasks[1].cancel()
+    await until_line(stage.other, stage.path, 4)
+    await until_armed(all_watches(4), stage.other, stage.zk)
+    await held.release()
+    await asyncio.wait(tasks)
+    assert [await outcome(task) for task in (tasks[0], *tasks[2:])] == [None] * 3
+    assert sorted(order) == ["cut", "first", "last"]
+    assert order.index("first") < order.index("last")
+    assert await until_line(stage.other, stage.path, 0) == []
+
+
+async def look_ahead(stage: Scene) -> None:
+    """The one before the last blocker leaves, so that the list is read ahead of the hand-over."""
+    first = await Lock(stage.other, stage.path).acquire()
+    tasks: list[asyncio.Task[Lease]] = []
+    for zk in (stage.other, stage.other, stage.zk):
+        tasks.append(asyncio.create_task(Lock(zk, stage.path).acquire()))
+        await until_line(stage.other, stage.path, len(tasks) + 1)
+    await until_armed(all_watches(4), stage.other, stage.zk)
+    await first.release()
+    await (await tasks[0]).release()
+    third = await tasks[1]
+    # The last ticket is armed by now, or becomes so over a new connection; it must not own meanwhile.
+    await until_armed(all_watches(2), stage.other, stage.zk)
+    assert not tasks[2].done()
+    await third.release()
+    await (await tasks[2]).release()
+    assert await line(stage.other, stage.path) == []
+
+
+async def hold_until_the_own_node_is_watched(stage: Scene) -> None:
+    """The data of the holder's node is changed, so that the node is watched again."""
+    async with Lock(stage.zk, stage.path) as lease:
+        await until_armed(1, stage.zk)
+        await stage.other.set(lease.path, b"note")
+        await until_armed(1, stage.zk)
         lease.check()
-        await lease.release()
-        following = await waiter
-        assert not following.path.endswith(old)
-        await following.release()
+    assert await line(stage.other, stage.path) == []
 
 
-async def test_a_change_of_data_of_a_blocker_does_not_blind_a_waiter(zookeeper: RealServer, path: str) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as zk2:
-        holder = await Lock(zk, path).acquire()
-        waiter = asyncio.create_task(Lock(zk2, path).acquire(within=30))
-        await until_line(zk, path, 2)
-        for note in (b"a", b"b", b"c"):
-            await until_watches(zookeeper, 3)
-            await zk.set(holder.path, note)
-        await holder.release()
-        await (await waiter).release()
+@pytest.mark.limit(60)
+@pytest.mark.parametrize(
+    "play",
+    [
+        acquire_and_release,
+        acquire_below_missing_parents,
+        try_in_vain_then_with_success,
+        wait_behind_three,
+        look_ahead,
+        hold_until_the_own_node_is_watched,
+    ],
+)
+async def test_a_cut_at_every_step_leaves_one_node_for_each_contender_and_the_line_moves(play: Play) -> None:
+    """Pitfalls 1, 3, 10, 12, 13, 17, 20 and 23."""
+    await cut_at_every_step(play, stays=["a"], at_least=3)
 
 
-async def test_the_whole_line_is_deleted(zookeeper: RealServer, path: str) -> None:
-    """Pitfall 18: nodes and parent go while some hold and wait; the parent is made anew."""
-    async with AsyncExitStack() as stack:
-        zk = await stack.enter_async_context(zkwire.connect(zookeeper.hosts))
-        clients = [await stack.enter_async_context(zkwire.connect(zookeeper.hosts)) for _ in range(4)]
-        holder = await Lock(clients[0], path).acquire()
-        waiters = [asyncio.create_task(Lock(zk_, path).acquire(within=30)) for zk_ in clients[1:]]
-        await until_line(zk, path, 4)
-        async with zk.transaction() as transaction:
-            for name in await zk.get_children(path):
-                transaction.delete(f"{path}/{name}")
-            transaction.delete(path)
-        assert isinstance(await holder.lost(), LockLostError)
-        pending = set(waiters)
-        while pending:
-            done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
-            leases = [waiter.result() for waiter in done]
-            # Who hears of the holder's end before its own, of the same transaction, owns for that moment and no longer.
-            assert sum(lease.is_certain() for lease in leases) <= 1
-            for lease in leases:
-                await lease.release()
-        await until_line(zk, path, 0)
+# -- cancellations at every moment ------------------------------------------------------------------------------------
 
 
-async def test_no_permission_is_told_and_leaves_nothing(zookeeper: RealServer, path: str) -> None:
-    """Pitfall 9: a lock whose acquire failed is as good as before."""
-    async with zkwire.connect(zookeeper.hosts) as zk:
-        await zk.create(path, acl=zkwire.READ_ONLY_ACL)
-        lock = Lock(zk, path)
-        for _ in range(2):
-            with pytest.raises(zkwire.NoAuthError):
-                await lock.acquire(within=5)
-            with pytest.raises(zkwire.NoAuthError):
-                await lock.try_acquire()
-        with pytest.raises(zkwire.NoAuthError):
-            await Lock(zk, f"{path}/below").acquire(within=5)
-        assert await line(zk, path) == []
+@pytest.fixture
+def watched_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have holders watch their own nodes at once, not after a tenth of a second: many plays wait for it."""
+    monkeypatch.setattr("recipes.line.loss_monitor._UNWATCHED", 0.001)
 
 
-async def test_a_parent_that_is_ephemeral_is_told_of(zookeeper: RealServer, path: str) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk:
-        await zk.create(path, ephemeral=True)
-        with pytest.raises(zkwire.NoChildrenForEphemeralsError, match=path):
-            await Lock(zk, path).acquire(within=5)
-        with pytest.raises(zkwire.NoChildrenForEphemeralsError, match=path):
-            await Lock(zk, f"{path}/a/b").acquire(within=5)
+class Ahead:
+    """Tickets ahead of the one that is cancelled: `count` of another client; with `local` the first is our own."""
+
+    def __init__(self, count: int, *, local: bool = False, kind: type[Lock] = Lock) -> None:
+        self.count = count
+        self.local = local
+        self.kind = kind
+
+    async def stand(self, stage: Scene) -> None:
+        """Put the tickets there, and make the lock that is to be acquired and cancelled."""
+        self.lock = self.kind(stage.zk, stage.path)
+        self.tasks: list[asyncio.Task[Lease]] = []
+        for number in range(self.count):
+            ahead = self.lock if self.local else Lock(stage.other, stage.path)
+            self.tasks.append(asyncio.create_task(ahead.acquire()))
+            await until_line(stage.other, stage.path, number + 1)
+        if self.tasks:
+            self.lease = await self.tasks[0]
+            await until_armed(all_watches(self.count), stage.zk, stage.other)
+
+    async def act(self, stage: Scene) -> None:
+        """Acquire the lock and release it."""
+        async with self.lock:
+            await asyncio.sleep(0)
+
+    async def act_within(self, stage: Scene) -> None:
+        """Acquire the lock with a bound and release it."""
+        await (await self.lock.acquire(within=30.0)).release()
+
+    async def attempt(self, stage: Scene) -> None:
+        """Try to acquire the lock."""
+        lease = await self.lock.try_acquire()
+        assert (lease is None) == bool(self.count)
+        if lease is not None:
+            await lease.release()
+
+    async def leave(self, stage: Scene) -> None:
+        """Check that only the tickets ahead are there; have them leave; use the lock once more."""
+        await until_line(stage.other, stage.path, self.count)
+        await until_armed(all_watches(self.count), stage.zk, stage.other)
+        for task in self.tasks[1:]:
+            task.cancel()
+            await outcome(task)
+        if self.tasks:
+            await self.lease.release()
+        async with self.lock.hold(within=5):
+            await until_line(stage.other, stage.path, 1)
+
+
+# Nothing ahead; one ticket; four, so that a list is read and two are watched; a task of the same process; a re-entrant
+# lock.
+AHEAD = [Ahead(0), Ahead(1), Ahead(4), Ahead(1, local=True), Ahead(0, kind=ReentrantLock)]
+
+
+@pytest.mark.usefixtures("watched_at_once")
+@pytest.mark.parametrize("bounded", [False, True])
+@pytest.mark.parametrize("ahead", AHEAD, ids=["first", "second", "fifth", "second task", "re-entrant"])
+async def test_a_cancelled_acquire_or_release_leaves_nothing(ahead: Ahead, bounded: bool) -> None:
+    """Pitfalls 9, 10, 11 and 24: no node, no watch, no task; and the lock can be used as before."""
+    act = ahead.act_within if bounded else ahead.act
+    await cancel_at_every_moment(
+        act, prepare=ahead.stand, afterwards=ahead.leave, most=60 if ahead.count else None, at_least=8
+    )
+
+
+@pytest.mark.usefixtures("watched_at_once")
+@pytest.mark.parametrize("ahead", AHEAD[:2], ids=["first", "second"])
+async def test_a_cancelled_try_leaves_nothing(ahead: Ahead) -> None:
+    """Pitfalls 3 and 11."""
+    await cancel_at_every_moment(ahead.attempt, prepare=ahead.stand, afterwards=ahead.leave, at_least=6)
+
+
+async def test_a_cancelled_acquire_below_missing_parents_leaves_only_parents() -> None:
+    """Pitfalls 10 and 11."""
+    await cancel_at_every_moment(acquire_below_missing_parents, stays=["a"], at_least=6)
+
+
+@pytest.mark.usefixtures("watched_at_once")
+@pytest.mark.parametrize("cut", ["create", "getChildren", "getData"])
+async def test_an_acquire_that_is_cut_and_cancelled_leaves_nothing(cut: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pitfalls 3, 10 and 11: the answer to a step is lost, and the acquire is cancelled at every moment around that,
+    also while it searches for its node, and when it is in the line again."""
+    monkeypatch.setattr("zkwire.session.hosts._FIRST_PAUSE", 0.0)
+    ahead = Ahead(1)
+    faults: list[Fault] = []
+
+    async def prepare(stage: Scene) -> None:
+        await ahead.stand(stage)
+        faults[:] = [stage.server.drop_after(cut, session=stage.zk.session_id)]
+
+    async def leave(stage: Scene) -> None:
+        faults[0].end()
+        await ahead.leave(stage)
+
+    await cancel_at_every_moment(ahead.act, prepare=prepare, afterwards=leave, most=100)
+
+
+async def test_a_bound_that_passes_at_any_moment_leaves_nothing() -> None:
+    """Pitfalls 8 and 10."""
+    async with scene() as stage, Lock(stage.other, stage.path):
+        for step in range(25):
+            async with no_task_stays():
+                with pytest.raises(TimeoutError, match=stage.path):
+                    await Lock(stage.zk, stage.path).acquire(within=step / 5000)
+                await until_line(stage.other, stage.path, 1)
+                assert not stage.zk._session.watches

@@ -1,4 +1,4 @@
-"""The trials: several processes, a real server, and what may happen to either."""
+"""Trials of the fair lock: several processes and a real server, which are stopped, killed and restarted."""
 
 import asyncio
 import signal
@@ -29,13 +29,13 @@ def witness(tmp_path: Path) -> str:
 
 @asynccontextmanager
 async def gate(server: RealServer, path: str) -> AsyncIterator[tuple[zkwire.Client, Lease]]:
-    """A client, and a lease that keeps everybody waiting until it is released."""
+    """A client, and a lease for which all workers wait until it is released."""
     async with zkwire.connect(server.hosts, session_timeout=10.0) as zk:
         yield zk, await Lock(zk, path).acquire()
 
 
 def served(workers: list[Worker]) -> list[dict[str, Any]]:
-    """Who was served, in the order of time; no two at a time, and by growing tokens."""
+    """Return the reports of acquiring, in the order of time; check that leases do not overlap and that tokens grow."""
     assert not [entry for worker in workers for entry in worker.all("overlap")]
     entries = sorted((e for w in workers for e in w.all("acquired")), key=lambda e: float(e["at"]))
     ends = sorted((e for w in workers for e in w.all("releasing")), key=lambda e: float(e["at"]))
@@ -106,7 +106,9 @@ async def test_tasks_that_share_a_lock_and_several_processes_at_once(
         assert len(entries) == 3 * 4 * 5
         for worker in workers:
             assert [sum(e["task"] == task for e in worker.all("acquired")) for task in range(4)] == [5] * 4
-        assert (await zk.get(counter)).data == b"60"  # read and written back without a version: an overlap would show
+        assert (
+            await zk.get(counter)
+        ).data == b"60"  # each holder reads and writes it without a version, so an overlap would show
         runs = [len({entry["task"] for entry in entries if entry["token"] == e["token"]}) for e in entries]
         assert max(runs) == passes + 1
         assert await line(zk, path) == []
@@ -125,7 +127,7 @@ async def test_a_crash_of_the_holder_frees_the_lock_after_the_session_timeout(
             worker.signal(signal.SIGKILL)
             killed = loop.time()
             lease = await waiter
-            # Not before the holder could have been heard from a quarter of the timeout ago; a tick is half a second.
+            # Not earlier: the last request of the holder may be a quarter of the timeout old; a tick is half a second.
             assert 0.5 <= loop.time() - killed <= 5.0
             assert lease.token > held["token"]
             await lease.release()
@@ -139,13 +141,15 @@ async def test_a_crash_of_a_waiter_does_not_stop_the_line(zookeeper: RealServer,
             behind = asyncio.create_task(Lock(zk, path).acquire(within=20))
             await until_line(zk, path, 3)
             worker.signal(signal.SIGKILL)
-            await lease.release()  # to one that is dead
+            await lease.release()  # the next ticket is that of a dead process
             await (await behind).release()
         await until_line(zk, path, 0)
 
 
-async def test_a_holder_that_slept_past_its_session_is_told(zookeeper: RealServer, path: str, witness: str) -> None:
-    """Pitfalls 14 and 63: the process is stopped, the session expires, somebody else owns; then it goes on."""
+async def test_a_holder_that_slept_past_its_session_notices_the_loss(
+    zookeeper: RealServer, path: str, witness: str
+) -> None:
+    """Pitfalls 14 and 63: the process is stopped, its session expires, another client owns; then it goes on."""
     async with (
         zkwire.connect(zookeeper.hosts) as zk,
         start(Orders(zookeeper.hosts, path, witness, hold=None, timeout=1.0)) as worker,
@@ -162,8 +166,10 @@ async def test_a_holder_that_slept_past_its_session_is_told(zookeeper: RealServe
         await lease.release()
 
 
-async def test_a_waiter_that_slept_past_its_session_enters_anew(zookeeper: RealServer, path: str, witness: str) -> None:
-    """Pitfalls 12, 13 and 17: it has slept through the hand-over as well, and must not own by its old ticket."""
+async def test_a_waiter_that_slept_past_its_session_takes_a_new_ticket(
+    zookeeper: RealServer, path: str, witness: str
+) -> None:
+    """Pitfalls 12, 13 and 17: it has slept through the hand-over, too, and must not own by its old ticket."""
     async with gate(zookeeper, path) as (zk, lease):
         async with start(Orders(zookeeper.hosts, path, witness, timeout=1.0)) as worker:
             old = (await until_line(zk, path, 2))[1]
@@ -182,10 +188,10 @@ async def test_a_waiter_that_slept_past_its_session_enters_anew(zookeeper: RealS
         assert await line(zk, path) == []
 
 
-async def test_who_sleeps_for_less_than_its_session_has_lost_nothing(
+async def test_waiters_that_sleep_for_less_than_their_session_lose_nothing(
     zookeeper: RealServer, path: str, witness: str
 ) -> None:
-    """Pitfall 17: the hand-over comes while those who wait are stopped."""
+    """Pitfall 17: the hand-over comes while they are stopped."""
     async with gate(zookeeper, path) as (zk, lease), AsyncExitStack() as stack:
         orders = Orders(zookeeper.hosts, path, witness, timeout=8.0)
         workers = []
@@ -205,8 +211,8 @@ async def test_who_sleeps_for_less_than_its_session_has_lost_nothing(
         assert not [worker for worker in workers if worker.all("lost")]
 
 
-async def test_crashes_without_end(zookeeper: RealServer, path: str, witness: str) -> None:
-    """Pitfalls 10, 17 and 20: holders and waiters are killed at any moment; the rest are served, one at a time."""
+async def test_crashes_at_any_moment_do_not_stop_the_others(zookeeper: RealServer, path: str, witness: str) -> None:
+    """Pitfalls 10, 17 and 20: holders and waiters are killed; the others are served, one at a time."""
     async with AsyncExitStack() as stack:
         zk = await stack.enter_async_context(zkwire.connect(zookeeper.hosts))
         orders = Orders(zookeeper.hosts, path, witness, hold=(0.0, 0.01), rounds=40, timeout=1.0)
@@ -258,8 +264,8 @@ async def test_a_restart_of_the_server_keeps_the_lease_and_the_order(zookeeper_o
         assert await line(zk, path) == []
 
 
-async def test_a_release_while_the_server_is_down(zookeeper_own: RealServer, path: str) -> None:
-    """Pitfalls 3, 10 and 22: it is carried out once there is a server; a body's end waits for that."""
+async def test_a_release_while_the_server_is_down_is_carried_out_later(zookeeper_own: RealServer, path: str) -> None:
+    """Pitfalls 3, 10 and 22: release returns once it was carried out."""
     async with (
         zkwire.connect(zookeeper_own.hosts, session_timeout=4.0) as zk,
         zkwire.connect(zookeeper_own.hosts, session_timeout=4.0) as other,

@@ -1,9 +1,10 @@
-"""Several locks as one: all or none, in one order, lost as a whole; no deadlock, no lock left over."""
+"""Several locks as one: all or none, acquired in one order, lost as a whole; no deadlock, and no lock left over."""
 
 import asyncio
 import itertools
 import random
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from recipes import (
     WriteLease,
 )
 from tests.support.everywhere import Scene, below, cancel_at_every_moment, cut_at_every_step, scene
+from tests.support.locks import cancel_every_wait, expire_at_every_step, release, taken, watch_count
 from tests.support.proxy import Proxy
 from tests.support.recipes import (
     body_raises,
@@ -35,8 +37,8 @@ from tests.support.recipes import (
     until_line,
     until_watches,
 )
-from zkwire import Client, SessionClosedError, SessionExpiredError, TransactionError
-from zkwire.testing import RealServer, Server
+from zkwire import Client, SessionExpiredError, TransactionError
+from zkwire.testing import RealServer
 
 pytestmark = pytest.mark.limit(30)
 
@@ -49,14 +51,14 @@ def multi(zk: Client, path: str, *names: str) -> MultiLock:
 
 
 async def held(zk: Client, path: str) -> list[str]:
-    """The names of the locks below `path` that have a ticket."""
+    """Return the names of the locks below `path` that have a ticket."""
     return sorted({node.removeprefix(f"{path}/").partition("/")[0] for node in await below(zk, path) if "_c_" in node})
 
 
 # -- use --------------------------------------------------------------------------------------------------------------
 
 
-async def test_all_are_held_and_all_are_let_go(zookeeper: RealServer, path: str) -> None:
+async def test_all_locks_are_held_and_all_are_released(zookeeper: RealServer, path: str) -> None:
     async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
         lock = multi(zk, path)
         async with lock.hold(within=5) as lease:
@@ -79,8 +81,7 @@ async def test_all_are_held_and_all_are_let_go(zookeeper: RealServer, path: str)
         await lease.release()
         async with lock as again:
             assert all(again.tokens[where] > token for where, token in lease.tokens.items())
-        tried = await multi(other, path).try_acquire()
-        assert tried is not None
+        tried = await taken(multi(other, path))
         losing = asyncio.create_task(tried.lost())
         await asyncio.sleep(0)
         await tried.release()
@@ -88,7 +89,7 @@ async def test_all_are_held_and_all_are_let_go(zookeeper: RealServer, path: str)
         assert await held(zk, path) == []
 
 
-async def test_what_it_costs(zookeeper: RealServer, path: str) -> None:
+async def test_requests(zookeeper: RealServer, path: str) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         async with multi(zk, path):
             pass
@@ -122,14 +123,14 @@ async def test_a_transaction_checks_every_node(zookeeper: RealServer, path: str)
         assert await zk.exists(f"{path}/work") is None
 
 
-async def test_any_kind_of_lock_will_do(zookeeper: RealServer, path: str) -> None:
-    """Pitfall 7: the inner release of a re-entrant one does not free it."""
+async def test_locks_of_all_kinds_can_be_combined(zookeeper: RealServer, path: str) -> None:
+    """Pitfall 7: the inner release of a re-entrant lock does not release it."""
     async with zkwire.connect(zookeeper.hosts) as zk:
         trying, again = TryLock(zk, f"{path}/try"), ReentrantLock(zk, f"{path}/reentrant")
         lock = MultiLock([trying, Election(zk, f"{path}/election"), again, Lock(zk, f"{path}/lock")])
         async with lock as lease:
             assert list(lease.tokens) == [f"{path}/{name}" for name in ("election", "lock", "reentrant", "try")]
-            async with again as inner:  # by the same task
+            async with again as inner:  # in the same task
                 inner.check()
             assert await Lock(zk, f"{path}/reentrant").try_acquire() is None
             lease.check()
@@ -142,11 +143,11 @@ async def test_any_kind_of_lock_will_do(zookeeper: RealServer, path: str) -> Non
         assert await zk.exists(f"{path}/try") is None
 
 
-async def test_bad_arguments(memory: Any) -> None:
+async def test_bad_arguments_are_refused(memory: Any) -> None:
     async with zkwire.connect(memory.hosts) as zk, zkwire.connect(memory.hosts) as other:
-        with pytest.raises(ValueError, match="one lock"):
+        with pytest.raises(ValueError, match="at least one lock"):
             MultiLock([])
-        with pytest.raises(ValueError, match="/a is named twice"):
+        with pytest.raises(ValueError, match="/a is listed twice"):
             MultiLock([Lock(zk, "/a"), Lock(zk, "/b"), TryLock(zk, "/a")])
         with pytest.raises(ValueError, match="one client"):
             MultiLock([Lock(zk, "/a"), Lock(other, "/b")])
@@ -154,7 +155,7 @@ async def test_bad_arguments(memory: Any) -> None:
         for wrong in (Lock(zk, "/a"), ["/a", "/b"]):
             with pytest.raises(TypeError, match="a list of locks"):
                 MultiLock(wrong)
-        with pytest.raises(TypeError, match="within another"):
+        with pytest.raises(TypeError, match="within another MultiLock"):
             MultiLock([multi(zk, "/x"), Lock(zk, "/a")])
         with pytest.raises(ValueError, match="within"):
             await multi(zk, "/x").acquire(within=float("nan"))
@@ -162,21 +163,11 @@ async def test_bad_arguments(memory: Any) -> None:
         assert await zk.exists("/x") is None
 
 
-async def test_on_a_closed_client() -> None:
-    """Pitfall 6."""
-    async with Server() as server:
-        zk = await zkwire.connect(server.hosts)
-        lock = multi(zk, P)
-        await zk.close()
-        for asked in (lock.acquire(), lock.try_acquire()):
-            assert isinstance(await outcome(asked), SessionClosedError)
-
-
 # -- all or none ------------------------------------------------------------------------------------------------------
 
 
-async def test_a_bound_is_for_the_whole_and_leaves_none() -> None:
-    """Pitfalls 8 and 10: the second is free after a while, the third is not."""
+async def test_a_timeout_bounds_the_whole_wait_and_leaves_no_lock_held() -> None:
+    """Pitfalls 8 and 10: the second lock becomes free after a while, the third does not."""
     async with scene(P) as stage, no_task_stays():
         second, third = Lock(stage.other, f"{P}/b"), Lock(stage.other, f"{P}/c")
         b, c = await second.acquire(), await third.acquire()
@@ -194,8 +185,8 @@ async def test_a_bound_is_for_the_whole_and_leaves_none() -> None:
         await c.release()
 
 
-async def test_a_bound_holds_while_no_server_answers() -> None:
-    """Pitfall 8: nobody waits for the locks that are given back."""
+async def test_a_timeout_works_while_no_server_answers() -> None:
+    """Pitfall 8: the caller does not wait for the release of the locks that it has."""
     async with scene(P) as stage, no_task_stays():
         c = await Lock(stage.other, f"{P}/c").acquire()
         waiting = asyncio.create_task(outcome(multi(stage.zk, P).acquire(within=0.3)))
@@ -207,7 +198,7 @@ async def test_a_bound_holds_while_no_server_answers() -> None:
         await c.release()
 
 
-async def test_trying_leaves_none_whichever_is_taken() -> None:
+async def test_a_try_that_fails_leaves_no_lock_held() -> None:
     """Pitfall 3."""
     async with scene(P) as stage:
         for name in NAMES:
@@ -216,7 +207,7 @@ async def test_trying_leaves_none_whichever_is_taken() -> None:
                 assert await held(stage.other, P) == [name]
 
 
-async def test_a_failure_in_the_middle_leaves_none() -> None:
+async def test_an_error_of_one_lock_leaves_no_lock_held() -> None:
     async with scene(P) as stage:
         await stage.other.create(P)
         await stage.other.create(f"{P}/b", acl=zkwire.READ_ONLY_ACL)
@@ -226,8 +217,8 @@ async def test_a_failure_in_the_middle_leaves_none() -> None:
             assert await held(stage.other, P) == []
 
 
-async def test_cancelled_while_the_others_are_given_back_it_lets_go_of_each_once() -> None:
-    """Pitfall 7: a re-entrant one that is held around it stays held."""
+async def test_a_cancellation_during_the_release_after_a_failed_try_releases_each_lock_once() -> None:
+    """Pitfall 7: a re-entrant lock that the task has acquired before stays held."""
     async with scene(P) as stage, no_task_stays():
         again = ReentrantLock(stage.zk, f"{P}/a")
         several = MultiLock([again, Lock(stage.zk, f"{P}/b"), Lock(stage.zk, f"{P}/c")])
@@ -247,11 +238,13 @@ async def test_cancelled_while_the_others_are_given_back_it_lets_go_of_each_once
             await trying
 
 
-async def test_one_that_is_lost_while_a_later_one_is_waited_for_begins_anew() -> None:
+async def test_the_loss_of_one_lock_while_a_later_one_is_awaited_starts_again() -> None:
     async with scene(P) as stage:
         c = await Lock(stage.other, f"{P}/c").acquire()
         waiting = asyncio.create_task(multi(stage.zk, P).acquire())
-        await until(lambda: len(stage.zk._session.watches) == 4)  # on what it holds, on its ticket and the one before
+        await until(
+            lambda: watch_count(stage.zk) == 4
+        )  # the two nodes that it holds, its ticket in /c and the ticket before
         (ticket,) = await line(stage.other, f"{P}/a")
         await stage.other.delete(f"{P}/a/{ticket}")
         async with Lock(stage.other, f"{P}/a"):
@@ -268,7 +261,7 @@ async def test_one_that_is_lost_while_a_later_one_is_waited_for_begins_anew() ->
 
 
 @pytest.mark.parametrize("name", NAMES)
-async def test_the_first_loss_interrupts_the_body(zookeeper: RealServer, path: str, name: str) -> None:
+async def test_the_first_loss_cancels_the_body(zookeeper: RealServer, path: str, name: str) -> None:
     """Pitfall 14."""
     async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
         with body_raises(LockLostError, match="deleted") as error:
@@ -286,8 +279,8 @@ async def test_the_first_loss_interrupts_the_body(zookeeper: RealServer, path: s
         await until_watches(zookeeper, 0)
 
 
-async def test_all_lost_at_once_interrupt_once(zookeeper: RealServer, path: str) -> None:
-    """Pitfall 14: by one transaction, and by the end of the session."""
+async def test_the_loss_of_all_at_once_cancels_the_body_once(zookeeper: RealServer, path: str) -> None:
+    """Pitfall 14: by one transaction, or by the end of the session."""
     async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
         for expires in (False, True):
             with body_raises(LockLostError):
@@ -307,22 +300,22 @@ async def test_all_lost_at_once_interrupt_once(zookeeper: RealServer, path: str)
         assert await held(other, path) == []
 
 
-async def test_a_body_that_finds_out_by_itself() -> None:
+async def test_a_body_that_notices_the_loss_itself_raises_it() -> None:
     async with scene(P) as stage:
         with body_raises(LockLostError):
             async with multi(stage.zk, P) as lease:
-                stage.zk._session.certain_until = float("-inf")
+                stage.zk._session.certainty.end()
                 assert not lease.is_certain()
                 lease.check()
         assert this_task().cancelling() == 0
         with body_raises(LockLostError):
             async with multi(stage.zk, P) as lease:
                 await stage.zk.ping()
-                stage.zk._session.certain_until = float("-inf")
+                stage.zk._session.certainty.end()
         assert this_task().cancelling() == 0
 
 
-async def test_a_lease_without_a_body_is_told(zookeeper: RealServer, path: str) -> None:
+async def test_a_lease_without_a_body_is_lost_too(zookeeper: RealServer, path: str) -> None:
     async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
         lease = await multi(zk, path).acquire()
         losing = asyncio.create_task(lease.lost())
@@ -335,8 +328,8 @@ async def test_a_lease_without_a_body_is_told(zookeeper: RealServer, path: str) 
 
 
 @pytest.mark.parametrize("kind", ["re-entrant", "read"])
-async def test_a_loss_reaches_the_body_around_a_lease_that_has_none(kind: str) -> None:
-    """Pitfall 14: the innermost of those who hold it is no task."""
+async def test_a_loss_cancels_the_outer_body_if_the_inner_lease_has_none(kind: str) -> None:
+    """Pitfall 14: the lease that was acquired last has no body."""
     async with scene(P) as stage, no_task_stays():
         again = ReentrantLock(stage.zk, f"{P}/a") if kind == "re-entrant" else ReadWriteLock(stage.zk, f"{P}/a").read()
         with body_raises(LockLostError, match="deleted") as error:
@@ -350,8 +343,8 @@ async def test_a_loss_reaches_the_body_around_a_lease_that_has_none(kind: str) -
         assert await held(stage.other, P) == []
 
 
-async def test_a_loss_is_told_to_all_who_hold_the_lock_and_interrupts_once() -> None:
-    """Pitfall 14: the task's innermost body is cancelled, and those around it end by its error."""
+async def test_a_loss_reaches_every_set_with_the_lock_and_cancels_the_task_once() -> None:
+    """Pitfall 14: the innermost body is cancelled, and the bodies around it end by its error."""
     async with scene(P) as stage, no_task_stays():
         again = ReentrantLock(stage.zk, f"{P}/a")
         sets = [MultiLock([again, Lock(stage.zk, f"{P}/{name}")]) for name in "bcd"]
@@ -370,15 +363,14 @@ async def test_a_loss_is_told_to_all_who_hold_the_lock_and_interrupts_once() -> 
         assert interruptions == 1
         assert this_task().cancelling() == 0
         assert await asyncio.gather(*losing) == [error.value] * 3
-        for lease in idle:
-            await lease.release()
+        await release(*idle)
         assert await held(stage.other, P) == []
 
 
 # -- downgrade --------------------------------------------------------------------------------------------------------
 
 
-async def test_a_write_lease_of_a_set_is_downgraded() -> None:
+async def test_a_write_lease_of_a_set_can_be_downgraded() -> None:
     async with scene(P) as stage, no_task_stays():
         lock = MultiLock([ReadWriteLock(stage.zk, f"{P}/a").write(), Lock(stage.zk, f"{P}/b")])
         async with lock as lease:
@@ -396,7 +388,7 @@ async def test_a_write_lease_of_a_set_is_downgraded() -> None:
         assert await held(stage.other, P) == []
 
 
-async def test_the_loss_of_a_downgraded_lease_is_that_of_the_set() -> None:
+async def test_the_loss_of_a_downgraded_lease_cancels_the_body_of_the_set() -> None:
     async with scene(P) as stage, no_task_stays():
         with body_raises(LockLostError, match="deleted"):
             async with MultiLock([ReadWriteLock(stage.zk, f"{P}/a").write(), Lock(stage.zk, f"{P}/b")]) as lease:
@@ -410,7 +402,7 @@ async def test_the_loss_of_a_downgraded_lease_is_that_of_the_set() -> None:
 
 
 @pytest.mark.parametrize("is_lost", [False, True])
-async def test_while_one_of_a_set_is_being_downgraded_it_certifies_nothing_and_is_told_of_losses(is_lost: bool) -> None:
+async def test_a_set_is_uncertain_during_a_downgrade_and_still_notices_losses(is_lost: bool) -> None:
     async with scene(P) as stage, no_task_stays():
         lease = await MultiLock([ReadWriteLock(stage.zk, f"{P}/a").write(), Lock(stage.zk, f"{P}/b")]).acquire()
         written = lease.leases[f"{P}/a"]
@@ -434,8 +426,8 @@ async def test_while_one_of_a_set_is_being_downgraded_it_certifies_nothing_and_i
 # -- no deadlock ------------------------------------------------------------------------------------------------------
 
 
-async def test_random_sets_in_random_orders_never_deadlock(zookeeper: RealServer, path: str) -> None:
-    """Eight tasks on four clients; witnesses see that each lock has one holder."""
+async def test_random_sets_in_random_orders_do_not_deadlock(zookeeper: RealServer, path: str) -> None:
+    """Eight tasks on four clients; each lock has one holder at a time, with growing tokens."""
     async with (
         zkwire.connect(zookeeper.hosts) as one,
         zkwire.connect(zookeeper.hosts) as two,
@@ -471,7 +463,7 @@ async def test_random_sets_in_random_orders_never_deadlock(zookeeper: RealServer
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations("abc")))
-async def test_opposite_orders_wait_for_each_other_in_one_order(order: tuple[str, ...]) -> None:
+async def test_sets_listed_in_opposite_orders_wait_at_the_same_lock(order: tuple[str, ...]) -> None:
     async with scene(P) as stage:
         first = await multi(stage.zk, P, *order).acquire()
         waiting = asyncio.create_task(multi(stage.other, P, *reversed(order)).acquire())
@@ -482,7 +474,7 @@ async def test_opposite_orders_wait_for_each_other_in_one_order(order: tuple[str
         assert await held(stage.other, P) == []
 
 
-async def test_those_that_share_the_lock_objects() -> None:
+async def test_sets_that_share_lock_objects_exclude_each_other() -> None:
     async with scene(P) as stage:
         locks = [Lock(stage.zk, f"{P}/{name}") for name in NAMES]
         inside = 0
@@ -501,7 +493,7 @@ async def test_those_that_share_the_lock_objects() -> None:
 
 # -- everywhere -------------------------------------------------------------------------------------------------------
 
-LOCKS = ("b", "a")  # two will do
+LOCKS = ("b", "a")  # two are enough
 
 
 async def acquire_and_release(stage: Scene) -> None:
@@ -510,9 +502,7 @@ async def acquire_and_release(stage: Scene) -> None:
 
 
 async def try_and_release(stage: Scene) -> None:
-    lease = await multi(stage.zk, stage.path, *LOCKS).try_acquire()
-    assert lease is not None
-    await lease.release()
+    await release(await taken(multi(stage.zk, stage.path, *LOCKS)))
 
 
 async def find_one_taken(stage: Scene) -> None:
@@ -535,7 +525,7 @@ async def test_cut_at_every_step(play: Any, steps: int) -> None:
 
 
 def in_line(play: Any) -> Any:
-    """The play, and afterwards the locks' own nodes go."""
+    """Return `play` with the deletion of the locks' parent nodes at its end."""
 
     async def whole(stage: Scene) -> None:
         await play(stage)
@@ -545,7 +535,7 @@ def in_line(play: Any) -> Any:
 
 
 async def clear(stage: Scene) -> None:
-    """Delete the locks' own nodes, which must be empty."""
+    """Delete the locks' parent nodes, which must become empty."""
     for name in LOCKS:
 
         async def is_empty(name: str = name) -> bool:
@@ -557,41 +547,28 @@ async def clear(stage: Scene) -> None:
 
 @pytest.mark.parametrize("play", [acquire_and_release, try_and_release, find_one_taken])
 async def test_cancelled_at_every_moment(play: Any) -> None:
-    """Pitfalls 3, 9 and 10: none is held afterwards, and the next acquires all."""
+    """Pitfalls 3, 9 and 10: no lock is held afterwards, and the next client acquires all."""
     await cancel_at_every_moment(play, afterwards=in_line(acquire_and_release), at_least=5)
 
 
-async def test_cancelled_at_every_moment_of_a_wait_for_the_last() -> None:
-    holders: dict[str, Lease] = {}
+async def test_a_wait_for_the_last_is_cancelled_at_every_moment() -> None:
+    async def hold(stage: Scene) -> Sequence[Lease]:
+        return [await Lock(stage.other, f"{stage.path}/b").acquire()]
 
-    async def prepare(stage: Scene) -> None:
-        holders[stage.path] = await Lock(stage.other, f"{stage.path}/b").acquire()
-
-    async def afterwards(stage: Scene) -> None:
+    async def while_held(stage: Scene) -> None:
         await until_line(stage.other, f"{stage.path}/a", 0)
         await until_line(stage.other, f"{stage.path}/b", 1)
-        holders[stage.path].check()
-        await holders.pop(stage.path).release()
-        await in_line(acquire_and_release)(stage)
 
-    await cancel_at_every_moment(acquire_and_release, prepare=prepare, afterwards=afterwards, most=60)
+    await cancel_every_wait(
+        acquire_and_release, hold=hold, while_held=while_held, afterwards=in_line(acquire_and_release), most=60
+    )
 
 
 async def test_expired_at_every_step() -> None:
     """Pitfalls 12, 13 and 17."""
-    for step in range(1, 10):
-        async with scene(P) as stage, no_task_stays():
-            await expire_at(stage, step)
 
+    async def clear_and_acquire(stage: Scene) -> None:
+        await clear(stage)
+        await in_line(acquire_and_release)(stage)
 
-async def expire_at(stage: Scene, step: int) -> None:
-    with stage.server.hold_replies(session=stage.zk.session_id, nth=step, times=1) as hit:
-        playing = asyncio.create_task(outcome(acquire_and_release(stage)))
-        await until(lambda: bool(hit.hits) or playing.done())
-        stage.server.expire(stage.zk.session_id)
-        hit.end()
-        came = await playing
-        assert came is None or isinstance(came, LockLostError), repr(came)
-    await clear(stage)
-    await acquire_and_release(stage)
-    await clear(stage)
+    await expire_at_every_step(acquire_and_release, steps=9, afterwards=clear_and_acquire)

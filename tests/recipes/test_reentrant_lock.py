@@ -1,4 +1,4 @@
-"""The re-entrant lock: owned by the task, counted."""
+"""The re-entrant lock: its owner is a task, and its acquires are counted."""
 
 import asyncio
 
@@ -6,20 +6,15 @@ import pytest
 
 import zkwire
 from recipes import LockLostError, ReentrantLock
-from tests.support.proxy import Proxy
-from tests.support.recipes import body_raises, expire, line, outcome, this_task, until, until_line
+from tests.support.recipes import body_raises, expire, line, outcome, proxied, this_task, two_clients, until, until_line
 from zkwire.testing import RealServer
 
 pytestmark = pytest.mark.limit(20)
 
 
-async def test_it_is_free_once_it_is_released_as_often(zookeeper: RealServer, path: str) -> None:
+async def test_it_is_free_once_it_was_released_as_often_as_acquired(zookeeper: RealServer, path: str) -> None:
     """Pitfall 7."""
-    async with (
-        Proxy(zookeeper.hosts) as proxy,
-        zkwire.connect(proxy.hosts) as zk,
-        zkwire.connect(zookeeper.hosts) as zk2,
-    ):
+    async with proxied(zookeeper) as (proxy, zk2, zk):
         await zk2.create(path, container=True)
         lock, other = ReentrantLock(zk, path), ReentrantLock(zk2, path)
         mark = proxy.mark()
@@ -58,7 +53,7 @@ async def test_another_task_waits(zookeeper: RealServer, path: str) -> None:
 
         async with lock:
             task = asyncio.create_task(other())
-            await until(lambda: len(lock._turns._waiting) == 1)
+            await until(lambda: len(lock._local_queue._waiting) == 1)
             async with lock:
                 assert not task.done()
             assert not task.done()
@@ -96,7 +91,7 @@ async def test_another_task_may_own_it_afterwards(zookeeper: RealServer, path: s
 
 @pytest.mark.parametrize("how", ["deleted", "expired"])
 async def test_a_lost_lease_cannot_be_entered_again(zookeeper: RealServer, path: str, how: str) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
+    async with two_clients(zookeeper) as (zk, other):
         lock = ReentrantLock(zk, path)
         lease = await lock.acquire()
         if how == "deleted":
@@ -116,8 +111,8 @@ async def test_a_lost_lease_cannot_be_entered_again(zookeeper: RealServer, path:
         await until_line(other, path, 0)
 
 
-async def test_the_innermost_body_is_cancelled_and_all_are_left(zookeeper: RealServer, path: str) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
+async def test_a_loss_cancels_the_innermost_body_and_is_raised_by_all(zookeeper: RealServer, path: str) -> None:
+    async with two_clients(zookeeper) as (zk, other):
         lock = ReentrantLock(zk, path)
         left: list[str] = []
         with body_raises(LockLostError):
@@ -128,7 +123,7 @@ async def test_the_innermost_body_is_cancelled_and_all_are_left(zookeeper: RealS
                         await asyncio.Event().wait()
                 except LockLostError:
                     left.append("inner")
-        assert left == ["inner"]  # and the outer one raised, though its body came to its end
+        assert left == ["inner"]  # the outer one raised, although its body came to its end
         assert this_task().cancelling() == 0
         async with lock.hold(within=5):
             pass
@@ -136,7 +131,7 @@ async def test_the_innermost_body_is_cancelled_and_all_are_left(zookeeper: RealS
 
 async def test_a_cancelled_wait_leaves_no_owner(zookeeper: RealServer, path: str) -> None:
     """Pitfall 9."""
-    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
+    async with two_clients(zookeeper) as (zk, other):
         lock = ReentrantLock(zk, path)
         held = await ReentrantLock(other, path).acquire()
         for _ in range(2):

@@ -1,64 +1,35 @@
-"""The semaphore: how many hold at a time, on which number all agree, and what happens when it changes."""
+"""The semaphore: how many leases are held, how clients agree on the number, and what a change of it does."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 import pytest
 
 import zkwire
-from recipes import Lease, LockLostError, PermitsError, Semaphore
-from tests.support.everywhere import (
-    Scene,
-    cancel_at_every_moment,
-    cut_at_every_step,
-    no_watch_stays,
-    nothing_stays,
-    scene,
-)
+from recipes import Lease, PermitsError, Semaphore
+from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, nothing_stays, scene
+from tests.support.locks import cancel_every_wait, release, start_waiting, taken, two_clients, watch_count
 from tests.support.proxy import Proxy
-from tests.support.recipes import body_raises, line, no_task_stays, outcome, until, until_armed, until_line
-from zkwire import Client, SessionExpiredError
+from tests.support.recipes import line, no_task_stays, outcome, until, until_armed, until_line
+from zkwire import SessionExpiredError
 from zkwire.testing import RealServer, Server
 
 pytestmark = pytest.mark.limit(30)
 
 
-@asynccontextmanager
-async def two() -> AsyncIterator[tuple[Client, Client]]:
-    """Two clients of one server in memory, which keeps no watch at the end."""
-    async with Server() as server, zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
-        yield zk, other
-        await no_watch_stays(server.hosts)
+# -- permits ----------------------------------------------------------------------------------------------------------
 
 
-async def waiting(zk: Client, semaphore: Semaphore, tickets: int) -> asyncio.Task[Lease]:
-    """Start to acquire, and return the task once so many tickets stand in the line and it waits."""
-    task = asyncio.create_task(semaphore.acquire())
-    await until_line(zk, semaphore.path, tickets)
-    await until(lambda: len(zk._session.watches) > 1)
-    await zk.ping()
-    return task
-
-
-async def release(*leases: Lease) -> None:
-    for lease in leases:
-        await lease.release()
-
-
-# -- how many ---------------------------------------------------------------------------------------------------------
-
-
-async def test_so_many_hold_and_the_next_waits(zookeeper: RealServer, path: str) -> None:
-    """Pitfall 21: who owns follows from one list; there is no count to go wrong."""
+async def test_as_many_as_the_permits_hold_and_the_next_waits(zookeeper: RealServer, path: str) -> None:
+    """Pitfall 21: the holders follow from one list of tickets, and there is no separate counter to go wrong."""
     async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
         mine, theirs = Semaphore(zk, path, 3), Semaphore(other, path, 3)
         leases = [await mine.acquire(), await theirs.acquire(), await mine.acquire()]
         assert await theirs.try_acquire() is None
-        fourth = await waiting(zk, mine, 4)
-        fifth = await waiting(other, theirs, 5)
-        await leases[1].release()  # whichever goes
+        fourth = await start_waiting(zk, mine, 4)
+        fifth = await start_waiting(other, theirs, 5)
+        await leases[1].release()  # any of the three
         fourth_lease = await fourth
         await other.ping()
         assert not fifth.done()
@@ -68,8 +39,8 @@ async def test_so_many_hold_and_the_next_waits(zookeeper: RealServer, path: str)
         assert (await zk.get(path)).data == b"3"
 
 
-async def test_several_tasks_hold_by_one_object() -> None:
-    async with two() as (zk, other):
+async def test_tasks_that_share_an_object_share_its_permits() -> None:
+    async with two_clients() as (zk, other):
         semaphore = Semaphore(zk, "/s", 3)
         inside = most = 0
 
@@ -86,8 +57,8 @@ async def test_several_tasks_hold_by_one_object() -> None:
         assert await line(other, "/s") == []
 
 
-async def test_one_permit_is_a_lock_in_the_order_of_tickets() -> None:
-    async with two() as (zk, _):
+async def test_one_permit_is_a_lock_in_ticket_order() -> None:
+    async with two_clients() as (zk, _):
         semaphore = Semaphore(zk, "/s", 1)
         served: list[int] = []
 
@@ -100,28 +71,11 @@ async def test_one_permit_is_a_lock_in_the_order_of_tickets() -> None:
         assert served == list(range(5))
 
 
-async def test_a_lease_is_lost_as_a_locks_is() -> None:
-    """Pitfall 14."""
-    async with two() as (zk, other):
-        with body_raises(LockLostError, match="somebody else has deleted it"):
-            async with Semaphore(zk, "/s", 2) as lease:
-                await other.delete(lease.path)
-                await asyncio.Event().wait()
+# -- the stored number ------------------------------------------------------------------------------------------------
 
 
-async def test_bounds_name_what_was_waited_for() -> None:
-    """Pitfall 8."""
-    async with two() as (zk, other), Semaphore(other, "/s", 1):
-        with pytest.raises(TimeoutError, match=r"the semaphore /s was not free within 0\.01 s"):
-            await Semaphore(zk, "/s", 1).acquire(within=0.01)
-        await until_line(other, "/s", 1)
-
-
-# -- the number -------------------------------------------------------------------------------------------------------
-
-
-async def test_another_number_is_an_error_and_no_ticket_stays() -> None:
-    async with two() as (zk, other):
+async def test_a_disagreement_on_the_number_is_an_error_and_leaves_no_ticket() -> None:
+    async with two_clients() as (zk, other):
         async with Semaphore(zk, "/s", 3) as lease:
             for use in (Semaphore(other, "/s", 2).acquire, Semaphore(other, "/s", 2).try_acquire):
                 with pytest.raises(PermitsError, match="the semaphore /s has 3 permits, not 2") as caught:
@@ -134,8 +88,8 @@ async def test_another_number_is_an_error_and_no_ticket_stays() -> None:
         assert (await zk.get("/s")).data == b"3"
 
 
-async def test_none_takes_what_is_stored() -> None:
-    async with two() as (zk, other):
+async def test_permits_of_none_use_the_stored_number() -> None:
+    async with two_clients() as (zk, other):
         with pytest.raises(PermitsError, match="the semaphore /s has no number of permits yet: give one"):
             await Semaphore(zk, "/s", None).acquire()
         assert await other.exists("/s") is None
@@ -144,20 +98,20 @@ async def test_none_takes_what_is_stored() -> None:
 
 
 @pytest.mark.parametrize("data", [b"many", b"0", b"-1", b"2.0", b"99999999999", "\u0663".encode(), b" 3"])
-async def test_a_node_that_is_no_semaphores(data: bytes) -> None:
-    async with two() as (zk, other):
+async def test_a_node_with_other_data_is_refused_and_not_changed(data: bytes) -> None:
+    async with two_clients() as (zk, other):
         await other.create("/s", data)
         for permits in (3, None):
-            with pytest.raises(PermitsError, match="the node /s is no semaphore's"):
+            with pytest.raises(PermitsError, match="the node /s is not a semaphore"):
                 await Semaphore(zk, "/s", permits).acquire()
-            with pytest.raises(PermitsError, match="the node /s is no semaphore's"):
+            with pytest.raises(PermitsError, match="the node /s is not a semaphore"):
                 await Semaphore(zk, "/s", permits).resize(2)
         assert await line(other, "/s") == []
         assert (await other.get("/s")).data == data
 
 
-async def test_a_node_without_a_number_gets_one_from_the_first() -> None:
-    async with two() as (zk, other):
+async def test_a_node_without_a_number_gets_the_number_of_the_first_client() -> None:
+    async with two_clients() as (zk, other):
         await other.create("/s")
         with pytest.raises(PermitsError, match="has no number of permits yet"):
             await Semaphore(zk, "/s", None).acquire()
@@ -167,14 +121,12 @@ async def test_a_node_without_a_number_gets_one_from_the_first() -> None:
         assert isinstance(came[1], PermitsError)
         assert (await other.get("/s")).data == b"2"
         await came[0].release()
-        tried = await Semaphore(other, "/s", 2).try_acquire()
-        assert tried is not None
-        await tried.release()
+        await release(await taken(Semaphore(other, "/s", 2)))
 
 
-async def test_two_that_make_it_at_once_with_different_numbers() -> None:
-    """Pitfall 21: one of them writes the number, and the other learns of it, not both."""
-    async with two() as (zk, other):
+async def test_of_two_clients_that_create_it_with_different_numbers_one_gets_an_error() -> None:
+    """Pitfall 21: exactly one of them stores its number."""
+    async with two_clients() as (zk, other):
         came = await asyncio.gather(
             *(outcome(Semaphore(each, "/a/s", n).acquire()) for each, n in ((zk, 1), (other, 2)))
         )
@@ -185,33 +137,27 @@ async def test_two_that_make_it_at_once_with_different_numbers() -> None:
         await release(*leases)
 
 
-@pytest.mark.parametrize("bad", [0, -1, 2**31])
-async def test_a_number_out_of_range(bad: int) -> None:
-    async with two() as (zk, other):
-        with pytest.raises(ValueError, match=f"not {bad}"):
+@pytest.mark.parametrize(
+    ("bad", "error"),
+    [(bad, ValueError) for bad in (0, -1, 2**31)] + [(bad, TypeError) for bad in (True, "3", 2.0, b"3")],
+)
+async def test_a_bad_number_of_permits_is_refused(bad: Any, error: type[Exception]) -> None:
+    async with two_clients() as (zk, other):
+        with pytest.raises(error, match=f"permits must be .*not {bad!r}"):
             Semaphore(zk, "/s", bad)
-        with pytest.raises(ValueError, match=f"not {bad}"):
+        with pytest.raises(error, match=f"permits must be .*not {bad!r}"):
             await Semaphore(zk, "/s", 1).resize(bad)
         assert await other.exists("/s") is None
-
-
-@pytest.mark.parametrize("bad", [True, "3", 2.0, b"3"])
-async def test_a_number_of_a_wrong_type(bad: Any) -> None:
-    async with two() as (zk, _):
-        with pytest.raises(TypeError, match="whole number"):
-            Semaphore(zk, "/s", bad)
-        with pytest.raises(TypeError, match="whole number"):
-            await Semaphore(zk, "/s", 1).resize(bad)
 
 
 # -- resizing ---------------------------------------------------------------------------------------------------------
 
 
-async def test_growing_lets_those_in_who_wait(zookeeper: RealServer, path: str) -> None:
+async def test_more_permits_let_waiting_tickets_in(zookeeper: RealServer, path: str) -> None:
     async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
         semaphore = Semaphore(zk, path, 1)
         first = await semaphore.acquire()
-        tasks = [await waiting(zk, semaphore, number) for number in (2, 3, 4)]
+        tasks = [await start_waiting(zk, semaphore, number) for number in (2, 3, 4)]
         await Semaphore(other, path, 1).resize(3)
         leases = [await tasks[0], await tasks[1]]
         await zk.ping()
@@ -221,13 +167,13 @@ async def test_growing_lets_those_in_who_wait(zookeeper: RealServer, path: str) 
         assert await line(zk, path) == []
 
 
-async def test_shrinking_lets_those_finish_who_hold(zookeeper: RealServer, path: str) -> None:
-    """Pitfall 21: who is armed when the number shrinks does not own by the next departure."""
+async def test_fewer_permits_let_the_holders_finish_first(zookeeper: RealServer, path: str) -> None:
+    """Pitfall 21: a ticket that watches all its blockers when the number shrinks does not own at the next release."""
     async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
         semaphore, theirs = Semaphore(zk, path, 3), Semaphore(other, path, 3)
         leases = [await semaphore.acquire() for _ in range(3)]
-        waiter = await waiting(other, theirs, 4)
-        await until(lambda: len(other._session.watches) == 5)  # itself, the number, three blockers
+        waiter = await start_waiting(other, theirs, 4)
+        await until(lambda: watch_count(other) == 5)  # itself, the number, three blockers
         await semaphore.resize(1)
         for lease in leases[:2]:
             lease.check()
@@ -242,13 +188,13 @@ async def test_shrinking_lets_those_finish_who_hold(zookeeper: RealServer, path:
             assert await theirs.try_acquire() is None
 
 
-async def test_a_departure_on_the_heels_of_a_shrink() -> None:
-    """Pitfall 21: told of at the same time, they count in the order of the changes."""
-    async with two() as (zk, other):
+async def test_a_release_right_after_a_shrink_lets_no_ticket_in() -> None:
+    """Pitfall 21: both events arrive together, and count in the order of the changes."""
+    async with two_clients() as (zk, other):
         semaphore, theirs = Semaphore(zk, "/s", 2), Semaphore(other, "/s", 2)
         leases = [await semaphore.acquire(), await semaphore.acquire()]
-        waiter = await waiting(other, theirs, 3)
-        await until(lambda: len(other._session.watches) == 4)  # itself, the number, two blockers
+        waiter = await start_waiting(other, theirs, 3)
+        await until(lambda: watch_count(other) == 4)  # itself, the number, two blockers
         await asyncio.gather(zk.set("/s", b"1"), leases[0].release())
         await other.ping()
         await other.ping()
@@ -257,8 +203,8 @@ async def test_a_departure_on_the_heels_of_a_shrink() -> None:
         await (await waiter).release()
 
 
-async def test_objects_at_work_follow_and_new_ones_must_agree() -> None:
-    async with two() as (zk, other):
+async def test_objects_that_have_agreed_follow_a_resize_and_new_ones_must_agree() -> None:
+    async with two_clients() as (zk, other):
         at_work, idle = Semaphore(zk, "/s", 1), Semaphore(other, "/s", 1)
         await release(await at_work.acquire())
         await at_work.resize(2)
@@ -270,9 +216,9 @@ async def test_objects_at_work_follow_and_new_ones_must_agree() -> None:
         await release(*leases)
 
 
-async def test_an_object_makes_the_node_anew_with_the_last_number_that_it_saw() -> None:
-    """Pitfall 18: the container has been cleaned up."""
-    async with two() as (zk, other):
+async def test_an_object_creates_the_node_again_with_the_last_number_that_it_read() -> None:
+    """Pitfall 18: the server has deleted the empty container."""
+    async with two_clients() as (zk, other):
         semaphore = Semaphore(zk, "/s", 1)
         await semaphore.resize(2)
         await other.delete("/s")
@@ -280,8 +226,8 @@ async def test_an_object_makes_the_node_anew_with_the_last_number_that_it_saw() 
         assert (await other.get("/s")).data == b"2"
 
 
-async def test_resizing_what_is_not_there() -> None:
-    async with two() as (zk, other):
+async def test_a_resize_creates_a_missing_node_or_number() -> None:
+    async with two_clients() as (zk, other):
         await Semaphore(zk, "/a/s", None).resize(4)
         assert (await other.get("/a/s")).data == b"4"
         await other.create("/b")
@@ -291,8 +237,8 @@ async def test_resizing_what_is_not_there() -> None:
 
 @pytest.mark.parametrize("is_before", [True, False])
 @pytest.mark.parametrize("operation", ["create", "setData"])
-async def test_resizing_what_has_no_number_though_the_answer_is_lost(operation: str, is_before: bool) -> None:
-    """Pitfall 10: what it has written itself is nothing to disagree with."""
+async def test_a_first_resize_works_although_its_answer_is_lost(operation: str, is_before: bool) -> None:
+    """Pitfall 10: the number that this call has written itself is no disagreement."""
     async with scene() as stage:
         if operation == "setData":
             await stage.other.create(stage.path)
@@ -305,22 +251,22 @@ async def test_resizing_what_has_no_number_though_the_answer_is_lost(operation: 
             await Semaphore(stage.zk, stage.path, 3).resize(5)
 
 
-async def test_a_number_that_is_spoilt_while_somebody_waits() -> None:
-    async with two() as (zk, other):
+async def test_a_waiting_ticket_gets_an_error_when_the_number_is_overwritten() -> None:
+    async with two_clients() as (zk, other):
         semaphore = Semaphore(zk, "/s", 1)
         async with semaphore as lease:
-            waiter = await waiting(zk, semaphore, 2)
+            waiter = await start_waiting(zk, semaphore, 2)
             await other.set("/s", b"spoilt")
-            with pytest.raises(PermitsError, match="is no semaphore's"):
+            with pytest.raises(PermitsError, match="is not a semaphore"):
                 await waiter
             assert await until_line(other, "/s", 1) == [lease.path[3:]]
 
 
-async def test_a_session_that_ends_while_it_waits() -> None:
-    """Pitfalls 15 and 17: the number is read anew, in the session that follows."""
+async def test_a_wait_continues_in_a_new_session_with_the_new_number() -> None:
+    """Pitfalls 15 and 17."""
     async with Server() as server, zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
         held = [await Semaphore(other, "/s", 2).acquire() for _ in range(2)]
-        waiter = await waiting(zk, Semaphore(zk, "/s", 2), 3)
+        waiter = await start_waiting(zk, Semaphore(zk, "/s", 2), 3)
         server.expire(zk.session_id)
         await Semaphore(other, "/s", 2).resize(3)
         await (await waiter).release()
@@ -329,10 +275,10 @@ async def test_a_session_that_ends_while_it_waits() -> None:
 
 
 @pytest.mark.parametrize("operation", ["getData", "setData"])
-async def test_a_session_that_ends_while_it_writes_its_number(operation: str) -> None:
-    """Pitfall 17: whoever waits meanwhile does not know that there is a session."""
+async def test_an_acquire_that_stores_the_number_survives_an_expired_session(operation: str) -> None:
+    """Pitfall 17."""
     async with scene() as stage:
-        await stage.other.create(stage.path)  # somebody has made it without a number
+        await stage.other.create(stage.path)  # without a number
         semaphore = Semaphore(stage.zk, stage.path, 2)
         nth = 2 if operation == "getData" else 1
         lease = await expired_behind(stage, operation, nth, semaphore.acquire())
@@ -341,7 +287,7 @@ async def test_a_session_that_ends_while_it_writes_its_number(operation: str) ->
 
 
 @pytest.mark.parametrize("operation", ["sync", "setData"])
-async def test_a_session_that_ends_while_it_is_resized(operation: str) -> None:
+async def test_a_resize_survives_an_expired_session(operation: str) -> None:
     """Pitfall 17."""
     async with scene() as stage:
         semaphore = Semaphore(stage.zk, stage.path, 2)
@@ -350,7 +296,7 @@ async def test_a_session_that_ends_while_it_is_resized(operation: str) -> None:
         assert (await stage.other.get(stage.path)).data == b"4"
 
 
-async def test_without_renewal_the_end_of_the_session_is_told() -> None:
+async def test_without_renewal_an_expired_session_is_an_error() -> None:
     async with scene() as stage, zkwire.connect(stage.server.hosts, renew=False) as zk:
         await stage.other.create(stage.path)
         alone = Scene(stage.server, zk, stage.other, stage.path)
@@ -361,7 +307,7 @@ async def test_without_renewal_the_end_of_the_session_is_told() -> None:
 
 
 async def expired_behind(stage: Scene, operation: str, nth: int, work: Coroutine[Any, Any, Any]) -> Any:
-    """Do `work`, and have the session end when the server has carried out its `nth` such request."""
+    """Do `work`, and expire the session after the server has carried out the `nth` request of this kind."""
     with stage.server.hold_replies(operation, session=stage.zk.session_id, nth=nth) as held:
         task = asyncio.create_task(work)
         await held.until_hit()
@@ -372,14 +318,14 @@ async def expired_behind(stage: Scene, operation: str, nth: int, work: Coroutine
     return await task
 
 
-# -- frames -----------------------------------------------------------------------------------------------------------
+# -- requests ---------------------------------------------------------------------------------------------------------
 
 
-async def test_uncontended_acquire_and_release_are_two_round_trips(zookeeper: RealServer, path: str) -> None:
+async def test_uncontended_requests(zookeeper: RealServer, path: str) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         mark = proxy.mark()
         async with Semaphore(zk, f"{path}/s", 2):
-            assert proxy.segments(mark) == 2  # the parents have to be made
+            assert proxy.segments(mark) == 2  # the parents are missing
         mark = proxy.mark()
         async with Semaphore(zk, f"{path}/s", 2):
             assert proxy.segments(mark) == 1
@@ -387,7 +333,7 @@ async def test_uncontended_acquire_and_release_are_two_round_trips(zookeeper: Re
         assert proxy.segments(mark) == 2
 
 
-async def test_the_number_is_watched_ahead_of_the_blockers_and_a_hand_over_sends_nothing(
+async def test_the_number_is_watched_before_the_blockers_and_a_hand_over_sends_no_request(
     zookeeper: RealServer, path: str
 ) -> None:
     """Pitfalls 19 and 21."""
@@ -415,7 +361,7 @@ async def test_the_number_is_watched_ahead_of_the_blockers_and_a_hand_over_sends
         await release(lease, leases[0])
 
 
-async def test_a_resize_is_three_requests_and_one_for_each_who_waits(zookeeper: RealServer, path: str) -> None:
+async def test_a_resize_costs_three_requests_and_one_for_each_waiting_ticket(zookeeper: RealServer, path: str) -> None:
     async with (
         Proxy(zookeeper.hosts) as proxy,
         Proxy(zookeeper.hosts) as theirs,
@@ -424,8 +370,8 @@ async def test_a_resize_is_three_requests_and_one_for_each_who_waits(zookeeper: 
     ):
         lease = await Semaphore(other, path, 2).acquire()
         leases = [lease, await Semaphore(other, path, 2).acquire()]
-        task = await waiting(other, Semaphore(other, path, 2), 3)
-        await until(lambda: len(other._session.watches) >= 4)
+        task = await start_waiting(other, Semaphore(other, path, 2), 3)
+        await until(lambda: watch_count(other) >= 4)
         await other.ping()
         mark, since = proxy.mark(), theirs.mark()
         await Semaphore(zk, path, 2).resize(1)
@@ -433,15 +379,10 @@ async def test_a_resize_is_three_requests_and_one_for_each_who_waits(zookeeper: 
         assert proxy.segments(mark) == 2
         await theirs.until(lambda: ("NodeDataChanged", path) in theirs.events(since))
         await other.ping()
-        own = [lease.path for lease in leases]
         read = [f for f in theirs.log[since:] if f.direction == "request" and f.opcode == "getData"]
-        assert [frame.path for frame in read if frame.path not in own and frame.path == path] == [path]
-        await release(*leases, await asyncio.wait_for(_after(leases, task), 10))
-
-
-async def _after(leases: list[Lease], task: asyncio.Task[Lease]) -> Lease:
-    await release(*leases)
-    return await task
+        assert [frame.path for frame in read if frame.path == path] == [path]
+        await release(*leases)
+        await release(await asyncio.wait_for(task, 10))
 
 
 # -- cuts and cancellations -------------------------------------------------------------------------------------------
@@ -456,7 +397,7 @@ async def contend(stage: Scene) -> None:
     held = [await Semaphore(stage.other, stage.path, 2).acquire() for _ in range(2)]
     task = asyncio.create_task(Semaphore(stage.zk, stage.path, 2).acquire())
     await until_line(stage.other, stage.path, 3)
-    await until(lambda: len(stage.zk._session.watches) >= 4 or task.done())
+    await until(lambda: watch_count(stage.zk) >= 4 or task.done())
     await held[1].release()
     lease = await task
     lease.check()
@@ -476,7 +417,7 @@ async def check_resized(stage: Scene) -> None:
 async def resize_while_others_wait(stage: Scene) -> None:
     semaphore = Semaphore(stage.other, stage.path, 1)
     first = await semaphore.acquire()
-    second = await waiting(stage.other, semaphore, 2)
+    second = await start_waiting(stage.other, semaphore, 2)
     await Semaphore(stage.zk, stage.path, 1).resize(2)
     await release(await second, first)
     assert (await stage.other.get(stage.path)).data == b"2"
@@ -485,7 +426,7 @@ async def resize_while_others_wait(stage: Scene) -> None:
 async def be_resized_while_waiting(stage: Scene) -> None:
     theirs = Semaphore(stage.other, stage.path, 3)
     mine = Semaphore(stage.zk, stage.path, 3)
-    await release(await mine.acquire())  # it has agreed, and follows from now on
+    await release(await mine.acquire())  # it has agreed, and follows every resize
     held = [await theirs.acquire() for _ in range(3)]
     task = asyncio.create_task(mine.acquire())
     await until_line(stage.other, stage.path, 4)
@@ -501,8 +442,8 @@ async def be_resized_while_waiting(stage: Scene) -> None:
 @pytest.mark.parametrize(
     "play", [acquire_and_release, contend, resize, resize_while_others_wait, be_resized_while_waiting]
 )
-async def test_it_is_cut_at_every_step(play: Any) -> None:
-    """Pitfalls 1, 10, 13, 15, 20 and 21: a lease is not orphaned when the loss precedes the list."""
+async def test_cut_at_every_step(play: Any) -> None:
+    """Pitfalls 1, 10, 13, 15, 20 and 21: no ticket stays when the connection is lost after the create."""
     await cut_at_every_step(play, at_least=2)
 
 
@@ -513,23 +454,18 @@ async def test_an_acquire_is_cancelled_at_every_moment() -> None:
 
 async def test_a_wait_is_cancelled_at_every_moment() -> None:
     """Pitfalls 9, 10 and 11."""
-    held: list[Lease] = []
 
-    async def hold(stage: Scene) -> None:
-        held[:] = [await Semaphore(stage.other, stage.path, 2).acquire() for _ in range(2)]
+    async def hold(stage: Scene) -> Sequence[Lease]:
+        return [await Semaphore(stage.other, stage.path, 2).acquire() for _ in range(2)]
 
-    async def let_go(stage: Scene) -> None:
-        await release(*held)
-        await acquire_and_release(stage)
-
-    await cancel_at_every_moment(acquire_and_release, prepare=hold, afterwards=let_go, most=50)
+    await cancel_every_wait(acquire_and_release, hold=hold, afterwards=acquire_and_release)
 
 
-async def test_a_cancelled_release_gives_up_the_watches_of_the_wait() -> None:
+async def test_a_cancelled_release_removes_the_watches_of_the_wait() -> None:
     async with scene() as stage, no_task_stays():
         holders = [await Semaphore(stage.other, stage.path, 2).acquire() for _ in range(2)]
         waiting = asyncio.create_task(Semaphore(stage.zk, stage.path, 2).acquire())
-        await until_armed(4, stage.zk)  # on its own node, the number of permits and both holders
+        await until_armed(4, stage.zk)  # its own node, the number of permits and both holders
         await holders[1].release()
         lease = await waiting
         with stage.server.hold_replies("delete", session=stage.zk.session_id) as leaving:
@@ -543,5 +479,5 @@ async def test_a_cancelled_release_gives_up_the_watches_of_the_wait() -> None:
 
 
 async def test_a_resize_is_cancelled_at_every_moment() -> None:
-    """Pitfall 11: it has happened or not, and may be called again."""
+    """Pitfall 11: the number was changed or not, and resize may be called again."""
     await cancel_at_every_moment(resize, afterwards=check_resized)

@@ -1,4 +1,4 @@
-"""The trials of MultiLock and TryLock: several processes, a real server."""
+"""Trials of MultiLock and TryLock: several processes, a real server."""
 
 import signal
 from contextlib import AsyncExitStack
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.limit(60)
 
 
 def checked(workers: list[Worker]) -> int:
-    """See that nobody held what somebody else held, and each path by growing tokens; return how often it was held."""
+    """Check that no two held a path at once, and that its tokens grew; return how often a lock or set was held."""
     assert not [entry for worker in workers for entry in worker.all("overlap")]
     entries = sorted((entry for worker in workers for entry in worker.all("held")), key=lambda entry: entry["at"])
     newest: dict[str, int] = {}
@@ -28,10 +28,8 @@ def checked(workers: list[Worker]) -> int:
     return len(entries)
 
 
-async def test_processes_that_take_many_locks_in_random_orders(
-    zookeeper: RealServer, path: str, tmp_path: Path
-) -> None:
-    """Nobody waits in a circle, and nobody holds what another one holds."""
+async def test_processes_take_many_locks_in_random_orders(zookeeper: RealServer, path: str, tmp_path: Path) -> None:
+    """No deadlock, and no lock with two holders."""
     async with AsyncExitStack() as stack:
         zk = await stack.enter_async_context(zkwire.connect(zookeeper.hosts))
         orders = {"hosts": zookeeper.hosts, "path": path, "folder": str(tmp_path), "tasks": 3, "rounds": 6}
@@ -43,10 +41,8 @@ async def test_processes_that_take_many_locks_in_random_orders(
         await until_watches(zookeeper, 0)
 
 
-async def test_processes_that_keep_trying_and_a_holder_that_is_killed(
-    zookeeper: RealServer, path: str, tmp_path: Path
-) -> None:
-    """Pitfalls 10 and 21: the node of the one that is killed goes with its session."""
+async def test_processes_keep_trying_and_a_holder_is_killed(zookeeper: RealServer, path: str, tmp_path: Path) -> None:
+    """Pitfalls 10 and 21: the node of the killed process goes with its session."""
     async with AsyncExitStack() as stack:
         zk = await stack.enter_async_context(zkwire.connect(zookeeper.hosts))
         orders = {"hosts": zookeeper.hosts, "path": path, "folder": str(tmp_path), "tasks": 2}

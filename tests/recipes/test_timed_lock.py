@@ -1,21 +1,19 @@
-"""The lock with a time limit: the holder is done by then, or others take over."""
+"""The lock with a time limit: the holder stops when its limit has passed, and then others take the lock over."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Callable
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import zkwire
 from recipes import Lease, Lock, LockLostError, ReadWriteLock, Semaphore, TimedLock
 from recipes.line import ticket_data
 from recipes.line.locking import Locking
 from recipes.line.position import Promises
-from recipes.line.ticket_data import TicketData
-from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, no_watch_stays, scene
+from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, scene
+from tests.support.locks import release, two_clients, watch_count
 from tests.support.proxy import Proxy
 from tests.support.recipes import body_raises, line, no_task_stays, outcome, this_task, until, until_line
 from zkwire import Client
@@ -24,95 +22,11 @@ from zkwire.testing import RealServer, Server
 pytestmark = pytest.mark.limit(30)
 
 
-@asynccontextmanager
-async def two() -> AsyncIterator[tuple[Client, Client]]:
-    """Two clients of one server in memory, which keeps no watch at the end."""
-    async with Server() as server, zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
-        yield zk, other
-        await no_watch_stays(server.hosts)
-
-
 async def hung(zk: Client, path: str, seconds: float, prefix: str = "lock-") -> str:
-    """The ticket of a holder that has promised, and whose process hangs while its session lives."""
+    """Create the ticket of a holder whose program hangs after it has written its limit, and whose session lives."""
     node = await zk.create(f"{path}/_c_x-{prefix}", ephemeral=True, sequential=True, make_parents=True)
     await zk.set(node, ticket_data.limited(seconds, b"host-7"))
     return node
-
-
-# -- marks and promises -----------------------------------------------------------------------------------------------
-
-
-@given(st.floats(0.0001, ticket_data.LONGEST_LIMIT), st.binary(max_size=20))
-def test_a_limit_is_read_back_and_never_shorter(seconds: float, data: bytes) -> None:
-    written = ticket_data.limited(seconds, data)
-    mark = ticket_data.parse(written, 1)
-    assert mark is not None
-    assert mark.limit is not None
-    assert seconds <= mark.limit <= seconds + 0.002
-    assert not mark.is_shared
-    assert written.endswith(data)
-
-
-@given(
-    st.binary(max_size=60)
-    | st.binary().map(ticket_data.shared)
-    | st.binary().map(lambda data: ticket_data.limited(1, data))
-)
-def test_what_a_ticket_was_made_with_is_never_a_mark(data: bytes) -> None:
-    assert ticket_data.parse(data, 0) is None
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"",
-        b"zkwire",
-        b"zkwire shared",
-        b"zkwire limit 1\n",
-        b"zkwire limit 1.5\n",
-        b"zkwire limit -1.000\n",
-        b"zkwire limit nan\n",
-        b"zkwire limit 99999999999.000\n",
-        b" zkwire shared\n",
-        b"host-7\nzkwire shared\n",
-    ],
-)
-def test_other_data_is_no_mark(data: bytes) -> None:
-    assert ticket_data.parse(data, 1) is None
-
-
-@given(
-    st.binary(max_size=60)
-    | st.binary().map(ticket_data.shared)
-    | st.binary().map(lambda data: ticket_data.limited(1, data))
-)
-def test_what_may_be_written_later_is_never_a_mark(data: bytes) -> None:
-    if ticket_data.parse(data, 1) is None:
-        assert ticket_data.checked_plain(data) is data
-    else:
-        with pytest.raises(ValueError, match="zkwire"):
-            ticket_data.checked_plain(data)
-
-
-def test_marks() -> None:
-    assert ticket_data.parse(ticket_data.shared(b"x"), 3) == TicketData(is_shared=True)
-    assert ticket_data.parse(ticket_data.limited(2.5, b"x"), 3) == TicketData(limit=2.5)
-
-
-def test_a_promise_counts_from_when_it_was_first_seen() -> None:
-    promises = Promises()
-    assert promises.next_end is None
-    promises.seen("a", 1, 10.0)
-    promises.seen("a", 1, 20.0)  # the same, read again after a reconnect
-    promises.seen("b", 1, 15.0)
-    assert promises.next_end == 10.0
-    assert promises.broken(9.9) == []
-    assert promises.broken(10.0) == [("a", 1)]
-    promises.seen("a", 2, 30.0)
-    assert promises.next_end == 15.0
-    promises.forget("b")
-    promises.forget("b")
-    assert promises.broken(30.0) == [("a", 2)]
 
 
 # -- the holder -------------------------------------------------------------------------------------------------------
@@ -132,8 +46,8 @@ async def test_the_body_is_cancelled_when_the_limit_has_passed(zookeeper: RealSe
         assert await line(zk, path) == []
 
 
-async def test_a_lease_without_a_body_is_told() -> None:
-    async with two() as (zk, other):
+async def test_a_lease_without_a_body_is_lost_too() -> None:
+    async with two_clients() as (zk, other):
         lease = await TimedLock(zk, "/t", 0.1).acquire()
         error = await lease.lost()
         assert isinstance(error, LockLostError)
@@ -146,14 +60,14 @@ async def test_a_lease_without_a_body_is_told() -> None:
         await until_line(other, "/t", 0)
 
 
-async def test_a_body_that_is_done_in_time_costs_one_write_more() -> None:
-    async with two() as (zk, other):
+async def test_the_holder_writes_its_limit_ahead_of_its_data() -> None:
+    async with two_clients() as (zk, other):
         async with TimedLock(zk, "/t", 30, data=b"host-7") as lease:
             await until_data(other, lease.path, lambda data: data.endswith(b"host-7") and len(data) > 6)
-            mark = ticket_data.parse((await other.get(lease.path)).data, 1)
-            assert mark is not None
-            assert mark.limit is not None
-            assert 29 < mark.limit <= 30.001
+            written = ticket_data.parse((await other.get(lease.path)).data, 1)
+            assert written is not None
+            assert written.limit is not None
+            assert 29 < written.limit <= 30.001
             lease.check()
         assert await line(other, "/t") == []
 
@@ -165,19 +79,19 @@ async def until_data(zk: Client, path: str, condition: Callable[[bytes], bool]) 
     await until(fits)
 
 
-async def test_what_it_costs(zookeeper: RealServer, path: str) -> None:
+async def test_requests(zookeeper: RealServer, path: str) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         await zk.create(path, container=True)
         mark = proxy.mark()
         async with TimedLock(zk, path, 5) as lease:
-            assert proxy.segments(mark) == 1  # it does not wait for its promise
+            assert proxy.segments(mark) == 1  # the body begins before the limit is written
             await proxy.until(lambda: proxy.requests(mark) == ["create2", "getChildren", "setData"])
             await lease.extend(5)
         assert proxy.requests(mark) == ["create2", "getChildren", "setData", "setData", "delete"]
 
 
-async def test_extending_a_limit() -> None:
-    async with two() as (zk, other):
+async def test_a_limit_can_be_extended_and_shortened() -> None:
+    async with two_clients() as (zk, other):
         loop = asyncio.get_running_loop()
         lease = await TimedLock(zk, "/t", 0.7).acquire()
         end = loop.time() + 0.8
@@ -186,7 +100,7 @@ async def test_extending_a_limit() -> None:
             await asyncio.sleep(0.05)
         lease.check()
         await lease.extend(60)
-        assert lease.certain_for() > 5  # as long as the session is certain
+        assert lease.certain_for() > 5  # limited by the certainty of the session
         await lease.extend(0.05)  # and shorter
         assert lease.certain_for() <= 0.05
         assert isinstance(await lease.lost(), LockLostError)
@@ -194,8 +108,8 @@ async def test_extending_a_limit() -> None:
         await until_line(other, "/t", 0)
 
 
-async def test_until_an_extension_is_known_the_old_limit_counts() -> None:
-    """Whoever waits may have seen the old one only, and may be quicker."""
+async def test_the_old_limit_applies_until_the_server_has_answered_an_extension() -> None:
+    """The waiting clients may have read the old limit only."""
     async with scene() as stage:
         lease = await TimedLock(stage.zk, "/t", 0.5).acquire()
         await until_data(stage.other, lease.path, bool)
@@ -203,12 +117,12 @@ async def test_until_an_extension_is_known_the_old_limit_counts() -> None:
             tasks = [asyncio.create_task(lease.extend(60)) for _ in range(2)]
             lost = await lease.lost()
             assert isinstance(lost, LockLostError)
-            async with asyncio.timeout(3):  # although no answer has come, nor has the connection been given up
+            async with asyncio.timeout(3):  # although no answer has come and the connection is still open
                 assert [await outcome(task) for task in tasks] == [lost, lost]
         await lease.release()
 
 
-async def test_an_extension_of_what_is_released_meanwhile() -> None:
+async def test_a_release_ends_an_extension_that_is_under_way() -> None:
     async with scene() as stage, no_task_stays():
         lease = await TimedLock(stage.zk, "/t", 5).acquire()
         await until_data(stage.other, lease.path, bool)
@@ -222,8 +136,8 @@ async def test_an_extension_of_what_is_released_meanwhile() -> None:
         await releasing
 
 
-async def test_a_body_that_extends_in_vain_is_cancelled_once() -> None:
-    """What ends the extension and what ends the body come in one step."""
+async def test_a_body_whose_extension_gets_no_answer_is_cancelled_once() -> None:
+    """The same loss ends the extension, by a timeout, and the body, by a cancellation."""
     async with scene() as stage, no_task_stays():
         with body_raises(LockLostError, match="its time limit has passed"):
             async with TimedLock(stage.zk, "/t", 0.5) as lease:
@@ -235,8 +149,8 @@ async def test_a_body_that_extends_in_vain_is_cancelled_once() -> None:
 
 
 @pytest.mark.parametrize("cancelled", [True, False])
-async def test_an_earlier_end_is_not_put_off_by_the_answer_to_an_older_extension(cancelled: bool) -> None:
-    """Whoever waits may have seen the earlier one by then."""
+async def test_the_answer_to_an_older_extension_does_not_move_an_earlier_end(cancelled: bool) -> None:
+    """The waiting clients may have read the earlier end by then."""
     async with scene() as stage, no_task_stays():
         lease = await TimedLock(stage.zk, "/t", 5).acquire()
         await until_data(stage.other, lease.path, bool)
@@ -260,43 +174,52 @@ async def test_an_earlier_end_is_not_put_off_by_the_answer_to_an_older_extension
         await lease.release()
 
 
-async def test_an_extension_of_what_is_released() -> None:
-    async with two() as (zk, _):
+async def test_a_released_lease_cannot_be_extended() -> None:
+    async with two_clients() as (zk, _):
         lease = await TimedLock(zk, "/t", 5).acquire()
         await lease.release()
         with pytest.raises(RuntimeError, match="was released"):
             await lease.extend(5)
 
 
-@pytest.mark.parametrize("bad", [0, -1, float("nan"), float("inf"), 1e10])
-async def test_a_limit_out_of_range(bad: float) -> None:
-    async with two() as (zk, other):
-        with pytest.raises(ValueError, match="a limit is more than 0"):
+@pytest.mark.parametrize(("bad", "error"), [(0, ValueError), (float("nan"), ValueError), ("5", TypeError)])
+async def test_a_bad_limit_is_refused(bad: Any, error: type[Exception]) -> None:
+    async with two_clients() as (zk, other):
+        with pytest.raises(error, match="limit"):
             TimedLock(zk, "/t", bad)
         async with TimedLock(other, "/t", 5) as lease:
-            with pytest.raises(ValueError, match="a limit is more than 0"):
+            with pytest.raises(error, match="limit"):
                 await lease.extend(bad)
 
 
-@pytest.mark.parametrize("bad", [True, "5", None])
-async def test_a_limit_of_a_wrong_type(bad: Any) -> None:
-    async with two() as (zk, _):
-        with pytest.raises(TypeError, match="a limit is a number of seconds"):
-            TimedLock(zk, "/t", bad)
-
-
-async def test_a_promise_that_is_refused_is_a_loss() -> None:
-    async with two() as (zk, other):
+async def test_a_limit_that_the_server_refuses_is_a_loss() -> None:
+    async with two_clients() as (zk, other):
         perms = zkwire.Perms.READ | zkwire.Perms.CREATE | zkwire.Perms.DELETE
         lease = await TimedLock(zk, "/t", 5, acl=[zkwire.ACL(perms, "world", "anyone")]).acquire()
         error = await lease.lost()
         assert isinstance(error, LockLostError)
-        assert "the ACL does not allow it" in error.why
+        assert "the ACL does not allow the operation" in error.why
         await lease.release()
         await until_line(other, "/t", 0)
 
 
-# -- those who wait ---------------------------------------------------------------------------------------------------
+# -- waiting clients --------------------------------------------------------------------------------------------------
+
+
+def test_a_waiting_ticket_counts_a_limit_from_when_it_has_read_it() -> None:
+    promises = Promises()
+    assert promises.next_end is None
+    promises.seen("a", 1, 10.0)
+    promises.seen("a", 1, 20.0)  # the same version, read again after a reconnect
+    promises.seen("b", 1, 15.0)
+    assert promises.next_end == 10.0
+    assert promises.broken(9.9) == []
+    assert promises.broken(10.0) == [("a", 1)]
+    promises.seen("a", 2, 30.0)
+    assert promises.next_end == 15.0
+    promises.forget("b")
+    promises.forget("b")
+    assert promises.broken(30.0) == [("a", 2)]
 
 
 @pytest.mark.parametrize(
@@ -309,8 +232,8 @@ async def test_a_promise_that_is_refused_is_a_loss() -> None:
         lambda zk: Semaphore(zk, "/t", 1),
     ],
 )
-async def test_whoever_waits_takes_over_after_the_limit(kind: Callable[[Client], Locking[Any]]) -> None:
-    async with two() as (zk, other):
+async def test_every_recipe_takes_the_lock_over_after_the_limit(kind: Callable[[Client], Locking[Any]]) -> None:
+    async with two_clients() as (zk, other):
         loop = asyncio.get_running_loop()
         began = loop.time()
         node = await hung(other, "/t", 0.2)
@@ -322,7 +245,7 @@ async def test_whoever_waits_takes_over_after_the_limit(kind: Callable[[Client],
         await lease.release()
 
 
-async def test_who_promises_anew_is_waited_for(zookeeper: RealServer, path: str) -> None:
+async def test_a_holder_that_extends_keeps_the_lock(zookeeper: RealServer, path: str) -> None:
     async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
         loop = asyncio.get_running_loop()
         node = await hung(other, path, 0.5)
@@ -337,8 +260,8 @@ async def test_who_promises_anew_is_waited_for(zookeeper: RealServer, path: str)
         await lease.release()
 
 
-async def test_a_promise_that_is_taken_back_is_none() -> None:
-    async with two() as (zk, other):
+async def test_a_limit_that_is_removed_does_not_count() -> None:
+    async with two_clients() as (zk, other):
         node = await hung(other, "/t", 0.5)
         waiter = asyncio.create_task(Lock(zk, "/t").acquire(within=0.8))
         await other.set(node, b"")
@@ -346,24 +269,24 @@ async def test_a_promise_that_is_taken_back_is_none() -> None:
         assert await other.exists(node) is not None
 
 
-async def test_a_newer_version_is_not_removed_though_it_was_not_seen() -> None:
-    """The holder is quicker by an instant: the version tells."""
+async def test_a_ticket_with_a_newer_limit_is_not_deleted_although_the_limit_was_not_read() -> None:
+    """The delete names the version that was read."""
     async with scene() as stage:
         node = await hung(stage.other, "/t", 0.1)
         await stage.other.set(node, ticket_data.limited(0.5, b""))
         waiter = asyncio.create_task(Lock(stage.zk, "/t").acquire())
-        await until(lambda: len(stage.zk._session.watches) == 2)
+        await until(lambda: watch_count(stage.zk) == 2)
         with stage.server.hold_replies(session=stage.zk.session_id) as blind:
             await stage.other.set(node, ticket_data.limited(60, b""))
-            await blind.until_hit()  # it asks for the removal of what it has seen
+            await blind.until_hit()  # it sends the delete for the version that it has read
         await stage.zk.ping()
-        await until(lambda: len(stage.zk._session.watches) == 2)
+        await until(lambda: watch_count(stage.zk) == 2)
         assert not waiter.done()
         await stage.other.delete(node)
         await (await waiter).release()
 
 
-async def test_a_takeover_over_a_new_session() -> None:
+async def test_a_takeover_works_in_a_new_session() -> None:
     """Pitfall 17."""
     async with Server() as server, zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
         node = await hung(other, "/t", 0.3)
@@ -374,8 +297,8 @@ async def test_a_takeover_over_a_new_session() -> None:
         assert await other.exists(node) is None
 
 
-async def test_no_more_than_two_take_over() -> None:
-    """No herd: those who stand further behind do not look at the holder."""
+async def test_at_most_two_clients_try_to_take_over() -> None:
+    """No herd: tickets further behind do not watch the holder."""
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(Server())
         clients = [await stack.enter_async_context(zkwire.connect(server.hosts)) for _ in range(4)]
@@ -386,10 +309,10 @@ async def test_no_more_than_two_take_over() -> None:
             await until_line(clients[0], "/t", number + 2)
         with server.delay_replies(0.0, "delete") as deletes:
             await (await tasks[0]).release()
-            assert deletes.hits <= 3  # two at the most of the holder's node, and the release
+            assert deletes.hits <= 3  # at most two for the holder's node, and the release
         assert await clients[0].exists(node) is None
         for task in tasks[1:]:
-            await (await task).release()
+            await release(await task)
 
 
 # -- cuts and cancellations -------------------------------------------------------------------------------------------
@@ -411,7 +334,7 @@ async def hand_over(stage: Scene) -> None:
     await lease.release()
 
 
-async def pass_ticket(stage: Scene) -> None:
+async def take_over(stage: Scene) -> None:
     node = await hung(stage.other, stage.path, 0.02)
     lease = await Lock(stage.zk, stage.path).acquire()
     lease.check()
@@ -419,13 +342,13 @@ async def pass_ticket(stage: Scene) -> None:
     await lease.release()
 
 
-@pytest.mark.parametrize("play", [hold, hand_over, pass_ticket])
-async def test_it_is_cut_at_every_step(play: Any) -> None:
-    """Pitfalls 1, 10, 13 and 20: the promise whose answer was lost is made again."""
+@pytest.mark.parametrize("play", [hold, hand_over, take_over])
+async def test_cut_at_every_step(play: Any) -> None:
+    """Pitfalls 1, 10, 13 and 20: a limit whose answer was lost is written again."""
     await cut_at_every_step(play, at_least=4)
 
 
-async def test_it_is_cancelled_at_every_moment() -> None:
+async def test_cancelled_at_every_moment() -> None:
     """Pitfalls 9, 10 and 11."""
     await cancel_at_every_moment(hold, afterwards=hold)
 
@@ -449,7 +372,7 @@ async def test_a_takeover_is_cancelled_at_every_moment() -> None:
 
 
 async def test_an_extension_is_cancelled_at_every_moment() -> None:
-    """Pitfall 11: the earlier of the two ends counts, and the lease is let go as ever."""
+    """Pitfall 11: the earlier one of the two ends applies, and the lease can be released."""
     held: list[Any] = []
 
     async def prepare(stage: Scene) -> None:

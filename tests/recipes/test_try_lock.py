@@ -1,4 +1,4 @@
-"""The lock that gives up: what it costs, whose node it is when an answer is lost, and whose it is not."""
+"""The lock without a queue: its requests, how it is lost, and which client a node belongs to when an answer is lost."""
 
 import asyncio
 import re
@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 import zkwire
-from recipes import Lease, LockLostError, LockTakenError, TryLock
-from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, no_watch_stays, scene
+from recipes import LockLostError, LockTakenError, TryLock
+from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, scene
+from tests.support.locks import expire_at_every_step, taken, watch_count
 from tests.support.proxy import Proxy
 from tests.support.recipes import (
     body_raises,
@@ -20,18 +21,12 @@ from tests.support.recipes import (
     until_state,
     until_watches,
 )
-from zkwire import SessionClosedError, SessionExpiredError, SessionState, TransactionError
-from zkwire.testing import RealServer, Server
+from zkwire import SessionExpiredError, SessionState, TransactionError
+from zkwire.testing import RealServer
 
 pytestmark = pytest.mark.limit(30)
 
 P = "/recipe/job"
-
-
-async def taken(lock: TryLock) -> Lease:
-    lease = await lock.try_acquire()
-    assert lease is not None
-    return lease
 
 
 # -- use --------------------------------------------------------------------------------------------------------------
@@ -62,7 +57,7 @@ async def test_the_node_is_the_path_itself(zookeeper: RealServer, path: str) -> 
         assert await zk.get_children(f"{path}/a") == []
 
 
-async def test_it_takes_one_request_and_one_to_release(zookeeper: RealServer, path: str) -> None:
+async def test_taking_it_and_releasing_it_cost_one_request_each(zookeeper: RealServer, path: str) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         for attempt in range(2):
             mark = proxy.mark()
@@ -86,8 +81,8 @@ async def test_below_a_chroot_that_is_missing(zookeeper: RealServer, path: str) 
         assert await whole.exists(f"{path}/a/job") is None
 
 
-async def test_one_of_many_has_it(zookeeper: RealServer, path: str) -> None:
-    """Pitfall 21: those that share a client, and those that do not."""
+async def test_one_of_many_tries_succeeds(zookeeper: RealServer, path: str) -> None:
+    """Pitfall 21: of one client and of several."""
     async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
         shared = TryLock(zk, path)
         locks = [shared, shared, TryLock(zk, path), TryLock(zk, path), TryLock(other, path), TryLock(other, path)]
@@ -99,14 +94,10 @@ async def test_one_of_many_has_it(zookeeper: RealServer, path: str) -> None:
 
 
 @pytest.mark.parametrize("bad", ["", "job", "/a//b", "/a/", "/"])
-async def test_bad_paths(memory: Any, bad: str) -> None:
+async def test_bad_arguments_are_refused(memory: Any, path: str, bad: str) -> None:
     async with zkwire.connect(memory.hosts) as zk:
         with pytest.raises(ValueError, match=re.escape(repr(bad)) if bad != "/" else "root"):
             TryLock(zk, bad)
-
-
-async def test_bad_data_and_bounds(memory: Any, path: str) -> None:
-    async with zkwire.connect(memory.hosts) as zk:
         wrong: Any = "host-1"
         with pytest.raises(TypeError, match="host-1"):
             TryLock(zk, path, data=wrong)
@@ -115,17 +106,7 @@ async def test_bad_data_and_bounds(memory: Any, path: str) -> None:
         assert await zk.exists(path) is None
 
 
-async def test_on_a_closed_client() -> None:
-    """Pitfall 6."""
-    async with Server() as server:
-        zk = await zkwire.connect(server.hosts)
-        lock = TryLock(zk, P)
-        await zk.close()
-        for asked in (lock.acquire(), lock.try_acquire()):
-            assert isinstance(await outcome(asked), SessionClosedError)
-
-
-async def test_what_the_server_refuses_is_told() -> None:
+async def test_an_error_of_the_server_is_raised() -> None:
     async with scene() as stage:
         await stage.other.create("/nothing-below", acl=zkwire.READ_ONLY_ACL)
         with pytest.raises(zkwire.NoAuthError):
@@ -135,7 +116,7 @@ async def test_what_the_server_refuses_is_told() -> None:
 # -- losing -----------------------------------------------------------------------------------------------------------
 
 
-async def test_deletion_by_somebody_else_is_told(zookeeper: RealServer, path: str) -> None:
+async def test_a_deletion_by_another_client_is_a_loss(zookeeper: RealServer, path: str) -> None:
     """Pitfall 14."""
     async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
         with body_raises(LockLostError, match="deleted"):
@@ -150,8 +131,8 @@ async def test_deletion_by_somebody_else_is_told(zookeeper: RealServer, path: st
         await until_watches(zookeeper, 0)
 
 
-async def test_another_one_in_its_place_is_told_and_left_alone(zookeeper: RealServer, path: str) -> None:
-    """Pitfalls 13 and 14: the node is deleted and made anew before ours is watched, and while it is."""
+async def test_a_node_of_another_client_in_its_place_is_a_loss_and_stays(zookeeper: RealServer, path: str) -> None:
+    """Pitfalls 13 and 14: the node is replaced before we have a watch on it, or after that."""
     async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
         for is_watched in (False, True):
             lease = await taken(TryLock(zk, path))
@@ -172,8 +153,10 @@ async def test_another_one_in_its_place_is_told_and_left_alone(zookeeper: RealSe
         await until_watches(zookeeper, 0)
 
 
-async def test_expiry_is_told_and_the_next_holder_left_alone(zookeeper: RealServer, path: str) -> None:
-    """Pitfalls 12, 13 and 14: neither release nor transaction of the old session's lease touch the new node."""
+async def test_an_expired_session_is_a_loss_and_the_node_of_the_next_holder_stays(
+    zookeeper: RealServer, path: str
+) -> None:
+    """Pitfalls 12, 13 and 14: neither a release nor a transaction of the old lease reaches the new node."""
     async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
         lease = await taken(TryLock(zk, path))
         transaction = lease.transaction()
@@ -201,7 +184,7 @@ async def test_expiry_is_told_and_the_next_holder_left_alone(zookeeper: RealServ
             assert again.token > following.token
 
 
-async def test_a_transaction_after_a_deletion_is_refused(zookeeper: RealServer, path: str) -> None:
+async def test_a_transaction_fails_after_a_deletion(zookeeper: RealServer, path: str) -> None:
     async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
         lease = await taken(TryLock(zk, path))
         await other.delete(path)
@@ -214,63 +197,61 @@ async def test_a_transaction_after_a_deletion_is_refused(zookeeper: RealServer, 
 # -- answers that are lost --------------------------------------------------------------------------------------------
 
 
-async def test_a_release_whose_answer_is_lost_does_not_delete_the_next_holders_node() -> None:
-    """Pitfall 10, and its opposite: the delete is repeated only as long as the node is the one that it was for."""
-    for is_carried_out in (True, False):
-        async with scene() as stage:
-            lease = await taken(TryLock(stage.zk, P))
-            server = stage.server
-            drop = server.drop_after if is_carried_out else server.drop_before
-            with server.refuse_connections() as refusing:
-                with drop("delete", session=stage.zk.session_id):
-                    releasing = asyncio.create_task(lease.release())
-                    await until_state(stage.zk, SessionState.SUSPENDED)
-                following = await TryLock(stage.other, P).try_acquire()
-                assert (following is not None) is is_carried_out
-                refusing.end()
-            await releasing
-            await stage.zk.ping()
-            if following is None:
-                following = await taken(TryLock(stage.other, P))
-            following.check()
-            assert await stage.other.exists(P) is not None
-            await following.release()
+@pytest.mark.parametrize("is_carried_out", [True, False])
+async def test_a_release_whose_answer_is_lost_does_not_delete_the_next_holders_node(is_carried_out: bool) -> None:
+    """Pitfall 10, and its opposite: the delete is repeated only while the node at the path is ours."""
+    async with scene() as stage:
+        lease = await taken(TryLock(stage.zk, P))
+        server = stage.server
+        drop = server.drop_after if is_carried_out else server.drop_before
+        with server.refuse_connections() as refusing:
+            with drop("delete", session=stage.zk.session_id):
+                releasing = asyncio.create_task(lease.release())
+                await until_state(stage.zk, SessionState.SUSPENDED)
+            following = await TryLock(stage.other, P).try_acquire()
+            assert (following is not None) is is_carried_out
+            refusing.end()
+        await releasing
+        await stage.zk.ping()
+        if following is None:
+            following = await taken(TryLock(stage.other, P))
+        following.check()
+        assert await stage.other.exists(P) is not None
+        await following.release()
 
 
-async def test_of_several_tries_that_lose_their_answers_one_believes() -> None:
-    """Pitfalls 12, 20 and 21: the node has no name of its own, so that each could take it for its own."""
-    for is_carried_out in (True, False):
-        async with scene() as stage:
-            await stage.other.create("/recipe")
-            drop = stage.server.drop_after if is_carried_out else stage.server.drop_before
-            drop("create", session=stage.zk.session_id)
-            locks = [TryLock(stage.zk, P), TryLock(stage.zk, P), TryLock(stage.zk, P)]
-            leases = await asyncio.gather(*(lock.try_acquire() for lock in locks))
-            held = [lease for lease in leases if lease is not None]
-            assert len(held) == 1
-            held[0].check()
-            stat = await stage.other.exists(P)
-            assert stat is not None
-            assert held[0].token == stat.czxid
-            await held[0].release()
-            assert await stage.other.exists(P) is None
+@pytest.mark.parametrize("is_carried_out", [True, False])
+async def test_of_several_tries_that_lose_their_answers_one_succeeds(is_carried_out: bool) -> None:
+    """Pitfalls 12, 20 and 21: the name of the node is not unique, so each try could take it for its own."""
+    async with scene() as stage:
+        await stage.other.create("/recipe")
+        drop = stage.server.drop_after if is_carried_out else stage.server.drop_before
+        drop("create", session=stage.zk.session_id)
+        locks = [TryLock(stage.zk, P), TryLock(stage.zk, P), TryLock(stage.zk, P)]
+        leases = await asyncio.gather(*(lock.try_acquire() for lock in locks))
+        held = [lease for lease in leases if lease is not None]
+        assert len(held) == 1
+        held[0].check()
+        stat = await stage.other.exists(P)
+        assert stat is not None
+        assert held[0].token == stat.czxid
+        await held[0].release()
+        assert await stage.other.exists(P) is None
 
 
-async def test_a_lost_answer_is_not_taken_for_an_older_node_of_the_same_session() -> None:
-    """Pitfall 13: that the session owns the node does not mean that this try has made it."""
-    for is_carried_out in (True, False):
-        async with scene() as stage:
-            lease = await taken(TryLock(stage.zk, P))
-            (stage.server.drop_after if is_carried_out else stage.server.drop_before)(
-                "create", session=stage.zk.session_id
-            )
-            assert await TryLock(stage.zk, P).try_acquire() is None
-            lease.check()
-            await lease.release()
+@pytest.mark.parametrize("is_carried_out", [True, False])
+async def test_a_lost_answer_is_not_taken_for_an_older_node_of_the_same_session(is_carried_out: bool) -> None:
+    """Pitfall 13: the session owns the node, but this try has not created it."""
+    async with scene() as stage:
+        lease = await taken(TryLock(stage.zk, P))
+        (stage.server.drop_after if is_carried_out else stage.server.drop_before)("create", session=stage.zk.session_id)
+        assert await TryLock(stage.zk, P).try_acquire() is None
+        lease.check()
+        await lease.release()
 
 
 async def test_a_lost_answer_and_an_expired_session() -> None:
-    """Pitfalls 12 and 13: it was carried out, and went with the session; the next one takes it anew."""
+    """Pitfalls 12 and 13: the node was created and has gone with the session; the try takes it in the new session."""
     async with scene() as stage:
         await stage.other.create("/recipe")
         with stage.server.refuse_connections() as refusing:
@@ -288,7 +269,7 @@ async def test_a_lost_answer_and_an_expired_session() -> None:
         await lease.release()
 
 
-async def test_one_that_is_cancelled_gives_back_and_the_next_of_this_client_waits_for_that() -> None:
+async def test_a_cancelled_try_removes_its_node_before_the_next_try_of_this_client() -> None:
     """Pitfalls 9 and 10."""
     async with scene() as stage, no_task_stays():
         await stage.other.create("/recipe")
@@ -299,15 +280,6 @@ async def test_one_that_is_cancelled_gives_back_and_the_next_of_this_client_wait
             assert isinstance(await outcome(trying), asyncio.CancelledError)
         await until_absent(stage)
         await (await taken(TryLock(stage.zk, P))).release()
-
-
-async def test_a_bound_holds_while_no_server_answers() -> None:
-    """Pitfall 8."""
-    async with scene() as stage, no_task_stays():
-        with stage.server.paused(), pytest.raises(TimeoutError, match=P):
-            await TryLock(stage.zk, P).acquire(within=0.05)
-        await until_absent(stage)
-        await no_watch_stays(stage.server.hosts)
 
 
 async def until_absent(stage: Scene) -> None:
@@ -334,7 +306,7 @@ async def find_it_taken(stage: Scene) -> None:
 
 async def take_watch_and_release(stage: Scene) -> None:
     async with TryLock(stage.zk, f"{stage.path}/job") as lease:
-        await until(lambda: len(stage.zk._session.watches) == 1)
+        await until(lambda: watch_count(stage.zk) == 1)
         lease.check()
 
 
@@ -344,35 +316,26 @@ async def test_cut_at_every_step(play: Any, steps: int) -> None:
     await cut_at_every_step(play, at_least=steps)
 
 
+async def take_again(stage: Scene) -> None:
+    async def is_free() -> bool:
+        return await stage.other.exists(f"{stage.path}/job") is None
+
+    await stage.zk.ping()  # behind the requests of a cancelled try
+    await until(is_free)
+    await take_and_release(stage)
+
+
 @pytest.mark.parametrize("play", [take_and_release, find_it_taken])
 async def test_cancelled_at_every_moment(play: Any) -> None:
     """Pitfalls 3, 9 and 10."""
-
-    async def afterwards(stage: Scene) -> None:
-        async def is_free() -> bool:
-            return await stage.other.exists(f"{stage.path}/job") is None
-
-        await stage.zk.ping()  # behind what a cancelled try has sent
-        await until(is_free)
-        await take_and_release(stage)
-
-    await cancel_at_every_moment(play, afterwards=afterwards)
+    await cancel_at_every_moment(play, afterwards=take_again)
 
 
 async def test_expired_at_every_step() -> None:
     """Pitfalls 12, 13 and 14."""
-    for step in range(1, 6):
-        async with scene() as stage, no_task_stays():
-            with stage.server.hold_replies(session=stage.zk.session_id, nth=step, times=1) as held:
-                playing = asyncio.create_task(outcome(take_and_release(stage)))
-                await wait_for_hit_or_end(held, playing)
-                stage.server.expire(stage.zk.session_id)
-                held.end()
-                came = await playing
-                assert came is None or isinstance(came, LockLostError)
-            await outcome(stage.zk.ping())
-            assert await stage.other.exists("/recipe/job") is None
 
+    async def find_it_free(stage: Scene) -> None:
+        assert await stage.other.exists(f"{stage.path}/job") is None
+        await take_and_release(stage)
 
-async def wait_for_hit_or_end(held: Any, playing: asyncio.Task[Any]) -> None:
-    await until(lambda: bool(held.hits) or playing.done())
+    await expire_at_every_step(take_and_release, steps=5, afterwards=find_it_free)

@@ -1,9 +1,8 @@
-"""Makes an archive of the classes that ZooKeeper loads, with which Java starts a server in two thirds of the time.
+"""Makes an archive of the classes that ZooKeeper loads; with it Java starts a server in two thirds of the time.
 
-`python -m tests.support.archive FILE` runs a server for it and makes FILE at its end, which Java finds by the
-environment: see
-`OPTIONS`.  A Java that cannot make one (before 13) makes none, and one that finds none, or one that is not for it, does
-without.
+`python -m tests.support.archive FILE` runs a server and writes FILE when the server ends.  Java finds the archive by an
+environment variable, see `OPTIONS`.  A Java before 13 cannot write an archive, and a Java that finds no fitting archive
+starts without one.
 """
 
 import asyncio
@@ -23,13 +22,13 @@ OPTIONS: Final = "JDK_JAVA_OPTIONS"
 
 
 def environment(archive: Path) -> dict[str, str]:
-    """The environment, in which each Java starts with the archive as soon as there is one."""
+    """Return an environment in which Java uses the archive as soon as it exists."""
     given = os.environ.get(OPTIONS, "")
     return {**os.environ, OPTIONS: f"{given} -XX:SharedArchiveFile={archive}".lstrip()}
 
 
 async def make(archive: Path) -> None:
-    """Make the archive; it is there as a whole, or not at all.  Raises: TimeoutError."""
+    """Write the archive, complete or not at all.  Raises: TimeoutError."""
     unfinished = archive.with_suffix(".unfinished")
     ensemble = RealEnsemble(size=1, fsync=False, jvm=[*QUICK_START, f"-XX:ArchiveClassesAtExit={unfinished}"])
     try:
@@ -37,7 +36,7 @@ async def make(archive: Path) -> None:
             async with zkwire.connect(ensemble.hosts) as zk:
                 await zk.create("/archive")
             (server,) = ensemble.servers
-            os.kill(server.pid, signal.SIGTERM)  # `stop` would not wait for as long as it may take
+            os.kill(server.pid, signal.SIGTERM)  # `stop` would kill it before the archive is written
             while server.is_running:
                 await asyncio.sleep(POLL_INTERVAL)
     except ServerFailedError:

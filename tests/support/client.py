@@ -1,4 +1,4 @@
-"""What the conformance and fault tests share: kinds of servers, bounded waits, an order of hosts without chance."""
+"""Helpers of the conformance and fault tests: kinds of servers, bounded waits, a fixed order of hosts."""
 
 import asyncio
 import random
@@ -7,11 +7,11 @@ from typing import Any, Protocol
 
 from zkwire import SessionState
 
-PATIENCE = 15.0  # the bound of every wait here; only a failing test reaches it
+PATIENCE = 15.0  # seconds: the limit of every wait; only a failing test reaches it
 
 
 class Server(Protocol):
-    """What a server must have to be tested for conformance."""
+    """The part of a server that the conformance tests use."""
 
     @property
     def hosts(self) -> str: ...
@@ -24,14 +24,14 @@ class WordServer(Protocol):
 
 
 class InOrder(random.Random):
-    """Randomness that leaves lists as they are, so that hosts are tried in the order of the connect string."""
+    """Randomness that does not shuffle, so that hosts are tried in the order of the connect string."""
 
     def shuffle(self, x: Any) -> None:
         pass
 
 
 async def eventually(condition: Callable[[], Awaitable[bool]]) -> None:
-    """Ask again and again until `condition` holds."""
+    """Wait until `condition` returns true."""
     async with asyncio.timeout(PATIENCE):
         while not await condition():
             await asyncio.sleep(0.005)
@@ -49,18 +49,18 @@ async def states_until(states: AsyncIterator[SessionState], *wanted: SessionStat
 
 
 async def turns(count: int = 5) -> None:
-    """Let everything run that can run without anything arriving."""
+    """Let the event loop run everything that is ready, without waiting for the network."""
     for _ in range(count):
         await asyncio.sleep(0)
 
 
 async def watched(server: WordServer, path: str) -> bool:
-    """Whether any connection has a watch on `path`."""
+    """Return whether any connection has a watch on `path`."""
     return path in (await server.four_letter_word("wchp")).splitlines()
 
 
 async def cancelled(task: "asyncio.Task[Any]") -> None:
-    """Cancel `task`, which must end as cancelled."""
+    """Cancel `task`, and check that it ends as cancelled."""
     assert task.cancel()
     await asyncio.wait({task})
     assert task.cancelled(), task

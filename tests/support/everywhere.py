@@ -1,7 +1,7 @@
-"""A recipe's play, cut at every step in turn and cancelled at every moment in turn, on the server in memory.
+"""Runs a recipe many times: its connection is cut at every request, or its task is cancelled at every turn of the loop.
 
-Afterwards nothing stays: no node that is not meant to, no watch at the server, no task.  That is checked here, so that
-a play only has to check what it is about.
+Afterwards nothing may be left: no node but the expected ones, no watch on the server, no task.  This is checked here,
+so a play checks only its own result.
 """
 
 import asyncio
@@ -19,15 +19,15 @@ from zkwire.testing import Server
 from zkwire.testing.memory.faults import Fault
 
 LIMIT: Final = 20.0
-PATIENCE = 5.0  # seconds in which what is to go has gone
+PATIENCE = 5.0  # seconds within which all nodes and watches must be gone
 MOST_STEPS: Final = 120
 MOST_TURNS: Final = 600
 
 
 @dataclass
 class Scene:
-    """Where a play takes place: the client `zk`, whose connection is cut or whose task is cancelled; `other`, which is
-    left alone; and the recipe's `path`, below which nothing is at the beginning."""
+    """The stage of a play: the client `zk`, whose connection is cut or whose task is cancelled; `other`, an undisturbed
+    client; and the recipe's `path`, below which there is no node at the beginning."""
 
     server: Server
     zk: Client
@@ -40,7 +40,7 @@ Play = Callable[[Scene], Awaitable[object]]
 
 @asynccontextmanager
 async def scene(path: str = "/recipe", *, session_timeout: float = 10.0) -> AsyncIterator[Scene]:
-    """A server of its own and two clients of it."""
+    """Start a server, and two clients of it."""
     async with (
         Server() as server,
         zkwire.connect(server.hosts, session_timeout) as other,
@@ -50,16 +50,16 @@ async def scene(path: str = "/recipe", *, session_timeout: float = 10.0) -> Asyn
 
 
 async def cut_at_every_step(play: Play, *, stays: Collection[str] = (), at_least: int = 1) -> int:
-    """Play with the connection of `zk` cut at its first request, its second and so on, each time on a new server:
-    before the request is carried out, and after it was, ahead of the answer.  Returns how many steps there were.
+    """Cut the connection of `zk` at its first request, in the next run at its second, and so on, each on a new server.
 
-    Arguments: `stays`, paths below the recipe's, relative to it, that may stand at the end, with all that is below
-    them; the recipe's own node always may. `at_least`, how many requests the play has: fewer mean that it was not
-    played.
+    Each request is cut twice: before it is carried out, and after that in place of the reply.  Returns the number of
+    requests.
+
+    Arguments: `stays`, paths relative to the recipe's path that may be left at the end, with all nodes below them; the
+    recipe's own node always may.  `at_least`, how many requests the play must have: fewer mean that it did not run.
     """
-    with patch(
-        "zkwire.session.hosts._FIRST_PAUSE", 0.001
-    ):  # seconds: of all the time this takes, most went by in pauses
+    # A first pause of 1 ms before reconnecting: otherwise the runs spend most of their time in pauses.
+    with patch("zkwire.session.hosts._FIRST_PAUSE", 0.001):
         steps = [await _cut(play, stays, is_before=is_before) for is_before in (True, False)]
     assert min(steps) >= at_least, f"{play} has {steps} steps only"
     return max(steps)
@@ -71,15 +71,15 @@ async def _cut(play: Play, stays: Collection[str], *, is_before: bool) -> int:
         async with scene() as stage:
             drop = stage.server.drop_before if is_before else stage.server.drop_after
             fault = drop(session=stage.zk.session_id, nth=step)
-            async with _told(what), no_task_stays():
+            async with _noted(what), no_task_stays():
                 await play(stage)
             hits = fault.hits
             fault.end()
-            async with _told(what):
+            async with _noted(what):
                 await nothing_stays(stage, stays)
         if not hits:
             return step - 1
-    raise AssertionError(f"there is no end of steps: {MOST_STEPS}")
+    raise AssertionError(f"the play has not ended after {MOST_STEPS} requests")
 
 
 async def expire_at_every_step(play: Play, *, stays: Collection[str] = (), at_least: int = 1) -> None:
@@ -93,12 +93,12 @@ async def expire_at_every_step(play: Play, *, stays: Collection[str] = (), at_le
         async with scene() as stage:
             fault = stage.server.drop_after(session=stage.zk.session_id, nth=step)
             expiring = asyncio.create_task(_expire_when_hit(stage, fault))
-            async with _told(f"expired after request {step}"), no_task_stays():
+            async with _noted(f"expired after request {step}"), no_task_stays():
                 await play(stage)
                 expiring.cancel()
                 await outcome(expiring)
             hits = fault.hits
-            async with _told(f"expired after request {step}"):
+            async with _noted(f"expired after request {step}"):
                 await nothing_stays(stage, stays)
         if not hits:
             assert step > at_least, f"{play} has {step - 1} steps only"
@@ -120,17 +120,18 @@ async def cancel_at_every_moment(
     at_least: int = 3,
     most: int | None = None,
 ) -> int:
-    """Act and cancel the task after 0, 1, 2 ... turns of the loop, each time at another path of one server, until it
-    comes to its end unharmed.  Returns after how many turns that was.
+    """Run `act` and cancel its task after 0, 1, 2 ... turns of the loop, until it ends before it is cancelled.
 
-    Arguments: `prepare`, played ahead, by whom nobody cancels; `afterwards`, played behind, to see that all is as good
-    as before; `stays`, as for `cut_at_every_step`, at the end of it; `most`, the number of turns to end with, for what
-    waits for ever.
+    Each run has another path on one server.  Returns the number of turns of the last run.
+
+    Arguments: `prepare`, run before and never cancelled; `afterwards`, run after the cancellation, to see that the
+    recipe still works; `stays`, as for `cut_at_every_step`; `most`, the last number of turns, for an `act` that waits
+    for ever.
     """
     async with scene() as stage:
         for count in itertools.count():
             stage.path = f"/recipe-{count}"
-            async with _told(f"cancelled after {count} turns"):
+            async with _noted(f"cancelled after {count} turns"):
                 async with no_task_stays():
                     if prepare is not None:
                         await prepare(stage)
@@ -149,7 +150,7 @@ async def cancel_at_every_moment(
             if is_over or count == most:
                 assert count >= at_least, f"{act} takes {count} turns only"
                 return count
-            assert count < MOST_TURNS, f"there is no end of turns: {count}"
+            assert count < MOST_TURNS, f"the play has not ended after {count} turns"
     raise AssertionError("unreachable")
 
 
@@ -158,7 +159,7 @@ async def _awaited(act: Play, stage: Scene) -> None:
 
 
 async def nothing_stays(stage: Scene, stays: Collection[str] = ()) -> None:
-    """Wait until no node is left below the recipe's path but those that may be, and no watch at the server."""
+    """Wait until no node but the allowed ones is left below the recipe's path, and no watch on the server."""
     await stage.zk.ping()
     allowed = [f"{stage.path}/{name}" for name in stays]
     left: list[str] = []
@@ -177,14 +178,14 @@ async def nothing_stays(stage: Scene, stays: Collection[str] = ()) -> None:
 
 
 async def no_watch_stays(hosts: str) -> None:
-    """Wait until the server keeps no watch."""
+    """Wait until the server has no watch."""
     count = 0
 
     async def none_left() -> bool:
         nonlocal count
-        told = await zkwire.four_letter_word(hosts, "mntr")
-        assert isinstance(told, dict)
-        count = int(told["zk_watch_count"])
+        values = await zkwire.four_letter_word(hosts, "mntr")
+        assert isinstance(values, dict)
+        count = int(values["zk_watch_count"])
         return not count
 
     try:
@@ -194,7 +195,7 @@ async def no_watch_stays(hosts: str) -> None:
 
 
 async def below(zk: Client, path: str) -> list[str]:
-    """The paths of all nodes below `path`."""
+    """Return the paths of all nodes below `path`."""
     try:
         names = await zk.get_children(path)
     except NoNodeError:
@@ -207,8 +208,8 @@ async def below(zk: Client, path: str) -> list[str]:
 
 
 @asynccontextmanager
-async def _told(what: str) -> AsyncIterator[None]:
-    """Have a failure tell at which step it came; what takes too long has failed."""
+async def _noted(what: str) -> AsyncIterator[None]:
+    """Add to a failure at which request or turn it came; a run that takes too long fails."""
     try:
         async with asyncio.timeout(LIMIT):
             yield

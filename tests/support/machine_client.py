@@ -1,4 +1,4 @@
-"""A client of the machine without a socket: requests in, decoded replies and events out, the clock in one's hand."""
+"""A client of the in-memory machine without a socket: it sends requests and decodes replies and events."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Answer:
 
 
 class World:
-    """A machine and its time."""
+    """A machine and its clock."""
 
     def __init__(self, settings: Settings | None = None, now: float = 1000.0) -> None:
         self.now = now
@@ -51,7 +51,7 @@ class World:
         return client
 
     def sleep(self, seconds: float) -> None:
-        """Let time pass, stopping wherever the machine has something to do."""
+        """Let time pass; the machine does what is due at each of its deadlines."""
         until = self.now + seconds
         while self.machine.next_deadline() <= until:
             self.now = self.machine.next_deadline()
@@ -80,7 +80,7 @@ class Client:
         return self.welcome.session_id
 
     def send(self, payload: bytes) -> list[bytes]:
-        """Send a payload and return the payloads that are there now; each length must be right."""
+        """Send a payload and return the payloads that the machine has sent; each frame must have the right length."""
         self.world.machine.receive(self.connection, payload, self.world.now)
         return self.take()
 
@@ -93,7 +93,7 @@ class Client:
     def connect(
         self, *, resume: Client | None = None, timeout: int = 10_000, seen: int = 0, password: bytes | None = None
     ) -> ConnectResponse | None:
-        """Shake hands; None if the server closes without a word."""
+        """Do the handshake; None if the server closes the connection without a reply."""
         of = resume.welcome if resume is not None else None
         session_id, known = (0, bytes(16)) if of is None else (of.session_id, of.password)
         request = ConnectRequest(0, seen, timeout, session_id, known if password is None else password, False)
@@ -115,7 +115,7 @@ class Client:
         return self._answer(request, xid, frames[-1])
 
     def look(self) -> list[tuple[int, str]]:
-        """Return the events that came since the last look, without asking for anything."""
+        """Return the events since the last call, without sending a request."""
         self._keep(self.take())
         events, self.events = self.events, []
         return events

@@ -1,7 +1,7 @@
 """Processes for trials: an async function that runs in a process of its own and reports in lines of JSON.
 
-They are forked from one that has imported what all of them need: an interpreter of their own, and its imports, would
-cost each of them half a second of a processor.
+They are forked from a server process that has imported the common modules already: to start an interpreter and import
+them in each process would cost half a second of processor time.
 """
 
 import asyncio
@@ -23,13 +23,13 @@ FORKING.set_forkserver_preload(["hypothesis", "pytest", "recipes", __name__])
 
 
 def report(event: str, **what: Any) -> None:
-    """Say something to the test: in the process, not in the test."""
+    """Send a report to the test; called in the process."""
     print(json.dumps({"event": event, "pid": os.getpid(), "at": time.monotonic(), **what}), flush=True)
 
 
 @dataclass
 class Worker:
-    """A process, seen from the test: what it has reported so far."""
+    """A process, as the test sees it, with its reports so far."""
 
     process: ForkServerProcess
     reports: list[dict[str, Any]] = field(default_factory=list)
@@ -52,7 +52,7 @@ class Worker:
             self.changed.notify_all()
 
     def all(self, event: str) -> list[dict[str, Any]]:
-        """All reports of `event` so far."""
+        """Return all reports of `event` so far."""
         return [entry for entry in self.reports if entry["event"] == event]
 
     async def until(self, event: str, count: int = 1) -> dict[str, Any]:
@@ -68,7 +68,7 @@ class Worker:
             await self.changed.wait_for(lambda: self.ended)
 
     async def end(self) -> None:
-        """Wait for its end, and see that it was a good one."""
+        """Wait for its end, and check that it succeeded."""
         await self.until("done")
         await self.gone()
         assert self.process.exitcode == 0
@@ -80,8 +80,10 @@ class Worker:
 
 @asynccontextmanager
 async def start(function: Callable[..., Awaitable[None]], **orders: Any) -> AsyncIterator[Worker]:
-    """Run `function(**orders)`, of the top level of its module, in a process, which is killed at the end, whatever
-    happens.  When it returns, "done" is reported."""
+    """Run `function(**orders)` in a process, which is killed at the end, whatever happens.
+
+    The function must be at the top level of its module.  When it returns, "done" is reported.
+    """
     name = f"{function.__module__}:{function.__qualname__}"
     receiving, sending = FORKING.Pipe(duplex=False)
     with receiving, sending:

@@ -2,28 +2,35 @@
 
 It is an independent witness: it reads frames with struct, knows a table of opcodes and nothing of zkwire.
 It runs on the test's own loop, without tasks but for dialling the server, so that a fault happens in the same callback
-that reads the frame it is tied to.
+that reads the frame.
 
     async with Proxy(zookeeper.hosts) as proxy:
         client = ...connect(proxy.hosts)
         mark = proxy.mark()
-        lost = proxy.cut_after("create2")          # applied by the server, the client never hears of it
+        lost = proxy.drop_after("create")          # the server applies it, the client gets no reply
         ...
-        reply = await lost
+        await lost.until_hit()
         assert proxy.requests(mark) == ["create2"]
 
 A `Match` is the name of a request's opcode or a predicate on a Frame. The handshake has the opcode name "connect".
 """
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
+import logging
 import socket
 import struct
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Literal, Self
+from typing import Literal, Self, TypeVar
+
+from tests.support.faults import PathPattern
+
+_LOGGER = logging.getLogger("tests.proxy")
 
 Direction = Literal["request", "reply", "event"]
 
@@ -59,6 +66,13 @@ OPCODES = {
     -11: "closeSession",
 }
 
+# A name that means several requests, in the arguments of faults.  Any other name means the one request of that name.
+_KINDS = {
+    "create": frozenset({"create", "create2", "createContainer", "createTTL"}),
+    "getChildren": frozenset({"getChildren", "getChildren2"}),
+    "setWatches": frozenset({"setWatches", "setWatches2"}),
+}
+
 EVENT_TYPES = {1: "NodeCreated", 2: "NodeDeleted", 3: "NodeDataChanged", 4: "NodeChildrenChanged"}
 
 # Every other request's record begins with its path.
@@ -85,7 +99,7 @@ class Frame:
     none), an event carries its type ("NodeDeleted", ...). An opcode missing from the table is its number as text.
     `path` is empty where there is none. `payload` is the whole frame without its length. `write` numbers the socket
     read that completed a request, over all connections; it is 0 for frames of the server.
-    `dropped` tells that the frame was not passed on.
+    `dropped` is True for a frame that was not passed on.
     """
 
     direction: Direction
@@ -123,29 +137,221 @@ def _string(data: bytes, offset: int) -> str:
     return data[offset + _INT.size : offset + _INT.size + max(length, 0)].decode("utf-8", "replace")
 
 
-@dataclass(eq=False, slots=True)
-class _Fault:
-    """A cut that waits for its request."""
+class _Selector:
+    """Chooses requests: those that fit, from the `nth` on, `times` of them (None: all)."""
 
-    match: Match
-    countdown: int
-    before: bool
-    reset: bool
-    done: asyncio.Future[Frame]
+    def __init__(
+        self, operation: Match | int | None, path: PathPattern, session: int | None, nth: int, times: int | None
+    ) -> None:
+        if nth < 1 or (times is not None and times < 1):
+            raise ValueError(f"nth and times count from 1, not nth={nth!r}, times={times!r}")
+        if isinstance(operation, int):
+            operation = OPCODES[operation]
+        elif isinstance(operation, str):
+            if operation not in {*OPCODES.values(), "connect"}:
+                raise ValueError(f"no request is called {operation!r}; there are {', '.join(OPCODES.values())}")
+            operation = _of_kind(operation)
+        self.operation = operation
+        self.path = path
+        self.session = None if session is None else _signed(session)
+        # Without any property of a request, a fault is about everything that the server sends.
+        self.is_everything = operation is None and path is None and nth == 1 and times is None
+        self._to_pass = nth - 1
+        self._left = times
+
+    def takes(self, frame: Frame, session: int) -> bool:
+        """Return whether the fault hits this request, and count it."""
+        if self._left == 0 or not self._fits(frame, session):
+            return False
+        if self._to_pass:
+            self._to_pass -= 1
+            return False
+        if self._left is not None:
+            self._left -= 1
+        return True
+
+    @property
+    def is_used_up(self) -> bool:
+        """Whether the fault can hit no further request."""
+        return self._left == 0
+
+    def _fits(self, frame: Frame, session: int) -> bool:
+        if self.session is not None and self.session != session:
+            return False
+        if self.operation is None:
+            if frame.opcode in ("ping", "connect"):
+                return False  # a ping comes at any time, and would take the place of the request that is meant
+        elif not _matches(self.operation, frame, "request"):
+            return False
+        if self.path is None:
+            return True
+        if isinstance(self.path, str):
+            return self.path == frame.path
+        return self.path.fullmatch(frame.path) is not None
+
+
+def _of_kind(name: str) -> Callable[[Frame], bool]:
+    names = _KINDS.get(name, {name})
+    return lambda frame: frame.opcode in names
+
+
+def _signed(session_id: int) -> int:
+    """Return a session id as it is on the wire; ids are often printed unsigned."""
+    return (session_id + 2**63) % 2**64 - 2**63
+
+
+class ProxyFault:
+    """A fault of a Proxy, with what `tests.support.faults.Fault` promises.
+
+    `frames` holds what it has struck: the swallowed reply of a drop_after, otherwise the request or what was kept back.
+    `until_hit` raises ConnectionAbortedError when the connection that the fault has chosen ends in another way.
+    """
+
+    def __init__(self, proxy: Proxy, name: str, selector: _Selector) -> None:
+        self.proxy = proxy
+        self.name = name
+        self.selector = selector
+        self.frames: list[Frame] = []
+        self.is_over = False
+        self._hits = 0
+        self._failure = ""
+        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+
+    @property
+    def hits(self) -> int:
+        return self._hits
+
+    async def until_hit(self, hits: int = 1) -> None:
+        """Wait until the fault has struck `hits` times in all."""
+        if self._hits < hits:
+            if self._failure:
+                raise ConnectionAbortedError(self._failure)
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append((hits, future))
+            await future
+
+    def end(self) -> None:
+        """Let the fault strike no more; nothing happens when it is over already."""
+        if not self.is_over:
+            self.is_over = True
+            if not self._hits:
+                _LOGGER.warning("the fault %s never hit anything", self.name)
+            self.proxy._fault_ended(self)
+
+    def strike(self, frame: Frame | None) -> None:
+        """Count a hit."""
+        self._hits += 1
+        if frame is not None:
+            self.frames.append(frame)
+        for wanted, future in self._waiting:
+            if wanted <= self._hits and not future.done():
+                future.set_result(None)
+
+    def fail(self, reason: str) -> None:
+        """Wake the tests that wait for a hit: the chosen connection has ended before it was struck."""
+        if self.selector.is_used_up:
+            self._failure = reason  # no later request can be hit, so a later wait would never end
+        for _, future in self._waiting:
+            if not future.done():
+                future.set_exception(ConnectionAbortedError(reason))
+
+    def cancel(self) -> None:
+        """Cancel the waits: the proxy is being closed."""
+        for _, future in self._waiting:
+            future.cancel()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.end()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.end()
+
+
+class _Drop(ProxyFault):
+    """Cuts a connection before or after a request."""
+
+    def __init__(self, proxy: Proxy, name: str, selector: _Selector, *, before: bool, reset: bool) -> None:
+        super().__init__(proxy, name, selector)
+        self.before = before
+        self.reset = reset
+
+
+class _FutureDrop(_Drop):
+    """A drop of the older verbs `cut_before` and `cut_after`: its result is a future."""
+
+    def __init__(self, proxy: Proxy, name: str, selector: _Selector, *, before: bool, reset: bool) -> None:
+        super().__init__(proxy, name, selector, before=before, reset=reset)
+        self.done: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
+
+    def strike(self, frame: Frame | None) -> None:
+        super().strike(frame)
+        if frame is not None and not self.done.done():
+            self.done.set_result(frame)
+
+    def fail(self, reason: str) -> None:
+        super().fail(reason)
+        if not self.done.done():
+            self.done.set_exception(ConnectionAbortedError(reason))
+
+    def cancel(self) -> None:
+        super().cancel()
+        self.done.cancel()
+
+
+class ProxyHold(ProxyFault):
+    """Keeps replies, and what follows them, back until it ends."""
+
+    def release(self) -> None:
+        """Send what was kept back, in its order, and keep nothing back any more."""
+        self.end()
+
+
+class _Delay(ProxyFault):
+    """Keeps replies, and what follows them, back for `seconds`."""
+
+    def __init__(self, proxy: Proxy, selector: _Selector, seconds: float) -> None:
+        super().__init__(proxy, "delay_replies", selector)
+        self.seconds = seconds
+
+
+class _Refusal(ProxyFault):
+    """Resets new connections at once."""
+
+
+F = TypeVar("F", bound=ProxyFault)
 
 
 @dataclass(eq=False, slots=True)
 class _Cut:
     """Stands among the replies in place of the swallowed one, so that those in front are delivered first."""
 
-    fault: _Fault
+    faults: list[_Drop]
     reply: Frame
+
+
+@dataclass(eq=False, slots=True)
+class _Kept:
+    """What goes to the client once its time has come and the holds are over."""
+
+    item: bytes | Frame | _Cut
+    holds: list[ProxyHold]
+    ready_at: float
 
 
 class _Side(asyncio.Protocol):
     """One of the two TCP connections of a link: splits its stream into frames and knows how to end."""
 
-    def __init__(self, link: "_Link") -> None:
+    def __init__(self, link: _Link) -> None:
         self.link = link
         self.transport: asyncio.Transport | None = None
         self.raw = False  # no frames, or no longer: bytes pass as they are
@@ -269,22 +475,24 @@ class _Side(asyncio.Protocol):
 class _Link:
     """A client's connection and its counterpart to the server."""
 
-    def __init__(self, proxy: "Proxy") -> None:
+    def __init__(self, proxy: Proxy) -> None:
         self.proxy = proxy
         self.number = 0
         self.client = _Side(self)
         self.server = _Side(self)
         self.dialling: asyncio.Task[None] | None = None
         self.twins: set[socket.socket] = set()
-        self.unanswered: deque[tuple[Frame, _Fault | None]] = deque()
-        self.held: deque[bytes | Frame | _Cut] = deque()
-        self.doomed: _Fault | None = None  # its request is with the server: nothing behind it may follow
+        self.session_id = 0
+        self.unanswered: deque[tuple[Frame, list[ProxyFault]]] = deque()
+        self.held: deque[_Kept] = deque()
+        self.doomed: _Drop | None = None  # its request is with the server: nothing behind it may follow
         self.cutting = False  # nothing is passed on any more
         self._cut_happened: Callable[[], None] | None = None
         self._segments = 0
+        self._timer: asyncio.TimerHandle | None = None
         self._handshakes = {"request": False, "reply": False}
 
-    # What the two sides tell.
+    # Called by the two sides.
 
     def opened(self, side: _Side) -> None:
         if side is self.client:
@@ -328,8 +536,11 @@ class _Link:
                 self.dialling.cancel()
             if self._cut_happened is not None:  # the client went before all was sent to it
                 self._cut_happened()
-            self._forget_faults(self.held)
-        self._forget_faults(self.unanswered)
+            for cut in self._forget_held():
+                self._fail(cut)
+        held, self.held = self.held, deque()  # a client may still get what is kept for it
+        self._forget_faults()
+        self.held = held
         self._check_over()
 
     # Client to server.
@@ -349,7 +560,7 @@ class _Link:
             rest = self.client.take_rest()
             if not self._handshakes["request"]:
                 self._handshakes["request"] = True
-                word = rest[:4].decode("latin-1")  # a four-letter word stands where the first length would
+                word = rest[:4].decode("latin-1")  # a four-letter word is in the place of the first length
                 proxy._record(Frame("request", self.number, word, 0, 0, 0, "", rest, proxy._reads))
             self.server.write(rest)
 
@@ -359,15 +570,17 @@ class _Link:
             frame.dropped = True
             self.proxy._record(frame)
             return
-        fault = self.proxy._fault_for(frame)
-        if fault is not None and fault.before:
+        faults = self.proxy._faults_for(frame, self.session_id)
+        drops = [fault for fault in faults if isinstance(fault, _Drop)]
+        before = [fault for fault in drops if fault.before]
+        if before:
             frame.dropped = True
             self.proxy._record(frame)
-            self._cut(fault.reset, in_order=True, fault=fault, outcome=frame)
+            self._cut(before[0].reset, in_order=True, faults=drops, outcome=frame)
             return
         self.proxy._record(frame)
-        self.unanswered.append((frame, fault))
-        self.doomed = fault
+        self.unanswered.append((frame, faults))
+        self.doomed = drops[0] if drops else None
         self.server.write(_INT.pack(len(payload)) + payload)
 
     def _parse_request(self, payload: bytes) -> Frame:
@@ -392,47 +605,66 @@ class _Link:
             self._deliver(self.server.take_rest())
 
     def _reply(self, payload: bytes) -> None:
-        frame, fault = self._parse_reply(payload)
-        if self.cutting or any(isinstance(item, _Cut) for item in self.held):
+        frame, faults = self._parse_reply(payload)
+        if self.cutting or any(isinstance(kept.item, _Cut) for kept in self.held):
             frame.dropped = True
             self.proxy._record(frame)
-        elif fault is not None:
-            frame.dropped = True
-            self.proxy._record(frame)
-            self._deliver(_Cut(fault, frame))
-        else:
-            self.proxy._record(frame)
-            self._deliver(frame)
+            return
+        drops = [fault for fault in faults if isinstance(fault, _Drop)]
+        frame.dropped = bool(drops)
+        self.proxy._record(frame)
+        for fault in faults:
+            if not isinstance(fault, _Drop):
+                fault.strike(frame)
+        self._deliver(_Cut(drops, frame) if drops else frame, faults)
 
-    def _parse_reply(self, payload: bytes) -> tuple[Frame, _Fault | None]:
+    def _parse_reply(self, payload: bytes) -> tuple[Frame, list[ProxyFault]]:
         xid, zxid, err = _REPLY_HEADER.unpack_from(payload) if len(payload) >= _REPLY_HEADER.size else (0, 0, 0)
         if not self._handshakes["reply"]:
             self._handshakes["reply"] = True
             if len(payload) != _REPLY_HEADER.size:  # a read-only server refuses with a bare reply header
                 xid = zxid = err = 0
-            fault = self.unanswered.popleft()[1] if self.unanswered else None
-            return Frame("reply", self.number, "connect", xid, err, zxid, "", payload), fault
+                if len(payload) > _REPLY_HEADER.size:
+                    (self.session_id,) = struct.unpack_from(">q", payload, 8)
+            faults = self.unanswered.popleft()[1] if self.unanswered else []
+            return Frame("reply", self.number, "connect", xid, err, zxid, "", payload), faults
         if xid == -1:
             kind = _INT.unpack_from(payload, _REPLY_HEADER.size)[0] if len(payload) >= _REPLY_HEADER.size + 4 else 0
             path = _string(payload, _REPLY_HEADER.size + 8)
-            return Frame("event", self.number, EVENT_TYPES.get(kind, str(kind)), xid, err, zxid, path, payload), None
-        for index, (request, fault) in enumerate(self.unanswered):
+            return Frame("event", self.number, EVENT_TYPES.get(kind, str(kind)), xid, err, zxid, path, payload), []
+        for index, (request, faults) in enumerate(self.unanswered):
             # Every ping is answered under -2; replies to auth overtake, so the one looked for need not be the first.
             if request.opcode == "ping" if xid == -2 else request.xid == xid:
                 del self.unanswered[index]
-                return Frame("reply", self.number, request.opcode, xid, err, zxid, request.path, payload), fault
-        return Frame("reply", self.number, "?", xid, err, zxid, "", payload), None
+                return Frame("reply", self.number, request.opcode, xid, err, zxid, request.path, payload), faults
+        return Frame("reply", self.number, "?", xid, err, zxid, "", payload), []
 
-    def _deliver(self, item: bytes | Frame | _Cut) -> None:
-        self.held.append(item)
+    def _deliver(self, item: bytes | Frame | _Cut, faults: Sequence[ProxyFault] = ()) -> None:
+        everything = self.proxy._keeping_back(self.session_id)
+        for fault in everything:
+            fault.strike(item if isinstance(item, Frame) else None)
+        faults = [*faults, *everything]
+        holds = [fault for fault in faults if isinstance(fault, ProxyHold)]
+        delay = max((fault.seconds for fault in faults if isinstance(fault, _Delay)), default=0.0)
+        self.held.append(_Kept(item, holds, asyncio.get_running_loop().time() + delay if delay else 0.0))
         self.flush()
 
     def flush(self) -> None:
-        """Pass on what waits for the client, unless it is to wait."""
-        while self.held and not self.cutting and not self.proxy._holding and not self.proxy._paused:
-            item = self.held.popleft()
+        """Pass on what waits for the client, as far as no fault keeps it back."""
+        loop = asyncio.get_running_loop()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        while self.held and not self.cutting and not self.proxy._paused:
+            first = self.held[0]
+            if not all(hold.is_over for hold in first.holds):
+                break
+            if first.ready_at > loop.time():
+                self._timer = loop.call_at(first.ready_at, self.flush)
+                break
+            item = self.held.popleft().item
             if isinstance(item, _Cut):
-                self._cut(item.fault.reset, in_order=True, fault=item.fault, outcome=item.reply)
+                self._cut(item.faults[0].reset, in_order=True, faults=item.faults, outcome=item.reply)
             elif isinstance(item, Frame):
                 self.client.write(_INT.pack(len(item.payload)) + item.payload)
             else:
@@ -443,25 +675,26 @@ class _Link:
     # The end.
 
     def cut(self, reset: bool) -> None:
-        self._cut(reset, in_order=False, fault=None, outcome=None)
+        self._cut(reset, in_order=False)
 
-    def _cut(self, reset: bool, *, in_order: bool, fault: _Fault | None, outcome: Frame | None) -> None:
+    def _cut(
+        self, reset: bool, *, in_order: bool, faults: Sequence[ProxyFault] = (), outcome: Frame | None = None
+    ) -> None:
         """End both connections; `in_order`: what was passed on before reaches the client first."""
         if self.cutting:
             return
         self.cutting = True
-        for item in self.held:
-            if isinstance(item, Frame):
-                item.dropped = True
+        for kept in self.held:
+            if isinstance(kept.item, Frame):
+                kept.item.dropped = True
         # The server's side ends by FIN in any case: RST could destroy requests that the log shows as passed on.
         self.server.finish()
-        self._forget_faults(self.unanswered)
-        self._forget_faults(self.held)
+        self._forget_faults()
 
         def happened() -> None:
             self._cut_happened = None
-            if fault is not None and outcome is not None and not fault.done.done():
-                fault.done.set_result(outcome)
+            for fault in faults:
+                fault.strike(outcome)
 
         def abort() -> None:
             self.client.abort()
@@ -477,17 +710,25 @@ class _Link:
             abort()
         self.adjust_reading()
 
-    def _forget_faults(self, queue: deque[tuple[Frame, _Fault | None]] | deque[bytes | Frame | _Cut]) -> None:
-        """Empty a queue. The connection has ended otherwise: tell whoever waits for a fault in it."""
-        for item in queue:
-            fault = item.fault if isinstance(item, _Cut) else item[1] if isinstance(item, tuple) else None
-            if fault is None or fault.done.done():
-                continue
-            if self.proxy._closing:
-                fault.done.cancel()
-            else:
-                fault.done.set_exception(ConnectionAbortedError(f"connection {self.number} ended before this cut"))
-        queue.clear()
+    def _forget_faults(self) -> None:
+        """Fail the drops that had chosen a request of this connection, which has ended in another way."""
+        waiting: list[ProxyFault] = [fault for _, faults in self.unanswered for fault in faults]
+        self.unanswered.clear()
+        waiting += self._forget_held()
+        for fault in waiting:
+            if isinstance(fault, _Drop):
+                self._fail(fault)
+
+    def _forget_held(self) -> list[_Drop]:
+        cuts = [fault for kept in self.held if isinstance(kept.item, _Cut) for fault in kept.item.faults]
+        self.held.clear()
+        return cuts
+
+    def _fail(self, fault: _Drop) -> None:
+        if self.proxy._closing:
+            fault.cancel()
+        else:
+            fault.fail(f"connection {self.number} ended before this cut")
 
     def _close_if_over(self) -> None:
         if self.client.got_eof and (self.server.got_eof or self.server.lost) and not self.held:
@@ -502,8 +743,9 @@ class _Link:
 
     def destroy(self) -> None:
         self.cutting = True
-        self._forget_faults(self.unanswered)
-        self._forget_faults(self.held)
+        self._forget_faults()
+        if self._timer is not None:
+            self._timer.cancel()
         for twin in self.twins:
             asyncio.get_running_loop().remove_writer(twin)
             twin.close()
@@ -527,10 +769,14 @@ class _Link:
             self.client.abort()  # as a server that is down would answer
 
 
+def _keeps_everything(fault: ProxyFault) -> bool:
+    return isinstance(fault, ProxyHold | _Delay) and fault.selector.is_everything
+
+
 class Proxy:
     """Listens on an address of its own (`hosts`), passes everything on to `upstream` ("host:port") and keeps `log`.
 
-    `upstream` may be changed; it counts for connections made from then on. `connections` counts the accepted ones,
+    `upstream` may be changed for later connections. `connections` counts the accepted ones,
     `refused` those closed at once. Waits have no time limit but the test's; when the proxy is closed they end with
     ConnectionAbortedError, and faults that have not happened are cancelled.
     """
@@ -542,13 +788,11 @@ class Proxy:
         self.refused = 0
         self._listener: asyncio.Server | None = None
         self._links: list[_Link] = []
-        self._faults: list[_Fault] = []
+        self._faults: list[ProxyFault] = []
         self._waiters: set[asyncio.Future[None]] = set()
         self._reads = 0
         self._segments_of_read: dict[int, int] = {}
-        self._holding = False
         self._paused = False
-        self._refusing = False
         self._closing = False
         self._closed = False
 
@@ -568,7 +812,7 @@ class Proxy:
         await self.until(lambda: not self._links)
         await self._listener.wait_closed()
         for fault in self._faults:
-            fault.done.cancel()
+            fault.cancel()
         self._closed = True
         self._changed()
 
@@ -587,7 +831,7 @@ class Proxy:
     # What happened.
 
     def mark(self) -> int:
-        """A place in the log, for `since`."""
+        """Return the present end of the log, for the argument `since`."""
         return len(self.log)
 
     def requests(self, since: int = 0, ignore_pings: bool = True) -> list[str]:
@@ -647,7 +891,7 @@ class Proxy:
         """Wait until `condition`, asked again whenever something arrives or a connection changes, is true."""
         while not condition():
             if self._closed:
-                raise ConnectionAbortedError("the proxy was closed while this was waited for")
+                raise ConnectionAbortedError("the proxy was closed during this wait")
             waiter = asyncio.get_running_loop().create_future()
             self._waiters.add(waiter)
             try:
@@ -655,36 +899,88 @@ class Proxy:
             finally:
                 self._waiters.discard(waiter)
 
-    # Faults.
+    # Faults, by the verbs of `tests.support.faults.FaultyServer`.  A predicate on a Frame may choose requests, too.
 
-    def cut_after(self, match: Match, occurrence: int = 1, *, reset: bool = False) -> asyncio.Future[Frame]:
-        """Cut the connection in place of the reply to the n-th matching request from now on.
+    def drop_before(
+        self,
+        operation: Match | int | None = None,
+        *,
+        path: PathPattern = None,
+        session: int | None = None,
+        nth: int = 1,
+        times: int | None = 1,
+        reset: bool = False,
+    ) -> ProxyFault:
+        """Cut the connection when a chosen request arrives; it does not reach the server.
+
+        Requests in front of it do. Replies still under way from the server are lost. The client sees FIN or, with
+        `reset`, RST. `frames` has the request.
+        """
+        selector = _Selector(operation, path, session, nth, times)
+        return self._begin(_Drop(self, "drop_before", selector, before=True, reset=reset))
+
+    def drop_after(
+        self,
+        operation: Match | int | None = None,
+        *,
+        path: PathPattern = None,
+        session: int | None = None,
+        nth: int = 1,
+        times: int | None = 1,
+        reset: bool = False,
+    ) -> ProxyFault:
+        """Cut the connection in place of the reply to a chosen request.
 
         The server has answered the request, hence applied it, and nothing that the client sent behind it reaches the
         server. Replies and events in front of the answer are delivered; the answer and all behind it are not. The
-        client sees FIN or, with `reset`, RST. The result is the swallowed reply. While replies are held, so is the cut.
+        client sees FIN or, with `reset`, RST. `frames` has the swallowed reply. While replies are held, so is the cut.
         """
-        return self._add_fault(match, occurrence, before=False, reset=reset)
+        selector = _Selector(operation, path, session, nth, times)
+        return self._begin(_Drop(self, "drop_after", selector, before=False, reset=reset))
 
-    def cut_before(self, match: Match, occurrence: int = 1, *, reset: bool = False) -> asyncio.Future[Frame]:
-        """Cut the connection when the n-th matching request from now on arrives; it does not reach the server.
+    def hold_replies(
+        self,
+        operation: Match | int | None = None,
+        *,
+        path: PathPattern = None,
+        session: int | None = None,
+        nth: int = 1,
+        times: int | None = None,
+    ) -> ProxyHold:
+        """Keep back the replies to chosen requests, and all that follows them on the same connection, in order.
 
-        Requests in front of it do. Replies still under way from the server are lost. The result is the request.
+        When no argument but `session` is given, everything that servers send from now on is kept back. What is kept
+        back is recorded as it comes.
         """
-        return self._add_fault(match, occurrence, before=True, reset=reset)
+        return self._begin(ProxyHold(self, "hold_replies", _Selector(operation, path, session, nth, times)))
 
-    def cut(self, *, reset: bool = False) -> None:
-        """Cut all present connections now. Held replies are lost; requests in the log reach the server."""
-        for link in list(self._links):
+    def delay_replies(
+        self,
+        seconds: float,
+        operation: Match | int | None = None,
+        *,
+        path: PathPattern = None,
+        session: int | None = None,
+        nth: int = 1,
+        times: int | None = None,
+    ) -> ProxyFault:
+        """Keep the same replies back for `seconds`."""
+        return self._begin(_Delay(self, _Selector(operation, path, session, nth, times), seconds))
+
+    def refuse_connections(self) -> ProxyFault:
+        """Reset every new connection at once; open connections stay."""
+        return self._begin(_Refusal(self, "refuse_connections", _Selector(None, None, None, 1, None)))
+
+    def drop(self, session_id: int | None = None, *, reset: bool = False) -> int:
+        """Cut the connection of a session, or every connection, now; return how many.
+
+        Held replies are lost; requests in the log reach the server.
+        """
+        wanted = None if session_id is None else _signed(session_id)
+        links = [link for link in self._links if wanted in (None, link.session_id) and not link.cutting]
+        for link in links:
             link.cut(reset)
-
-    def hold_replies(self) -> None:
-        """Keep back, in order, everything that servers send, until release_replies. It is recorded as it comes."""
-        self._holding = True
-
-    def release_replies(self) -> None:
-        self._holding = False
-        self._flush()
+        return len(links)
 
     def pause(self) -> None:
         """Pass nothing either way and close nothing, as a silent network. New connections are accepted, and silent."""
@@ -692,16 +988,69 @@ class Proxy:
         self._adjust_reading()
 
     def resume(self) -> None:
+        """Go on after `pause`."""
         self._paused = False
         self._adjust_reading()
         self._flush()
 
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Be paused in a `with` block."""
+        self.pause()
+        try:
+            yield
+        finally:
+            self.resume()
+
+    def end_faults(self) -> None:
+        """End every active fault, and a pause."""
+        for fault in list(self._faults):
+            fault.end()
+        if self._paused:
+            self.resume()
+
+    # The older verbs for the same faults.
+
+    def cut_after(self, match: Match, occurrence: int = 1, *, reset: bool = False) -> asyncio.Future[Frame]:
+        """Do as `drop_after`; the result is a future of the swallowed reply, and a name means one opcode."""
+        return self._cut_once(match, occurrence, before=False, reset=reset)
+
+    def cut_before(self, match: Match, occurrence: int = 1, *, reset: bool = False) -> asyncio.Future[Frame]:
+        """Do as `drop_before`; the result is a future of the request, and a name means one opcode."""
+        return self._cut_once(match, occurrence, before=True, reset=reset)
+
+    def cut(self, *, reset: bool = False) -> None:
+        """Do as `drop` for all connections."""
+        self.drop(reset=reset)
+
+    def release_replies(self) -> None:
+        """End every fault of `hold_replies`."""
+        self._end_all(ProxyHold)
+
     def refuse(self) -> None:
-        """Reset new connections at once, until accept(). Present ones live on."""
-        self._refusing = True
+        """Do as `refuse_connections`, until `accept`."""
+        self.refuse_connections()
 
     def accept(self) -> None:
-        self._refusing = False
+        """End every fault of `refuse_connections`."""
+        self._end_all(_Refusal)
+
+    def _cut_once(self, match: Match, occurrence: int, *, before: bool, reset: bool) -> asyncio.Future[Frame]:
+        exact = match if callable(match) else lambda frame: frame.opcode == match
+        selector = _Selector(exact, None, None, occurrence, 1)
+        return self._begin(_FutureDrop(self, "cut", selector, before=before, reset=reset)).done
+
+    def _end_all(self, kind: type[ProxyFault]) -> None:
+        for fault in [fault for fault in self._faults if isinstance(fault, kind)]:
+            fault.end()
+
+    def _begin(self, fault: F) -> F:
+        self._faults.append(fault)
+        return fault
+
+    def _fault_ended(self, fault: ProxyFault) -> None:
+        self._faults.remove(fault)
+        self._flush()
 
     def _flush(self) -> None:
         for link in list(self._links):
@@ -712,32 +1061,29 @@ class Proxy:
         for link in self._links:
             link.adjust_reading()
 
-    def _add_fault(self, match: Match, occurrence: int, *, before: bool, reset: bool) -> asyncio.Future[Frame]:
-        if occurrence < 1:
-            raise ValueError(f"occurrence counts from 1: {occurrence}")
-        done: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
-        self._faults.append(_Fault(match, occurrence, before, reset, done))
-        return done
+    # Called by the links.
 
-    # What the links tell.
+    def _faults_for(self, frame: Frame, session: int) -> list[ProxyFault]:
+        """Return the faults that a request meets, each of which has counted it."""
+        by_request = (fault for fault in self._faults if not (isinstance(fault, _Refusal) or _keeps_everything(fault)))
+        return [fault for fault in by_request if fault.selector.takes(frame, session)]
 
-    def _fault_for(self, frame: Frame) -> _Fault | None:
-        hit = None
-        for fault in list(self._faults):
-            if _matches(fault.match, frame, "request"):
-                fault.countdown -= 1
-                if fault.countdown <= 0 and hit is None:
-                    self._faults.remove(fault)
-                    hit = fault
-        return hit
+    def _keeping_back(self, session: int) -> list[ProxyFault]:
+        """Return the faults that keep back everything that goes out to a session."""
+        return [
+            fault for fault in self._faults if _keeps_everything(fault) and fault.selector.session in (None, session)
+        ]
 
     def _record(self, frame: Frame) -> None:
         self.log.append(frame)
         self._changed()
 
     def _accepted(self, link: _Link) -> None:
-        if self._refusing or self._closing:
+        refusals = [fault for fault in self._faults if isinstance(fault, _Refusal)]
+        if refusals or self._closing:
             self.refused += 1
+            for refusal in refusals:
+                refusal.strike(None)
             self._links.append(link)
             link.destroy()
         else:

@@ -1,4 +1,4 @@
-"""What the tests of recipes share: who stands in a line, what is watched, and waits that end when a condition holds."""
+"""What the tests of recipes share: clients, the tickets of a line, watches, and waits for a condition."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import pytest
 
 import zkwire
+from tests.support.proxy import Proxy
 from zkwire import Client, NoNodeError, SessionExpiredError, SessionState
 from zkwire.testing import RealServer
 
@@ -15,6 +16,25 @@ LIMIT = 15.0
 INTERVAL = 0.005
 
 E = TypeVar("E", bound=BaseException)
+
+
+@asynccontextmanager
+async def two_clients(server: RealServer) -> AsyncIterator[tuple[Client, Client]]:
+    """Two clients of the server."""
+    async with zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
+        yield zk, other
+
+
+@asynccontextmanager
+async def proxied(server: RealServer) -> AsyncIterator[tuple[Proxy, Client, Client]]:
+    """A proxy, a client that is connected to the server itself, and one behind the proxy; no task may stay."""
+    async with (
+        Proxy(server.hosts) as proxy,
+        zkwire.connect(server.hosts) as direct,
+        zkwire.connect(proxy.hosts) as behind,
+        no_task_stays(),
+    ):
+        yield proxy, direct, behind
 
 
 async def until(condition: Callable[[], bool | Awaitable[bool]], *, limit: float = LIMIT, what: str = "") -> None:
@@ -33,7 +53,7 @@ async def until(condition: Callable[[], bool | Awaitable[bool]], *, limit: float
 
 
 async def line(zk: Client, path: str) -> list[str]:
-    """The names of the tickets below `path`, in their order."""
+    """Return the names of the tickets below `path`, in the order of the line."""
     try:
         names = await zk.get_children(path)
     except NoNodeError:
@@ -42,7 +62,7 @@ async def line(zk: Client, path: str) -> list[str]:
 
 
 async def until_line(zk: Client, path: str, length: int, *, limit: float = LIMIT) -> list[str]:
-    """Wait until `length` tickets stand below `path`; return them."""
+    """Wait until there are `length` tickets below `path`; return their names."""
     names: list[str] = []
 
     async def so_many() -> bool:
@@ -58,13 +78,16 @@ async def until_line(zk: Client, path: str, length: int, *, limit: float = LIMIT
 
 
 def all_watches(length: int) -> int:
-    """How many watches stand in a line of so many: the holder's on itself, from a tenth of a second on; those of each
-    waiter on itself and on two, or on the only one, before it."""
+    """Return how many watches the clients of a line of `length` tickets have set.
+
+    The holder watches its own node, from a tenth of a second on.  Each waiter watches its own node and the last two
+    tickets before it, or the only one.
+    """
     return sum(min(place, 2) + 1 for place in range(length))
 
 
 async def until_armed(count: int, *clients: Client) -> None:
-    """Wait until the clients together wait for `count` watches, which the server has taken."""
+    """Wait until the clients together have `count` watches, each confirmed by the server."""
 
     def found() -> int:
         return sum(len(zk._session.watches) for zk in clients)
@@ -76,7 +99,7 @@ async def until_armed(count: int, *clients: Client) -> None:
 
 
 async def watches(server: RealServer) -> int:
-    """How many watches the server keeps; several of one session for one node count once."""
+    """Return how many watches the server keeps; several watches of one session on one node count once."""
     answer = await server.four_letter_word("mntr")  # wchs, wchp and wchc leave out watches on children
     return int(answer.partition("zk_watch_count\t")[2].split()[0])
 
@@ -108,8 +131,10 @@ async def until_state(zk: Client, *states: SessionState) -> None:
 
 
 async def expire(server: RealServer, zk: Client) -> None:
-    """Have the session of `zk` end at the server while `zk` believes in it: other clients take it over and close it,
-    until it cannot be taken over any more."""
+    """End the session of `zk` at the server, while `zk` still believes in it.
+
+    Other clients take the session over and close it, until it cannot be taken over any more.
+    """
     session_id, password = zk.session_id, zk.session_password
     while True:
         try:
@@ -123,7 +148,7 @@ async def expire(server: RealServer, zk: Client) -> None:
 
 @asynccontextmanager
 async def no_task_stays() -> AsyncIterator[None]:
-    """Fail unless the tasks at the end are those of the beginning, bounded."""
+    """Fail unless every task that was started inside has ended, within a few seconds."""
     before = asyncio.all_tasks()
     yield
 
@@ -137,19 +162,19 @@ async def no_task_stays() -> AsyncIterator[None]:
 
 
 def body_raises(error: type[E], match: str | None = None) -> AbstractContextManager[pytest.ExceptionInfo[E]]:
-    """pytest.raises around the body of a lock: of several statements, for it is the body that is tested."""
+    """pytest.raises, for bodies of several statements: with a lock it is the body that is tested."""
     return pytest.raises(error, match=match)
 
 
 def this_task() -> asyncio.Task[Any]:
-    """The task that runs."""
+    """Return the running task."""
     task = asyncio.current_task()
     assert task is not None
     return task
 
 
 async def outcome(awaitable: Awaitable[Any]) -> object:
-    """What comes of it: the result, or the exception."""
+    """Return the result of `awaitable`, or the exception that it raises."""
     try:
         return await awaitable
     except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001

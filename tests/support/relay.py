@@ -1,4 +1,4 @@
-"""What the tests of ensembles share: a relay that holds up what one server hears from the others."""
+"""A relay for the tests of ensembles: it holds back what one server sends to another."""
 
 import asyncio
 from types import TracebackType
@@ -8,9 +8,9 @@ from zkwire.testing import EnsembleServer
 
 
 class Relay:
-    """A port of its own that passes bytes on to another one, both ways, until it is told to hold what comes back.
+    """A port that passes bytes on to another port, both ways, until `hold` stops the bytes that come back.
 
-    No connection is closed while it holds: whoever is behind it falls behind, and does not know.
+    No connection is closed meanwhile: the server behind the relay lags, and does not notice.
     """
 
     def __init__(self, port: int) -> None:
@@ -36,17 +36,17 @@ class Relay:
 
     @property
     def port(self) -> int:
-        """The port that stands for the other one."""
+        """The port of the relay."""
         assert self._server is not None
         port: int = self._server.sockets[0].getsockname()[1]
         return port
 
     def hold(self) -> None:
-        """Pass nothing on any more of what the other port's owner says."""
+        """Stop passing on the bytes that come from the other port."""
         self._flows.clear()
 
     def flow(self) -> None:
-        """Pass on what was held, and what comes."""
+        """Pass on the bytes that were held, and all later ones."""
         self._flows.set()
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -59,7 +59,7 @@ class Relay:
             try:
                 there_reader, there_writer = await asyncio.open_connection("127.0.0.1", self._to)
             except OSError:
-                return  # nobody leads there yet
+                return  # the leader does not listen yet
             try:
                 ways = {
                     asyncio.ensure_future(self._pass(reader, there_writer, held=False)),
@@ -85,10 +85,10 @@ class Relay:
 
 
 def behind(relay: Relay, server: EnsembleServer) -> str:
-    """What to tell another server of `server`, so that it is sought behind the relay."""
+    """Return the entry of `server` with the port of the relay, for the configuration of another server."""
     return server.spec.replace(f":{quorum_port(server)}:", f":{relay.port}:")
 
 
 def quorum_port(server: EnsembleServer) -> int:
-    """Where a leader waits for its followers."""
+    """Return the port on which a leader accepts its followers."""
     return int(server.spec.split(":")[1])

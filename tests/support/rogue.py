@@ -1,4 +1,4 @@
-"""A scripted bad server: it speaks enough of ZooKeeper's protocol to be believed, then misbehaves.
+"""A scripted bad server: it speaks enough of ZooKeeper's protocol for a client to connect, then misbehaves.
 
 Like the proxy it is an independent witness: struct, and nothing of zkwire.
 
@@ -7,8 +7,8 @@ Like the proxy it is an independent witness: struct, and nothing of zkwire.
         await rogue.connected(2)
 
 A behaviour is a coroutine function that plays one connection through a Peer; options are given by `functools.partial`:
-`Rogue(partial(wrong_xid, offset=7))`. When it returns, the connection is ended by FIN. When the client leaves, the
-behaviour ends.
+`Rogue(partial(wrong_xid, offset=7))`. When it returns, the connection is closed by FIN. When the client disconnects,
+the behaviour ends.
 """
 
 import asyncio
@@ -66,7 +66,7 @@ class Peer:
         self._start = b""
 
     async def start(self) -> bytes:
-        """Read the first four bytes, which may be a word and no length; if they are one, the handshake goes on."""
+        """Read the first four bytes: a four-letter word, or a length, after which `handshake` follows."""
         self._start = await self._reader.readexactly(_INT.size)
         return self._start
 
@@ -103,7 +103,7 @@ class Peer:
         return request
 
     async def answer(self, request: Request) -> None:
-        """Answer properly: getData gives DATA on every path, what needs no body is granted, the rest unimplemented."""
+        """Answer correctly: getData with DATA, requests without a reply body with success, others Unimplemented."""
         if request.opcode == PING:
             await self.reply(PING_XID)
         elif request.opcode == GET_DATA:
@@ -279,7 +279,7 @@ async def short_frame(peer: Peer, *, payload: bytes = b"\0\0") -> None:
 
 
 async def unknown_error(peer: Peer, *, err: int = -9999) -> None:
-    """The first request gets an error code that nobody knows. Then serves."""
+    """The first request gets an unknown error code. Then serves."""
     await peer.handshake()
     request = await peer.first_request()
     await peer.reply(request.xid, err=err)
@@ -295,7 +295,7 @@ async def error_with_trailing_bytes(peer: Peer, *, err: int = NO_NODE, trailing:
 
 
 async def unknown_event(peer: Peer, *, kind: int = 99, path: str = "/") -> None:
-    """An event of a type that nobody knows, right behind the handshake. Then serves."""
+    """An event of an unknown type, right behind the handshake. Then serves."""
     await peer.handshake()
     await peer.event(kind, path)
     await peer.serve()
@@ -368,7 +368,7 @@ class Rogue:
         """Wait until `condition`, asked again after every request, handshake and change of a connection, is true."""
         while not condition():
             if self._closed:
-                raise ConnectionAbortedError("the rogue was closed while this was waited for")
+                raise ConnectionAbortedError("the rogue was closed during this wait")
             waiter = asyncio.get_running_loop().create_future()
             self._waiters.add(waiter)
             try:

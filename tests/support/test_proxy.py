@@ -180,7 +180,7 @@ async def test_the_reply_to_auth_is_matched_wherever_it_comes(zookeeper: RealSer
         assert sorted(replies) == [("auth", -4), ("exists", 1)]
 
 
-async def test_writes_are_told_apart(zookeeper: RealServer) -> None:
+async def test_separate_writes_are_counted(zookeeper: RealServer) -> None:
     async with Proxy(zookeeper.hosts) as proxy, RawClient(proxy.hosts) as client:
         together = proxy.mark()
         await client.send(exists("/"), exists("/zookeeper"))
@@ -266,7 +266,7 @@ async def test_cut_after_swallows_the_reply_to_what_was_applied(zookeeper: RealS
     first, second, third = path + "-1", path + "-2", path + "-3"
     async with Proxy(zookeeper.hosts) as proxy, RawClient(proxy.hosts) as client:
         mark = proxy.mark()
-        lost = proxy.cut_after("create", 2, reset=reset)
+        lost = proxy.drop_after("create", nth=2, reset=reset)
         await client.send(create(first), create(second), create(third))
         assert (await client.reply()).body == string(first)
         if reset:
@@ -274,7 +274,8 @@ async def test_cut_after_swallows_the_reply_to_what_was_applied(zookeeper: RealS
                 await client.receive()
         else:
             assert await client.receive() == b""
-        reply = await lost
+        await lost.until_hit()
+        reply = lost.frames[0]
         assert (reply.direction, reply.opcode, reply.xid, reply.path) == ("reply", "create", 2, second)
         assert reply.dropped
         assert proxy.requests(mark) == ["create"] * 3
@@ -333,10 +334,11 @@ async def test_the_connect_response_can_be_swallowed(zookeeper: RealServer) -> N
 async def test_cut_before_keeps_the_request_from_the_server(zookeeper: RealServer, path: str, reset: bool) -> None:
     first, second = path + "-1", path + "-2"
     async with Proxy(zookeeper.hosts) as proxy, RawClient(proxy.hosts) as client:
-        lost = proxy.cut_before(lambda frame: frame.path == second, reset=reset)
+        lost = proxy.drop_before(lambda frame: frame.path == second, reset=reset)
         await client.call(create(first))
         await client.send(create(second))
-        request = await lost
+        await lost.until_hit()
+        request = lost.frames[0]
         assert (request.direction, request.path, request.dropped) == ("request", second, True)
         if reset:
             with pytest.raises(ConnectionResetError):
@@ -349,33 +351,33 @@ async def test_cut_before_keeps_the_request_from_the_server(zookeeper: RealServe
 
 async def test_fin_stays_fin_when_the_client_goes_on_writing(zookeeper: RealServer, path: str) -> None:
     async with Proxy(zookeeper.hosts) as proxy, RawClient(proxy.hosts) as client:
-        lost = proxy.cut_before("create")
+        lost = proxy.drop_before("create")
         await client.send(create(path), *[exists("/" + "x" * 10_000)] * 200)
         assert await client.receive() == b""
-        await lost
+        await lost.until_hit()
 
 
-async def test_a_fault_whose_connection_ends_otherwise_says_so(zookeeper: RealServer) -> None:
+async def test_a_fault_whose_connection_ends_otherwise_raises(zookeeper: RealServer) -> None:
     async with Proxy(zookeeper.hosts) as proxy, RawClient(proxy.hosts) as client:
         proxy.hold_replies()
-        lost = proxy.cut_after("exists")
+        lost = proxy.drop_after("exists")
         await client.send(exists("/"))
         await proxy.seen("exists", direction="reply")
-        proxy.cut()
+        proxy.drop()
         with pytest.raises(ConnectionAbortedError):
-            await lost
+            await lost.until_hit()
 
 
 async def test_a_client_that_resets_takes_a_held_fault_with_it(zookeeper: RealServer) -> None:
     async with Proxy(zookeeper.hosts) as proxy:
         async with RawClient(proxy.hosts) as client:
             proxy.hold_replies()
-            lost = proxy.cut_after("exists")
+            lost = proxy.drop_after("exists")
             await client.send(exists("/"))
             await proxy.seen("exists", direction="reply")
             client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         with pytest.raises(ConnectionAbortedError):
-            await lost
+            await lost.until_hit()
         await proxy.until(lambda: proxy.open == 0)
 
 
@@ -395,7 +397,7 @@ async def test_a_cut_has_happened_when_the_client_leaves_before_its_rst(zookeepe
 async def test_cut_ends_all_present_connections(zookeeper: RealServer, reset: bool) -> None:
     async with Proxy(zookeeper.hosts) as proxy, RawClient(proxy.hosts) as one, RawClient(proxy.hosts) as two:
         await proxy.connected(2)
-        proxy.cut(reset=reset)
+        proxy.drop(reset=reset)
         for client in (one, two):
             if reset:
                 with pytest.raises(ConnectionResetError):
@@ -413,25 +415,25 @@ async def test_cut_ends_all_present_connections(zookeeper: RealServer, reset: bo
 async def test_held_replies_come_in_order(zookeeper: RealServer, path: str) -> None:
     async with Proxy(zookeeper.hosts) as proxy, RawClient(proxy.hosts) as client:
         await client.call(exists(path, watch=True))
-        proxy.hold_replies()
+        hold = proxy.hold_replies()
         mark = proxy.mark()
         await client.send(create(path), exists(path), delete(path))
         await proxy.seen("delete", mark, direction="reply")
         with pytest.raises(BlockingIOError):
             client.socket.recv(1)
-        proxy.release_replies()
+        hold.release()
         assert [(await client.reply()).xid for _ in range(4)] == [-1, 2, 3, 4]
         assert (await client.call(exists(path))).err == NO_NODE
 
 
 async def test_a_cut_is_held_with_the_replies_in_front_of_it(zookeeper: RealServer, path: str) -> None:
     async with Proxy(zookeeper.hosts) as proxy, RawClient(proxy.hosts) as client:
-        proxy.hold_replies()
+        hold = proxy.hold_replies()
         lost = proxy.cut_after("create")
         await client.send(exists("/"), create(path))
         await proxy.seen("create", direction="reply")
         assert not lost.done()
-        proxy.release_replies()
+        hold.release()
         assert (await lost).path == path
         assert (await client.reply()).xid == 1
         assert await client.receive() == b""
@@ -443,7 +445,7 @@ async def test_held_replies_are_lost_in_a_cut(zookeeper: RealServer, path: str) 
         await client.send(create(path))
         reply = await proxy.seen("create", direction="reply")
         assert not reply.dropped
-        proxy.cut()
+        proxy.drop()
         assert reply.dropped
         assert await client.receive() == b""
     assert await is_there(zookeeper, path)
@@ -451,12 +453,12 @@ async def test_held_replies_are_lost_in_a_cut(zookeeper: RealServer, path: str) 
 
 async def test_the_end_of_a_server_is_held_behind_its_replies(zookeeper: RealServer) -> None:
     async with Proxy(zookeeper.hosts) as proxy, RawClient(proxy.hosts) as client:
-        proxy.hold_replies()
+        hold = proxy.hold_replies()
         await client.send((CLOSE_SESSION, b""))
         await proxy.until(lambda: proxy._links[0].server.got_eof)
         with pytest.raises(BlockingIOError):
             client.socket.recv(1)
-        proxy.release_replies()
+        hold.release()
         assert (await client.reply()).err == 0
         assert await client.receive() == b""
 
@@ -491,11 +493,11 @@ async def test_a_client_that_leaves_in_a_pause_is_noticed_afterwards(zookeeper: 
 
 async def test_replies_in_hand_wait_for_the_end_of_a_pause(zookeeper: RealServer) -> None:
     async with Proxy(zookeeper.hosts) as proxy, RawClient(proxy.hosts) as client:
-        proxy.hold_replies()
+        hold = proxy.hold_replies()
         await client.send(exists("/"))
         await proxy.seen("exists", direction="reply")
         proxy.pause()
-        proxy.release_replies()
+        hold.release()
         with pytest.raises(BlockingIOError):
             client.socket.recv(1)
         proxy.resume()
@@ -504,7 +506,7 @@ async def test_replies_in_hand_wait_for_the_end_of_a_pause(zookeeper: RealServer
 
 async def test_refused_connections_are_counted_apart(zookeeper: RealServer) -> None:
     async with Proxy(zookeeper.hosts) as proxy, RawClient(proxy.hosts) as client:
-        proxy.refuse()
+        refusal = proxy.refuse_connections()
         refused = RawClient(proxy.hosts)
         await refused.connect()
         with pytest.raises(ConnectionResetError):
@@ -512,7 +514,7 @@ async def test_refused_connections_are_counted_apart(zookeeper: RealServer) -> N
         refused.socket.close()
         await proxy.until(lambda: proxy.refused == 1)
         assert (await client.call(exists("/"))).err == 0
-        proxy.accept()
+        refusal.end()
         async with RawClient(proxy.hosts) as later:
             assert (await later.call(exists("/"))).err == 0
         assert proxy.connections == 2

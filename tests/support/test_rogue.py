@@ -220,7 +220,7 @@ async def test_huge_length_goes_on_while_the_client_takes_it() -> None:
         assert 1_000_000 < rogue.sent < 20_000_000
 
 
-async def test_huge_length_is_told_by_what_the_client_took() -> None:
+async def test_huge_length_is_seen_by_what_the_client_read() -> None:
     async with Rogue(huge_length) as rogue:
         async with connected(rogue) as client:
             await client.handshake()

@@ -25,9 +25,8 @@ from zkwire.errors import (
     TransactionError,
     ZooKeeperError,
 )
-from zkwire.wire import multi, requests
 
-# PROTOCOL 8: what a server can answer to a request.
+# The codes that a server can answer to a request.
 CODES = {
     -1: "SystemServerError",
     -2: "RuntimeInconsistencyError",
@@ -79,7 +78,7 @@ ERRORS: list[ZooKeeperError] = [
 ]
 
 
-def test_the_tree_is_the_one_in_the_design() -> None:
+def test_each_exception_has_its_place_in_the_tree() -> None:
     parents = {error.__name__: error.__bases__ for error in _classes()}
     assert parents.pop("ZooKeeperError") == (Exception,)
     for name in ("ServerError", "ConnectionLostError", "SessionError", "ProtocolError"):
@@ -107,63 +106,21 @@ def test_an_unknown_code_keeps_its_number(code: int) -> None:
 
 
 @pytest.mark.parametrize(("code", "name"), [(-12, "UnknownSession"), (-112, "SessionExpired"), (-115, "AuthFailed")])
-def test_a_code_without_a_class_has_its_name_all_the_same(code: int, name: str) -> None:
+def test_a_code_without_a_class_still_has_a_name(code: int, name: str) -> None:
     error = ServerError.from_code(code, "/a", operation="getData")
     assert type(error) is ServerError
     assert f"[{name} {code}]" in str(error)
     assert ServerError.reason not in str(error)
 
 
-# PROTOCOL 4.1: what came after ZooKeeper 3.4.
-SINCE = {
-    "create2": "3.5.0",
-    "reconfig": "3.5.0",
-    "checkWatches": "3.5.0",
-    "removeWatches": "3.5.0",
-    "createContainer": "3.5.1",
-    "createTTL": "3.5.3",
-    "multiRead": "3.6.0",
-    "getEphemerals": "3.6.0",
-    "getAllChildrenNumber": "3.6.0",
-    "setWatches2": "3.6.0",
-    "addWatch": "3.6.0",
-    "whoAmI": "3.7.0",
-}
+def test_a_hint_is_kept_and_without_one_the_class_gives_its_own() -> None:
+    assert ServerError.from_code(-8, "/a", hint="another path").hint == "another path"
+    assert str(ServerError.from_code(-8, "/a", hint="another path")).endswith("(another path)")
+    assert ServerError.from_code(-127).hint == ThrottledError.hint != ""
+    assert ServerError.from_code(-8).hint == ""
 
 
-@pytest.mark.parametrize(("operation", "version"), SINCE.items())
-def test_an_unknown_operation_names_the_version_that_it_needs(operation: str, version: str) -> None:
-    error = ServerError.from_code(-6, operation=operation)
-    assert f"it needs ZooKeeper {version} or newer" in str(error)
-
-
-def test_every_operation_by_a_version_is_a_request_of_that_name() -> None:
-    names = {
-        value.operation
-        for module in (multi, requests)
-        for value in vars(module).values()
-        if isinstance(value, type) and issubclass(value, requests.Request) and value is not requests.Request
-    }
-    assert set(SINCE) == names - {
-        "auth", "checkVersion", "closeSession", "create", "delete", "exists", "getACL", "getChildren", "getChildren2",
-        "getData", "multi", "ping", "sasl", "setACL", "setData", "setWatches", "sync",
-    }  # fmt: skip
-
-
-def test_an_unknown_operation_says_what_else_it_needs() -> None:
-    assert "zookeeper.extendedTypesEnabled=true" in str(ServerError.from_code(-6, "/a", operation="createTTL"))
-    assert "an ensemble" in str(ServerError.from_code(-6, operation="reconfig"))
-    assert "Client.pipeline" in str(ServerError.from_code(-6, operation="multiRead"))
-    assert ServerError.from_code(-6, "/a", operation="create").hint == ""
-
-
-def test_arguments_that_do_not_fit_are_explained_by_what_was_asked() -> None:
-    assert "the root and /zookeeper cannot be deleted" in str(ServerError.from_code(-8, "/", operation="delete"))
-    assert "server.4=host:port:port:role;port" in str(ServerError.from_code(-8, operation="reconfig"))
-    assert ServerError.from_code(-8, "/a", operation="create").hint == ""
-
-
-def test_a_second_class_for_a_code_is_refused_and_the_first_one_stays() -> None:
+def test_a_second_class_for_a_code_is_refused_and_the_first_stays() -> None:
     with pytest.raises(TypeError, match=r"-101.*NoNodeError.*Second"):
 
         class Second(ServerError):
@@ -172,7 +129,7 @@ def test_a_second_class_for_a_code_is_refused_and_the_first_one_stays() -> None:
     assert type(ServerError.from_code(-101)) is NoNodeError
 
 
-def test_a_subclass_without_a_code_of_its_own_takes_no_code_away() -> None:
+def test_a_subclass_without_a_code_of_its_own_does_not_replace_its_base() -> None:
     class Special(NoNodeError):
         pass
 
@@ -187,13 +144,13 @@ def test_a_message_names_the_operation_the_path_the_server_and_the_code(code: in
         assert part in message
 
 
-def test_a_message_without_path_and_server_leaves_no_hole() -> None:
+def test_a_message_without_path_and_server_leaves_no_gap() -> None:
     assert str(ServerError.from_code(-121, operation="removeWatches")) == (
         "removeWatches: the server has no such watch [NoWatcher -121]"
     )
 
 
-def test_a_message_says_what_to_do_where_that_is_known() -> None:
+def test_a_message_ends_with_the_hint() -> None:
     assert "try again later" in str(ThrottledError(-127, "/a"))
     error = NodeExistsError(-110, "/a")
     error.hint = "delete it first"
@@ -201,17 +158,18 @@ def test_a_message_says_what_to_do_where_that_is_known() -> None:
     assert NodeExistsError.hint == ""
 
 
-def test_a_transaction_error_tells_which_operation_and_why() -> None:
+def test_a_transaction_error_names_the_refused_operation_and_the_reason() -> None:
     error = _transaction_error()
     assert error.index == 1
     assert error.code == -110
     assert error.path == "/b"
     assert error.__cause__ is error.cause is error.results[1]
+    assert TransactionError(ServerError(-8, hint="another path"), 0, []).hint == "another path"
     for part in ("nothing was carried out", "operation 1", "create /b", "the node exists already", "zk1:2181"):
         assert part in str(error)
 
 
-def test_a_transaction_error_raised_from_another_still_tells_its_own_cause() -> None:
+def test_a_transaction_error_raised_from_another_error_still_names_its_own_cause() -> None:
     with pytest.raises(TransactionError, match=r"operation 1 .*create /b: the node exists already"):
         raise _transaction_error() from KeyError("elsewhere")
 
@@ -247,14 +205,13 @@ def test_a_pickled_transaction_error_keeps_each_operations_result() -> None:
     assert twin.cause is twin.results[1]
 
 
-def test_a_lost_connection_tells_whether_the_write_may_have_happened() -> None:
+def test_a_lost_connection_says_whether_the_write_may_have_happened() -> None:
     with pytest.raises(TypeError):
         ConnectionLostError("broke")  # type: ignore[call-arg]
     assert ConnectionLostError("broke", maybe_applied=True).maybe_applied
     assert not ConnectionLostError("broke", maybe_applied=False).maybe_applied
 
 
-def test_which_refusals_pass() -> None:
-    """Those that tell of the server's state at the moment, and of no node."""
+def test_refusals_that_are_about_the_servers_present_state_are_transient() -> None:
     errors = [ServerError.from_code(code) for code in range(-130, 0)]
     assert [error.code for error in errors if error.is_transient] == [-127, -122, -119, -7, -1]

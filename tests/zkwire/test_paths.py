@@ -1,4 +1,4 @@
-"""The rules of PROTOCOL 5.5 for paths, joining and splitting, the chroot in and out, and sequence numbers."""
+"""Paths: validation, joining and splitting, the chroot, and sequence numbers."""
 
 import re
 import string
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from zkwire import paths
 
-# Rule 8: the ranges that a server from 3.5 on refuses; what is above U+FFFF is spelled with surrogates in Java.
+# The characters that a server refuses since 3.5; Java spells those above U+FFFF with surrogates.
 FORBIDDEN = [(0x01, 0x1F), (0x7F, 0x9F), (0xD800, 0xF8FF), (0xFFF0, 0xFFFF), (0x10000, 0x10FFFF)]
 EDGES = [*(edge for pair in FORBIDDEN for edge in pair), 0x85, 0xE000, 0xFFFD, 0x1F512]
 ALLOWED_EDGES = [0x20, 0x7E, 0xA0, 0xD7FF, 0xF900, 0xFFEF, 0xE9, 0x4E2D]
@@ -66,13 +66,13 @@ def _java_validate(path: str) -> bool:
 @example("/a/.../b")
 @example("/with space")
 @example("/zookeeper")
-def test_a_good_path_comes_back_unchanged(path: str) -> None:
+def test_a_valid_path_is_returned_unchanged(path: str) -> None:
     assert paths.validate(path) is path
     assert paths.validate(path, sequential=True) is path
 
 
 @given(st.text(st.sampled_from("/.a0-_\0\x1f é\ud800\ufff0\U00010000"), max_size=10))
-def test_exactly_the_paths_that_java_takes_are_taken(path: str) -> None:
+def test_exactly_the_paths_that_java_accepts_are_accepted(path: str) -> None:
     for sequential in (False, True):
         if _java_validate(path + "1" if sequential else path):
             assert paths.validate(path, sequential=sequential) == path
@@ -83,7 +83,7 @@ def test_exactly_the_paths_that_java_takes_are_taken(path: str) -> None:
 
 @pytest.mark.parametrize("value", [None, b"/a", 1, ["/a"], object])
 @pytest.mark.parametrize("sequential", [False, True])
-def test_what_is_no_str_is_a_type_error_that_shows_it(value: object, sequential: bool) -> None:
+def test_a_path_that_is_not_a_str_is_a_type_error_that_shows_the_value(value: object, sequential: bool) -> None:
     with pytest.raises(TypeError, match=re.escape(repr(value))):
         paths.validate(value, sequential=sequential)  # type: ignore[arg-type]
 
@@ -112,16 +112,16 @@ def test_the_root_may_be_the_prefix_of_a_sequence() -> None:
 
 
 @given(node_paths, node_paths)
-def test_an_empty_name_is_refused(before: str, behind: str) -> None:
-    path = before + "/" + behind
+def test_an_empty_name_is_refused(before: str, after: str) -> None:
+    path = before + "/" + after
     for sequential in (False, True):
         with pytest.raises(ValueError, match=_says(path, "empty name")):
             paths.validate(path, sequential=sequential)
 
 
 @given(chroots, st.sampled_from([".", ".."]), chroots)
-def test_relative_names_are_refused(before: str, name: str, behind: str) -> None:
-    path = f"{before}/{name}{behind}"
+def test_relative_names_are_refused(before: str, name: str, after: str) -> None:
+    path = f"{before}/{name}{after}"
     with pytest.raises(ValueError, match=_says(path, re.escape(repr(name)))):
         paths.validate(path)
 
@@ -132,15 +132,15 @@ def test_dots_before_a_number_are_a_name(name: str) -> None:
 
 
 @given(node_paths, node_paths)
-def test_nul_is_refused(before: str, behind: str) -> None:
-    path = before + "\0" + behind
+def test_nul_is_refused(before: str, after: str) -> None:
+    path = before + "\0" + after
     with pytest.raises(ValueError, match=_says(path, "NUL")):
         paths.validate(path)
 
 
 @given(node_paths, st.one_of(*(st.integers(*pair) for pair in FORBIDDEN)), st.sampled_from(["", "b", "/b"]))
-def test_a_forbidden_character_is_refused_and_named(before: str, code: int, behind: str) -> None:
-    path = before + chr(code) + behind
+def test_a_forbidden_character_is_refused_and_named(before: str, code: int, after: str) -> None:
+    path = before + chr(code) + after
     for sequential in (False, True):
         with pytest.raises(ValueError, match=_says(path, rf"U\+{code:04X}\Z")):
             paths.validate(path, sequential=sequential)
@@ -153,12 +153,12 @@ def test_the_edges_of_the_forbidden_ranges_are_forbidden(code: int) -> None:
 
 
 @pytest.mark.parametrize("code", ALLOWED_EDGES)
-def test_what_lies_beside_the_forbidden_ranges_is_allowed(code: int) -> None:
+def test_the_characters_next_to_the_forbidden_ranges_are_allowed(code: int) -> None:
     assert paths.validate(f"/{chr(code)}") == f"/{chr(code)}"
 
 
 @given(st.text(st.sampled_from(string.ascii_letters + string.digits + "-_/\n"), max_size=12))
-def test_the_short_cut_for_plain_paths_takes_nothing_that_the_rules_refuse(path: str) -> None:
+def test_the_short_cut_for_plain_paths_accepts_nothing_that_the_rules_refuse(path: str) -> None:
     if _java_validate(path):
         assert paths.validate(path) == path
     else:
@@ -181,7 +181,7 @@ def test_the_root_is_its_own_parent() -> None:
 
 
 @given(node_paths)
-def test_ancestors_lead_from_below_the_root_to_the_path_itself(path: str) -> None:
+def test_ancestors_go_from_just_below_the_root_down_to_the_path_itself(path: str) -> None:
     found = paths.ancestors(path)
     assert found[-1] == path
     assert len(found) == path.count("/")
@@ -196,7 +196,7 @@ def test_the_root_has_no_ancestors() -> None:
 
 
 @given(chroots, good_paths)
-def test_a_path_goes_through_the_chroot_and_back(chroot: str, path: str) -> None:
+def test_stripping_the_chroot_undoes_adding_it(chroot: str, path: str) -> None:
     there = paths.add_chroot(chroot, path)
     assert paths.validate(there) == there
     assert there == chroot or there.startswith(chroot + "/")
@@ -215,7 +215,7 @@ def test_a_path_beside_the_chroot_stays_as_it_is(chroot: str, name: str) -> None
     assert paths.strip_chroot(chroot + "/" + name, chroot) == chroot
 
 
-def test_a_chroot_that_comes_twice_is_stripped_once() -> None:
+def test_a_chroot_that_occurs_twice_is_stripped_once() -> None:
     assert paths.strip_chroot("/app", "/app/app") == "/app"
     assert paths.strip_chroot("/app", "/app/app/app") == "/app/app"
 
@@ -232,15 +232,15 @@ def test_a_chroot_that_comes_twice_is_stripped_once() -> None:
 @example("lock-", -(2**31))
 @example("_c_4f2f-READ-", -(2**31) + 1)
 def test_the_number_is_read_across_the_whole_range(prefix: str, number: int) -> None:
-    """pitfall 5: numbers past 2**31 turn negative, and the minus sign is part of them."""
+    """Pitfall 5: numbers past 2**31 turn negative, and the minus sign is part of them."""
     assert paths.sequence(f"{prefix}{number:010d}") == number
 
 
 @given(
     st.text(name_characters, max_size=12).filter(lambda text: not text.endswith("-")), st.integers(1 - 10**9, 2**31 - 1)
 )
-def test_a_prefix_without_a_dash_does_for_all_but_the_deepest_negatives(prefix: str, number: int) -> None:
-    """pitfall 5, for Curator's __READ__ and kazoo's __lock__."""
+def test_a_prefix_without_a_dash_works_for_all_but_the_lowest_numbers(prefix: str, number: int) -> None:
+    """Pitfall 5, for Curator's __READ__ and kazoo's __lock__."""
     assert paths.sequence(f"{prefix}{number:010d}") == number
 
 
@@ -259,7 +259,7 @@ def test_a_prefix_without_a_dash_does_for_all_but_the_deepest_negatives(prefix: 
     ],
 )
 def test_names_as_servers_print_them(name: str, number: int) -> None:
-    """pitfall 5"""
+    """Pitfall 5"""
     assert paths.sequence(name) == number
 
 
@@ -286,7 +286,7 @@ def test_names_as_servers_print_them(name: str, number: int) -> None:
     ],
 )
 def test_a_name_without_a_number_has_none(name: str) -> None:
-    """pitfall 5"""
+    """Pitfall 5"""
     assert paths.sequence(name) is None
 
 
@@ -306,23 +306,23 @@ def _wrapped(number: int) -> int:
 @given(int32, st.integers(-(2**31), 2**31 - 1))
 @example(2**31 - 1, 1)
 @example(-(2**31), -1)
-def test_the_distance_of_what_was_counted_on_is_the_count(start: int, count: int) -> None:
-    """pitfall 5: also across the overflow."""
+def test_the_distance_is_the_count_even_across_the_overflow(start: int, count: int) -> None:
+    """Pitfall 5"""
     assert paths.sequence_distance(_wrapped(start + count), start) == count
 
 
 @given(int32, int32)
-def test_of_two_numbers_one_is_later(one: int, other: int) -> None:
+def test_the_distance_changes_its_sign_with_the_order_of_its_arguments(one: int, other: int) -> None:
     distance = paths.sequence_distance(one, other)
     assert -(2**31) <= distance < 2**31
     assert (distance == 0) == (one == other)
-    if distance != -(2**31):  # exactly opposite: neither is later
+    if distance != -(2**31):  # exactly half the circle apart: neither is later
         assert paths.sequence_distance(other, one) == -distance
 
 
 @given(int32, st.lists(st.integers(0, 2**31 - 1), min_size=2, max_size=8))
 def test_a_line_shorter_than_half_the_circle_is_ordered_wherever_it_starts(start: int, offsets: list[int]) -> None:
-    """pitfall 5"""
+    """Pitfall 5"""
     line = [_wrapped(start + offset) for offset in offsets]
     by_distance = sorted(line, key=lambda number: paths.sequence_distance(number, start))
     assert by_distance == [_wrapped(start + offset) for offset in sorted(offsets)]

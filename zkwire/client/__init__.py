@@ -1,1 +1,1 @@
-"""What a caller sees: the verbs, their arguments, transactions, watches, streams and administration."""
+"""The client's public face: the verbs, their arguments, transactions, watches, streams and administration."""

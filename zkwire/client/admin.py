@@ -1,6 +1,6 @@
-"""The verbs of those who look after an ensemble: permissions, identities, counts, the list of servers.
+"""The verbs for administrators of an ensemble: permissions, identities, counts, the list of servers.
 
-`Client` has them all; they are a room of their own because few programs use them.
+`Client` inherits all of them.  They have a file of their own because few programs use them.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ _CONFIG_NODE = "/zookeeper/config"
 
 
 class ClientInfo(NamedTuple):
-    """One identity of a session: ("ip", "127.0.0.1"), ("digest", "bob"); the user is never shown with a hash."""
+    """One identity of a session, such as ("ip", "127.0.0.1") or ("digest", "bob"); the password's hash is not shown."""
 
     scheme: str
     user: str
 
 
 class Administration:
-    """Verbs of a Client."""
+    """The administrative verbs of a Client."""
 
     _requester: Requester
 
     async def get_acl(self, path: str) -> tuple[list[ACL], Stat]:
         """Return the node's ACL and Stat (request: getACL).
 
-        To who has not the permission ADMIN, the hashes of digest entries are shown as "x".
+        Without the permission ADMIN, the server shows the hashes of digest entries as "x".
         Raises: NoNodeError, NoAuthError.
         """
         reply = await self._requester.ask(GetACLRequest(self._requester.server_path(path)))
@@ -50,11 +50,11 @@ class Administration:
         """Replace the node's ACL if the Stat's `aversion` is `version` (-1: any) and return the new Stat (request:
         setACL).
 
-        It is not inherited by nodes below.  No watch fires.
+        Nodes below do not inherit the ACL.  No watch fires.
         Raises: NoNodeError, NoAuthError without the permission ADMIN, BadVersionError, InvalidACLError.
         """
-        where = self._requester.server_path(path)
-        return (await self._requester.ask(SetACLRequest(where, checked_acl(acl), checked_version(version)))).stat
+        server_path = self._requester.server_path(path)
+        return (await self._requester.ask(SetACLRequest(server_path, checked_acl(acl), checked_version(version)))).stat
 
     async def whoami(self) -> list[ClientInfo]:
         """Return the identities by which ACLs know this session, in no order (request: whoAmI, ZooKeeper 3.7).
@@ -66,21 +66,21 @@ class Administration:
     async def get_ephemerals(self, prefix: str = "/") -> list[str]:
         """Return the paths of this session's ephemeral nodes, in no order (request: getEphemerals, ZooKeeper 3.6).
 
-        Arguments: `prefix`, how the paths must begin, as text: "/a" stands for "/ab" too, "/a/" does not.
+        Arguments: `prefix`, the beginning of the paths, as text: "/a" matches "/ab" too, "/a/" does not.
         Raises: UnimplementedError.
         """
         paths.validate(prefix, sequential=True)
         chroot = self._requester.chroot
-        wanted = chroot + prefix if prefix != "/" else chroot or "/"
-        found = (await self._requester.ask(GetEphemeralsRequest(wanted))).ephemerals
-        # The server knows nothing of chroots: a neighbour's name can begin with ours.
+        server_prefix = chroot + prefix if prefix != "/" else chroot or "/"
+        found = (await self._requester.ask(GetEphemeralsRequest(server_prefix))).ephemerals
+        # The server does not know about chroots, and compares text: for the chroot /app it returns /app2/x as well.
         ours = [path for path in found if not chroot or path == chroot or path.startswith(f"{chroot}/")]
         return [paths.strip_chroot(chroot, path) for path in ours]
 
     async def count_descendants(self, path: str) -> int:
-        """Return how many nodes are below the node, at any depth (request: getAllChildrenNumber, ZooKeeper 3.6).
+        """Return the number of nodes below the node, at any depth (request: getAllChildrenNumber, ZooKeeper 3.6).
 
-        Below the root of the server are those below /zookeeper as well.
+        The count for the root of the server includes the nodes below /zookeeper.
         Raises: NoNodeError, UnimplementedError.
         """
         return (await self._requester.ask(GetAllChildrenNumberRequest(self._requester.server_path(path)))).number
@@ -88,7 +88,7 @@ class Administration:
     async def get_config(self) -> Configuration:
         """Return the ensemble's configuration and the Stat of its node (request: getData of /zookeeper/config).
 
-        `data, stat = await zk.get_config()`, or its `members` and `version`.  A chroot does not matter.
+        Use it as `data, stat = await zk.get_config()`, or read its `members` and `version`.  A chroot does not matter.
         Raises: NoNodeError before ZooKeeper 3.5.
         """
         reply = await self._requester.ask(GetDataRequest(_CONFIG_NODE, False))
@@ -102,17 +102,17 @@ class Administration:
         members: Members | None = None,
         from_config: int = -1,
     ) -> Configuration:
-        """Change which servers are members of the ensemble, and return the new configuration (request: reconfig).
+        """Change the members of the ensemble and return the new configuration (request: reconfig).
 
         Arguments: `joining`, servers to add or to change, each "server.4=host:port:port:role;port", as a list, as one
         string with commas between, or as {4: "host:port:port:role;port"}; `leaving`, ids of servers to remove; or
-        `members`, all servers that there shall be, as `joining`; `from_config`, the `version` that the configuration
-        must have (-1: any).
+        `members`, the complete new list of servers, in the forms of `joining`; `from_config`, the `version` that the
+        present configuration must have (-1: any).
         Raises: ReconfigDisabledError, unless the servers have reconfigEnabled=true; NoAuthError, unless the session may
         write /zookeeper/config; BadVersionError; BadArgumentsError for a list that the server cannot read;
         ReconfigInProgressError; NewConfigNoQuorumError; UnimplementedError by a server without an ensemble;
-        ConnectionLostError, also when the server that was asked is one of those that leave.
-        Cancellation: it may have happened.
+        ConnectionLostError, also when the connected server is one of those that leave.
+        Cancellation: the change may have happened.
         """
         reply = await self._requester.ask(reconfiguration(joining, leaving, members, from_config))
         return Configuration(reply.data or b"", reply.stat)

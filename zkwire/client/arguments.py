@@ -1,6 +1,6 @@
-"""What callers may say: arguments are checked here, and the requests for creates made of them.
+"""Checks of the callers' arguments, and the requests for creates that are made of them.
 
-Pure.  Everything that is wrong with an argument is told before anything is sent, with the value in the message.
+Pure.  A bad argument raises an error before anything is sent, and the message shows the value.
 """
 
 from __future__ import annotations
@@ -8,11 +8,12 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Sequence
-from typing import Final, TypeAlias
+from typing import Final
 
 from zkwire import paths
 from zkwire.wire.records import ACL, OPEN_ACL, Perms
 from zkwire.wire.requests import (
+    AnyCreate,
     Create2Reply,
     Create2Request,
     CreateContainerRequest,
@@ -23,13 +24,11 @@ from zkwire.wire.requests import (
     TTLFlags,
 )
 
-PlainCreate: TypeAlias = CreateRequest | CreateContainerRequest | CreateTTLRequest
-
 _LONGEST_TTL: Final = 2**40 - 1  # milliseconds
 
 
 def server_path(chroot: str, path: str) -> str:
-    """Return the server's name of what the caller below `chroot` calls `path`.  Raises: TypeError, ValueError."""
+    """Return the server's path for the caller's `path` below `chroot`.  Raises: TypeError, ValueError."""
     return paths.add_chroot(chroot, paths.validate(path))
 
 
@@ -43,29 +42,31 @@ def creation(
     container: bool = False,
     ttl: float | None = None,
     acl: Sequence[ACL] = OPEN_ACL,
-) -> PlainCreate:
+) -> AnyCreate:
     """Return the request that creates `path` below `chroot`.  Raises: TypeError, ValueError."""
     paths.validate(path, sequential=sequential)
-    # A sequential "/" has a name that is only a number, below the chroot and not beside it.
-    at = f"{chroot}/" if path == "/" and sequential else paths.add_chroot(chroot, path)
+    # A sequential node at "/" gets a name that is only a number.  With the chroot /app it must become /app/0000000001,
+    # below the chroot: without the slash the server would create /app0000000001 beside it.
+    full_path = f"{chroot}/" if path == "/" and sequential else paths.add_chroot(chroot, path)
     entries = checked_acl(acl)
     content = checked_data(data)
     if container:
         if ephemeral or sequential:
-            raise ValueError(f"{path}: a container is neither ephemeral nor sequential")
+            raise ValueError(f"{path}: a container cannot be ephemeral or sequential")
         if ttl is not None:
-            raise ValueError(f"{path}: a container has no time to live: it goes when its last child is gone")
-        return CreateContainerRequest(at, content, entries, CreateFlags.CONTAINER)
+            raise ValueError(f"{path}: a container cannot have a ttl: it is deleted after its last child")
+        return CreateContainerRequest(full_path, content, entries, CreateFlags.CONTAINER)
     if ttl is not None:
         if ephemeral:
-            raise ValueError(f"{path}: an ephemeral node has no time to live: it goes with its session")
-        flags = TTLFlags.SEQUENTIAL if sequential else TTLFlags.PERSISTENT
-        return CreateTTLRequest(at, content, entries, flags, _milliseconds(ttl))
-    return CreateRequest(at, content, entries, CreateFlags.EPHEMERAL * ephemeral | CreateFlags.SEQUENTIAL * sequential)
+            raise ValueError(f"{path}: an ephemeral node cannot have a ttl: it is deleted with its session")
+        ttl_flags = TTLFlags.SEQUENTIAL if sequential else TTLFlags.PERSISTENT
+        return CreateTTLRequest(full_path, content, entries, ttl_flags, _milliseconds(ttl))
+    flags = CreateFlags.EPHEMERAL * ephemeral | CreateFlags.SEQUENTIAL * sequential
+    return CreateRequest(full_path, content, entries, flags)
 
 
-def with_stat(creation: PlainCreate) -> Request[Create2Reply]:
-    """Return the request that does the same and is answered with the Stat as well."""
+def with_stat(creation: AnyCreate) -> Request[Create2Reply]:
+    """Return the request that creates the same node, but is answered with the Stat too."""
     if isinstance(creation, CreateRequest):
         return Create2Request(creation.path, creation.data, creation.acl, creation.flags)
     return creation
@@ -73,30 +74,31 @@ def with_stat(creation: PlainCreate) -> Request[Create2Reply]:
 
 def _milliseconds(ttl: float) -> int:
     if isinstance(ttl, bool) or not isinstance(ttl, int | float):
-        raise TypeError(f"ttl is a number of seconds, not {ttl!r}")
-    if not 0.001 <= ttl <= _LONGEST_TTL / 1000:  # not a number is not, either
+        raise TypeError(f"ttl must be a number of seconds, not {ttl!r}")
+    if not 0.001 <= ttl <= _LONGEST_TTL / 1000:  # written so that a NaN is refused too
         raise ValueError(f"ttl must be at least 0.001 and at most {_LONGEST_TTL / 1000}, in seconds, not {ttl!r}")
     return round(ttl * 1000)
 
 
 def digest_acl(user: str, password: str, perms: int = Perms.ALL) -> ACL:
-    """Return the ACL entry that allows `perms` to whoever authenticates as `user` with `password`.
+    """Return the ACL entry that allows `perms` to every client that authenticates as `user` with `password`.
 
-    Only a hash of both leaves this process, as base64(sha1("user:password")).
-    Raises: ValueError when `user` contains ":", behind which the server takes everything for the password; TypeError.
+    Only a hash of both leaves this process: base64(sha1("user:password")).
+    Raises: ValueError when `user` contains ":", because the server takes everything after it for the password;
+    TypeError.
     """
     if not isinstance(user, str) or not isinstance(password, str):
-        raise TypeError("user and password are str")
+        raise TypeError("user and password must be str")  # without the values: the password must not be logged
     if ":" in user:
-        raise ValueError(f"a user's name cannot contain ':', {user!r} does")
+        raise ValueError(f"the user's name must not contain ':', but {user!r} does")
     secret = f"{user}:{password}".encode()
-    known = base64.b64encode(hashlib.sha1(secret, usedforsecurity=False).digest()).decode()
-    return ACL(perms, "digest", f"{user}:{known}")
+    digest = base64.b64encode(hashlib.sha1(secret, usedforsecurity=False).digest()).decode()
+    return ACL(perms, "digest", f"{user}:{digest}")
 
 
 def checked_acl(acl: Sequence[ACL]) -> Sequence[ACL]:
-    """Return the entries of `acl` if the wire can carry them.  Raises: TypeError, ValueError."""
-    if acl is OPEN_ACL:  # nearly always
+    """Return the entries of `acl` if they can be encoded.  Raises: TypeError, ValueError."""
+    if acl is OPEN_ACL:  # nearly always: no need to check it again
         return acl
     try:
         entries = list(acl)
@@ -105,25 +107,25 @@ def checked_acl(acl: Sequence[ACL]) -> Sequence[ACL]:
                 raise TypeError
             entry.encode()
     except (TypeError, AttributeError):
-        raise TypeError(f"acl is a sequence of zkwire.ACL, each of an int and two str, not {acl!r}") from None
+        raise TypeError(f"acl must be a sequence of zkwire.ACL, each of an int and two str, not {acl!r}") from None
     except ValueError as error:
         raise ValueError(f"acl cannot be sent: {acl!r} ({error})") from None
     return entries
 
 
 def checked_data(data: bytes | None) -> bytes | None:
-    """Return `data` as bytes that nobody can change any more.  Raises: TypeError."""
+    """Return `data` as immutable bytes.  Raises: TypeError."""
     if data is None or isinstance(data, bytes):
         return data
     if isinstance(data, bytearray | memoryview):
         return bytes(data)
-    raise TypeError(f"data is bytes, not {type(data).__name__}: encode it")
+    raise TypeError(f"data must be bytes, not {type(data).__name__}: encode it")
 
 
 def checked_version(version: int) -> int:
-    """Return `version` if the wire can carry it.  Raises: TypeError, ValueError."""
+    """Return `version` if it fits in 32 bits.  Raises: TypeError, ValueError."""
     if not isinstance(version, int):
-        raise TypeError(f"a version is an int, not {version!r}")
+        raise TypeError(f"version must be an int, not {version!r}")
     if not -(2**31) <= version < 2**31:
-        raise ValueError(f"a version has 32 bits, {version} has more")
+        raise ValueError(f"version must fit in 32 bits, and {version} does not")
     return version

@@ -1,7 +1,7 @@
-"""The client: ZooKeeper's verbs on a session.
+"""The client: one method for each of ZooKeeper's verbs.
 
-Knows the caller's side of things: paths below the chroot, arguments and their checks, the shape of what is returned.
-How a request travels and what a reconnect means is the session's affair.
+This module checks arguments, translates paths below the chroot, and gives results their form.  It does not know how a
+request travels or what a reconnect does: that is the session's job.
 """
 
 from __future__ import annotations
@@ -50,28 +50,28 @@ R = TypeVar("R", bound=Record)
 
 
 class Client(Administration):
-    """A ZooKeeper client; made by `zkwire.connect`, not directly.
+    """A ZooKeeper client; `zkwire.connect` makes it.
 
-    Every verb is one request, sent in the order of the calls and answered in that order; verbs may be pipelined with
-    asyncio.gather or tasks, and those started in one turn of the loop leave in one write.
+    Every verb is one request unless its docstring says otherwise.  Requests are sent in the order of the calls and
+    answered in that order.  Verbs may be pipelined with asyncio.gather or tasks: those started in one turn of the event
+    loop leave in one write.
 
-    Raises, every verb: ServerError's subclasses when the server refuses; ConnectionLostError when a write's answer is
-    lost (reads are repeated on the next connection); SessionExpiredError and SessionClosedError when the session is
-    over; ValueError or TypeError for bad arguments, before anything is sent. While no server is connected, verbs wait
-    for the next one: bound them with asyncio.timeout.
+    Raises, every verb: a subclass of ServerError when the server refuses; ConnectionLostError when the answer to a
+    write is lost (reads are repeated on the next connection); SessionExpiredError and SessionClosedError when the
+    session is over; ValueError or TypeError for bad arguments, before anything is sent.  While no server is connected,
+    verbs wait for the next one: bound them with asyncio.timeout.
 
-    Cancellation, every verb: what was not yet written is not sent; a node that a cancelled create has made is removed.
-    A cancelled write of another kind may have happened.
+    Cancellation, every verb: a request that was not yet written is not sent; a node that a cancelled create has made
+    is removed.  A cancelled write of another kind may have happened.
 
-    `doubts` is where to be told when the session does not live for certain any more; see OnUncertain.  `ending` is
-    where
-    to be told that it is over for good; see OnClosed.
+    Attributes: `on_uncertain` takes callbacks for the moment from which the session may have expired, see OnUncertain;
+    `on_closed` takes callbacks for the end of the session, after which no other follows, see OnClosed.
     """
 
     def __init__(self, session: Session, chroot: str, rng: random.Random) -> None:
         self._session = session
         self._loop = asyncio.get_running_loop()
-        self.on_uncertain = session.on_uncertain
+        self.on_uncertain = session.certainty.on_uncertain
         self.on_closed = session.on_closed
         self._requester = Requester(session, chroot)
         self._ask = self._requester.ask
@@ -90,76 +90,98 @@ class Client(Administration):
 
     @property
     def session_id(self) -> int:
-        """The session's id, 0 while there is none; print it as hexadecimal, as the server does."""
+        """The session's id, 0 while there is no session; print it as hexadecimal, as the server does."""
         return self._session.id
 
     @property
     def session_password(self) -> bytes:
-        """What `connect` wants, beside the id, to resume the session."""
+        """The session's password, which `connect` needs beside the id to resume the session."""
         return self._session.password
 
     @property
     def session_timeout(self) -> float:
-        """The negotiated timeout, in seconds."""
+        """The session timeout that the server has granted, in seconds."""
         return self._session.timeout
 
     @property
     def state(self) -> SessionState:
-        """Where the session stands now."""
+        """The state of the session now."""
         return self._session.states.now
 
     @property
     def server(self) -> str:
-        """The server connected to, or the last one tried, as "host:port"."""
+        """The connected server, or the last one tried, as "host:port"."""
         return self._session.server
 
     @property
     def last_zxid(self) -> int:
-        """The newest transaction id that a reply of this session has shown."""
-        return self._session.last_zxid
+        """The newest transaction id that a reply to this session has carried."""
+        return self._session.requests.last_zxid
 
     @property
     def chroot(self) -> str:
-        """The path below which this client lives, "" for none."""
+        """The path below which all paths of this client are, "" for none."""
         return self._requester.chroot
 
     @property
     def certain_until(self) -> float:
-        """The moment, on the loop's clock, before which the session cannot have expired; minus infinity once it has.
+        """The time on the event loop's clock until which the session cannot expire; minus infinity once it has expired.
 
-        Three quarters of the timeout behind the sending of the last request that was answered; see zkwire.wire.timing.
+        It comes from answers that passed through the ensemble's leader; see docs/waiting-line.md, "Certainty".  Without
+        `need_certainty` nothing is asked for its sake, so that it ends soon after the handshake.
         """
-        return self._session.certain_until
+        return self._session.certainty.until
+
+    def need_certainty(self) -> None:
+        """Have this session kept certain from now on, until `release_certainty` was called as often.
+
+        For recipes: a lock needs it for as long as it is held, and while it waits and may become the owner by an event
+        alone.  Meanwhile the pings are syncs through the leader, one for each eighth of the session timeout.
+        """
+        self._session.proving.need()
+
+    def release_certainty(self) -> None:
+        """Undo one `need_certainty`."""
+        self._session.proving.release()
+
+    async def certify(self) -> None:
+        """Return once the session is certain to live, at once if it is.
+
+        Raises: SessionError; NotReadOnlyError when connected to a server that has lost its quorum.
+        Cancellation: harmless.
+        Requests: none if it is certain; one sync if a write was answered just before.
+        """
+        await self._session.proving.certify()
 
     def certain_for(self, session_id: int) -> float:
-        """Return for how many seconds from now `session_id` is this client's session and lives for certain, or 0."""
+        """Return how many seconds from now the session cannot expire; 0 if `session_id` is another session."""
         session = self._session
-        return max(0.0, session.certain_until - self._loop.time()) if session_id == session.id else 0.0
+        return max(0.0, session.certainty.until - self._loop.time()) if session_id == session.id else 0.0
 
     def states(self) -> StateStream:
-        """Return the state now and every later one, to be iterated: `async for state in zk.states()`."""
+        """Return a stream of the session's states, the present one first: `async for state in zk.states()`."""
         return StateStream(self._session.states)
 
     def unique_id(self) -> str:
-        """Return a fresh UUID, from this client's own source of randomness."""
-        bits = (
-            self._random.getrandbits(128) & ~(0xF << 76) & ~(0x3 << 62) | 0x4 << 76 | 0x2 << 62
-        )  # RFC 4122, version 4
+        """Return a new UUID, made with this client's own source of randomness (`rng` of `connect`)."""
+        # RFC 4122: version 4, variant 2.
+        bits = self._random.getrandbits(128) & ~(0xF << 76) & ~(0x3 << 62) | 0x4 << 76 | 0x2 << 62
         digits = f"{bits:032x}"
         return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
     async def close(self, *, keep_session: bool = False) -> None:
-        """End the session, so that its ephemeral nodes go at once, and the connection; a second call waits for the
-        first.
+        """End the session, which deletes its ephemeral nodes at once, and close the connection.
 
-        Arguments: `keep_session`, whether the session is to live on, to be resumed by its id and password.
-        Cancellation: closes all the same; the session may then live until it expires.
-        Order: verbs called before are answered first, if a server is connected.
+        A second call waits for the first.
+        Arguments: `keep_session`, whether to keep the session alive on the server, to be resumed by its id and
+        password.
+        Cancellation: the client closes all the same; the session may then live until it expires.
+        Order: verbs called before `close` are answered first, if a server is connected.
         """
         await self._session.close(keep_session=keep_session)
 
     async def ping(self) -> float:
-        """Return how many seconds a ping took; the session is kept alive without it (request: ping)."""
+        """Return how many seconds a ping took (request: ping).  The client sends its own pings to keep the session."""
         loop = asyncio.get_running_loop()
         start = loop.time()
         await self._ask(PingRequest())
@@ -168,52 +190,53 @@ class Client(Administration):
     # -- identity and servers ---------------------------------------------------------------------------------------
 
     async def add_auth(self, scheme: str, data: bytes) -> None:
-        """Add an identity to those that the client has, on this connection and on every later one (request: auth).
+        """Add an identity to this client, on this connection and on every later one (request: auth).
 
+        The client remembers the identity and sends it first on each new connection.
         Arguments: `scheme` and `data` as the server's plug-ins want them: "digest" takes b"user:password", and
-        accepts every one.  It is remembered, and shown first of all on each new connection.
+        accepts every one.
         Raises: AuthFailedError when the server refuses it, and then the whole session is over: the state is
-        AUTH_FAILED, whatever waits fails with the same error, and the ephemeral nodes stay until the session has
-        expired.  So it is when a later server refuses it.  TypeError, ValueError.
-        Cancellation: what was not yet written is forgotten; what was stays remembered.
-        Order: requests sent behind it, awaited or not, have the identity; while there is no connection it is ahead of
-        all that waits.
+        AUTH_FAILED, all waiting requests fail with the same error, and the ephemeral nodes stay until the session has
+        expired.  The same happens when a later server refuses it.  TypeError, ValueError.
+        Cancellation: an identity that was not yet written is forgotten; one that was written stays remembered.
+        Order: requests sent after it, awaited or not, have the identity.  While there is no connection it is put ahead
+        of all waiting requests.
         """
         await self._session.add_auth(*credentials.checked(scheme, data))
 
     def set_hosts(self, connect_string: str) -> None:
-        """Replace the list of servers: "host[:port],..."; the client moves at once where that is needed.
+        """Replace the list of servers: "host[:port],..."; the client moves to another server at once if necessary.
 
-        It leaves a server that is no longer listed, and with some probability one that is, so that many clients told
-        the same end up spread evenly over the servers, no more of them moving than need be.  A move is a reconnect: the
-        session lives on, requests that are under way are answered first, those that wait are sent to the new server.
-        Names are compared as they are written.
+        The client leaves a server that is no longer listed.  With some probability it also leaves one that is listed,
+        so that many clients that get the same list spread evenly over the servers, and as few of them move as possible.
+        A move is a reconnect: the session lives on, requests under way are answered first, waiting ones are sent to the
+        new server.  Host names are compared as they are written.
         Arguments: `connect_string`, as for `connect`; its chroot, if there is one, must be this client's.
         Raises: TypeError, ValueError.
         """
         addresses, chroot = hosts.parse(connect_string)
         if chroot and chroot != self.chroot:
-            raise ValueError(f"{connect_string!r} has another chroot than this client, which has {self.chroot!r}")
+            raise ValueError(f"the chroot of {connect_string!r} is not the one of this client, {self.chroot!r}")
         self._session.set_hosts(addresses)
 
     # -- reading ----------------------------------------------------------------------------------------------------
 
     async def exists(self, path: str) -> Stat | None:
-        """Return the node's Stat, None if there is no such node (request: exists)."""
+        """Return the node's Stat, or None if there is no such node (request: exists)."""
         try:
             return (await self._ask(ExistsRequest(self._server_path(path), False))).stat
         except NoNodeError:
             return None
 
     async def exists_and_watch(self, path: str, *, into: WatchSet | None = None) -> tuple[Stat | None, Watch]:
-        """Return the Stat, None if there is no such node, and a watch for its creation, deletion or change of data.
+        """Return the node's Stat (None if absent) and a watch for its creation, its deletion or a change of its data.
 
-        Arguments: `into`, a WatchSet that the watch is to belong to.
+        Arguments: `into`, a WatchSet to which the watch is added.
         """
         watch = self._requester.watch(path, into)
         try:
             reply = await self._ask(ExistsRequest(self._server_path(path), True), watch, WatchKind.EXIST)
-        except NoNodeError:
+        except NoNodeError:  # unlike the other reads, exists sets its watch on an absent node as well
             return None, watch
         except BaseException:
             watch.cancel()
@@ -226,10 +249,10 @@ class Client(Administration):
         return Node(reply.data or b"", reply.stat)
 
     async def get_and_watch(self, path: str, *, into: WatchSet | None = None) -> tuple[Node, Watch]:
-        """Return the node and a watch for its change of data or deletion.
+        """Return the node's data and Stat, and a watch for a change of its data or its deletion.
 
-        Arguments: `into`, a WatchSet that the watch is to belong to.
-        Raises: NoNodeError, and then no watch is left anywhere.
+        Arguments: `into`, a WatchSet to which the watch is added.
+        Raises: NoNodeError, and then no watch is left on client or server.
         """
         watch = self._requester.watch(path, into)
         try:
@@ -244,16 +267,19 @@ class Client(Administration):
         return (await self._ask(GetChildrenRequest(self._server_path(path), False))).children
 
     async def get_children_and_stat(self, path: str) -> tuple[list[str], Stat]:
-        """Return the names of the children, in no order, and the node's own Stat (request: getChildren2)."""
+        """Return the names of the children, in no order, and the Stat of the node itself (request: getChildren2).
+
+        Raises: NoNodeError.
+        """
         reply = await self._ask(GetChildren2Request(self._server_path(path), False))
         return reply.children, reply.stat
 
     async def get_children_and_watch(self, path: str, *, into: WatchSet | None = None) -> tuple[list[str], Watch]:
-        """Return the names of the children, in no order, and a watch for a child's creation or deletion, or the
-        node's own deletion.
+        """Return the names of the children, in no order, and a watch for the creation or deletion of a child, or the
+        deletion of the node itself.
 
-        Arguments: `into`, a WatchSet that the watch is to belong to.
-        Raises: NoNodeError, and then no watch is left anywhere.
+        Arguments: `into`, a WatchSet to which the watch is added.
+        Raises: NoNodeError, and then no watch is left on client or server.
         """
         watch = self._requester.watch(path, into)
         try:
@@ -266,19 +292,18 @@ class Client(Administration):
     async def get_many(self, reads: Sequence[GetData | GetChildren]) -> list[Any]:
         """Read data and children of many nodes in one round trip (request: multiRead, ZooKeeper 3.6).
 
-        Returns, for each read and in their order, the Node or the names, or the ServerError that `get` or
-        `get_children` would raise.  No write comes between those of one request; what is too large for one (a megabyte
-        of paths) goes in several.
-        Raises: UnimplementedError by an older server, which closes the connection too: use `pipeline` there;
+        Returns a list with one result for each read, in their order: the Node or the names, or the ServerError that
+        `get` or `get_children` would raise.  No write happens between the reads of one request.  Reads that are too
+        many for one request (a megabyte of paths) are sent in several requests.
+        Raises: UnimplementedError by an older server, which also closes the connection: use `pipeline` there;
         ProtocolError when the answer is larger than 64 MiB.
         """
         return await self._requester.get_many(reads)
 
     async def sync(self, path: str) -> None:
-        """Have the connected server catch up with all that the leader has committed, before later reads (request:
-        sync).
+        """Make the connected server catch up with everything that the leader has committed (request: sync).
 
-        A read that is sent behind it need not wait for its answer.
+        A read that is sent after it sees the result, and need not wait for the answer of the sync.
         """
         await self._ask(SyncRequest(self._server_path(path)))
 
@@ -296,15 +321,16 @@ class Client(Administration):
         acl: Sequence[ACL] = OPEN_ACL,
         make_parents: bool = False,
     ) -> str:
-        """Create a node and return its path, with the number that the server appended to a sequential one.
+        """Create a node and return its path, which ends in the number that the server appends to a sequential node.
 
-        Arguments: `ephemeral`, it goes with this session; `sequential`, a number of ten digits is appended that only
-        grows below one parent; `container`, the server deletes it some time after its last child is gone; `ttl`, in
-        seconds, the server deletes it once it has no children and has not been set for so long (it looks every minute,
-        unless told otherwise); `make_parents`, missing parents are made, persistent, with the same ACL.
+        Arguments: `ephemeral`, the server deletes the node when this session ends; `sequential`, the server appends a
+        number of ten digits, which only grows below one parent; `container`, the server deletes the node some time
+        after its last child is gone; `ttl`, in seconds, the server deletes the node once it has no children and has not
+        been set for so long (the server looks every minute, by default); `make_parents`, create missing parents as
+        persistent nodes with the same ACL.
         Requests: create, createContainer (ZooKeeper 3.5.1), createTTL (3.5.3).
         Raises: NodeExistsError, NoNodeError without a parent, NoChildrenForEphemeralsError, InvalidACLError,
-        UnimplementedError by a server that has TTL nodes switched off, as they are by default.
+        UnimplementedError by a server that has TTL nodes switched off, which is the default.
         """
         request: Request[Any] = creation(
             self.chroot, path, data, ephemeral=ephemeral, sequential=sequential, container=container, ttl=ttl, acl=acl
@@ -334,11 +360,11 @@ class Client(Administration):
         return paths.strip_chroot(self.chroot, reply.path), reply.stat
 
     async def ensure_path(self, path: str, *, container: bool = False, acl: Sequence[ACL] = OPEN_ACL) -> None:
-        """Make the node and every missing one above it, the chroot included; those that are there stay as they are.
+        """Create the node and every missing node above it, the chroot included; nodes that exist stay as they are.
 
-        Arguments: `container`, whether the node itself, if missing, is to be a container; those above are persistent.
-        Order: all creates leave together, so that what is sent behind them finds the path.
-        Cancellation: what it has made stays.
+        Arguments: `container`, whether the node itself, if missing, becomes a container; those above are persistent.
+        Order: all creates leave together, so that a request sent after them finds the path.
+        Cancellation: the nodes that it has created stay.
         """
         await self._requester.ensure(self._server_path(path), container=container, acl=acl)
 
@@ -358,35 +384,37 @@ class Client(Administration):
         await self._ask(DeleteRequest(self._server_path(path), checked_version(version)))
 
     async def delete_tree(self, path: str) -> None:
-        """Delete the node and all that is below it (requests: getChildren, multi, delete).
+        """Delete the node and all nodes below it (requests: getChildren, multi, delete).
 
-        It is no transaction: others may see a part of it gone.  What they create and delete meanwhile does not matter,
-        unless they do not stop creating.  Another node that takes the place of the deleted one is left alone.
-        Raises: NoNodeError if there is none at first; NotEmptyError when it cannot keep up with the creating;
-        NoAuthError, with a part of it gone; ValueError for the root and /zookeeper, which no server deletes.
-        Cancellation: leaves what is not yet deleted.
+        It is no transaction: other clients may see a part of the tree gone.  It copes with clients that create and
+        delete nodes in the tree meanwhile, unless they create without end.  A new node that another client creates at
+        the path after the deletion is left alone.
+        Raises: NoNodeError if there is no node at the beginning; NotEmptyError when nodes are created faster than they
+        are deleted; NoAuthError, when a part of the tree may be deleted already; ValueError for the root and
+        /zookeeper, which no server deletes.
+        Cancellation: the nodes that are not yet deleted stay.
         """
         await delete_tree(self._requester, path)
 
     def discard(self, path: str, *, newest_zxid: int | None = None) -> asyncio.Future[None]:
-        """Delete the node again and again, over lost connections, until it is known to be gone or the session is.
+        """Delete the node, with new attempts over lost connections, until it is known to be gone or the session ends.
 
-        The first request is sent in the order of the calls, and at once.  The future that is returned need not be
-        awaited, and never fails: a node that cannot be deleted is logged.
-        Arguments: `newest_zxid`, the latest transaction that can have created the node, for a path at which somebody
-        else may create one: when the answer to a delete is lost, a node that is newer is left alone.
+        The first request is sent at once, in the order of the calls.  Returns a future that is done at that end; it
+        need not be awaited, and never fails: a node that cannot be deleted is logged.
+        Arguments: `newest_zxid`, the latest transaction that can have created the node; give it for a path at which
+        another client may create a node: when the answer to a delete is lost, a newer node is left alone.
         """
         return self.removal(path, newest_zxid=newest_zxid).start()
 
     def removal(self, path: str, *, newest_zxid: int | None = None) -> Removal:
-        """Prepare a `discard`, so that its `start()` is no more than a write."""
-        return self._session.cleanup.removal(self._server_path(path), newest_zxid)
+        """Prepare a `discard` and return it: its `start()` then costs no more than the write."""
+        return self._session.requests.cleanup.removal(self._server_path(path), newest_zxid)
 
     def transaction(self, *, session_id: int | None = None) -> Transaction:
         """Return a new transaction; `async with zk.transaction() as tx` commits at the end (request: multi).
 
-        Arguments: `session_id`, the only session in which it may be carried out: when that is over, the commit raises
-        SessionExpiredError and nothing has happened, even if another session has followed.
+        Arguments: `session_id`, the only session in which it may be carried out: when that session is over, the commit
+        raises SessionExpiredError and nothing has happened, even if another session has followed.
         """
 
         async def commit(request: MultiRequest) -> MultiReply:
@@ -397,59 +425,59 @@ class Client(Administration):
         return Transaction(commit, self.chroot, self._requester.refusal)
 
     async def pipeline(self, operations: Sequence[Operation]) -> list[Any]:
-        """Send the operations in one write and return what each gave, in their order, once all are answered.
+        """Send the operations in one write and return the list of their results, in their order, once all are answered.
 
-        They are executed in their order but, unlike a transaction's, each for itself; and others' may come between.
-        Returns, for each operation, what its verb returns (a watch is only in its WatchSet), or the ServerError or
+        The server executes them in their order.  Unlike those of a transaction, each one succeeds or fails by itself,
+        and operations of other clients may come between.
+        The result of an operation is what its verb returns (a watch is only in its WatchSet), or the ServerError or
         ConnectionLostError that its verb would raise.
         Raises: SessionError; ValueError and TypeError before anything is sent.
-        Cancellation: of each as of its verb.
+        Cancellation: for each operation, as for its verb.
         """
         return await self._requester.pipeline(operations)
 
-    # -- following ----------------------------------------------------------------------------------------------------
+    # -- streams ----------------------------------------------------------------------------------------------------
 
     def events(self, path: str, *, recursive: bool = False, backlog: int = BACKLOG) -> EventStream:
-        """Return the events of a node, or of all below it as well, from the moment in which the stream is entered.
+        """Return a stream of the events of a node, or of the node and all nodes below it.
 
             async with zk.events("/a", recursive=True) as events:
                 async for event in events:
-                    if isinstance(event, zkwire.Resync): ...  # read again what you keep of the nodes
+                    if isinstance(event, zkwire.Resync): ...  # read the nodes again: events may be missing
 
-        Arguments: `path`, a node that need not exist; `recursive`, whether to watch all below it too: then events are
-        CREATED, DELETED and CHANGED with the path of the node in question, otherwise all four types of `path` alone;
-        `backlog`, how many events may wait to be taken: when there are more, all are given up for one Resync.
-        Gives WatchEvent, each change once; Resync after a reconnect, when events may be missing (the server keeps none
-        for those who are away), and after the beginning of a new session, in which the stream goes on.  To learn of
-        the loss as it happens, iterate `states`.
-        Raises, when it is entered: UnimplementedError by servers before 3.6; ValueError and TypeError at once.  From
-        the iteration: SessionExpiredError (only with `renew=False`) and SessionClosedError when the session is over,
-        behind the last event.
-        Cancellation: leaving the block removes the watch from the server, unless others of this client need it;
-        nothing waits for an answer.  A cancelled wait for the next event loses none.
-        Order: of the changes; an event is there before any reply that shows its change.  Requests: addWatch,
-        removeWatches.  Servers from 3.6 to 3.8 confuse watches of several kinds on one path (ZOOKEEPER-4466): there,
-        do not watch by `get_and_watch` and its like what is also the `path` of events.
+        The stream begins when the `async with` block is entered.  It gives a WatchEvent for each change, once.  It
+        gives a Resync after a reconnect, when events may be missing (the server keeps none for a client that is away),
+        and after the beginning of a new session, in which the stream goes on.  To learn of a lost connection at once,
+        iterate `states`.
+        Arguments: `path`, a node that need not exist; `recursive`, whether to watch all nodes below it too: then events
+        are CREATED, DELETED and CHANGED with the path of the node in question, otherwise all four types for `path`
+        alone; `backlog`, how many events may wait to be taken: when there are more, all of them are replaced by one
+        Resync.
+        Raises: ValueError and TypeError at once; UnimplementedError by servers before 3.6, when the block is entered;
+        from the iteration, SessionExpiredError (only with `renew=False`) and SessionClosedError when the session is
+        over, after the last event.
+        Cancellation: a cancelled wait for the next event loses none.  Leaving the block removes the watch from the
+        server, unless another watch of this client needs it, without waiting for the answer.
+        Order: of the changes; an event is delivered before any reply that shows its change.
+        Requests: addWatch, removeWatches.  Servers from 3.6 to 3.8 confuse watches of several kinds on one path
+        (ZOOKEEPER-4466): on these, do not set a one-shot watch (`get_and_watch` and the like) on the `path` of a
+        stream of events.
         """
         return EventStream(self._requester, path, recursive=recursive, backlog=backlog)
 
     def data(self, path: str) -> DataStream:
-        """Return the node's data and Stat, now and after each change: `async for node in zk.data("/a")`.
+        """Return a stream of the node's data and Stat, now and after each change: `async for node in zk.data("/a")`.
 
-        Gives a Node, None while the node is absent.  Of changes in quick succession some may be left out, the last one
-        never; a reconnect, or a new session after an expiry, is not noticed.
-        Raises, from the iteration: SessionExpiredError (only with `renew=False`), SessionClosedError; NoAuthError,
-        after which the iteration may be taken up again.
-        Cancellation: of the wait for the next state removes the watch from the server; the iteration may be taken up
-        again.  Leave a loop by `break` as you like: the watch goes with the stream.  Who keeps the stream in a variable
-        closes it, by `close()` or by `async with zk.data("/a") as nodes`.
-        Order: of the changes.  Requests: getData, exists on an absent node; one at a time, for each change one.
+        It gives a Node, or None while the node is absent.  ValueStream says which changes are left out, how to leave
+        the stream, what it raises (NoAuthError too) and what cancellation does.
+        Requests: getData, exists on an absent node; one at a time, one for each change.
         """
         return DataStream(self._requester, path)
 
     def children(self, path: str) -> ChildrenStream:
-        """Return the names of the node's children, in no order, now and after each change.
+        """Return a stream of the names of the node's children, now and after each change.
 
-        Gives list[str], None while the node is absent; otherwise as `data`.  Requests: getChildren2, exists.
+        It gives list[str], in no order, or None while the node is absent; otherwise as `data`.
+        Requests: getChildren2, exists on an absent node; one at a time, one for each change.
         """
         return ChildrenStream(self._requester, path)

@@ -1,4 +1,4 @@
-"""`connect`: from a connect string and options to a Client whose session a server has taken."""
+"""The function `connect`: checks its options, opens a session and returns the Client."""
 
 from __future__ import annotations
 
@@ -6,28 +6,35 @@ import random
 import ssl as tls
 from collections.abc import Generator, Sequence
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from zkwire.client.client import Client
 from zkwire.client.follow_config import follow_config as follow
 from zkwire.session import credentials, hosts
-from zkwire.session.observer import ObservedSession, Observer
+from zkwire.session.observer import Observer
 from zkwire.session.sasl import DigestMD5, SaslMechanism
 from zkwire.session.session import Session
 from zkwire.session.transport import OpenLink, open_link, tls_opener
+from zkwire.wire.certainty import Reach
 
 _PASSWORD_BYTES: Final = 16
+_PROOFS: Final = {"leader": Reach.LEADER, "quorum": Reach.QUORUM}
 _LONGEST_TIMEOUT: Final = (2**31 - 1) / 1000  # the wire counts milliseconds in 32 bits
 
 
-class Connecting:
-    """What `connect` returns: await it, or enter it with `async with`, for the Client."""
+class _ConnectContext:
+    """The object that `connect` returns: `await` it, or enter it with `async with`, to get the Client.
 
-    def __init__(self, options: dict[str, Any], chroot: str, observer: Observer | None, follows: bool) -> None:
+    Nothing is opened before.  As a context manager it closes the client at the end of the block.
+
+    Arguments: `options`, the arguments of Session; `follows_config`, whether to follow /zookeeper/config.
+    """
+
+    def __init__(self, options: dict[str, Any], chroot: str, observer: Observer | None, follows_config: bool) -> None:
         self._options = options
         self._chroot = chroot
         self._observer = observer
-        self._follows = follows
+        self._follows_config = follows_config
         self._client: Client | None = None
 
     def __await__(self) -> Generator[Any, None, Client]:
@@ -44,15 +51,15 @@ class Connecting:
             await self._client.close()
 
     async def _connect(self) -> Client:
-        observer = self._observer
-        session = Session(**self._options) if observer is None else ObservedSession(observer, **self._options)
+        session = Session(**self._options, observer=self._observer)
         try:
             await session.wait_started()
         except BaseException:
-            await session.close(keep_session=self._options["session_id"] != 0)  # it is not ours to end
+            # A session that was to be resumed belongs to the caller: it must live on, to be resumed later.
+            await session.close(keep_session=self._options["session_id"] != 0)
             raise
-        if self._follows:
-            session.run_beside(follow(session))
+        if self._follows_config:
+            session.run_in_background(follow(session))
         return Client(session, self._chroot, self._options["rng"])
 
 
@@ -70,60 +77,69 @@ def connect(
     sasl: SaslMechanism | None = None,
     follow_config: bool = False,
     observer: Observer | None = None,
+    certainty: Literal["leader", "quorum"] = "leader",
     rng: random.Random | None = None,
     open_link: OpenLink | None = None,
-) -> Connecting:
-    """Connect to an ensemble.
+) -> _ConnectContext:
+    """Connect to an ensemble and return the Client, by `await` or `async with`.
 
         async with zkwire.connect("zk1:2181,zk2:2181/app") as zk: ...
         zk = await zkwire.connect("zk1:2181"); ...; await zk.close()
 
-    Arguments: `connect_string`, servers and an optional chroot: "host[:port],...[/path]", port 2181 unless named;
-    `session_timeout`, in seconds, how long the ensemble keeps the session, and its ephemeral nodes, without a sign of
-    life: the server may grant another one, see `session_timeout` of the client; `session_id` and `session_password`,
-    a session to resume;
-    `renew`, whether an expired session is followed by a new one; `max_in_flight`, how many requests may be unanswered
-    at a time, the rest waiting in line;
-    `read_only`, whether a server that has lost its quorum will do: the state is then READ_ONLY, writes are refused by
-    NotReadOnlyError, and the client goes on looking for a server that can write, to which it moves; what it had from
-    the former is a session of that server alone, so that `session_id` changes then, without an EXPIRED, as no
-    ephemeral node can have belonged to it; watches come along;
-    `ssl`, an SSLContext, with the client's certificate in it if the server wants one, or True for the default one:
-    the server's certificate must be for the host as the connect string names it;
-    `auth`, credentials as for `Client.add_auth`, shown before anything else is asked; `sasl`, who authenticates by
-    SASL before that, such as DigestMD5(user, password): see SaslMechanism;
-    `follow_config`, whether to follow /zookeeper/config, in which a reconfigured ensemble lists its servers, as
-    `Client.set_hosts` would;
-    `observer`, who is told of requests, events and states: see Observer;
-    `rng` and `open_link`, the sources of randomness and of connections, to be replaced in simulations.
+    Arguments:
+    `connect_string`, servers and an optional chroot: "host[:port],...[/path]", with the default port 2181;
+    `session_timeout`, in seconds, how long the ensemble keeps the session and its ephemeral nodes while it hears
+    nothing from the client; the server may grant another timeout, see `Client.session_timeout`;
+    `session_id` and `session_password`, a session to resume;
+    `renew`, whether a new session follows an expired one;
+    `max_in_flight`, how many requests may be unanswered at a time; the others wait in a queue;
+    `read_only`, whether to accept a server that has lost its quorum.  Connected to one, the state is READ_ONLY and
+    writes raise NotReadOnlyError.  The client goes on looking for a server that can write, and moves to it together
+    with its watches.  A session that began on a read-only server exists on that server alone: at the move `session_id`
+    changes without an EXPIRED state, because no ephemeral node can have belonged to that session;
+    `ssl`, an SSLContext, which contains the client's certificate if the server wants one, or True for the default
+    context.  The server's certificate must be valid for the host as the connect string names it;
+    `auth`, identities as for `Client.add_auth`, sent before all other requests;
+    `sasl`, a SASL mechanism such as DigestMD5(user, password), which authenticates before `auth`; see SaslMechanism;
+    `follow_config`, whether to follow /zookeeper/config, where an ensemble that was reconfigured lists its servers;
+    each change of the list works like `Client.set_hosts`;
+    `observer`, an Observer, which gets notified of requests, events and states;
+    `certainty`, what a lock may rely on, see docs/waiting-line.md: "leader", answers that passed through the ensemble's
+    leader, for which the client sends a sync in each eighth of the session timeout while it holds or waits for a lock;
+    "quorum", committed writes, for which it sends a transaction that changes nothing as often;
+    `rng` and `open_link`, the sources of randomness and of connections, for simulations.
     Raises: ValueError and TypeError at once for bad arguments; SessionExpiredError when the session to resume is gone;
     AuthFailedError when a server refuses `auth` or `sasl`.
-    Otherwise it tries until a server answers, and logs each failure: bound it with asyncio.timeout.
-    Cancellation: leaves nothing behind.
+    Otherwise `connect` tries until a server answers, and logs each failure: bound it with asyncio.timeout.
+    Cancellation: leaves no connection and no new session behind.
     """
     addresses, chroot = hosts.parse(connect_string)
     if isinstance(session_timeout, bool) or not isinstance(session_timeout, int | float):
-        raise TypeError(f"session_timeout is a number of seconds, not {session_timeout!r}")
-    if not 0 < session_timeout <= _LONGEST_TIMEOUT:  # not a number is not, either
+        raise TypeError(f"session_timeout must be a number of seconds, not {session_timeout!r}")
+    if not 0 < session_timeout <= _LONGEST_TIMEOUT:  # written so that a NaN is refused too
         raise ValueError(
             f"session_timeout must be positive and at most {_LONGEST_TIMEOUT}, in seconds, not {session_timeout!r}"
         )
     if not isinstance(max_in_flight, int) or max_in_flight < 1:
         raise ValueError(f"max_in_flight must be at least 1, not {max_in_flight!r}")
     if not isinstance(session_id, int) or not isinstance(session_password, bytes):
-        raise TypeError(f"session_id is an int and session_password bytes, not {session_id!r}, {session_password!r}")
+        raise TypeError(
+            f"session_id must be an int and session_password bytes, not {session_id!r} and {session_password!r}"
+        )
     if not -(2**63) <= session_id < 2**63:
-        raise ValueError(f"a session_id has 64 bits, {session_id} has more")
+        raise ValueError(f"session_id must fit in 64 bits, and {session_id} does not")
     if session_id and len(session_password) != _PASSWORD_BYTES:
         raise ValueError(f"to resume session {session_id:#x}, give its session_password of {_PASSWORD_BYTES} bytes")
     if session_password and not session_id:
-        raise ValueError("a session_password goes with a session_id")
+        raise ValueError("a session_password needs a session_id")
     if open_link is not None and ssl:
-        raise ValueError("ssl says how connections are opened, and open_link does too: give one of them")
+        raise ValueError("give ssl or open_link, not both: open_link must do the TLS itself")
     if sasl is not None and not isinstance(sasl, SaslMechanism):
-        raise TypeError(f"sasl has the methods start and step, as zkwire.DigestMD5 has, and {sasl!r} does not")
+        raise TypeError(f"sasl must have the methods start and step, as zkwire.DigestMD5 has; {sasl!r} does not")
+    if certainty not in _PROOFS:
+        raise ValueError(f"certainty must be 'leader' or 'quorum', not {certainty!r}")
     if observer is not None and not isinstance(observer, Observer):
-        raise TypeError(f"observer is a zkwire.Observer, not {observer!r}")
+        raise TypeError(f"observer must be a zkwire.Observer, not {observer!r}")
     rng = rng or random.Random()
     options = {
         "addresses": addresses,
@@ -137,13 +153,14 @@ def connect(
         "auth": [credentials.checked(*each) for each in auth],
         "sasl": sasl.with_rng(rng) if isinstance(sasl, DigestMD5) else sasl,
         "accepts_read_only": bool(read_only),
+        "proof": _PROOFS[certainty],
     }
-    return Connecting(options, chroot, observer, bool(follow_config))
+    return _ConnectContext(options, chroot, observer, bool(follow_config))
 
 
 def _opener(ssl: tls.SSLContext | bool | None) -> OpenLink:
     if isinstance(ssl, tls.SSLContext):
         return tls_opener(ssl)
     if ssl is not None and not isinstance(ssl, bool):
-        raise TypeError(f"ssl is an SSLContext, or True for the default one, not {ssl!r}")
+        raise TypeError(f"ssl must be an SSLContext, or True for the default one, not {ssl!r}")
     return tls_opener(tls.create_default_context()) if ssl else open_link

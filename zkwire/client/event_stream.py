@@ -1,7 +1,7 @@
-"""What a lasting watch tells: the stream of events of a node, or of all below it.
+"""Streams of events, built on ZooKeeper's persistent watches: of one node, or of a node and all nodes below it.
 
-Knows how such a watch is set, given back, and set again in a new session; that it is armed again after a reconnect is
-the session's affair.
+An EventStream sets the watch, gives it up, and sets it again in a new session.  After a reconnect within a session, the
+session sets it again.
 """
 
 from __future__ import annotations
@@ -20,21 +20,25 @@ from zkwire.wire.connection import Notification
 from zkwire.wire.requests import AddWatchMode, AddWatchRequest
 from zkwire.wire.watch_table import WatchEventType, WatchKind
 
-BACKLOG: Final = 65_536  # some 10 MB of events that nobody has taken
+BACKLOG: Final = 65_536  # events that wait to be taken: about 10 MB
 
 
 @dataclass(slots=True)
 class Resync:
-    """Events may be missing here, by the server's design: read again what you keep of the nodes.
+    """A notice in a stream of events: events may be missing here, so read the nodes again.
 
-    The watch stands again when this is given: a read that is sent now shows everything that was missed, and what
-    changes from now on is told by the events that follow.  Given after a reconnect, after the beginning of a new
-    session, and in place of events that were not taken in time.
+    The server keeps no events for a client that is away.  When the stream gives a Resync, the watch is set again: a
+    read that is sent now shows everything that was missed, and the following events show what changes from now on.  The
+    stream gives one after a reconnect, after the beginning of a new session, and in place of events that were not taken
+    in time.
     """
 
 
 class EventStream:
-    """The events of a node, or of all below it; made by `Client.events`, and entered with `async with`."""
+    """A stream of the events of a node, or of a node and all nodes below it; `Client.events` makes it.
+
+    Enter it with `async with`, then iterate it.
+    """
 
     def __init__(self, requester: Requester, path: str, *, recursive: bool, backlog: int) -> None:
         if not isinstance(backlog, int) or backlog < 1:
@@ -74,14 +78,14 @@ class EventStream:
 
     async def __anext__(self) -> WatchEvent | Resync:
         if self._is_iterated:
-            raise RuntimeError(f"somebody waits for these events of {self.path} already")
+            raise RuntimeError(f"another task waits for these events of {self.path} already")
         self._is_iterated = True
         try:
             while not self._queue:
                 if self._is_left:
                     raise StopAsyncIteration
                 if not self._is_set:
-                    await self._set_again()
+                    await self._set_in_new_session()
                     return Resync()
                 self._waiter = asyncio.get_running_loop().create_future()
                 await self._waiter
@@ -94,6 +98,8 @@ class EventStream:
         if self._is_recursive:
             mode, kind = AddWatchMode.PERSISTENT_RECURSIVE, WatchKind.RECURSIVE
         self.given_up = False
+        # Before the request: the session can end after the answer and before this task runs again, and `fail` must
+        # have the last word.
         self._is_set = True
         try:
             await self._requester.ask(AddWatchRequest(self._server_path, mode), self, kind)
@@ -102,8 +108,8 @@ class EventStream:
             self._requester.give_up(self._server_path, self)
             raise
 
-    async def _set_again(self) -> None:
-        """Set the watch in the session that has followed the one that it was set in."""
+    async def _set_in_new_session(self) -> None:
+        """Set the watch in the session that follows the one that has ended; raise if none follows."""
         while not self._is_set:
             try:
                 await self._set()
@@ -111,27 +117,31 @@ class EventStream:
                 if self._requester.is_over:
                     raise
 
-    # -- what the session tells --------------------------------------------------------------------------------------
+    # -- called by the session --------------------------------------------------------------------------------------
 
-    def fire(self, event: WatchEventType, told: Notification) -> None:
-        """Take the event; called by the session."""
-        if self.given_up:  # by who was told of the same event just before
+    def fire(self, event: WatchEventType, notification: Notification) -> None:
+        """Add the event to the stream; called by the session."""
+        if self.given_up:  # by another watcher, which the session called for the same event just before
             return
         if len(self._queue) >= self._backlog:
             self._queue.clear()
             self._queue.append(Resync())
-        path = paths.strip_chroot(self._requester.chroot, told.path)
-        self._queue.append(WatchEvent(event, path, told.zxid if told.zxid > 0 else None))
+        path = paths.strip_chroot(self._requester.chroot, notification.path)
+        zxid = notification.zxid
+        self._queue.append(WatchEvent(event, path, zxid if zxid > 0 else None))
         self._wake()
 
     def rearmed(self) -> None:
-        """Take note that the watch stands again, on another connection; called by the session."""
+        """Add a Resync, as the watch was set again on another connection; called by the session."""
         if not (self._queue and isinstance(self._queue[-1], Resync)):
             self._queue.append(Resync())
         self._wake()
 
     def fail(self, error: Exception) -> None:
-        """Take the end of the session, and of the watch with it; called by the session."""
+        """Report the end of the session, and of the watch with it; called by the session.
+
+        The error is not kept: the next attempt to set the watch raises it if no other session follows.
+        """
         self._is_set = False
         self._wake()
 

@@ -1,4 +1,4 @@
-"""Follows the ensemble's own list of its servers, which a reconfiguration changes."""
+"""Keeps the client's list of servers up to date with the ensemble's configuration, which a reconfiguration changes."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ from zkwire.wire.watch_table import WatchKind
 
 _log = logging.getLogger(__name__)
 
-_PAUSE: Final = 1.0  # seconds; nothing here is urgent
+_PAUSE: Final = 1.0  # seconds before another attempt
 CONFIG: Final = "/zookeeper/config"
 
 
 async def follow_config(session: Session) -> None:
-    """Give `session` the servers that /zookeeper/config lists, now and at each change, until the session is over.
+    """Set the servers of `session` to those in /zookeeper/config, now and at each change, until the session is over.
 
-    An empty list, as that of a standalone server, changes nothing.
+    An empty list, which a standalone server has, changes nothing.
     """
     while session.states.now not in (SessionState.CLOSED, SessionState.AUTH_FAILED):
-        watch = Watch(session, CONFIG, CONFIG)
+        watch = Watch(session.requests, CONFIG, CONFIG)
         try:
-            reply = await session.submit(GetDataRequest(CONFIG, True), watch, WatchKind.DATA)
+            reply = await session.requests.submit(GetDataRequest(CONFIG, True), watch, WatchKind.DATA)
             addresses = hosts.parse_config(reply.data or b"")
             if addresses:
-                _log.info("the ensemble lists its servers as %s", ",".join(map(str, addresses)))
+                _log.info("the configuration of the ensemble lists the servers %s", ",".join(map(str, addresses)))
                 session.set_hosts(addresses)
             await watch
         except SessionClosedError:
             return
         except SessionError:
             if session.states.now is SessionState.EXPIRED:
-                return  # there will be no other session
+                return  # the client was made with renew=False: no other session follows
         except ServerError as error:
             if error.is_transient:
                 await asyncio.sleep(_PAUSE)
                 continue
-            _log.warning("the servers of the ensemble cannot be followed: %s", error)
+            _log.warning("cannot read the list of servers in %s, and will not follow it any more: %s", CONFIG, error)
             return
         finally:
             watch.cancel()

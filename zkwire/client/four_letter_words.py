@@ -1,6 +1,6 @@
-"""Four-letter words: what a server tells anyone about itself on a plain connection, without a session.
+"""Four-letter words: commands by which a server reports about itself, on a plain connection without a session.
 
-Knows the words whose answers are lists of names and values, and how a server says that it will not answer.
+This module knows which words are answered by lists of names and values, and how a server refuses to answer.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _INT: Final = re.compile(r"-?[0-9]+")
 _FLOAT: Final = re.compile(r"-?[0-9]+\.[0-9]+(E-?[0-9]+)?")
 _NOT_SERVING: Final = "This ZooKeeper instance is not currently serving requests"
 _NOT_ALLOWED: Final = "is not executed because it is not in the whitelist"
-_MAY_BE_EMPTY: Final = "hash"  # one line per digest taken so far
+_MAY_BE_EMPTY: Final = "hash"  # its answer has one line for each digest taken so far, and at first there is none
 
 
 @overload
@@ -53,29 +53,30 @@ async def four_letter_word(
 async def four_letter_word(
     host: str, word: str, *, within: float = 5.0, ssl: SSLContext | bool | None = None
 ) -> str | _Metrics | dict[str, str]:
-    """Ask one server one of its four-letter words, on a connection of its own, and return the answer.
+    """Send a four-letter word to one server, on a new connection, and return the answer.
 
         metrics = await zkwire.four_letter_word("zk1:2181", "mntr")
         metrics["zk_server_state"], metrics["zk_outstanding_requests"]      # "leader", 0
 
-    Arguments: `host`, one server as "host[:port]", port 2181 unless named; `word`, such as "ruok"; `within`, in
-    seconds, for all of it; `ssl`, an SSLContext, or True for the system's default one, where the port is for TLS.
-    Returns, for "mntr" and "conf", a dict of names to numbers where a value is one, and to text; for "envi" a dict of
-    names to text; names are those that the server sends. For every other word the text: "imok" for "ruok", "rw" or
-    "ro" for "isro", lines meant for people for the rest, "srvr" and "stat" among them (what they tell, "mntr" tells).
-    Raises: ValueError and TypeError at once for bad arguments; UnimplementedError when the server has no such word or
-    its whitelist (`4lw.commands.whitelist`; from 3.5.3 on it holds only "srvr" unless told otherwise) leaves it out;
-    ZooKeeperError when the server runs but does not serve, for want of a quorum; OSError when it cannot be reached,
-    TimeoutError among them when `within` is over. A "ruok" is answered by a server that does not serve, too.
+    Arguments: `host`, one server as "host[:port]", with the default port 2181; `word`, such as "ruok"; `within`, the
+    time limit for the whole call, in seconds; `ssl`, an SSLContext, or True for the system's default one, for a port
+    that uses TLS.
+    Returns, for "mntr" and "conf", a dict from the server's names to int, float or str; for "envi", a dict from names
+    to str.  For every other word it returns the text: "imok" for "ruok", "rw" or "ro" for "isro", and lines for human
+    readers for the rest, such as "srvr" and "stat" ("mntr" contains the same facts).
+    Raises: ValueError and TypeError at once for bad arguments; UnimplementedError when the server does not have the
+    word or its whitelist does not (`4lw.commands.whitelist`; from 3.5.3 on its default is "srvr" alone);
+    ZooKeeperError when the server runs but does not serve because it has no quorum ("ruok" is answered even then);
+    OSError when the server cannot be reached, and its subclass TimeoutError after `within`.
     Cancellation: closes the connection.
     """
     address = _only_address(host)
     if not isinstance(word, str):
-        raise TypeError(f"a four-letter word is a str, not {type(word).__name__}: {word!r}")
+        raise TypeError(f"a four-letter word must be a str, not {type(word).__name__}: {word!r}")
     if re.fullmatch("[a-z]{4}", word) is None:
         raise ValueError(f"{word!r} is not a word of four small letters, such as 'mntr'")
     if word == "stmk":
-        raise ValueError("'stmk' is sent with a trace mask, which zkwire does not do")
+        raise ValueError("the word 'stmk' needs a trace mask, which zkwire cannot send")
     limit = asyncio.timeout(within)
     try:
         async with limit:
@@ -83,9 +84,9 @@ async def four_letter_word(
     except TimeoutError as error:
         if not limit.expired():
             raise
-        hint = "" if ssl else "; one that waits for TLS is silent, too: see ssl="
+        hint = "" if ssl else "; a server that waits for TLS is silent too: see ssl="
         raise TimeoutError(f"{word}: no answer from {address} within {within:g} s{hint}") from error
-    _refuse(answer, word, address)
+    _check_answered(answer, word, address)
     if word == "envi":
         return dict(_pairs(answer, "="))
     if word in ("mntr", "conf"):
@@ -96,7 +97,7 @@ async def four_letter_word(
 def _only_address(host: str) -> hosts.Address:
     addresses, chroot = hosts.parse(host)
     if len(addresses) != 1 or chroot:
-        raise ValueError(f"{host!r} is not one server, 'host:port': each is asked for itself, and knows no chroot")
+        raise ValueError(f"{host!r} is not one server, 'host:port', without a chroot")
     return addresses[0]
 
 
@@ -106,16 +107,17 @@ async def _ask(address: hosts.Address, word: str, ssl: SSLContext | bool | None)
         writer.write(word.encode())
         return (await reader.read()).decode(errors="replace")
     finally:
-        writer.transport.abort()  # nothing is left to send, and nobody to wait for
+        writer.transport.abort()  # not close(): there is nothing left to send or to wait for
 
 
-def _refuse(answer: str, word: str, address: hosts.Address) -> None:
-    """Raise what an answer means that is none."""
+def _check_answered(answer: str, word: str, address: hosts.Address) -> None:
+    """Raise an error if the text means that the server refuses to answer."""
     if answer.startswith(_NOT_SERVING) or (word, answer) == ("isro", "null"):
-        raise ZooKeeperError(f"{word}: {address} runs but serves nobody now: it is starting, or has no quorum")
+        raise ZooKeeperError(f"{word}: {address} runs but does not serve now: it is starting, or has no quorum")
     allowed = _NOT_ALLOWED not in answer
     if allowed and (answer or word == _MAY_BE_EMPTY):
         return
+    # A server of an older version closes the connection at a word that it does not have.
     error = UnimplementedError(UnimplementedError.code, operation=word, server=str(address))
     error.hint = (
         "it closed the connection without an answer: its version has no such word"
@@ -126,7 +128,7 @@ def _refuse(answer: str, word: str, address: hosts.Address) -> None:
 
 
 def _pairs(answer: str, separator: str) -> list[tuple[str, str]]:
-    """The names and values; a heading is a line without a separator."""
+    """Return the names and values; lines without a separator are headings, and left out."""
     parts = [line.partition(separator) for line in answer.splitlines()]
     return [(name, value) for name, separated, value in parts if separated]
 

@@ -1,8 +1,9 @@
-"""Streams of states: of a node's data, of the names of its children, or whatever else nodes tell, now and after each
-change.
+"""Streams of values: a node's data, the names of its children, or anything else that is read from nodes, now and after
+each change.
 
-Built on one-shot watches, so that every server can do it, and on one request at a time, so that no state comes out of
-order: read and set a watch, give the state, wait until the watch fires, read again.
+A stream reads the nodes and sets one-shot watches in the same requests, gives the value, waits until a watch fires, and
+reads again.  One-shot watches exist on every server.  Only one read is under way at a time, so that no value comes out
+of order.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ T = TypeVar("T")
 A = TypeVar("A")
 R = TypeVar("R", bound=Record)
 
-_NOTHING_YET: Final = object()
+_NOTHING_YET: Final = object()  # equal to no key
 
 
 class ValueStream(Generic[T]):
-    """What nodes mean, now and after each change: the base of streams that are built on one-shot watches.
+    """A stream of a value that is read from nodes, now and after each change; the base class of all such streams.
 
         class Count(zkwire.ValueStream[int]):                      # how many children a node has
             def __init__(self, zk, path):
@@ -42,29 +43,34 @@ class ValueStream(Generic[T]):
 
         async for count in Count(zk, "/a"): ...
 
-    A subclass says by `_look` what the state is, and leaves watches in `_watches` for its change; by `_heard`, if it
-    keeps anything of its own between two looks, what an event makes of that.  The rest is known here: waiting, telling
-    states apart, going on in a new session, and that no watch stays.
-    Arguments: `path`, which errors name; `is_over`, which tells, when a session has expired, whether no other will
-    follow it.  It must not refer to the stream itself: one that is left by `break` is to go at once.
-    Of changes in quick succession some may be left out, the last one never; a reconnect, or a new session after an
-    expiry, is not noticed.  Leave a loop by `break` as you like; who keeps the stream in a variable closes it, by
-    `close()`, by `async with` or by contextlib.aclosing.
-    Raises, from the iteration: SessionExpiredError if no other session follows; RuntimeError when two iterate; whatever
-    `_look` raises, after which the iteration may be taken up again.
-    Cancellation: of the wait for the next state removes the watches from the server; it may be taken up again.
-    Order: of the changes.
+    Changes: when several follow each other quickly, the stream may leave some out, but never the last one.  It does not
+    show a reconnect, or a new session after an expiry: it goes on with the present value.
+    Leaving: to leave a loop, `break` is enough.  A stream that is kept in a variable must be closed: by `close()`, by
+    `async with` or by contextlib.aclosing.
+    Raises, from the iteration: SessionExpiredError (only with `renew=False`) and SessionClosedError when the session is
+    over; RuntimeError when another task iterates the stream; ServerError, such as NoAuthError, when a read is refused.
+    After a ServerError the iteration may be continued.
+    Cancellation: cancelling the wait for the next value removes the watches from the server; the iteration may be
+    continued.
+    Order: the order of the changes.
+
+    A subclass implements `_look`, which reads the value and adds watches for its next change to `_watches`.  A subclass
+    that keeps something between two reads also implements `_heard`, which gets the events.  This class does the
+    rest: it waits, leaves out values that have not changed, goes on in a new session, and removes watches.
+    Arguments: `path`, for error messages; `is_over`, a function that returns, after a session has expired, whether no
+    other session will follow.  It must not refer to the stream: else a stream that was left by `break` would not be
+    collected at once.
     """
 
-    _noun = "state"  # what a RuntimeError calls that which is waited for
-    _is_armed = False  # whether the watches that the last look has left stand, or have fired
+    _noun = "state"  # noun used in error messages
+    _is_armed = False  # whether `_watches` holds the watches of a read that has succeeded; they may have fired
 
     def __init__(self, path: str, is_over: Callable[[], bool]) -> None:
         self.path = path
         self._is_over = is_over
         self._loop = asyncio.get_running_loop()
-        self._watches = WatchSet()  # those whose firing makes the last state an old one
-        self._last: object = _NOTHING_YET
+        self._watches = WatchSet()  # watches for changes of the value that was read last
+        self._last_key: object = _NOTHING_YET
         self._ready: asyncio.Future[str | None] | None = None
         self._is_closed = False
         self._is_iterated = False
@@ -78,18 +84,19 @@ class ValueStream(Generic[T]):
         self.close()
 
     async def aclose(self) -> None:
-        """Do as `close`, for contextlib.aclosing."""
+        """Call `close`; for contextlib.aclosing."""
         self.close()
 
     def close(self) -> None:
-        """Give the watches up, here and on the server, and end the iteration; nothing waits for an answer."""
+        """End the iteration and give up the watches, here and on the server, without waiting for the answer."""
         self._is_closed = True
         self._disarm()
         if self._ready is not None and not self._ready.done():
             self._ready.set_result(None)
 
     def __del__(self) -> None:
-        # Left by `break`.  Whatever thread collects us, the watches are given up in the loop's own.
+        # The loop was left by `break`.  The garbage collector may run in any thread, and watches may be given up only
+        # in the event loop's.  The callback holds the WatchSet alone, so that this object can go.
         if self._is_armed and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._watches.cancel)
 
@@ -98,19 +105,19 @@ class ValueStream(Generic[T]):
 
     async def __anext__(self) -> T:
         if self._is_iterated:
-            raise RuntimeError(f"somebody waits for the next {self._noun} of {self.path} already")
+            raise RuntimeError(f"another task waits for the next {self._noun} of {self.path} already")
         self._is_iterated = True
         try:
             while not self._is_closed:
                 try:
-                    mark, state = await self._next()
+                    key, value = await self._next()
                 except SessionExpiredError:
                     if self._is_over():
                         raise
-                    continue  # the state is the same in the session that follows
-                if not self._is_closed and mark != self._last:
-                    self._last = mark
-                    return state
+                    continue  # read again in the session that follows
+                if not self._is_closed and key != self._last_key:  # equal: the watch fired, but the value is the same
+                    self._last_key = key
+                    return value
             raise StopAsyncIteration
         finally:
             self._is_iterated = False
@@ -118,10 +125,10 @@ class ValueStream(Generic[T]):
                 self._disarm()
 
     async def _next(self) -> tuple[object, T]:
-        """Wait until the state may be another one, and return what `_look` does."""
+        """Wait until the value may have changed, and return the result of `_look`."""
         try:
             if self._is_armed:
-                watches = self._watches
+                watches = self._watches  # `close` during the wait replaces `_watches`
                 self._ready = watches.ready()
                 await self._ready
                 if self._is_closed:
@@ -139,68 +146,73 @@ class ValueStream(Generic[T]):
 
     @abstractmethod
     async def _look(self) -> tuple[object, T]:
-        """Return the mark by which two states are told apart, and the state now.
+        """Read the value now, and return a key and the value; two values are the same if their keys are equal.
 
-        Leave at least one watch `into=self._watches`; those of before that have not fired are there still.
+        Set at least one watch with `into=self._watches`.  Watches of earlier calls that have not fired are still set.
         """
 
     def _heard(self, event: WatchEvent) -> None:
-        """Take note of an event, ahead of the next look."""
+        """Update what the subclass keeps between two reads; called for each event, before the next `_look`."""
 
     def _disarm(self) -> None:
-        """Give all watches up, as is done when a look has failed or was cancelled, and when the stream is closed: the
-        next look, which finds `_is_armed` false, is like a first one."""
+        """Give up all watches; done when `_look` has failed or was cancelled, and when the stream is closed.
+
+        The next `_look` finds `_is_armed` false, and must read everything, like the first one.
+        """
         self._is_armed = False
         self._watches.cancel()
         self._watches = WatchSet()
 
     @staticmethod
-    async def _found(question: Awaitable[A]) -> A | None:
-        """Return the answer, None if the node is absent."""
+    async def _found(reading: Awaitable[A]) -> A | None:
+        """Return the result of a read, or None if the node is absent."""
         try:
-            return await question
+            return await reading
         except NoNodeError as error:
-            error.__traceback__ = None  # it holds us, in a circle, which would keep the watch of a stream left by break
+            # The traceback holds the frames of this stream.  Such a reference cycle would keep a stream that was left
+            # by `break`, and its watches, until the garbage collector finds the cycle.
+            error.__traceback__ = None
             return None
 
 
-class NodeStream(ValueStream[T]):
-    """The states of one node; see DataStream and ChildrenStream."""
+class NodeStream(ValueStream[T | None], Generic[T]):
+    """A stream of a value of one node, or None while the node is absent; the base of DataStream and ChildrenStream."""
 
     def __init__(self, requester: Requester, path: str) -> None:
         self._requester = requester
         self._server_path = requester.server_path(path)
         super().__init__(path, lambda: requester.is_over)
 
+    async def _look(self) -> tuple[object, T | None]:
+        while True:
+            found = await self._read()
+            if found is not None:
+                return found
+            # A read of an absent node leaves no watch, but `exists` does.  The node may be created between the two.
+            if await self._ask(ExistsRequest(self._server_path, True), WatchKind.EXIST) is None:
+                return None, None
+
+    @abstractmethod
+    async def _read(self) -> tuple[object, T] | None:
+        """Read the value and set a watch; return its key and the value, or None if the node is absent."""
+
     async def _ask(self, request: Request[R], kind: WatchKind) -> R | None:
-        """Return the reply, None if the node is absent, and leave the watch that this sets, and no other."""
+        """Send `request` and return the reply, or None if the node is absent; its watch replaces all earlier ones."""
         self._disarm()
         return await self._found(self._requester.ask(request, self._requester.watch(self.path, self._watches), kind))
 
-    async def _is_absent(self) -> bool:
-        """Leave a watch for the node's creation and return True, unless it is there by now."""
-        return await self._ask(ExistsRequest(self._server_path, True), WatchKind.EXIST) is None
+
+class DataStream(NodeStream[Node]):
+    """A stream of a node's data and Stat, or None while the node is absent; `Client.data` makes it."""
+
+    async def _read(self) -> tuple[object, Node] | None:
+        reply = await self._ask(GetDataRequest(self._server_path, True), WatchKind.DATA)
+        return None if reply is None else ((reply.stat.czxid, reply.stat.mzxid), Node(reply.data or b"", reply.stat))
 
 
-class DataStream(NodeStream[Node | None]):
-    """A node's data and Stat, now and after each change, None while it is absent; made by `Client.data`."""
+class ChildrenStream(NodeStream[list[str]]):
+    """A stream of the names of a node's children, or None while the node is absent; `Client.children` makes it."""
 
-    async def _look(self) -> tuple[object, Node | None]:
-        while True:
-            reply = await self._ask(GetDataRequest(self._server_path, True), WatchKind.DATA)
-            if reply is not None:
-                return (reply.stat.czxid, reply.stat.mzxid), Node(reply.data or b"", reply.stat)
-            if await self._is_absent():
-                return None, None
-
-
-class ChildrenStream(NodeStream[list[str] | None]):
-    """The names of a node's children, now and after each change, None while it is absent; made by `Client.children`."""
-
-    async def _look(self) -> tuple[object, list[str] | None]:
-        while True:
-            reply = await self._ask(GetChildren2Request(self._server_path, True), WatchKind.CHILD)
-            if reply is not None:
-                return (reply.stat.czxid, reply.stat.pzxid), reply.children
-            if await self._is_absent():
-                return None, None
+    async def _read(self) -> tuple[object, list[str]] | None:
+        reply = await self._ask(GetChildren2Request(self._server_path, True), WatchKind.CHILD)
+        return None if reply is None else ((reply.stat.czxid, reply.stat.pzxid), reply.children)

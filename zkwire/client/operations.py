@@ -1,6 +1,6 @@
-"""Operations as values, for `Client.pipeline`: what to ask, and what to make of the reply.
+"""Operations as values, for `Client.pipeline` and `Client.get_many`.
 
-Each names the verb of Client that it stands for; arguments and results are that verb's.
+Each docstring names the Client method that has the same arguments and the same result.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from zkwire.wire.records import ACL, OPEN_ACL, Stat
 
 
 class Node(NamedTuple):
-    """A node's data (null data, which Java clients can store, reads as empty) and its Stat."""
+    """A node's data and its Stat; null data, which Java clients can store, becomes b""."""
 
     data: bytes
     stat: Stat
@@ -22,7 +22,7 @@ class Node(NamedTuple):
 
 @dataclass(slots=True)
 class Create:
-    """`create_and_stat`: gives the path and the Stat."""
+    """The operation `create_and_stat`; its result is the path and the Stat."""
 
     path: str
     data: bytes = b""
@@ -35,7 +35,7 @@ class Create:
 
 @dataclass(slots=True)
 class GetData:
-    """`get`: gives the Node; with `into`, a WatchSet, `get_and_watch`, whose watch belongs to that set."""
+    """The operation `get`; its result is the Node.  With `into`, a WatchSet: `get_and_watch` into that set."""
 
     path: str
     into: WatchSet | None = None
@@ -43,7 +43,7 @@ class GetData:
 
 @dataclass(slots=True)
 class GetChildren:
-    """`get_children`: gives the names; with `into`, a WatchSet, `get_children_and_watch`."""
+    """The operation `get_children`; its result is the names.  With `into`, a WatchSet: `get_children_and_watch`."""
 
     path: str
     into: WatchSet | None = None
@@ -51,7 +51,7 @@ class GetChildren:
 
 @dataclass(slots=True)
 class Sync:
-    """`sync`: gives None."""
+    """The operation `sync`; its result is None."""
 
     path: str
 

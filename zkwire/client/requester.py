@@ -1,6 +1,7 @@
-"""What stands between a verb and the session: chroot in and out, cancellation, several requests waited for as one.
+"""The layer between the verbs and the session: the chroot, cancellation, and several requests awaited together.
 
-Requests come from here with the server's paths, and errors leave with the caller's.
+Callers use paths below the chroot, the server uses full paths.  This module adds the chroot to every request and
+removes it from the path of every error.
 """
 
 from __future__ import annotations
@@ -34,81 +35,84 @@ from zkwire.wire.records import ACL
 from zkwire.wire.requests import ExistsRequest, GetChildrenRequest, GetDataRequest, Request, SyncRequest
 from zkwire.wire.watch_table import WatchKind
 
-_OVER: Final = (SessionState.EXPIRED, SessionState.AUTH_FAILED, SessionState.CLOSED)
+_FINAL_STATES: Final = (SessionState.EXPIRED, SessionState.AUTH_FAILED, SessionState.CLOSED)
 
 R = TypeVar("R", bound=Record)
 
-HEADER_SIZE: Final = 8  # of a request, in bytes
+HEADER_SIZE: Final = 8  # bytes in front of every request: xid and opcode
 
 
 class Requester:
-    """Sends the requests of one client.
+    """A sender of one client's requests.
 
-    Arguments: `session`, whose they are; `chroot`, below which the caller lives.
+    Arguments: `session`, which carries the requests; `chroot`, the path that is put before the caller's paths.
     """
 
     def __init__(self, session: Session, chroot: str) -> None:
         self._session = session
+        self._requests = session.requests
         self.chroot = chroot
 
     async def ask(self, request: Request[R], watch: Watcher | None = None, kind: WatchKind = WatchKind.DATA) -> R:
         """Send `request` and return its reply.
 
-        Arguments: `watch`, what the request is to set, and its `kind`.
-        Raises: ServerError with the path as the caller wrote it, and whatever ends a session's request.
-        Cancellation: what was not yet written is not sent; what a create made is removed.
+        Arguments: `watch` and `kind`, the watch that the request sets and its kind.
+        Raises: ServerError with the path as the caller wrote it; ConnectionLostError; SessionError.
+        Cancellation: a request that was not yet written is not sent; a node that a create has made is removed.
         """
-        future = self._session.submit(request, watch, kind)
+        future = self._requests.submit(request, watch, kind)
         try:
             return await future
         except asyncio.CancelledError:
-            self._session.abandon(future)
+            self._requests.abandon(future)
             raise
         except ServerError as error:
             self._strip(error)
             raise
 
     async def ask_all(self, requests: Sequence[Request[Any]]) -> list[Any]:
-        """Send all in one write and return for each its reply, or the ServerError or ConnectionLostError it met.
+        """Send all requests in one write and return, for each, its reply, or its ServerError or ConnectionLostError.
 
-        Raises: SessionError; ValueError when one is too large, with nothing sent.
-        Cancellation: of each as of `ask`.
+        Raises: SessionError; ValueError when a request is too large, and then none is sent.
+        Cancellation: for each request, as for `ask`.
         """
-        return await self._all([(request, None, WatchKind.DATA) for request in requests])
+        return await self._send_all([(request, None, WatchKind.DATA) for request in requests])
 
     async def pipeline(self, operations: Sequence[Operation]) -> list[Any]:
-        """Send all in one write and return what each gave; see Client.pipeline."""
-        answers = await self._all([self._asked(operation) for operation in operations])
-        return [self._given(*each) for each in zip(operations, answers, strict=True)]
+        """Send all operations in one write and return their results; see Client.pipeline."""
+        answers = await self._send_all([self._request_of(operation) for operation in operations])
+        return [self._result_of(*each) for each in zip(operations, answers, strict=True)]
 
     async def get_many(self, reads: Sequence[GetData | GetChildren]) -> list[Any]:
-        """Read all in one request, or in as few as they fit in; see Client.get_many."""
-        asked: list[Request[Any]] = []
+        """Send all reads in one request, or in a few if they are too many, and return their results; see
+        Client.get_many.
+        """
+        requests: list[Request[Any]] = []
         for read in reads:
             if not isinstance(read, GetData | GetChildren):
                 raise TypeError(f"get_many takes GetData and GetChildren, not {read!r}")
             if read.into is not None:
-                raise ValueError(f"{read.path}: get_many sets no watches, so leave `into` out, or use pipeline")
-            asked.append(self._asked(read)[0])
-        batches = batched(asked, REQUEST_LIMIT - HEADER_SIZE)
-        given: list[Any] = []
-        for batch, answer in zip(batches, await self.ask_all([MultiReadRequest(b) for b in batches]), strict=True):
-            if isinstance(answer, ZooKeeperError):
-                raise answer
-            if len(answer.results) != len(batch):
-                raise ProtocolError(f"{len(answer.results)} results for {len(batch)} reads")
-            for request, result in zip(batch, answer.results, strict=True):
+                raise ValueError(f"{read.path}: get_many sets no watches; leave `into` out, or use pipeline")
+            requests.append(self._request_of(read)[0])
+        batches = batched(requests, REQUEST_LIMIT - HEADER_SIZE)
+        answers: list[Any] = []
+        for batch, reply in zip(batches, await self.ask_all([MultiReadRequest(b) for b in batches]), strict=True):
+            if isinstance(reply, ZooKeeperError):
+                raise reply
+            if len(reply.results) != len(batch):
+                raise ProtocolError(f"{len(reply.results)} results for {len(batch)} reads")
+            for request, result in zip(batch, reply.results, strict=True):
                 failed = isinstance(result, ErrorResult)
-                given.append(self.refusal(result.err, request) if failed else result)
-        return [self._given(*each) for each in zip(reads, given, strict=True)]
+                answers.append(self.refusal(result.err, request) if failed else result)
+        return [self._result_of(*each) for each in zip(reads, answers, strict=True)]
 
     def refusal(self, code: int, request: Request[Any]) -> ServerError:
-        """Return the error for an operation that was refused inside of a larger request."""
+        """Return the error for an operation that the server refused inside of a transaction or multiRead."""
         path = paths.strip_chroot(self.chroot, request.subject or "")
-        return ServerError.from_code(code, path, operation=request.operation, server=self._session.server)
+        return request.refusal(code, self._session.server, path)
 
     async def create(self, request: Request[R], make_parents: bool, acl: Sequence[ACL]) -> R:
-        """Send a create; with `make_parents`, make those that are missing and send it again."""
+        """Send a create and return its reply; with `make_parents`, create missing parents and send it again."""
         try:
             return await self.ask(request)
         except NoNodeError:
@@ -118,29 +122,29 @@ class Requester:
         await self.ensure(parent, acl=acl)
         return await self.ask(request)
 
-    async def ensure(self, where: str, *, container: bool = False, acl: Sequence[ACL]) -> None:
-        """Make the node at the server's path `where`, and every missing one above it, in one write."""
+    async def ensure(self, path: str, *, container: bool = False, acl: Sequence[ACL]) -> None:
+        """Create the node at the server's `path`, and every missing node above it, in one write."""
         requests = [
-            creation("", at, b"", container=container and at == where, acl=acl) for at in paths.ancestors(where)
+            creation("", each, b"", container=container and each == path, acl=acl) for each in paths.ancestors(path)
         ]
         futures: list[asyncio.Future[Any]] = []
         try:
-            futures.extend(map(self._session.submit, requests))
+            futures.extend(map(self._requests.submit, requests))
             if futures:
                 await asyncio.wait(futures)
         except BaseException:
-            # What is made already stays: somebody else may have found it, and be about to create something below.
-            self._session.withdraw(futures)
+            # Nodes that exist by now stay: another client may have found one, and be about to create a child of it.
+            self._requests.withdraw(futures)
             for future in futures:
-                future.add_done_callback(_retrieve)
+                future.add_done_callback(_mark_retrieved)
             raise
         errors = [error for error in (future.exception() for future in futures) if error is not None]
         if not errors or errors[-1] is not futures[-1].exception() or isinstance(errors[-1], NodeExistsError):
             return
         if isinstance(errors[-1], NoAuthError):
-            # Where we may not create, the server says so before it says that the node is there.
+            # The server checks the permission to create first: NoAuth says nothing about whether the node exists.
             try:
-                await self.ask(ExistsRequest(where, False))
+                await self.ask(ExistsRequest(path, False))
             except NoNodeError:
                 pass
             else:
@@ -150,39 +154,36 @@ class Requester:
         raise error
 
     def server_path(self, path: str) -> str:
-        """Return the server's name of the caller's `path`.  Raises: TypeError, ValueError."""
+        """Return the server's path for the caller's `path`.  Raises: TypeError, ValueError."""
         return server_path(self.chroot, path)
 
     def watch(self, path: str, into: WatchSet | None) -> Watch:
-        """Return a watch for the caller's `path` that the next request is to set."""
-        return Watch(self._session, self.server_path(path), path, into)
+        """Return a new watch for the caller's `path`; give it to the request that sets it."""
+        return Watch(self._requests, self.server_path(path), path, into)
 
-    def give_up(self, where: str, watcher: Watcher) -> None:
-        """Have the watch of `watcher` removed from the server's path `where`, unless others here need it."""
-        self._session.give_up(where, watcher)
+    def give_up(self, path: str, watcher: Watcher) -> None:
+        """Remove the watch of `watcher` from the server's `path`, unless another watcher of this client needs it."""
+        self._requests.give_up(path, watcher)
 
     @property
     def is_over(self) -> bool:
         """Whether the session has ended and no other will follow it."""
-        return self._session.states.now in _OVER
+        return self._session.states.now in _FINAL_STATES
 
-    # -- within -----------------------------------------------------------------------------------------------------
-
-    def _asked(self, operation: Operation) -> tuple[Request[Any], Watch | None, WatchKind]:
-        """Return the request of an operation, and the watch that it is to set."""
+    def _request_of(self, operation: Operation) -> tuple[Request[Any], Watch | None, WatchKind]:
+        """Return the request of an operation, and the watch that it sets."""
         if isinstance(operation, Create):
-            o = operation
-            made = creation(
+            request = creation(
                 self.chroot,
-                o.path,
-                o.data,
-                ephemeral=o.ephemeral,
-                sequential=o.sequential,
-                container=o.container,
-                ttl=o.ttl,
-                acl=o.acl,
+                operation.path,
+                operation.data,
+                ephemeral=operation.ephemeral,
+                sequential=operation.sequential,
+                container=operation.container,
+                ttl=operation.ttl,
+                acl=operation.acl,
             )
-            return with_stat(made), None, WatchKind.DATA
+            return with_stat(request), None, WatchKind.DATA
         if not isinstance(operation, Sync | GetData | GetChildren):
             raise TypeError(f"not an operation: {operation!r}")
         path = self.server_path(operation.path)
@@ -193,27 +194,31 @@ class Requester:
             return GetDataRequest(path, watch is not None), watch, WatchKind.DATA
         return GetChildrenRequest(path, watch is not None), watch, WatchKind.CHILD
 
-    async def _all(self, asked: Sequence[tuple[Request[Any], Watch | None, WatchKind]]) -> list[Any]:
+    async def _send_all(self, requests: Sequence[tuple[Request[Any], Watch | None, WatchKind]]) -> list[Any]:
+        """Send all requests, each with the watch that it sets; see `ask_all`."""
         futures: list[asyncio.Future[Any]] = []
         try:
-            for request, watch, kind in asked:
-                futures.append(self._session.submit(request, watch, kind))
-            for future in reversed(futures):  # answers come in order: behind the last one there is nothing to wait for
+            for request, watch, kind in requests:
+                futures.append(self._requests.submit(request, watch, kind))
+            # Answers come in the order of the requests: once the last one is there, so are usually all others, and this
+            # task is woken once instead of once for each request.
+            for future in reversed(futures):
                 if not future.done():
                     with contextlib.suppress(ServerError, ConnectionLostError):
                         await future
-            return [self._answer(future, watch) for future, (_, watch, _) in zip(futures, asked, strict=True)]
+            return [self._answer(future, watch) for future, (_, watch, _) in zip(futures, requests, strict=True)]
         except BaseException:
             for future in futures:
                 if not future.cancel() and not future.cancelled():
-                    future.exception()  # else it would complain that nobody has looked at it
-                    self._session.abandon(future)
-            for _, watch, _ in asked:
+                    _mark_retrieved(future)
+                    self._requests.abandon(future)
+            for _, watch, _ in requests:
                 if watch is not None:
                     watch.cancel()
             raise
 
     def _answer(self, future: asyncio.Future[Any], watch: Watch | None) -> Any:
+        """Return the reply or the error of one request; raise the error if it is the end of the session."""
         error = future.exception()
         if error is None:
             return future.result()
@@ -224,8 +229,8 @@ class Requester:
         self._strip(error)
         return error
 
-    def _given(self, operation: Operation, answer: Any) -> Any:
-        """Return what the verb of an operation would, given its answer."""
+    def _result_of(self, operation: Operation, answer: Any) -> Any:
+        """Return what the operation's verb returns, or the error that it raises, given the answer."""
         if isinstance(answer, ZooKeeperError):
             return answer
         if isinstance(operation, GetData):
@@ -235,12 +240,12 @@ class Requester:
         return None if isinstance(operation, Sync) else (paths.strip_chroot(self.chroot, answer.path), answer.stat)
 
     def _strip(self, error: BaseException) -> None:
-        """Make the error name the path as the caller wrote it."""
+        """Replace the server's path in the error by the caller's."""
         if isinstance(error, ServerError) and error.path is not None:
             error.path = paths.strip_chroot(self.chroot, error.path)
 
 
-def _retrieve(future: asyncio.Future[Any]) -> None:
-    """A future whose error nobody looks at would complain."""
+def _mark_retrieved(future: asyncio.Future[Any]) -> None:
+    """Read the future's error: else asyncio logs "exception was never retrieved" when the future is collected."""
     if not future.cancelled():
         future.exception()

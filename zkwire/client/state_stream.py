@@ -1,4 +1,4 @@
-"""The stream of a session's states."""
+"""A stream of the states of a session."""
 
 from __future__ import annotations
 
@@ -11,26 +11,28 @@ from zkwire.session.states import SessionState, States
 
 
 class StateStream:
-    """The session's state now and every later one, none left out; ends behind CLOSED.
+    """A stream of the session's state now and of every later one; it ends after CLOSED.
 
-    Iterate it in one task: `async for state in zk.states()`.  A slow reader misses nothing.  Leave by `break` as you
-    like; who keeps the stream in a variable calls `close()`.
+    Iterate it in one task: `async for state in zk.states()`.  A slow reader misses no state.  To leave a loop, `break`
+    is enough; a stream that is kept in a variable must be closed by `close()`.
     """
 
     def __init__(self, source: States) -> None:
         self._source = source
         self._states = deque([source.now])
         self._waiter: asyncio.Future[None] | None = None
-        self._ended = False
-        us = ref(self)  # a stream that was left by `break` must not be kept, and told, for ever
+        self._is_ended = False
+        # The session keeps its listeners.  A strong reference from there would keep a stream that was left by `break`
+        # alive, and growing, until the session ends.
+        weak_self = ref(self)
 
-        def tell(state: SessionState) -> None:
-            stream = us()
+        def add_state(state: SessionState) -> None:
+            stream = weak_self()
             if stream is not None:
-                stream._changed(state)
+                stream._add(state)
 
-        self._listener = tell
-        source.listen(tell)
+        self._listener = add_state
+        source.listen(add_state)
 
     def __del__(self) -> None:
         self.close()
@@ -40,7 +42,7 @@ class StateStream:
 
     async def __anext__(self) -> SessionState:
         while not self._states:
-            if self._ended:
+            if self._is_ended:
                 raise StopAsyncIteration
             self._waiter = asyncio.get_running_loop().create_future()
             try:
@@ -49,15 +51,15 @@ class StateStream:
                 self._waiter = None
         state = self._states.popleft()
         if state is SessionState.CLOSED:
-            self._ended = True
+            self._is_ended = True
             self.close()
         return state
 
     def close(self) -> None:
-        """Stop listening."""
+        """Stop listening to the session."""
         self._source.unlisten(self._listener)
 
-    def _changed(self, state: SessionState) -> None:
+    def _add(self, state: SessionState) -> None:
         self._states.append(state)
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)

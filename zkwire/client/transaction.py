@@ -1,4 +1,4 @@
-"""Transactions: writes collected here and carried out by the server together or not at all."""
+"""Transactions: several writes in one request, which the server executes together or not at all."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ Result: TypeAlias = str | Stat | None
 
 
 class Transaction:
-    """Writes that happen together or not at all; made by `Client.transaction`.
+    """A group of writes that happen together or not at all; `Client.transaction` makes it.
 
-    As a context manager it commits at the end of the block, unless that raises; or call `commit`.  Each method adds
-    one operation and checks its arguments at once.
+    Each method adds one operation and checks its arguments at once.  Call `commit` to send them, or use the transaction
+    as a context manager, which commits at the end of the block unless the block raises.
 
-    Each operation sees what those before it did; all share one zxid; watches fire in their order.  The whole is one
-    request, which a server takes up to 1,048,575 bytes (its jute.maxbuffer): some ten thousand short deletes, or a
-    megabyte of data.
+    Each operation sees the effects of those before it.  All share one zxid, and watches fire in their order.  The
+    transaction is one request, which a server accepts up to 1,048,575 bytes (its jute.maxbuffer): about ten thousand
+    short deletes, or a megabyte of data.
     """
 
     def __init__(
@@ -60,9 +60,9 @@ class Transaction:
 
     @property
     def results(self) -> list[Result]:
-        """What `commit` returned.  Raises: RuntimeError before that."""
+        """The list that `commit` returned.  Raises: RuntimeError before the commit."""
         if self._results is None:
-            raise RuntimeError("the transaction is not committed")
+            raise RuntimeError("the transaction is not committed: it has no results")
         return self._results
 
     def create(
@@ -76,9 +76,7 @@ class Transaction:
         ttl: float | None = None,
         acl: Sequence[ACL] = OPEN_ACL,
     ) -> None:
-        """Add a create, with the arguments of Client.create; its result is the path, with the number of a sequential
-        one.
-        """
+        """Add a create with the arguments of Client.create; its result is the path that Client.create returns."""
         self._add(
             creation(
                 self._chroot,
@@ -93,11 +91,11 @@ class Transaction:
         )
 
     def set(self, path: str, data: bytes | None, version: int = -1) -> None:
-        """Add a write of `data`, if the node's version is `version` (-1: any); its result is the Stat."""
+        """Add a write of `data` on condition that the node's version is `version` (-1: any); its result is the Stat."""
         self._add(SetDataRequest(server_path(self._chroot, path), checked_data(data), checked_version(version)))
 
     def delete(self, path: str, version: int = -1) -> None:
-        """Add a delete, if the node's version is `version` (-1: any); its result is None."""
+        """Add a delete on condition that the node's version is `version` (-1: any); its result is None."""
         self._add(DeleteRequest(server_path(self._chroot, path), checked_version(version)))
 
     def check(self, path: str, version: int = -1) -> None:
@@ -105,12 +103,12 @@ class Transaction:
         self._add(CheckVersionRequest(server_path(self._chroot, path), checked_version(version)))
 
     async def commit(self) -> list[Result]:
-        """Have it all carried out, and return one result per operation, in their order.
+        """Send the transaction and return a list with one result for each operation, in their order.
 
-        Raises: TransactionError when an operation is refused, and nothing was carried out; ConnectionLostError with
-        `maybe_applied` when the answer is lost; RuntimeError when it was committed before; ValueError when it is too
-        large.
-        Cancellation: it may have been carried out all the same.
+        Raises: TransactionError when the server refuses an operation, and then none has happened; ConnectionLostError
+        with `maybe_applied` when the answer is lost; RuntimeError when the transaction was committed before; ValueError
+        when it is too large.
+        Cancellation: the writes may have happened.
         """
         if self._is_committed:
             raise RuntimeError("the transaction is committed already: make a new one")
@@ -120,12 +118,16 @@ class Transaction:
             return []
         try:
             reply = await self._commit(MultiRequest(self._operations))
-        except ValueError as large:  # too large, and nothing was sent
-            many = len(self._operations)
-            raise ValueError(f"a transaction of {many} operations is too large, make several of it: {large}") from None
+        except ValueError as refusal:  # too large for one request: nothing was sent
+            count = len(self._operations)
+            raise ValueError(
+                f"a transaction of {count} operations is too large, make several of it: {refusal}"
+            ) from None
         if len(reply.results) != len(self._operations):
             raise ProtocolError(f"{len(reply.results)} results for {len(self._operations)} operations")
         errors = [self._error(result, request) for result, request in zip(reply.results, self._operations, strict=True)]
+        # When the server refuses a transaction, each operation has an error code: 0 before the refused operation, and
+        # RuntimeInconsistency after it.  So the one other code is the reason.
         for index, error in enumerate(errors):
             if error is not None and not isinstance(error, RuntimeInconsistencyError):
                 raise TransactionError(error, index, errors)
@@ -138,6 +140,7 @@ class Transaction:
         self._operations.append(operation)
 
     def _error(self, result: Record, request: Request[Any]) -> ServerError | None:
+        """Return the error of one operation, None for an operation that succeeded or was rolled back without one."""
         if not isinstance(result, ErrorResult) or result.err == 0:
             return None
         return self._refusal(result.err, request)

@@ -1,8 +1,21 @@
-"""What a caller waits on: a one-shot Watch, a WatchSet that waits for many at once, the stream of session states.
+"""One-shot watches: a Watch is awaited for its one event, a WatchSet waits for the events of many watches.
 
-All are told synchronously, in the step in which the session learns of a thing, and wake their one waiter by a future;
-who waits in a hurry, since he may be the one who has the lock now, goes on in that very step.
+The session calls a watch synchronously, in the step in which it decodes the event.  The watch then wakes the one task
+that waits for it through a future.
 """
+
+# Why there is an urgent path.  Usually a future that is done runs its task in the next turn of the event loop: behind
+# every callback that is ready already, and after another call of select().  For most watches this is good enough.  But
+# the deletion of one certain node makes a task that waits for a lock the owner of that lock, and all other contenders
+# stand still until it goes on.  Such a task must not wait for another turn of the loop.  So:
+#
+# 1. The task awaits `WatchSet.ready(urgent=paths)`, which is a ReadyFuture.  For each of the paths, the watch registers
+#    `ReadyFuture.run_waiter` with the session (`Watch.call_urgently`).
+# 2. When the bytes that arrive are exactly the deletion of one of these nodes, the transport calls `run_waiter` before
+#    it decodes the event.  This runs the task, inside of the transport's callback, up to its next await.
+# 3. The event is then decoded and reaches the watch as every other event does.
+#
+# An event that arrives together with other bytes, or after a reconnect, takes the usual path only.
 
 from __future__ import annotations
 
@@ -14,16 +27,17 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Protocol, Self
 
+from zkwire.errors import SessionError
 from zkwire.wire.connection import Notification, Watcher
 from zkwire.wire.watch_table import WatchEventType
 
 
 @dataclass(slots=True)
 class WatchEvent:
-    """What happened to a watched node: the `type`, the `path`, and the `zxid` of the change, None where the server
-    sends none.
+    """What happened to a watched node: the `type`, the `path` and the `zxid` of the change.
 
-    Servers send the zxid from 3.9 on, but not for what they make up for after a reconnect.
+    `zxid` is None where the server sends none.  Servers send it from 3.9 on, except for events that they synthesise
+    after a reconnect.
     """
 
     type: WatchEventType
@@ -32,37 +46,35 @@ class WatchEvent:
 
 
 class ReadyFuture(asyncio.Future["str | None"]):
-    """A future whose task may go on in the step in which it is done; any other's goes on a turn of the loop later.
+    """A future that can run the task that awaits it in the same step, instead of in the next turn of the event loop.
 
-    It is one in all else: `set_result` has everybody go on in the next turn.
+    `run_waiter` does this.  `set_result` works as for every other future.
     """
 
     _task: tuple[Callable[[Any], object], Context] | None = None
 
     def add_done_callback(self, callback: Callable[[Any], object], /, *, context: Context | None = None) -> None:
-        """As of every future; whoever gives a context is a task that awaits this."""
-        if context is not None:
+        """Add a callback, as for every future, and remember the one that wakes the awaiting task."""
+        if context is not None:  # only a task that awaits this future gives a context
             self._task = callback, context
         super().add_done_callback(callback, context=context)
 
     def run_waiter(self, path: str | None = None) -> None:
-        """Be done, and run the task that awaits this until it waits for something else.
-
-        To be called outside of any task.
-        """
+        """Set the result to `path` and run the awaiting task until its next await.  Call it outside of any task."""
         if self.done():
             return
         if self._task is None:
             self.set_result(path)
             return
         (callback, context), self._task = self._task, None
+        # Without this, set_result would schedule the task for the next turn as well, and wake it twice.
         self.remove_done_callback(callback)
         self.set_result(path)
         context.run(callback, self)
 
 
 class _Registry(Protocol):
-    """The part of a session that watches need: ways to say that nobody waits any more, and that somebody may go on."""
+    """The part of a session that a watch needs."""
 
     def give_up(self, path: str, watcher: Watcher) -> None: ...
 
@@ -73,8 +85,8 @@ class Watch:
     """A one-shot watch: await it, once, for the WatchEvent.
 
     Raises: SessionExpiredError or SessionClosedError from the await when the session ends first.
-    Cancellation: of the await gives the watch up, as `cancel` does.
-    Order: the event is there before any reply that shows the change.
+    Cancellation: cancelling the await gives the watch up, as `cancel` does.
+    Order: the event is delivered before any reply that shows the change.
     """
 
     __slots__ = ("_group", "_outcome", "_registry", "_server_path", "_waiter", "given_up", "path")
@@ -103,15 +115,15 @@ class Watch:
         if isinstance(self._outcome, WatchEvent):
             return self._outcome
         if self._outcome is None:
-            raise asyncio.CancelledError  # given up by somebody else meanwhile
+            raise asyncio.CancelledError  # another task called `cancel` while this one waited
         raise self._outcome
 
     def done(self) -> bool:
-        """Whether it has fired, was given up, or its session has ended."""
+        """Return whether the watch has fired, was given up, or its session has ended."""
         return self.given_up or self._outcome is not None
 
     def cancel(self) -> None:
-        """Give the watch up, here and on the server; nothing waits for an answer."""
+        """Give the watch up, here and on the server, without waiting for the server's answer."""
         if self.given_up:
             return
         self.given_up = True
@@ -121,26 +133,27 @@ class Watch:
         self._wake()
 
     def call_urgently(self, callback: Callable[[], None]) -> None:
-        """Have `callback` called when the deletion of the node is told, ahead of all else that is done about it.
+        """Have `callback` called when the deletion of the node arrives, before the event is decoded.
 
-        Other events, and a deletion that is told in company, or after a reconnect, come in their time only.
+        It is not called for other events, for a deletion that arrives together with other bytes, or for one that a
+        reconnect brings.  The event itself is delivered in every case.
         """
         self._registry.call_urgently(self._server_path, callback)
 
-    def fire(self, event: WatchEventType, told: Notification) -> None:
-        """Take the event; called by the session."""
-        if self.given_up:  # by who was told of the same event just before
+    def fire(self, event: WatchEventType, notification: Notification) -> None:
+        """Deliver the event; called by the session."""
+        if self.given_up:  # by another watcher, which the session called for the same event just before
             return
-        zxid = told.zxid
+        zxid = notification.zxid
         self._outcome = seen = WatchEvent(event, self.path, zxid if zxid > 0 else None)
         if self._group is not None:
             self._group.fired(self, seen)
         if self._waiter is not None:
             self._wake()
 
-    def fail(self, error: Exception) -> None:
-        """Take the end of the session; called by the session."""
-        self._outcome = type(error)(*error.args)
+    def fail(self, error: SessionError) -> None:
+        """Report the end of the session; called by the session."""
+        self._outcome = error.again()
         if self._group is not None:
             self._group.failed(error)
         self._wake()
@@ -150,21 +163,22 @@ class Watch:
             self._waiter.set_result(None)
 
     def rearmed(self) -> None:
-        """Take note that the watch now stands on another connection; called by the session."""
+        """Report that the watch was set again on another connection; called by the session."""
         if self._group is not None:
             self._group.was_rearmed = True
 
 
 class WatchSet:
-    """Several one-shot watches waited for as one; leaving the `with` block gives up those that have not fired.
+    """Several one-shot watches that are waited for together; leaving the `with` block gives up those that have not
+    fired.
 
         with zkwire.WatchSet() as watches:
             await zk.get_and_watch("/a", into=watches)
             await zk.exists_and_watch("/b", into=watches)
             event = await watches.next()
 
-    `was_rearmed` tells whether a watch of the set has survived a reconnect.  Events that a reconnect brings at
-    once come in no order that means anything; before it, events come in the order of the changes.
+    `was_rearmed` is true once a watch of the set has been set again after a reconnect.  Events come in the order of
+    the changes, except those that a reconnect brings at once: their order means nothing.
     """
 
     __slots__ = ("_callback", "_error", "_events", "_ready", "_watches", "was_rearmed")
@@ -173,7 +187,7 @@ class WatchSet:
         self.was_rearmed = False
         self._watches: dict[Watch, None] = {}
         self._events: list[WatchEvent] = []
-        self._error: Exception | None = None
+        self._error: SessionError | None = None
         self._ready: ReadyFuture | None = None
         self._callback: Callable[[], None] | None = None
 
@@ -186,29 +200,31 @@ class WatchSet:
         self.cancel()
 
     async def next(self) -> WatchEvent:
-        """Return the next event of any watch of the set, in the order of the wire.
+        """Return the next event of any watch of the set, in the order in which the events arrive.
 
         Raises: SessionExpiredError, SessionClosedError when the session ends.
-        Cancellation: loses no event and gives nothing up.
+        Cancellation: loses no event and gives up no watch.
         """
         while not self._events:
             if self._error is not None:
-                raise type(self._error)(*self._error.args)
+                raise self._error.again()
             await self.ready()
         return self._events.pop(0)
 
     def ready(self, urgent: Collection[str] = ()) -> asyncio.Future[str | None]:
-        """Return a future that is done once there is something to take; one at a time may wait.
+        """Return a future that is done once `take` has something to return or to raise.
 
-        Arguments: `urgent`, the paths of those nodes, watched by this set, whose deletion is waited for in a hurry: the
-        future's result is then the path, and the event itself can be taken a moment later only.  A deletion that comes
-        in company, or after a reconnect, comes as all else does, with the result None.
-        Cancellation: of the future, harmless.
-        Order: who waits in a hurry goes on ahead of all else that is done about the event; what the session had said
-        before is known by then.
+        Its result is None, or the path of an urgent node.  Only one such future may be pending at a time.
+        Arguments: `urgent`, paths of nodes that this set watches.  The deletion of one of them runs the awaiting task
+        in the step in which it arrives, with the path as the result; `take` returns the event itself only a moment
+        later.  A deletion that arrives together with other bytes, or after a reconnect, gives the result None.
+        Raises: RuntimeError when another task waits for this set.
+        Cancellation: cancelling the future does no harm.
+        Order: the task runs before anything else that the urgent event causes, and after everything that the session
+        received before it.
         """
         if self._ready is not None and not self._ready.done():
-            raise RuntimeError("somebody waits for this WatchSet already")
+            raise RuntimeError("another task waits for this WatchSet already")
         self._ready = ReadyFuture(loop=asyncio.get_running_loop())
         if urgent:
             for watch in self._watches:
@@ -219,18 +235,19 @@ class WatchSet:
         return self._ready
 
     def take(self) -> list[WatchEvent]:
-        """Return the events that are there, without waiting.  Raises: as `next`."""
+        """Return the events that have arrived, without waiting.  Raises: as `next`."""
         if self._error is not None:
-            raise type(self._error)(*self._error.args)
+            raise self._error.again()
         events = self._events
         self._events = []
         return events
 
     def set_callback(self, callback: Callable[[], None] | None) -> None:
-        """Have `callback` called whenever there is something to take, also where nobody waits; None: no more.
+        """Have `callback` called whenever `take` gets something to return or to raise, even if no task waits; None
+        switches it off.
 
-        It is called in the step in which an event is decoded, with what is there already and with the end of the
-        session a turn of the loop later.
+        It is called in the step in which an event is decoded.  For events that have arrived before this call, and for
+        the end of the session, it is called in the next turn of the event loop.
         """
         self._callback = callback
         if callback is not None and (self._events or self._error is not None):
@@ -242,28 +259,28 @@ class WatchSet:
             watch.cancel()
 
     def add(self, watch: Watch) -> None:
-        """Take `watch` in; called when it is made."""
+        """Add `watch` to the set; called by the watch when it is made."""
         self._watches[watch] = None
 
     def remove(self, watch: Watch) -> None:
-        """Let `watch` go; called when it is given up."""
+        """Remove `watch` from the set; called by the watch when it is given up."""
         self._watches.pop(watch, None)
 
     def fired(self, watch: Watch, event: WatchEvent) -> None:
-        """Take an event; called by the watch."""
+        """Add an event; called by the watch."""
         self._watches.pop(watch, None)
         self._events.append(event)
         if self._callback is not None:
             try:
                 self._callback()
-            except Exception as error:  # noqa: BLE001  # as of any callback: what else has arrived must not suffer
+            except Exception as error:  # noqa: BLE001  # a failing callback must not stop what else has arrived
                 asyncio.get_running_loop().call_exception_handler(
-                    {"message": f"what was to be told of the event {event} has failed", "exception": error}
+                    {"message": f"the callback of a WatchSet has failed at the event {event}", "exception": error}
                 )
         self._wake()
 
-    def failed(self, error: Exception) -> None:
-        """Take the end of the session; called by a watch."""
+    def failed(self, error: SessionError) -> None:
+        """Report the end of the session; called by a watch."""
         if self._error is None and self._callback is not None:
             asyncio.get_running_loop().call_soon(self._call_back)
         self._error = error

@@ -1,1 +1,1 @@
-"""The session: one loop that connects, resumes, sets watches again, expires and closes."""
+"""The session: it connects, resumes, sets watches again, expires and closes; and the queue of its requests."""

@@ -1,25 +1,34 @@
-"""Removes nodes that nobody wants any more, again and again until they are known to be gone or their session is.
+"""Delete the nodes that cancelled calls left behind, again and again until they or their session are known to be gone.
 
-Two kinds come here: nodes whose path is known, and nodes that a create may have left whose caller was cancelled and
-whose answer was then lost with the connection.  The janitor belongs to one session and is emptied when that ends.
+A create cannot be recalled once it was written.  When its caller is cancelled, three cases are possible:
+
+- The answer arrives: it names the node.  A `Removal` deletes it.
+- The connection is lost before the answer: perhaps there is a node, and for a sequential create its name is unknown.
+  A search on the next connection looks for it, and starts a `Removal` for what it finds.
+- The session ends: the server deletes its ephemeral nodes.  Nothing is left to do.
+
+Other callers of the same client, and other clients, may create nodes at the same paths meanwhile.  Those must stay, and
+the code below is mostly about telling them apart.
+
+This module sends requests through the request queue and gets answers from it.  It knows nothing of connections, states
+or watches.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from zkwire import paths
 from zkwire.errors import ConnectionLostError, NoNodeError, ServerError, SessionError, ZooKeeperError
 from zkwire.wire.connection import Call
+from zkwire.wire.jute import Record
 from zkwire.wire.records import Stat
 from zkwire.wire.requests import (
-    Create2Request,
-    CreateContainerRequest,
+    AnyCreate,
     CreateFlags,
-    CreateRequest,
     CreateTTLRequest,
     DeleteRequest,
     ExistsRequest,
@@ -31,150 +40,181 @@ from zkwire.wire.requests import (
 
 _log = logging.getLogger(__name__)
 
-_PAUSE: Final = 0.1  # seconds, before what was refused for the time being is asked again
+_PAUSE: Final = 0.1  # seconds, before a request that the server refused for the moment is sent again
 _NO_LIMIT: Final = 1 << 63  # later than any zxid
 
-AnyCreate = CreateRequest | Create2Request | CreateContainerRequest | CreateTTLRequest
+R = TypeVar("R", bound=Record)
+
+
+class Requests(Protocol):
+    """The part of the request queue that the clean-up needs; see RequestQueue."""
+
+    session_id: int
+    last_zxid: int
+
+    def submit(self, request: Request[R], /) -> asyncio.Future[R]: ...
+
+    def send_at_once(self, call: Call, /) -> None: ...
+
+
+class LostCreate(NamedTuple):
+    """A create with a cancelled caller and an answer that was lost with the connection.
+
+    `session_id` is the session that sent it; `after_zxid` is the newest zxid that answers had shown by then, so that a
+    node that it created is newer.
+    """
+
+    request: AnyCreate
+    session_id: int
+    after_zxid: int
 
 
 class Cleanup:
-    """The clean-up owner of one session.
+    """The removals and searches that are under way in one session.
 
-    Arguments: `send_at_once`, which puts a call into the session's line and writes that; `submit`, which sends a
-    request and gives the future of its reply; `session_id`, which tells the id of the session that these speak for now;
-    `last_zxid`, which tells the newest that replies have shown.
+    Arguments: `requests`, the session's request queue.
     """
 
-    def __init__(
-        self,
-        send_at_once: Callable[[Call], None],
-        submit: Callable[[Request[Any]], asyncio.Future[Any]],
-        session_id: Callable[[], int],
-        last_zxid: Callable[[], int],
-    ) -> None:
-        self._send_at_once = send_at_once
-        self._submit = submit
-        self._session_id = session_id
-        self._last_zxid = last_zxid
+    def __init__(self, requests: Requests) -> None:
+        self._requests = requests
         self._removals: set[Removal] = set()
         self._searches: set[asyncio.Task[None]] = set()
 
     def removal(self, path: str, newest_zxid: int | None = None) -> Removal:
         """Return a Removal of the node at `path`, ready to be started.
 
-        Arguments: `newest_zxid`, the latest transaction that can have created it, None for whatever stands there: when
-        the answer to a delete is lost, somebody else's node may have taken its place.
+        Arguments: `newest_zxid`, the latest transaction that can have created the node, None to delete any node at
+        `path`.  It protects a node that another client has created there after the first delete was carried out and
+        its answer lost.
         """
-        return Removal(self, path, newest_zxid)
+        return Removal(self, self._requests, path, newest_zxid)
 
-    def search(self, creation: AnyCreate, session_id: int, after_zxid: int) -> None:
-        """Find and delete what `creation` has left behind, if anything.
+    def search(self, lost: LostCreate) -> None:
+        """Find and delete the node that `lost` has created, if any.
 
-        Only an ephemeral node can be told from everybody else's: it belongs to `session_id`, and it is newer than
-        `after_zxid`, the newest zxid that replies had shown when the connection was lost.  Whatever is both, and has
-        the name, was made by a create whose answer never came.
+        Only an ephemeral node can be recognised: its owner is the session, and it is newer than `lost.after_zxid`.
+        A node of that name with both properties was made by a create that got no answer.  A node of another kind
+        may stay, and a warning says so.
+
+        Order: the first request is submitted before this returns.  It must reach the server ahead of creates that wait
+        in the queue: the search would take their nodes for the lost one.
         """
-        # The flags of TTL nodes are numbers, no bits: 5 is not ephemeral.
-        if isinstance(creation, CreateTTLRequest) or not creation.flags & CreateFlags.EPHEMERAL:
-            _log.warning("a cancelled create of %s lost its answer: the node may be there", creation.path)
+        create = lost.request
+        # The flags of a create with a TTL are an enumeration and not a set of bits: 5 has the bit 1, and means
+        # "persistent, with a TTL".
+        if isinstance(create, CreateTTLRequest) or not create.flags & CreateFlags.EPHEMERAL:
+            _log.warning("a create of %s was cancelled and its answer was lost: the node may exist", create.path)
             return
         try:
-            first = self._ask_for(creation)
+            search = _Search(self, self._requests, lost)
         except SessionError:
             return
-        task = asyncio.get_running_loop().create_task(self._search(creation, first, session_id, after_zxid))
+        task = asyncio.get_running_loop().create_task(search.run())
         self._searches.add(task)
         task.add_done_callback(self._searches.discard)
 
     def dismiss(self) -> None:
-        """Forget everything: the session is over, and its ephemeral nodes go with it."""
+        """Stop everything: the session is over, and its ephemeral nodes go with it."""
         for task in self._searches:
             task.cancel()
         for removal in list(self._removals):
-            self.gone(removal)
+            self.finished(removal)
 
-    async def finish(self) -> None:
-        """Wait for the ends of dismissed searches."""
+    async def wait_dismissed(self) -> None:
+        """Wait until the tasks of dismissed searches have ended."""
         while self._searches:
             await asyncio.wait(self._searches)
 
+    # -- called by removals -----------------------------------------------------------------------------------------
+
     def send(self, removal: Removal, call: Call) -> None:
-        """Send `call`, the next of `removal`, without waiting for the end of the loop's turn."""
+        """Write `call`, the next request of `removal`, before this returns; see RequestQueue.send_at_once."""
         self._removals.add(removal)
         try:
-            self._send_at_once(call)
+            self._requests.send_at_once(call)
         except SessionError:
-            self.gone(removal)
-
-    def look(self, removal: Removal, path: str) -> None:
-        """Ask who stands there now; a server that is behind the times must not show what was deleted: sync first."""
-        try:
-            self._submit(SyncRequest(paths.split(path)[0])).add_done_callback(_retrieve)
-        except SessionError:
-            self.gone(removal)
-        else:
-            self.send(removal, Call(ExistsRequest(path, False), removal))
+            self.finished(removal)
 
     def is_under_way(self, removal: Removal) -> bool:
-        """Whether something is still to be done for `removal`."""
+        """Whether `removal` was started and has not finished."""
         return removal in self._removals
 
-    def gone(self, removal: Removal) -> None:
+    def finished(self, removal: Removal) -> None:
         """Take note that nothing more is to be done for `removal`."""
         self._removals.discard(removal)
         removal.end()
 
-    def _ask_for(self, creation: AnyCreate) -> asyncio.Future[Any]:
-        """Ask for the node that `creation` names, or the names that it may have got.  Raises: SessionError."""
-        parent, _ = paths.split(creation.path)
-        # The server that we reach now may not have seen yet what the former one carried out: sync first.
-        self._submit(SyncRequest(parent)).add_done_callback(_retrieve)
-        is_sequential = creation.flags & CreateFlags.SEQUENTIAL
-        return self._ask(GetChildrenRequest(parent, False) if is_sequential else ExistsRequest(creation.path, False))
 
-    def _ask(self, request: Request[Any]) -> asyncio.Future[Any]:
-        asked = self._submit(request)
-        asked.add_done_callback(_retrieve)
-        return asked
+class _Search:
+    """The search for the node of a lost create.
 
-    async def _search(self, creation: AnyCreate, first: asyncio.Future[Any], session_id: int, after_zxid: int) -> None:
-        """Remove what is newer than `after_zxid`.
+    Sends the first request when it is made.  Raises: SessionError.
+    """
 
-        `first` was asked ahead of all that may be created in its place; when that is refused for the time being, what
-        is newer than the refusal may be such.
-        """
-        until_zxid = _NO_LIMIT
+    def __init__(self, cleanup: Cleanup, requests: Requests, lost: LostCreate) -> None:
+        self._cleanup = cleanup
+        self._requests = requests
+        self._lost = lost
+        self._path = lost.request.path
+        self._parent, _ = paths.split(self._path)
+        self._is_sequential = bool(lost.request.flags & CreateFlags.SEQUENTIAL)
+        self._first = self._list()
+
+    async def run(self) -> None:
+        """Find the node and start its removal."""
         try:
-            while True:
-                try:
-                    answer = await first
-                except NoNodeError:
-                    return
-                except ServerError as refusal:
-                    if not refusal.is_transient:
-                        raise
-                    until_zxid = min(until_zxid, self._last_zxid())
-                    await asyncio.sleep(_PAUSE)
-                    first = self._ask_for(creation)
-                else:
-                    break
-            if creation.flags & CreateFlags.SEQUENTIAL:
-                candidates = _candidates(creation.path, answer.children)
-                asked = [(path, self._ask(ExistsRequest(path, False))) for path in candidates]
-            else:
-                asked = [(creation.path, first)]
-            for path, future in asked:
-                stat = await self._stat(path, future)
-                ours = stat is not None and stat.ephemeral_owner == session_id == self._session_id()
-                if stat is not None and ours and after_zxid < stat.czxid <= until_zxid:
-                    self.removal(path, stat.czxid).start()
+            await self._run()
         except SessionError:
             pass  # the node is gone with its session
         except ZooKeeperError as error:
-            _log.warning("cannot look for what a cancelled create of %s left: %s", creation.path, error)
+            _log.warning("cannot look for the node that a cancelled create of %s left: %s", self._path, error)
 
-    async def _stat(self, path: str, asked: asyncio.Future[Any]) -> Stat | None:
-        """Return what `asked`, an exists for `path`, is answered in the end; None for no node."""
+    def _list(self) -> asyncio.Future[Any]:
+        """Ask for the node, or for all names that a sequential create may have got.  Raises: SessionError."""
+        # The new server may not have seen yet what the former server carried out: sync first.
+        _ignored(self._requests.submit(SyncRequest(self._parent)))
+        if self._is_sequential:
+            return _ignored(self._requests.submit(GetChildrenRequest(self._parent, False)))
+        return self._stat(self._path)
+
+    def _stat(self, path: str) -> asyncio.Future[Any]:
+        return _ignored(self._requests.submit(ExistsRequest(path, False)))
+
+    async def _run(self) -> None:
+        first = self._first
+        until_zxid = _NO_LIMIT
+        while True:
+            try:
+                answer = await first
+            except NoNodeError:
+                return
+            except ServerError as refusal:
+                if not refusal.is_transient:
+                    raise
+                # The next attempt comes behind creates that were submitted meanwhile, and could take their nodes for
+                # the lost one.  The lost node is not newer than this refusal: its create was carried out on a former
+                # connection.
+                until_zxid = min(until_zxid, self._requests.last_zxid)
+                await asyncio.sleep(_PAUSE)
+                first = self._list()
+            else:
+                break
+        if self._is_sequential:
+            # All at once: one round trip for all candidates.
+            asked = [(path, self._stat(path)) for path in _candidates(self._path, answer.children)]
+        else:
+            asked = [(self._path, first)]
+        _, session_id, after_zxid = self._lost
+        for path, future in asked:
+            stat = await self._answer(path, future)
+            if stat is None:
+                continue
+            is_ours = stat.ephemeral_owner == session_id == self._requests.session_id
+            if is_ours and after_zxid < stat.czxid <= until_zxid:
+                self._cleanup.removal(path, stat.czxid).start()
+
+    async def _answer(self, path: str, asked: asyncio.Future[Any]) -> Stat | None:
+        """Return the Stat of `path`, None for no node; `asked`, an exists, is repeated if its refusal is transient."""
         while True:
             try:
                 stat: Stat = (await asked).stat
@@ -184,33 +224,35 @@ class Cleanup:
                 if not refusal.is_transient:
                     raise
                 await asyncio.sleep(_PAUSE)
-                asked = self._ask(ExistsRequest(path, False))
+                asked = self._stat(path)
             else:
                 return stat
 
 
 class Removal:
-    """The removal of one node: deletes it again and again until it is known to be gone, or the session is.
+    """The removal of one node: deletes it again and again until it or the session is known to be gone.
 
-    Made by `Client.removal`.  It waits for the answers to its deletes, and draws the conclusion in the step in which
-    they are decoded.
+    Made by `Client.removal`.  It is itself the waiter of its requests, so that an answer is acted upon in the step in
+    which it is decoded.
     """
 
-    __slots__ = ("_cleanup", "_first", "_gone", "_newest_zxid", "_path")
+    __slots__ = ("_cleanup", "_first", "_gone", "_newest_zxid", "_path", "_requests")
 
-    def __init__(self, janitor: Cleanup, path: str, newest_zxid: int | None) -> None:
-        self._cleanup = janitor
+    def __init__(self, cleanup: Cleanup, requests: Requests, path: str, newest_zxid: int | None) -> None:
+        self._cleanup = cleanup
+        self._requests = requests
         self._path = path
         self._newest_zxid = newest_zxid
-        # Whoever starts it is in a hurry, and whoever makes it need not be.
+        # Encoded here and not in `start`: a lock makes its removal while it has time, and starts it when another
+        # client waits for the node to go.
         self._first: Call | None = Call(DeleteRequest(path, -1), self)
         self._gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def start(self) -> asyncio.Future[None]:
         """Begin, once, and return a future that is done when the node is known to be gone.
 
-        The first request is written, with all that waits before it, before this returns: somebody may be waiting for
-        the node to go, and a turn of the loop is a good part of what he waits.
+        The first request is written before this returns, behind all requests that wait in the queue: another client
+        may be waiting for the node to go, and a turn of the event loop is a good part of that wait.
         The future need not be awaited, and never fails: a node that cannot be deleted is logged.
         """
         first, self._first = self._first, None
@@ -218,40 +260,55 @@ class Removal:
             self._cleanup.send(self, first)
         return self._gone
 
-    def done(self) -> bool:
-        """It is never given up."""
-        return False
-
-    def set_result(self, result: object) -> None:
-        """It was deleted, or this stands there."""
-        if isinstance(result, StatReply) and (self._newest_zxid is None or result.stat.czxid <= self._newest_zxid):
-            self._delete()
-        else:
-            self._cleanup.gone(self)
-
-    def set_exception(self, error: BaseException) -> None:
-        """It may be there still."""
-        if isinstance(error, ConnectionLostError):
-            self._go_on()
-        elif isinstance(error, ServerError) and error.is_transient:
-            asyncio.get_running_loop().call_later(_PAUSE, self._go_on)
-        else:
-            if not isinstance(error, NoNodeError | SessionError):
-                _log.warning("a node that should go stays: %s", error)
-            self._cleanup.gone(self)
-
     def end(self) -> None:
-        """Nothing more is to be done; called by the janitor."""
+        """Complete the future; called by the Cleanup."""
         if not self._gone.done():
             self._gone.set_result(None)
 
-    def _go_on(self) -> None:
-        if not self._cleanup.is_under_way(self):
+    # -- the waiter of its requests ---------------------------------------------------------------------------------
+
+    def done(self) -> bool:
+        """False: the answer to a removal is always of interest."""
+        return False
+
+    def set_result(self, result: object) -> None:
+        """Take the answer to a delete (the node is gone), or to an exists (there is a node at the path)."""
+        if isinstance(result, StatReply) and (self._newest_zxid is None or result.stat.czxid <= self._newest_zxid):
+            self._delete()
+        else:  # deleted, or the node there is a newer one, of another client
+            self._cleanup.finished(self)
+
+    def set_exception(self, error: BaseException) -> None:
+        """Take an error: go on if the node may still exist."""
+        if isinstance(error, ConnectionLostError):
+            self._continue()
+        elif isinstance(error, ServerError) and error.is_transient:
+            asyncio.get_running_loop().call_later(_PAUSE, self._continue)
+        else:
+            if not isinstance(error, NoNodeError | SessionError):
+                _log.warning("a node that should be deleted remains: %s", error)
+            self._cleanup.finished(self)
+
+    def _continue(self) -> None:
+        if not self._cleanup.is_under_way(self):  # the session ended during the pause
             return
         if self._newest_zxid is None:
             self._delete()
-        else:  # somebody else's node may stand there by now
-            self._cleanup.look(self, self._path)
+        else:
+            self._look()
+
+    def _look(self) -> None:
+        """Ask whether the node is still there.
+
+        The delete may have been carried out, and another client may have created a node at the same path: a second
+        delete would hit that one.  A server that lags behind must not show the deleted node: sync first.
+        """
+        try:
+            _ignored(self._requests.submit(SyncRequest(paths.split(self._path)[0])))
+        except SessionError:
+            self._cleanup.finished(self)
+        else:
+            self._cleanup.send(self, Call(ExistsRequest(self._path, False), self))
 
     def _delete(self) -> None:
         self._cleanup.send(self, Call(DeleteRequest(self._path, -1), self))
@@ -263,12 +320,18 @@ def _candidates(path: str, names: Sequence[str]) -> list[str]:
     found = []
     for name in names:
         number = name.removeprefix(prefix)
+        # The server's counter overflows to negative numbers: "lock--2147483648".
         if name.startswith(prefix) and number.lstrip("-").isdigit() and paths.sequence(name) is not None:
             found.append(paths.join(parent, name))
     return found
 
 
+def _ignored(future: asyncio.Future[R]) -> asyncio.Future[R]:
+    """Return `future`, whose error asyncio will not log if no task retrieves it."""
+    future.add_done_callback(_retrieve)
+    return future
+
+
 def _retrieve(future: asyncio.Future[Any]) -> None:
-    """A future whose error nobody looks at would complain."""
     if not future.cancelled():
         future.exception()

@@ -1,6 +1,7 @@
-"""Credentials of a session: each is shown on every connection, before anything else, in the order of their adding.
+"""The credentials of a session, which are sent on every connection ahead of all other requests, in a fixed order.
 
-Identities belong to a connection and not to the session, so that the server forgets them with each.
+The server keeps the identities of a client per connection and not per session, so each new connection must show them
+again.
 """
 
 from __future__ import annotations
@@ -14,7 +15,12 @@ from zkwire.wire.requests import AuthRequest
 
 
 class Credential:
-    """One credential, and who waits for its first answer; it stands as the waiter of each of its calls."""
+    """One credential; it is itself the waiter of each auth request that shows it.
+
+    Arguments: `scheme` and `data`, as for `Client.add_auth`; `refused`, called when the server refuses it.
+
+    `accepted` is a future that is done when the server has accepted the credential for the first time.
+    """
 
     def __init__(self, scheme: str, data: bytes, refused: Callable[[Credential, ServerError], None]) -> None:
         self.scheme = scheme
@@ -31,30 +37,32 @@ class Credential:
 
     @property
     def was_sent(self) -> bool:
-        """Whether the last call of it has been written."""
+        """Whether the last request that shows it has been written."""
         return self._call is not None and self._call.xid != 0
 
     def forget(self) -> None:
-        """Let the call that waits in line never be sent."""
+        """Keep its request, if it is still in the queue, from being sent."""
         self._is_forgotten = True
 
     def fail(self, error: SessionError) -> None:
-        """Tell whoever waits that the session is over."""
+        """Fail `accepted`, if it is still open: the session is over."""
         if not self.accepted.done():
-            self.accepted.set_exception(type(error)(*error.args))
-            self.accepted.exception()  # nobody need wait for it
+            self.accepted.set_exception(error.again())
+            self.accepted.exception()  # marks it as retrieved: asyncio must not log it if no task awaits it
+
+    # -- the waiter of its requests ---------------------------------------------------------------------------------
 
     def done(self) -> bool:
-        """Whether the answer is of no interest."""
+        """Whether the answer is of no interest any more."""
         return self._is_forgotten
 
     def set_result(self, result: object) -> None:
-        """It was accepted, for the first time or again."""
+        """Take the server's acceptance, the first one or a later one."""
         if not self.accepted.done():
             self.accepted.set_result(None)
 
     def set_exception(self, error: BaseException) -> None:
-        """It was refused; a lost connection or session is none of its affair: it will be shown to the next one."""
+        """Take the server's refusal.  A lost connection is ignored: the next connection shows the credential again."""
         if isinstance(error, ServerError):
             self._refused(self, error)
 
@@ -62,7 +70,8 @@ class Credential:
 class Credentials:
     """The credentials of one session.
 
-    Arguments: `given`, those to begin with, each a scheme and its data; `refused`, whom to tell.
+    Arguments: `given`, the credentials to begin with, each a scheme and its data; `refused`, called when the server
+    refuses one.
     """
 
     def __init__(self, given: Iterable[tuple[str, bytes]], refused: Callable[[Credential, ServerError], None]) -> None:
@@ -73,18 +82,18 @@ class Credentials:
         return iter(self._all)
 
     def add(self, scheme: str, data: bytes) -> Credential:
-        """Remember one more."""
+        """Add one and return it."""
         credential = Credential(scheme, data, self._refused)
         self._all.append(credential)
         return credential
 
     def remove(self, credential: Credential) -> None:
-        """Forget one that was never shown."""
+        """Remove one that was never sent."""
         credential.forget()
         self._all.remove(credential)
 
     def fail(self, error: SessionError) -> None:
-        """Tell all who wait that the session is over."""
+        """Fail those that the server has not accepted yet: the session is over."""
         for credential in self._all:
             credential.fail(error)
 
@@ -96,5 +105,5 @@ def checked(scheme: object, data: object) -> tuple[str, bytes]:
     if not scheme:
         raise ValueError("a credential needs a scheme, such as 'digest'")
     if scheme == "sasl":
-        raise ValueError("SASL is an exchange and no packet: use connect(..., sasl=...)")
+        raise ValueError("SASL takes several messages, which auth cannot carry: use connect(..., sasl=...)")
     return scheme, data

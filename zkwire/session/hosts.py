@@ -1,6 +1,7 @@
-"""Which servers there are and which to try next: the connect string, the shuffled order, the pauses between rounds.
+"""The servers of a client: the connect string, the shuffled order of attempts, the pauses between rounds.
 
-Names are kept as written and resolved at each attempt, so that a server may change its address.
+Host names are kept as written and resolved at each attempt, so that a server may change its address.  Nothing here
+opens connections or waits.
 """
 
 from __future__ import annotations
@@ -49,9 +50,11 @@ def _address(server: str, whole: str) -> Address:
     else:
         host, _, port = server.partition(":")
     if not host or "\0" in host or any(character.isspace() for character in host):
-        raise ValueError(f"bad connect string {whole!r}: {server!r} names no server; write host:port,host:port/chroot")
+        raise ValueError(f"bad connect string {whole!r}: {server!r} is not a server; write host:port,host:port/chroot")
     try:
-        host.encode("idna")  # what the resolver does first; it would fail at each attempt, and not with an OSError
+        host.encode(
+            "idna"
+        )  # the resolver does this first; a failure there would not be an OSError, and would end the session's loop
     except UnicodeError:
         raise ValueError(f"bad connect string {whole!r}: {host!r} cannot be a host's name") from None
     if not port and not server.endswith(":"):
@@ -62,10 +65,10 @@ def _address(server: str, whole: str) -> Address:
 
 
 def parse_config(config: bytes) -> list[Address]:
-    """Return where clients find the servers of `config`, the content of /zookeeper/config.
+    """Return the addresses that clients use of the servers in `config`, the content of /zookeeper/config.
 
-    A server's line is "server.1=host:2888:3888:participant;[address:]2181"; one without a client port cannot be
-    reached and is left out, and an address that stands for every one of the host's is the host itself.
+    The line of a server is "server.1=host:2888:3888:participant;[address:]2181".  A server without a client port
+    cannot be reached and is left out.  A wildcard address, such as 0.0.0.0, is replaced by the host.
     """
     found: list[Address] = []
     for line in config.decode(errors="replace").splitlines():
@@ -82,7 +85,7 @@ def parse_config(config: bytes) -> list[Address]:
         try:
             found += parse(str(named))[0]
         except ValueError:
-            continue  # a name that no resolver takes, or no port
+            continue  # not a valid host name or port
     return found
 
 
@@ -96,8 +99,10 @@ def _host_of(member: str) -> str:
 class Hosts:
     """The servers in the order in which this client tries them, and how long it waits between two rounds.
 
-    Arguments: `addresses`, at least one; `timeout`, the session timeout in seconds, which bounds the pauses, and which
-    is to be set anew when a server has granted another one; `rng`, which shuffles and jitters.
+    Arguments: `addresses`, at least one; `timeout`, the session timeout in seconds, which bounds the pauses; `rng`,
+    which shuffles the servers and jitters the pauses.
+
+    `timeout` is set again by the session when a server has granted another one.
     """
 
     def __init__(self, addresses: list[Address], timeout: float, rng: random.Random) -> None:
@@ -116,18 +121,18 @@ class Hosts:
 
     @property
     def longest_pause(self) -> float:
-        """How many seconds there are at the most between two rounds."""
+        """The longest pause between two rounds, in seconds."""
         return min(self.timeout / 10, _LONGEST_PAUSE)
 
     def next(self) -> Address:
-        """Return the server to try now: the one behind the last, round and round."""
+        """Return the server to try now, and count the attempt; after the last server comes the first again."""
         address = self._order[self._next]
         self._next = (self._next + 1) % len(self._order)
         self._tried += 1
         return address
 
     def peek(self) -> Address:
-        """Return the server to try next, without trying it."""
+        """Return the server that `next` will return, without counting an attempt."""
         return self._order[self._next]
 
     def others(self, address: Address) -> list[Address]:
@@ -136,18 +141,23 @@ class Hosts:
         return [other for other in dict.fromkeys(turned) if other != address]
 
     def prefer(self, address: Address) -> None:
-        """Make `address`, if it is listed, the one to try now, without a pause."""
+        """Make `address` the server to try now, without a pause; an address that is not listed is ignored."""
         if address in self._order:
             self._next = self._order.index(address)
             self._tried = 0
 
     def replace(self, addresses: list[Address], current: Address | None) -> bool:
-        """Take another list of servers; return whether the client must leave `current`, its server, for another one.
+        """Use another list of servers; return whether the client must leave `current`, its server, for another one.
 
-        Servers that were added get their share of the clients, and no more move than that takes: with S servers
-        before and N after, each client of a server that stays moves, to a new one, with the probability 1 - S/N.  The
-        clients of servers that go are spread so that all that stay and all that are new end up even.  This supposes
-        that the clients were spread evenly before, and that each is told once.
+        All clients of an ensemble call this with the same new list, each on its own.  Afterwards every server should
+        have the same number of clients, and no more clients than necessary should have moved:
+
+        - With S servers before and N > S after, a client whose server stays moves, to an added server, with the
+          probability 1 - S/N.
+        - The clients of removed servers choose between the remaining and the added servers with the probability that
+          makes all servers even.
+
+        This supposes that the clients were spread evenly before, and that each calls this once.
         """
         known = set(self._order)
         old = len(known)
@@ -172,16 +182,16 @@ class Hosts:
         return True
 
     def reached(self) -> None:
-        """Note that the last one took us in and kept us: the pauses start small again."""
+        """Take note that a connection has lasted: the pauses start small again."""
         self._tried = 0
 
     def pause(self) -> float:
-        """Return how many seconds to wait before the next attempt: none within a round, then ever longer, jittered."""
+        """Return how many seconds to wait before the next attempt: 0 within a round, then longer after each round."""
         rounds, within = divmod(self._tried, len(self._order))
         if within or not rounds:
             return 0.0
         return self.jittered(min(_FIRST_PAUSE * 2 ** min(rounds - 1, 10), self.longest_pause))
 
     def jittered(self, longest: float) -> float:
-        """Return a pause of at most `longest` seconds, so that not all clients knock at once."""
+        """Return a random pause of at most `longest` seconds, so that not all clients connect at once."""
         return self._rng.uniform(longest / 2, longest)

@@ -1,105 +1,170 @@
-"""Who is told when a session does not live for certain any more, and when it is over for good.
+"""Until when the session is certain to live; callbacks for the end of that certainty and for the session's end.
 
-Knows the moment until which it is certain, which every answer moves, and nothing of why: one timer for all of them.
+The session reports to `Certainty` which requests were answered, and to `OnClosed` that it is over.  Nothing here knows
+about connections, requests or watches.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Final
 
 from zkwire.errors import SessionError
+from zkwire.session import suspension
+
+_NEVER: Final = float("-inf")
+_A_MOMENT: Final = 0.001  # seconds
+# Seconds between two looks at the clock: the event loop's timers do not run while the machine is suspended.
+_LOOK_EVERY: Final = 1.0
 
 
-class OnUncertain:
-    """Who is to be told, once, as soon as a session does not live for certain any more; `Client.doubts`.
+class _Callbacks:
+    """Callbacks without arguments that are each called at most once, in the order in which they were added."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._callbacks: dict[Callable[[], None], None] = {}
+
+    def discard(self, callback: Callable[[], None]) -> None:
+        """Undo `add`; a callback that was called, or never added, is ignored."""
+        self._callbacks.pop(callback, None)
+
+    def _call_all_soon(self) -> None:
+        # One handle for each callback: the event loop reports one that raises, and still calls the others.
+        for callback in self._callbacks:
+            self._loop.call_soon(self._call, callback)
+
+    def _call(self, callback: Callable[[], None]) -> None:
+        if callback in self._callbacks:  # a callback that ran before it may have discarded it
+            del self._callbacks[callback]
+            callback()
+
+
+class OnUncertain(_Callbacks):
+    """Callbacks for the moment at which the session may have expired; `Client.on_uncertain`.
 
         zk.on_uncertain.add(callback); ...; zk.on_uncertain.discard(callback)
 
-    That is at `Client.certain_until`, which answers put off and a shorter timeout brings forward, and when the session
-    ends.
+    That moment is `Client.certain_until`.  Each answer from the ensemble postpones it, a server that grants a shorter
+    session timeout brings it forward, and the end of the session makes it now.
 
-    Arguments: `certain_until`, gives the moment on the loop's clock at which certainty ends if no answer comes.
+    Arguments: `certain_until`, a function that returns the moment, on the event loop's clock.
     """
 
     def __init__(self, certain_until: Callable[[], float]) -> None:
-        self._loop = asyncio.get_running_loop()
+        super().__init__()
         self._certain_until = certain_until
-        self._callbacks: dict[Callable[[], None], None] = {}
         self._timer: asyncio.Handle | None = None
 
     def add(self, callback: Callable[[], None]) -> None:
-        """Have `callback` called once, when certainty has ended."""
+        """Have `callback` called once, when the session may have expired."""
         self._callbacks[callback] = None
+        # A timer may be left from callbacks that were discarded: `discard` keeps it, since the next callback is often
+        # added a moment later.
         if self._timer is None:
-            self._timer = self._loop.call_at(max(self._certain_until(), self._loop.time()), self._look)
+            self._timer = self._loop.call_at(self._next_look(), self._check)
 
-    def discard(self, callback: Callable[[], None]) -> None:
-        """Undo `add`.  The timer goes on: another one is often added at once."""
-        self._callbacks.pop(callback, None)
-
-    def look_soon(self) -> None:
-        """Take note that certainty ends sooner than it would have, or has ended with the session."""
+    def check_soon(self) -> None:
+        """Look at the clock in the next turn of the event loop; to be called when certainty now ends earlier."""
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = self._loop.call_soon(self._look) if self._callbacks else None
+            self._timer = self._loop.call_soon(self._check) if self._callbacks else None
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         self._timer = None
         if not self._callbacks:
             return
         certain_until = self._certain_until()
+        # Answers postpone the moment without touching the timer, which would cost more than one early check.
         if certain_until > self._loop.time():
-            self._timer = self._loop.call_at(certain_until, self._look)
+            self._timer = self._loop.call_at(self._next_look(), self._check)
             return
-        for callback in self._callbacks:
-            self._loop.call_soon(self._tell, callback)  # each by itself: one may fail
+        self._call_all_soon()
 
-    def _tell(self, callback: Callable[[], None]) -> None:
-        if callback in self._callbacks:
-            del self._callbacks[callback]
-            callback()
+    def _next_look(self) -> float:
+        now = self._loop.time()
+        return min(max(self._certain_until(), now), now + _LOOK_EVERY)
 
 
-class OnClosed:
-    """Who is to be told, once, when the session is over for good and none will follow; `Client.ending`.
+class Certainty:
+    """Until when the session cannot have expired on the ensemble.
 
-        zk.on_closed.add(callback); ...; zk.on_closed.discard(callback)
+    `until` is that moment on the event loop's clock, minus infinity while nothing is known.  `on_uncertain` holds the
+    callbacks for the moment at which certainty ends.
 
-    That is when the client was closed, when the server has refused its credentials, or when its session has expired
-    and it renews none.
+    The session calls `limit`, `has_missed_time`, `proven` and `end`.
+     What an answer proves is decided in zkwire/wire/certainty.py.
     """
 
     def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
+        self._until = _NEVER
+        self._suspended = suspension.suspended()
+        self.on_uncertain = OnUncertain(lambda: self.until)
+
+    @property
+    def until(self) -> float:
+        """The moment, brought forward by the time that the machine was suspended since it was proven."""
+        return self._until - self._missed()
+
+    def limit(self, until: float) -> None:
+        """Take note that the session may end at `until`: a server has granted a shorter timeout than the one before."""
+        if until < self.until:
+            self.has_missed_time()
+            self._until = until
+            self.on_uncertain.check_soon()
+
+    def proven(self, until: float) -> None:
+        """Take note that the ensemble keeps the session until `until`; what was proven before stays true."""
+        if until > self._until:
+            self._until = until
+
+    def has_missed_time(self) -> bool:
+        """Return whether the machine was suspended since the last call, and count that time.
+
+        To be called before `proven`: a proof that was begun before the suspension is worth nothing.
+        """
+        missed = self._missed()
+        self._until -= missed
+        self._suspended += missed
+        return missed > 0
+
+    def end(self) -> None:
+        """Take note that the session is over, or that the server is about to end it."""
+        self._until = _NEVER
+        self.on_uncertain.check_soon()
+
+    def _missed(self) -> float:
+        # The two clocks of `suspended` are read one after the other: what is less than a millisecond is no suspension.
+        missed = suspension.suspended() - self._suspended
+        return missed if missed > _A_MOMENT else 0.0
+
+
+class OnClosed(_Callbacks):
+    """Callbacks for the end of the session, after which no other session follows; `Client.on_closed`.
+
+        zk.on_closed.add(callback); ...; zk.on_closed.discard(callback)
+
+    The end comes when the client is closed, when the server refuses its credentials, and when the session expires and
+    the client was connected with `renew=False`.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
         self._error: SessionError | None = None
-        self._callbacks: dict[Callable[[], None], None] = {}
 
     @property
     def error(self) -> SessionError | None:
-        """What every verb raises from now on, None while the session may go on."""
-        return None if self._error is None else type(self._error)(*self._error.args)
+        """A fresh copy of the error that every verb raises from now on, None while the session may go on."""
+        return None if self._error is None else self._error.again()
 
     def add(self, callback: Callable[[], None]) -> None:
-        """Have `callback` called once, a turn of the loop after the end, or from now if that has come."""
+        """Have `callback` called once, in the turn of the event loop after the end; in the next turn if it is over."""
         self._callbacks[callback] = None
         if self._error is not None:
-            self._tell()
+            self._call_all_soon()
 
-    def discard(self, callback: Callable[[], None]) -> None:
-        """Undo `add`."""
-        self._callbacks.pop(callback, None)
-
-    def come(self, error: SessionError) -> None:
-        """Take note of the end; called by the session."""
+    def closed(self, error: SessionError) -> None:
+        """Take note of the end and its cause; called by the session."""
         self._error = error
-        self._tell()
-
-    def _tell(self) -> None:
-        for callback in self._callbacks:
-            self._loop.call_soon(self._call, callback)  # each by itself: one may fail
-
-    def _call(self, callback: Callable[[], None]) -> None:
-        if callback in self._callbacks:
-            del self._callbacks[callback]
-            callback()
+        self._call_all_soon()

@@ -1,89 +1,85 @@
-"""What an operator can see: every request with its latency and outcome, every event, every change of state.
+"""What an operator can observe: each request with its duration and outcome, each watch event, each change of state.
 
-Who does not ask for it pays nothing: an observed session is a class of its own.
+`Observer` is the public interface.  `ObserverTap` stands between it and the request queue, which calls the tap only
+when there is an observer; without one, a request costs one comparison more.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
-from zkwire.errors import ServerError
-from zkwire.session.session import Session
 from zkwire.session.states import SessionState
 from zkwire.wire.connection import Call, Notification
 from zkwire.wire.multi import ErrorResult, MultiReply, MultiRequest
 from zkwire.wire.watch_table import WatchEventType
 
-_NOT_REACHED: Final = -2  # what the operations behind the refused one of a transaction get
-_EVENT_TYPES: Final = {kind.value for kind in WatchEventType}
+_NOT_REACHED: Final = -2  # the code of the operations of a transaction that come after the refused one
 
 
 class Observer:
-    """Told what a client does; derive from it, override what you want to know, and pass it as `connect(observer=...)`.
+    """Receives what a client does; derive from it, override the methods you need, pass it as `connect(observer=...)`.
 
-    The methods are called by the event loop, in the order of what happens and before those who waited for it go on:
-    they must be quick and cannot wait.  What they raise goes to the loop's exception handler and has no other effect.
-    Paths are the server's, with the chroot in front.
+    The event loop calls the methods in the order in which things happen, and before the callers that wait for them
+    continue: the methods must be quick and cannot await.  An exception that they raise goes to the loop's exception
+    handler and has no other effect.  Paths are the server's, with the chroot in front.
     """
 
     def state_changed(self, state: SessionState, server: str) -> None:
         """The session is now in `state`; `server` is the one connected to, or last tried, as "host:port"."""
 
     def request_done(self, operation: str, path: str | None, seconds: float, error: Exception | None) -> None:
-        """A request has come to its end.
+        """A request has ended.
 
-        Arguments: `operation`, its name in ZooKeeper's own terms, such as "getData", the client's own "ping" and
-        "setWatches" among them; `path`, None where it is not about one node; `seconds`, from the writing, the last one
-        if it had to be repeated, to the answer, 0 for what was never written; `error`, None for success, else what its
-        waiter is given: a ServerError, ConnectionLostError or SessionError.  A transaction fails by the error of the
-        operation that was refused.
+        Arguments: `operation`, its name in ZooKeeper's own terms, such as "getData"; the client's own "ping" and
+        "setWatches" are among them; `path`, None for a request that does not concern one node; `seconds`, from the
+        write of the request to its answer: from the last write if it was repeated, 0 if it was never written; `error`,
+        None for success, else what the caller gets: a ServerError, ConnectionLostError or SessionError.  A
+        transaction fails with the error of the operation that was refused.
         """
 
     def event_arrived(self, type: WatchEventType, path: str, zxid: int | None) -> None:
-        """A watch event has come; `zxid` is None where the server sends none."""
+        """A watch event has arrived; `zxid` is None if the server sends none."""
 
 
-class ObservedSession(Session):
-    """A session with an observer.
+class ObserverTap:
+    """Translates what the request queue and the session do into calls of an Observer.
 
-    Arguments: `observer`; the rest as Session's.
+    Arguments: `observer`.
     """
 
-    def __init__(self, observer: Observer, **options: Any) -> None:
+    def __init__(self, observer: Observer) -> None:
         self._observer = observer
-        super().__init__(**options)
-        self.states.listen(self._state_changed)
+        self._loop = asyncio.get_running_loop()
 
-    def _state_changed(self, state: SessionState) -> None:
-        self._tell(self._observer.state_changed, state, self.server)
+    def state_changed(self, state: SessionState, server: str) -> None:
+        """Report a change of state."""
+        self._report(self._observer.state_changed, state, server)
 
-    def _answered(self, call: Call) -> None:
+    def answered(self, call: Call, server: str) -> None:
+        """Report that `server` has answered `call`."""
         code = call.code
         if isinstance(call.reply, MultiReply) and call.request.opcode == MultiRequest.opcode:
+            # The header of a refused transaction says "no error"; the results say which operation was refused.
             codes = [result.err for result in call.reply.results if isinstance(result, ErrorResult)]
             code = next((each for each in codes if each not in (0, _NOT_REACHED)), 0)
         error = None
         if code:
-            request = call.request
-            error = ServerError.from_code(code, request.subject, operation=request.operation, server=self.server)
+            error = call.request.refusal(code, server)
         self._done(call, error)
-        super()._answered(call)
 
-    def _fail(self, call: Call, error: Exception) -> None:
-        if call.waiter is not None and not call.waiter.done():
-            self._done(call, error)
-        super()._fail(call, error)
+    def failed(self, call: Call, error: Exception) -> None:
+        """Report that `call` fails with `error` and will get no answer."""
+        self._done(call, error)
 
-    def _notified(self, event: Notification) -> None:
-        if event.type in _EVENT_TYPES:
-            zxid = event.zxid if event.zxid > 0 else None
-            self._tell(self._observer.event_arrived, WatchEventType(event.type), event.path, zxid)
-        super()._notified(event)
+    def notified(self, kind: WatchEventType, event: Notification) -> None:
+        """Report a watch event."""
+        self._report(self._observer.event_arrived, kind, event.path, event.zxid if event.zxid > 0 else None)
 
     def _done(self, call: Call, error: Exception | None) -> None:
         seconds = self._loop.time() - call.sent_at if call.xid else 0.0
-        self._tell(self._observer.request_done, call.request.operation, call.request.subject, seconds, error)
+        self._report(self._observer.request_done, call.request.operation, call.request.subject, seconds, error)
 
-    def _tell(self, method: Callable[..., None], *news: object) -> None:
-        self._loop.call_soon(method, *news)  # where an error is told to the loop, and does no harm here
+    def _report(self, method: Callable[..., None], *news: object) -> None:
+        self._loop.call_soon(method, *news)  # not called from here: an exception must not reach the session

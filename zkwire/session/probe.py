@@ -1,53 +1,91 @@
-"""The one question that a client of a server without a quorum asks the others: can you write?"""
+"""Find a server that can write, while the session is connected to one that has lost its quorum."""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable
-from typing import Final, cast
+from typing import Any, Final, cast
 
-from zkwire.session.hosts import Address
+from zkwire.session.hosts import Address, Hosts
 from zkwire.session.transport import Link, OpenLink
+from zkwire.wire import timing
 
 _WORD: Final = b"isro"
 _YES: Final = b"rw"
-_ROOM: Final = 256  # for the answer, of which two bytes matter
+_ROOM: Final = 256  # bytes, for the answer, of which two matter
+
+
+async def find_writable(
+    open_link: OpenLink, hosts: Hosts, here: Address, timeout: float, lost: asyncio.Future[Exception]
+) -> bool:
+    """Ask the servers other than `here` until one can write, and prefer it; return False when `lost` is done first.
+
+    Arguments: `open_link`, which opens connections; `hosts`, the servers; `timeout`, the session timeout in seconds;
+    `lost`, a future that is done when the session's link to `here` is lost.
+    Cancellation: leaves no socket.
+    """
+    for rounds in itertools.count():
+        await asyncio.wait({lost}, timeout=hosts.jittered(timing.ask_again_after(rounds, timeout)))
+        for other in hosts.others(here):
+            if lost.done():
+                return False
+            if await _can_write_before(open_link, other, timing.connect_within(timeout, len(hosts)), lost):
+                hosts.prefer(other)
+                return not lost.done()
+        if lost.done():
+            return False
+    raise AssertionError
+
+
+async def _can_write_before(
+    open_link: OpenLink, address: Address, limit: float, lost: asyncio.Future[Exception]
+) -> bool:
+    """Return as `can_write`; False when `lost` is done first."""
+    asking = asyncio.get_running_loop().create_task(can_write(open_link, address, limit))
+    either: set[asyncio.Future[Any]] = {asking, lost}
+    try:
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        asking.cancel()
+        await asyncio.wait({asking})  # until its socket is closed
+    return not asking.cancelled() and asking.result()
 
 
 async def can_write(open_link: OpenLink, address: Address, limit: float) -> bool:
-    """Return whether the server at `address` says, within `limit` seconds, that it can write (word: isro).
+    """Return whether the server at `address` answers the four-letter word "isro" with "rw" within `limit` seconds.
 
-    Raises: nothing for a server that cannot be reached or does not answer: it cannot.
+    Raises: nothing for a server that cannot be reached or does not answer; the result is then False.
     Cancellation: leaves no socket.
     """
-    word: _Word | None = None
+    protocol: _WordProtocol | None = None
 
-    def make() -> _Word:
-        nonlocal word
-        word = _Word()
-        return word
+    def make() -> _WordProtocol:
+        nonlocal protocol
+        protocol = _WordProtocol()
+        return protocol
 
     try:
         async with asyncio.timeout(limit):
-            # Whoever opens connections is told what to do with the bytes, and has no other business with it.
+            # `open_link` only opens the connection and does not look at the protocol, so this cast is safe.
             await open_link(cast(Callable[[], Link], make), address.host, address.port)
-            assert word is not None
-            return await word.answer == _YES
-    except OSError:  # TimeoutError is one
+            assert protocol is not None
+            return await protocol.answer == _YES
+    except OSError:  # TimeoutError is a subclass
         return False
     finally:
-        if word is not None:
-            word.close()
+        if protocol is not None:
+            protocol.close()
 
 
-class _Word(asyncio.BufferedProtocol):
-    """Says the word and gathers the answer, which ends with the stream."""
+class _WordProtocol(asyncio.BufferedProtocol):
+    """Sends the word and collects the answer, which ends with the stream."""
 
     def __init__(self) -> None:
         self.answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._transport: asyncio.Transport | None = None
         self._view = memoryview(bytearray(_ROOM))
-        self._said = b""
+        self._received = b""
 
     def close(self) -> None:
         """Drop the connection, if there is one."""
@@ -62,8 +100,8 @@ class _Word(asyncio.BufferedProtocol):
         return self._view
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._said = (self._said + bytes(self._view[:nbytes]))[:_ROOM]
+        self._received = (self._received + bytes(self._view[:nbytes]))[:_ROOM]
 
     def connection_lost(self, exc: Exception | None) -> None:
         if not self.answer.done():
-            self.answer.set_result(self._said)
+            self.answer.set_result(self._received)

@@ -1,28 +1,35 @@
-"""Requests and their answers, on whatever connection there is: one line in, the futures and watches settled.
+"""The requests of a session: they wait here for a connection, and are settled in the step that decodes their answers.
 
-Calls wait here until a connection takes them, survive it when it breaks or fail with it, and are settled in the step
-in which their answers are decoded.  When to connect, and to whom, is not known here: see session.py.
+`RequestQueue` owns the calls that wait, the watches, and what becomes of the calls in flight when the connection
+breaks.  The seam to `Session` (session.py), which owns the connection:
+
+- The session lends it an open link (`attach`) and takes it back (`detach`, `take_all`).  It passes on what the link
+  delivers (`answered`, `notified`) and calls `flush` when the link can take more.
+- The session tells it when nothing more may be submitted (`refuse`) and which error ends calls and watches (`fail`,
+  `fail_watches`).
+
+The queue does not know when or where to connect, which state the session is in, or until when it is certain to live.
+The session does not know which calls wait or which watches are set.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar
 from weakref import WeakKeyDictionary
 
-from zkwire.errors import ConnectionLostError, ProtocolError, ServerError, SessionError
-from zkwire.session.cleanup import AnyCreate, Cleanup
-from zkwire.session.lifetime import OnUncertain
+from zkwire.errors import ConnectionLostError, ProtocolError, SessionError
+from zkwire.session.cleanup import Cleanup, LostCreate
+from zkwire.session.observer import ObserverTap
 from zkwire.session.transport import Link
-from zkwire.wire import timing
-from zkwire.wire.connection import AuthenticationDemand, Call, Incoming, Notification, Watcher
+from zkwire.wire.connection import Call, Notification, Watcher
 from zkwire.wire.jute import Record
-from zkwire.wire.records import ConnectResponse
 from zkwire.wire.requests import (
+    AnyCreate,
+    AuthRequest,
     Create2Reply,
     CreateReply,
     RemoveWatchesRequest,
@@ -35,111 +42,115 @@ from zkwire.wire.watch_table import WatchEventType, WatchKind, WatchTable, kind_
 
 _log = logging.getLogger(__name__)
 
-REQUEST_LIMIT: Final = 1_048_575  # what a server takes unless its jute.maxbuffer says otherwise
+REQUEST_LIMIT: Final = 1_048_575  # bytes: what a server accepts unless its jute.maxbuffer says otherwise
 _TIMES_UNREADABLE: Final = 2
-_NEVER: Final = float("-inf")
-_MANY: Final = 64  # calls that may wait before those are looked for that were cancelled meanwhile
+_MANY: Final = 64  # calls that may wait before the cancelled ones among them are dropped
 _EVENT_TYPES: Final = {kind.value: kind for kind in WatchEventType}
 
 R = TypeVar("R", bound=Record)
 
 
-class RequestQueue(ABC):
-    """The line of a session's calls, its watches, and what its connection says to them.
+class RequestQueue:
+    """The calls of a session, waiting and in flight, and its watches.
 
-    Arguments: `max_in_flight`, how many requests may be unanswered at a time.
+    Arguments: `max_in_flight`, how many requests may be unanswered at a time; `tap`, called with each answer, failure
+    and event, None if there is no observer.
 
-    A base class and not a part of the session, so that neither a request nor its answer passes through one call more.
-    `id` is the session's, 0 while there is none; `certain_until` is the moment on the loop's clock before which the
-    session cannot have expired; `_link` is the connection, `_over` what ended it all.
+    `watches` is the table of watches, `cleanup` removes the nodes that cancelled creates leave.  `session_id` is the
+    session in which requests are sent, 0 while there is none; `last_zxid` is the newest zxid that answers have shown;
+    `server` is the "host:port" that errors name.  The session sets these three.
     """
 
-    def __init__(self, max_in_flight: int) -> None:
+    def __init__(self, max_in_flight: int, tap: ObserverTap | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         self._max_in_flight = max_in_flight
-        self.id = 0
-        self.server = ""
+        self._tap = tap
+        self.session_id = 0
         self.last_zxid = 0
-        self.certain_until = _NEVER
-        self.on_uncertain = OnUncertain(lambda: self.certain_until)
+        self.server = ""
         self.watches: WatchTable[Watcher] = WatchTable()
-        self.cleanup = Cleanup(self.send_at_once, self.submit, lambda: self.id, lambda: self.last_zxid)
-        self._lost_creations: WeakKeyDictionary[asyncio.Future[Any], tuple[AnyCreate, int, int]] = WeakKeyDictionary()
-        self._heard = self._loop.time()
+        self.cleanup = Cleanup(self)
+        # Creates that failed with a lost connection, until their futures are gone: see `abandon`.
+        self._lost_creates: WeakKeyDictionary[asyncio.Future[Any], LostCreate] = WeakKeyDictionary()
         self._unsent: deque[Call] = deque()
         self._many_unsent = _MANY
         self._flush_due = False
         self._link: Link | None = None
-        self._over: SessionError | None = None
+        self._refusal: SessionError | None = None
 
-    # -- asking -----------------------------------------------------------------------------------------------------
+    # -- for callers ------------------------------------------------------------------------------------------------
 
     def submit(
         self, request: Request[R], watcher: Watcher | None = None, kind: WatchKind = WatchKind.DATA
     ) -> asyncio.Future[R]:
-        """Put `request` into the line and return the future of its reply.
+        """Put `request` into the queue and return the future of its reply.
 
-        Arguments: `watcher`, whom to tell when the watch fires that the request sets, and the `kind` of that watch.
+        Arguments: `watcher`, called when the watch fires that the request sets, and the `kind` of that watch.
         Raises: ValueError when the request is too large for a server; SessionError when the session is over.
-        Cancellation: of the future: a request that was not yet written is not sent; what an ephemeral create made is
-        removed.
-        Order: as submitted; what is submitted in one turn of the loop leaves in one write.
+        Cancellation: of the future: a request that was not yet written is not sent; a node that an ephemeral create
+        made is removed.
+        Order: as submitted; requests that are submitted in one turn of the event loop leave in one write.
         """
         future: asyncio.Future[R] = self._loop.create_future()
         self.send(Call(request, future, watcher, kind))
         return future
 
     def send(self, call: Call) -> None:
-        """Put `call` into the line; its waiter need not be a future.
+        """Put `call` into the queue; its waiter need not be a future.
 
         Raises: as `submit`.
         """
-        if self._over is not None:
-            raise type(self._over)(*self._over.args)
+        if self._refusal is not None:
+            raise self._refusal.again()
         request = call.request
         if len(call.body) + 8 > REQUEST_LIMIT:
             raise ValueError(
-                f"{request.described}: a request of {len(call.body) + 8} bytes, where a server"
-                f" takes {REQUEST_LIMIT} (its jute.maxbuffer): store less, or spread it over several nodes"
+                f"{request.described}: the request has {len(call.body) + 8} bytes, but a server"
+                f" accepts {REQUEST_LIMIT} (its jute.maxbuffer): store less, or spread it over several nodes"
             )
         if call.watcher is not None:
             self.watches.asked(call.watch_kind, request.subject or "")
         self._enqueue(call)
 
     def send_at_once(self, call: Call) -> None:
-        """As `send`, and write the line up to and with `call` before this returns, as far as that may be.
+        """Put `call` into the queue, and write the queue before this returns, as far as the connection allows.
 
-        Of requests that set no watch and that are small.
+        `call` must be small and set no watch.
+        Raises: SessionError when the session is over.
         """
-        if self._over is not None:
-            raise type(self._over)(*self._over.args)
+        if self._refusal is not None:
+            raise self._refusal.again()
         link = self._link
         connection = None if link is None or link.is_blocked or self._unsent else link.connection
         if link is None or connection is None or connection.error or len(connection.calls) >= self._max_in_flight:
             self._unsent.append(call)
-            self._flush()
-        else:
+            self.flush()
+        else:  # nothing waits: write it without a detour through the queue
             connection.send(call, self._loop.time())
             link.flush()
 
     def abandon(self, future: asyncio.Future[Any]) -> None:
-        """Take note that whoever awaited `future` was cancelled as its answer came, or was lost: what it made goes."""
-        if not future.done() or future.cancelled() or self._over is not None:
+        """Take note that the task that awaited `future` was cancelled although `future` is done.
+
+        A task can be cancelled in the same turn of the event loop in which its future is settled.  Then `future` is
+        not cancelled, but no task will see its result: remove the node if it was a create.
+        """
+        if not future.done() or future.cancelled() or self._refusal is not None:
             return
         if future.exception() is None:
-            self._remove_made(future.result())
-        elif future in self._lost_creations:
-            self._look_for([self._lost_creations[future]])
+            self._remove_created(future.result())
+        elif future in self._lost_creates:
+            self._search_first([self._lost_creates[future]])
 
     def withdraw(self, futures: list[asyncio.Future[Any]]) -> None:
-        """Have those requests not be sent that were not yet written; what the others make stays."""
+        """Cancel those requests that were not yet written; nodes that the others create stay."""
         waiting = {call.waiter for call in self._unsent}
         for future in futures:
             if future in waiting:
                 future.cancel()
 
     def give_up(self, path: str, watcher: Watcher) -> None:
-        """Forget that `watcher` waits for `path`; the server's watch goes too when nobody else here wants it."""
+        """Forget `watcher`, which waits for `path`; remove the server's watch too if no other watcher needs it."""
         watcher.given_up = True
         if self._link is not None:
             self._link.connection.discard_urgent(path)
@@ -148,138 +159,45 @@ class RequestQueue(ABC):
             self._remove_watch(where, path)
 
     def call_urgently(self, path: str, callback: Callable[[], None]) -> None:
-        """Have `callback` called when the deletion of the node at the server's `path` is told, ahead of all else.
+        """Have `callback` called when the event arrives that the node at the server's `path` is deleted.
 
-        The watch must stand.  It is not called for what a reconnect brings at once, which comes in no order.
+        It is called before that event is decoded and delivered to watchers.  A watch on the node must be set.
+        The callback is dropped with the connection: the events that a new connection brings at once are in no order.
         """
         if self._link is not None:
             self._link.connection.add_urgent(path, callback)
 
-    # -- what the link tells ----------------------------------------------------------------------------------------
+    # -- for the session: the link ----------------------------------------------------------------------------------
 
-    def link_delivered(self, link: Link, arrived: list[Incoming]) -> None:
-        """Settle what arrived, in the order of the wire and without a pause between."""
-        connection = link.connection
-        self.last_zxid = connection.last_zxid
-        is_answer = False
-        for item in arrived:
-            if isinstance(item, Notification):
-                self._notified(item)
-            else:
-                is_answer = True
-                if isinstance(item, Call):
-                    self._answered(item)
-                elif isinstance(item, AuthenticationDemand):
-                    self._demanded(item)
-                else:
-                    self._greeted(link, item)
-        if connection.confirms_session and self.id:  # who does not take the session is no sign that it lives
-            self._heard = connection.heard
-            if is_answer and self._over is None:
-                until = timing.certain_until(connection.answered, connection.timeout)
-                is_sooner = until < self.certain_until  # this server grants less than the one before
-                self.certain_until = until
-                if is_sooner:
-                    self.on_uncertain.look_soon()
-        if self._unsent:
-            self._flush()
+    def attach(self, link: Link, session_id: int, credentials: Iterable[Call]) -> None:
+        """Begin to use `link`, after its handshake; the calls that wait follow with the next `flush`.
 
-    def link_writable(self, link: Link) -> None:
-        """Go on writing."""
-        self._flush()
+        Arguments: `session_id`, the session that the server has accepted; `credentials`, the calls that show each of
+        the session's credentials, sent ahead of all else.
 
-    def link_lost(self, link: Link, reason: Exception) -> None:
-        """Settle the calls that were in flight: reads go to the head of the line, writes fail."""
-        if link is not self._link:
-            return
-        self._link = None
-        if link.connection.is_session_over:
-            self.certain_until = _NEVER
-            self.on_uncertain.look_soon()
-        waiting, self._unsent = self._unsent, deque()
-        again: list[Call] = []
-        disowned: list[tuple[AnyCreate, int, int]] = []
-        for call in link.connection.calls:
-            if call.waiter is None:
-                continue
-            if call.waiter.done():
-                self._settle_watch(call, -1)
-                if isinstance(call.request, AnyCreate):
-                    disowned.append((call.request, self.id, self.last_zxid))
-            elif call.request.repeatable and call.times_unreadable < _TIMES_UNREADABLE:
-                again.append(call)
-            elif call.request.repeatable:
-                # Once is a server gone mad; but what has such an answer every time must not be asked for ever.
-                self._settle_watch(call, -1)
-                self._fail(
-                    call,
-                    ProtocolError(
-                        f"{call.request.described}: in place of the answer came {reason};"
-                        " if the answer was too large, ask for less at a time"
-                    ),
-                )
-            else:
-                if isinstance(call.request, AnyCreate) and isinstance(call.waiter, asyncio.Future):
-                    self._lost_creations[call.waiter] = (call.request, self.id, self.last_zxid)
-                self._fail(
-                    call,
-                    ConnectionLostError(
-                        f"{call.request.described}: the connection to {self.server} broke"
-                        f" before the answer came ({reason}); it may have been carried out: look before you repeat it",
-                        maybe_applied=True,
-                    ),
-                )
-        # What removals have said to that is ahead of all that waits, too: it may be a create of the same node.
-        again += self._unsent
-        self._unsent = deque()
-        self._look_for(disowned)
-        self._unsent.extend(again)
-        self._unsent.extend(waiting)
+        A server forgets watches with the connection, so all are set again here.  The order matters:
 
-    def _look_for(self, lost: list[tuple[AnyCreate, int, int]]) -> None:
-        """Have the janitor look for what creates left, ahead of all that waits: it must not find what that makes."""
-        waiting, self._unsent = self._unsent, deque()
-        for creation, session_id, after_zxid in lost:
-            self.cleanup.search(creation, session_id, after_zxid)
-        self._unsent.extend(waiting)
+        - Credentials first: everything behind them may need the identities, which the server forgot as well.
+        - Then SetWatches, ahead of the calls that wait: no answer may show a change whose event is still to come.
+        - One-shot watchers are notified before SetWatches is sent, since its events may come before its answer.
+          Lasting ones are notified with the answer (see `answered`), because only then does the server watch again.
+        """
+        self._link = link
+        self.session_id = session_id
+        now = self._loop.time()
+        for call in credentials:
+            link.connection.send(call, now)
+        if any(isinstance(call.request, AuthRequest) for call in self._unsent):  # `credentials` repeats them
+            self._unsent = deque(call for call in self._unsent if not isinstance(call.request, AuthRequest))
+        for watcher in self.watches.one_shot():
+            watcher.rearmed()
+        # `last_zxid` comes from answers and never from events.  One transaction can fire several watches: if the
+        # connection broke behind the first event and we named its zxid here, the server would not fire the others.
+        for request in self.watches.rearm(self.last_zxid):
+            link.connection.send(Call(request), now)
 
-    @abstractmethod
-    def _greeted(self, link: Link, response: ConnectResponse) -> None:
-        """Take what the server says to the handshake."""
-
-    @abstractmethod
-    def _demanded(self, demand: AuthenticationDemand) -> None:
-        """Take it that the server serves nobody without an authentication."""
-
-    def _fail(self, call: Call, error: Exception) -> None:
-        """Tell who waits for `call` that no answer will come."""
-        if call.waiter is not None and not call.waiter.done():
-            call.waiter.set_exception(error)
-
-    @property
-    def _is_ready(self) -> bool:
-        return self._link is not None and self._link.connection.is_open
-
-    def _enqueue(self, call: Call) -> None:
-        self._unsent.append(call)
-        if len(self._unsent) > self._many_unsent:
-            self._drop_cancelled()
-        if not self._flush_due and self._is_ready:
-            self._flush_due = True
-            self._loop.call_soon(self._flush)
-
-    def _drop_cancelled(self) -> None:
-        """Forget the calls that nobody waits for any more: without a connection nothing else does."""
-        unsent, self._unsent = self._unsent, deque()
-        for call in unsent:
-            if call.waiter is not None and call.waiter.done():
-                self._settle_watch(call, -1)
-            else:
-                self._unsent.append(call)
-        self._many_unsent = max(2 * len(self._unsent), _MANY)
-
-    def _flush(self) -> None:
-        """Write the head of the line, as much of it as may be in flight."""
+    def flush(self) -> None:
+        """Write the calls that wait, in order, as many as may be in flight."""
         self._flush_due = False
         link = self._link
         if link is None or link.is_blocked or not link.connection.is_open:
@@ -294,39 +212,195 @@ class RequestQueue(ABC):
                 connection.send(call, now)
         link.flush()
 
-    # -- settling ---------------------------------------------------------------------------------------------------
+    def flush_waiting(self) -> None:
+        """Flush if any call waits; to be called when answers have made room in flight."""
+        if self._unsent:
+            self.flush()
 
-    def _answered(self, call: Call) -> None:
+    def detach(self, reason: Exception) -> None:
+        """Settle the calls that were in flight on the link, which was lost for `reason`.
+
+        No call in flight is known to have been carried out or not.  Of each:
+        - The client's own pings and SetWatches are dropped; the next connection begins with its own.
+        - A read or another repeatable request is sent again on the next connection, ahead of the calls that wait.
+          After two unreadable answers it fails instead: a third would break the third connection, and so on forever.
+        - A write fails with ConnectionLostError, and is never sent again.
+        - A create with a cancelled caller has nothing to fail: its node is searched for.
+        """
+        link, self._link = self._link, None
+        if link is None:
+            return
+        waiting, self._unsent = self._unsent, deque()
+        again: list[Call] = []
+        abandoned: list[LostCreate] = []
+        for call in link.connection.calls:
+            if call.waiter is None:
+                continue
+            if call.waiter.done():
+                self._settle_watch(call, -1)
+                if isinstance(call.request, AnyCreate):
+                    abandoned.append(LostCreate(call.request, self.session_id, self.last_zxid))
+            elif call.request.repeatable and call.times_unreadable < _TIMES_UNREADABLE:
+                again.append(call)
+            elif call.request.repeatable:
+                self._settle_watch(call, -1)
+                self._fail(
+                    call,
+                    ProtocolError(
+                        f"{call.request.described}: the server sent something else than the answer: {reason};"
+                        " if the answer was too large, ask for less at a time"
+                    ),
+                )
+            else:
+                # The caller of a create may be cancelled now, before it sees the error: `abandon` looks here.
+                if isinstance(call.request, AnyCreate) and isinstance(call.waiter, asyncio.Future):
+                    self._lost_creates[call.waiter] = LostCreate(call.request, self.session_id, self.last_zxid)
+                self._fail(
+                    call,
+                    ConnectionLostError(
+                        f"{call.request.described}: the connection to {self.server} broke"
+                        f" before the answer came ({reason}); it may have been carried out: look before you repeat it",
+                        maybe_applied=True,
+                    ),
+                )
+        # The new order: searches, repeated reads, what removals have sent while their calls failed above, and then the
+        # calls that waited before.  Searches and removals come before waiting creates of the same path: they would
+        # otherwise find or delete the new node.
+        again += self._unsent
+        self._unsent = deque()
+        self._search_first(abandoned)
+        self._unsent.extend(again)
+        self._unsent.extend(waiting)
+
+    # -- for the session: what the link delivers --------------------------------------------------------------------
+
+    def answered(self, call: Call) -> None:
+        """Settle an answered call, in the step in which the answer was decoded."""
+        if self._tap is not None:
+            self._tap.answered(call, self.server)
         self._settle_watch(call, call.code)
         waiter = call.waiter
         if waiter is None:
             if call.code and isinstance(call.request, SetWatchesRequest | SetWatches2Request):
-                self._not_rearmed(call)
+                self._rearming_refused(call)
             for watcher in self.watches.heard(call.request, call.code):
                 watcher.rearmed()
             return
-        if waiter.done():
-            self._remove_made(call.reply)
+        if waiter.done():  # the caller was cancelled: delete any node that its request created
+            self._remove_created(call.reply)
         elif call.code == 0:
             waiter.set_result(call.reply)
         else:
-            request = call.request
-            waiter.set_exception(
-                ServerError.from_code(call.code, request.subject, operation=request.operation, server=self.server)
-            )
+            waiter.set_exception(call.request.refusal(call.code, self.server))
 
-    def _not_rearmed(self, call: Call) -> None:
-        """The watches do not stand, so that nothing may seem well: another connection, another try."""
-        error = ServerError.from_code(call.code, operation=call.request.operation, server=self.server)
+    def notified(self, event: Notification) -> None:
+        """Deliver a watch event to its watchers, in the step in which it was decoded."""
+        kind = _EVENT_TYPES.get(event.type)
+        if kind is None:
+            _log.warning("an event of the unknown type %d for %s", event.type, event.path)
+            return
+        if self._tap is not None:
+            self._tap.notified(kind, event)
+        for watcher in self.watches.dispatch(kind, event.path):
+            watcher.fire(kind, event)
+        if self.watches.lasting:
+            for watcher in self.watches.concerned(kind, event.path):
+                watcher.fire(kind, event)
+
+    # -- for the session: the end -----------------------------------------------------------------------------------
+
+    def refuse(self, error: SessionError) -> None:
+        """Let every later `submit` raise `error`; calls that wait or are in flight go on."""
+        self._refusal = error
+
+    def take_all(self) -> list[Call]:
+        """Return every call, waiting and in flight, and keep none; let the link and the clean-up go."""
+        self.cleanup.dismiss()
+        calls = list(self._unsent)
+        self._unsent.clear()
         if self._link is not None:
-            self._link.abort(ConnectionAbortedError(f"the watches are not set again: {error}"))
+            calls += self._link.connection.calls
+            self._link = None
+        return calls
 
-    def _remove_made(self, reply: Record | None) -> None:
-        if isinstance(reply, CreateReply | Create2Reply) and self._over is None:
+    def fail(self, calls: Iterable[Call], error: SessionError) -> None:
+        """Fail `calls`, each with a fresh copy of `error`."""
+        for call in calls:
+            self._fail(call, error.again())
+
+    def fail_watches(self, error: SessionError) -> None:
+        """Fail every watch with `error`, and forget it."""
+        for watcher in self.watches.clear():
+            watcher.fail(error)
+
+    def forget_session(self) -> None:
+        """Take note that the session has expired, and that the next link will bring a new one."""
+        self.session_id = 0
+        # A new session is made by a transaction, so that its server has seen all that the old session has seen.
+        self.last_zxid = 0
+
+    @property
+    def has_cancelled_creates(self) -> bool:
+        """Whether a create with a cancelled caller is still unanswered."""
+        calls = () if self._link is None else self._link.connection.calls
+        return any(isinstance(call.request, AnyCreate) and call.waiter and call.waiter.done() for call in calls)
+
+    # -- within -----------------------------------------------------------------------------------------------------
+
+    def _enqueue(self, call: Call) -> None:
+        self._unsent.append(call)
+        if len(self._unsent) > self._many_unsent:
+            self._drop_cancelled()
+        if not self._flush_due and self._link is not None and self._link.connection.is_open:
+            # Not at once: what is submitted in this turn of the event loop leaves in one write.
+            self._flush_due = True
+            self._loop.call_soon(self.flush)
+
+    def _drop_cancelled(self) -> None:
+        """Forget the waiting calls of cancelled callers.
+
+        Without a connection nothing is written, so that a caller that tries again and again with a timeout would fill
+        the memory.  The threshold doubles with what is left: the cost stays constant for each call.
+        """
+        unsent, self._unsent = self._unsent, deque()
+        for call in unsent:
+            if call.waiter is not None and call.waiter.done():
+                self._settle_watch(call, -1)
+            else:
+                self._unsent.append(call)
+        self._many_unsent = max(2 * len(self._unsent), _MANY)
+
+    def _search_first(self, lost: list[LostCreate]) -> None:
+        """Search for the nodes of lost creates, ahead of all calls that wait; see Cleanup.search."""
+        waiting, self._unsent = self._unsent, deque()
+        for create in lost:
+            self.cleanup.search(create)
+        self._unsent.extend(waiting)
+
+    def _fail(self, call: Call, error: Exception) -> None:
+        """Fail `call`, unless its caller was cancelled."""
+        if call.waiter is not None and not call.waiter.done():
+            if self._tap is not None:
+                self._tap.failed(call, error)
+            call.waiter.set_exception(error)
+
+    def _rearming_refused(self, call: Call) -> None:
+        """Drop the connection: the watches are not set on it, and the callers would wait for events in vain."""
+        error = call.request.refusal(call.code, self.server)
+        if self._link is not None:
+            self._link.abort(ConnectionAbortedError(f"the server refuses to set the watches again: {error}"))
+
+    def _remove_created(self, reply: Record | None) -> None:
+        """Delete the node that `reply` names, if it is the reply to a create."""
+        if isinstance(reply, CreateReply | Create2Reply) and self._refusal is None:
             self.cleanup.removal(reply.path, self.last_zxid).start()
 
     def _settle_watch(self, call: Call, code: int) -> None:
-        """Register the watch that an answer has set, in the step in which the answer is decoded."""
+        """Register the watch that an answer has set, in the step in which the answer is decoded.
+
+        A moment later would be too late: the next frame may be the event.
+        Arguments: `code`, of the answer, or -1 if there will be none.
+        """
         if call.watcher is None:
             return
         path = call.request.subject or ""
@@ -338,39 +412,12 @@ class RequestQueue(ABC):
             self.watches.add(kind, path, call.watcher)
 
     def _remove_watch(self, where: WatcherType, path: str) -> None:
-        """Take back the server's watch; that it may have fired meanwhile (NoWatcher) is nobody's concern."""
-        what = self.watches.to_remove(where, path) if self._is_ready and self._over is None else None
+        """Remove the server's watch, if there is a connection; otherwise it is gone with the connection.
+
+        The watch may have fired meanwhile; the answer NoWatcher is then ignored.
+        """
+        if self._link is None or not self._link.connection.is_open or self._refusal is not None:
+            return
+        what = self.watches.to_remove(where, path)
         if what is not None:
             self._enqueue(Call(RemoveWatchesRequest(path, what)))
-
-    def _notified(self, event: Notification) -> None:
-        kind = _EVENT_TYPES.get(event.type)
-        if kind is None:
-            _log.warning("an event of the unknown type %d for %s", event.type, event.path)
-            return
-        for watcher in self.watches.dispatch(kind, event.path):
-            watcher.fire(kind, event)
-        if self.watches.lasting:
-            for watcher in self.watches.concerned(kind, event.path):
-                watcher.fire(kind, event)
-
-    def _settle_all(self, error: SessionError) -> None:
-        """Fail every call and watch in the session's name."""
-        self.cleanup.dismiss()
-        calls = list(self._unsent)
-        self._unsent.clear()
-        if self._link is not None:
-            calls += self._link.connection.calls
-            self._link.connection.confirms_session = False  # what is read already may still be delivered
-            self._link.abort(ConnectionAbortedError(str(error)))
-            self._link = None
-        self._end_certainty(error)
-        for call in calls:
-            self._fail(call, type(error)(*error.args))
-
-    def _end_certainty(self, error: SessionError) -> None:
-        """Tell all who rely on the session that it is over, or about to be: the watches first, which say why."""
-        self.certain_until = _NEVER
-        for watcher in self.watches.clear():
-            watcher.fail(error)
-        self.on_uncertain.look_soon()

@@ -1,17 +1,23 @@
-"""The session: the one loop that connects, resumes, re-arms watches, expires and closes.
+"""The session: the one loop that connects, resumes, expires and closes.
 
-Nobody else knows that reconnection exists; what becomes of the requests meanwhile is in exchange.py.  Time comes from
-the loop, randomness from the generator handed in, connections from the function handed in.
+`Session` owns the connection: it chooses the server, performs the handshake and the SASL exchange, shows credentials,
+follows the states, and decides when the session is over.  What it leaves to others:
+
+- `RequestQueue` (request_queue.py) has the calls and the watches.  The session lends it each link that is ready and
+  passes on what the link delivers.
+- `Certainty` (lifetime.py) says until when the session is certain to live.
+- `Hosts` (hosts.py) says which server to try next and how long to wait before.
+
+No other module knows that a session reconnects.  Time comes from the event loop, randomness and the function that
+opens connections are arguments, so that tests and simulations can replace all three.
 """
 
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 import random
-from collections import deque
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Coroutine, Iterable
 from typing import Any, Final
 
 from zkwire.errors import (
@@ -23,35 +29,44 @@ from zkwire.errors import (
     SessionExpiredError,
 )
 from zkwire.session import probe
-from zkwire.session.cleanup import AnyCreate
 from zkwire.session.credentials import Credential, Credentials
 from zkwire.session.hosts import Address, Hosts
-from zkwire.session.lifetime import OnClosed
+from zkwire.session.leaving import Leaving
+from zkwire.session.lifetime import Certainty, OnClosed
+from zkwire.session.observer import Observer, ObserverTap
+from zkwire.session.proving import Proving
 from zkwire.session.request_queue import RequestQueue
 from zkwire.session.sasl import SaslMechanism
+from zkwire.session.sasl_exchange import authenticate
 from zkwire.session.states import SessionState, States
 from zkwire.session.transport import Link, OpenLink, open_link
 from zkwire.wire import timing
-from zkwire.wire.connection import AuthenticationDemand, Call, Connection
+from zkwire.wire.certainty import Reach
+from zkwire.wire.connection import AuthenticationDemand, Call, Connection, Incoming, Notification, Watcher
 from zkwire.wire.records import ConnectRequest, ConnectResponse
-from zkwire.wire.requests import AuthRequest, CloseSessionRequest, PingRequest, SaslRequest
+from zkwire.wire.requests import CloseSessionRequest, PingRequest
+from zkwire.wire.watch_table import WatchTable
 
 _log = logging.getLogger(__name__)
 
-REPLY_LIMIT: Final = 64 * 1024 * 1024  # a list of a million children fits; two gigabytes of nonsense do not
+REPLY_LIMIT: Final = 64 * 1024 * 1024  # bytes: a list of a million children fits, a bogus length of 2 GB does not
 _NO_PASSWORD: Final = bytes(16)
 
 
-class Session(RequestQueue):
-    """One client's session, and the next one when that expires.
+class Session:
+    """One client's session, and the next one when that expires; the owner of its links, see LinkOwner.
 
     Arguments: `addresses`, the servers; `timeout`, the wished session timeout in seconds; `session_id` and `password`,
     a session to resume, 0 for a new one; `renew`, whether an expired session is followed by a new one; `max_in_flight`,
     how many requests may be unanswered at a time; `rng`, the source of all randomness; `open_link`, which opens
-    connections; `auth`, credentials to show on each; `sasl`, who speaks for us first on each; `accepts_read_only`,
-    whether a server that has lost its quorum will do until there is a better one.
+    connections; `auth`, credentials to show on each connection; `sasl`, the mechanism that authenticates on each
+    connection before them; `accepts_read_only`, whether to use a server that has lost its quorum until another one can
+    write; `observer`, which sees requests, events and states; `proof`, see Proving.
 
-    `certain_until` is the moment on the loop's clock before which the session cannot have expired.
+    `requests` sends requests.  `certainty` says until when the session cannot have expired, and `proving` keeps it so.
+    `on_closed` holds the
+    callbacks for the end.  `id`, `password` and `timeout`, in seconds, are the present session's; `server` is the
+    "host:port" connected to, or last tried; `states` has the state and its listeners.
     """
 
     def __init__(
@@ -68,34 +83,54 @@ class Session(RequestQueue):
         auth: Iterable[tuple[str, bytes]] = (),
         sasl: SaslMechanism | None = None,
         accepts_read_only: bool = False,
+        observer: Observer | None = None,
+        proof: Reach = Reach.LEADER,
     ) -> None:
-        super().__init__(max_in_flight)
+        self._loop = asyncio.get_running_loop()
+        tap = None if observer is None else ObserverTap(observer)
+        self.requests = RequestQueue(max_in_flight, tap)
+        self.certainty = Certainty()
+        self.proving = Proving(self.certainty, self.requests.submit, proof)
+        self.on_closed = OnClosed()
+        self.states = States()
+        if tap is not None:
+            self.states.listen(lambda state: tap.state_changed(state, self.server))
         self._hosts = Hosts(addresses, timeout, rng)
         self._wanted_timeout = self.timeout = timeout
         self.id = session_id
         self.password = password or _NO_PASSWORD
+        self.server = ""
         self._renew = renew
         self._open_link = open_link
-        self._credentials = Credentials(auth, self._refused)
+        self._credentials = Credentials(auth, self._credential_refused)
         self._sasl = sasl
         self._accepts_read_only = accepts_read_only
-        # What a server without a quorum has granted is unknown to all others, and must not be asked of them.
+        # A session that a server without a quorum has granted exists on that server alone: no other one knows its id.
         self._is_resumable = session_id != 0
+        self._connect_sent = self._loop.time()
         self._address: Address | None = None
-        self._leaving: _Leaving | None = None
+        self._link: Link | None = None
+        # When a server last showed that the ensemble keeps the session; see _time_left.
+        self._heard = self._loop.time()
+        self._over: SessionError | None = None
+        self._last_end: SessionError | None = None  # of this session, or of one that was renewed
+        self._leaving: Leaving | None = None
         self._background: set[asyncio.Task[None]] = set()
-        self.states = States()
-        self.on_closed = OnClosed()
         self._closing: asyncio.Future[None] | None = None
         self._greeting: asyncio.Future[bool] = self._loop.create_future()
         self._started: asyncio.Future[None] = self._loop.create_future()
         self._runner = self._loop.create_task(self._run(), name="zkwire session")
-        self._runner.add_done_callback(self._ran)
+        self._runner.add_done_callback(self._runner_ended)
+
+    @property
+    def watches(self) -> WatchTable[Watcher]:
+        """The session's watches."""
+        return self.requests.watches
 
     async def wait_started(self) -> None:
-        """Return once a server has taken the session, and the credentials that it began with.
+        """Return once a server has accepted the session and the credentials given at the start.
 
-        Raises: SessionExpiredError when the session that was to be resumed is gone; AuthFailedError.
+        Raises: SessionExpiredError when the session to resume is gone; AuthFailedError.
         """
         given = [credential.accepted for credential in self._credentials]
         await asyncio.shield(self._started)
@@ -105,26 +140,27 @@ class Session(RequestQueue):
     async def add_auth(self, scheme: str, data: bytes) -> None:
         """Show a credential, now and on every later connection; see Client.add_auth."""
         if self._over is not None:
-            raise type(self._over)(*self._over.args)
+            raise self._over.again()
         credential = self._credentials.add(scheme, data)
         if self._is_ready:
-            self.send(credential.call())
+            self.requests.send(credential.call())
         try:
             await asyncio.shield(credential.accepted)
         except asyncio.CancelledError:
+            # A credential that was sent stays: the server may have accepted it, and later requests rely on it.
             if not credential.was_sent:
                 self._credentials.remove(credential)
             raise
 
     def set_hosts(self, addresses: list[Address]) -> None:
-        """Take another list of servers, and go to another one where that keeps the load even; see Client.set_hosts."""
+        """Use another list of servers, and move to another server if that balances load; see Client.set_hosts."""
         must_move = self._hosts.replace(addresses, self._address if self._is_ready else None)
         if must_move and self._is_ready:
             self._leave("the list of servers has changed")
 
-    def run_beside(self, body: Coroutine[Any, Any, None]) -> None:
-        """Run `body` beside the session until either ends."""
-        task = self._loop.create_task(body, name="zkwire companion")
+    def run_in_background(self, body: Coroutine[Any, Any, None]) -> None:
+        """Run `body` in a task until it returns or the session is closed."""
+        task = self._loop.create_task(body, name="zkwire background")
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 
@@ -141,17 +177,20 @@ class Session(RequestQueue):
         self._closing = self._loop.create_future()
         closed = SessionClosedError("the client is closed: make a new one with zkwire.connect")
         if self._leaving is not None and self._is_ready:
-            self._leaving.stay()  # what is to be said last is said here
+            self._leaving.stay()  # the last requests are sent on this link
         try:
-            if self._over is None and self._has_disowned_creations():
-                # Behind this the janitor has heard what they made, and has asked for its removal.
-                await self._answered_or_closed(self.submit(PingRequest()), self._link)
+            if self._over is None and self.requests.has_cancelled_creates:
+                # When this ping is answered, so are the creates, and the deletes of their nodes are written.
+                await self._answered_or_lost(self.requests.submit(PingRequest()), self._link)
             if self._over is None and self._is_ready:
-                last: asyncio.Future[Any] = self.submit(PingRequest() if keep_session else CloseSessionRequest())
-                self._over = closed
+                last: asyncio.Future[Any] = self.requests.submit(
+                    PingRequest() if keep_session else CloseSessionRequest()
+                )
+                self._refuse(closed)
                 if not keep_session:
-                    self._end_certainty(closed)  # the server ends it before it answers
-                await self._answered_or_closed(last, self._link)
+                    # The server ends the session before it answers, so that a lock must not be trusted until then.
+                    self._end_trust(closed)
+                await self._answered_or_lost(last, self._link)
         finally:
             try:
                 self._end(closed, SessionState.CLOSED)
@@ -159,28 +198,70 @@ class Session(RequestQueue):
                 for task in tasks:
                     task.cancel()
                 await asyncio.wait(tasks)
-                await self.cleanup.finish()
+                await self.requests.cleanup.wait_dismissed()
             finally:
                 self._closing.set_result(None)
 
-    def _has_disowned_creations(self) -> bool:
-        calls = () if self._link is None else self._link.connection.calls
-        return any(isinstance(call.request, AnyCreate) and call.waiter and call.waiter.done() for call in calls)
-
-    async def _answered_or_closed(self, answer: asyncio.Future[Any], link: Link | None) -> None:
+    async def _answered_or_lost(self, answer: asyncio.Future[Any], link: Link | None) -> None:
         assert link is not None
         try:
             await asyncio.wait([answer, link.closed], return_when=asyncio.FIRST_COMPLETED)
         finally:
             if not answer.cancel() and not answer.cancelled():
-                answer.exception()  # a connection lost while closing: nothing more can be done
+                answer.exception()  # ignored: with the connection lost, nothing more can be done
+
+    @property
+    def _is_ready(self) -> bool:
+        return self._link is not None and self._link.connection.is_open
+
+    # -- called by the link: see LinkOwner --------------------------------------------------------------------------
+
+    def link_delivered(self, link: Link, arrived: list[Incoming]) -> None:
+        """Pass on what has arrived, in the order of the wire and within one step of the event loop."""
+        requests = self.requests
+        connection = link.connection
+        requests.last_zxid = connection.last_zxid
+        end = self._last_end
+        for item in arrived:
+            if self._last_end is not end and self._last_end is not None:
+                # An item before this one, a refused credential for example, has ended the session and failed all its
+                # calls and watches.  These calls were decoded already, so they were not among them.  A watch that was
+                # set now would never fire.
+                if isinstance(item, Call):
+                    requests.fail([item], self._last_end)
+            elif isinstance(item, Notification):
+                requests.notified(item)
+            else:
+                if isinstance(item, Call):
+                    requests.answered(item)
+                elif isinstance(item, AuthenticationDemand):
+                    self._demanded(item)
+                else:
+                    self._greeted(link, item)
+        if connection.confirms_session and self.id:
+            self._heard = connection.heard
+            if connection.certainty is not None and self._over is None:
+                if self.certainty.has_missed_time():
+                    connection.certainty.forget()
+                else:
+                    self.certainty.proven(connection.certainty.until)
+        requests.flush_waiting()
+
+    def link_writable(self, link: Link) -> None:
+        """Write on."""
+        self.requests.flush()
 
     def link_lost(self, link: Link, reason: Exception) -> None:
-        """Settle the calls that were in flight, and say that the session is in doubt."""
+        """Have the calls in flight settled, and enter the state SUSPENDED."""
         if link is not self._link:
             return
-        super().link_lost(link, reason)
-        if not self._is_resumable:  # a session of that server alone, which has lived as long as it has answered
+        self._link = None
+        self.proving.detach()
+        if link.connection.is_session_over:
+            self.certainty.end()
+        self.requests.detach(reason)
+        if not self._is_resumable:
+            # Only that server has the session.  Its answers confirm nothing to the ensemble, but did keep this session.
             self._heard = link.connection.heard
         if self._over is None and self.states.now in (SessionState.CONNECTED, SessionState.READ_ONLY):
             _log.warning("lost the connection to %s: %s", self.server, reason)
@@ -205,15 +286,15 @@ class Session(RequestQueue):
                 await self._serve(link, address)
             if self._over is not None:
                 return
-            if self._patience() <= 0:
+            if self._time_left() <= 0:
                 self._expire(
                     f"no server has answered for {timing.give_up_after(self.timeout):.3g} s, so that the session of"
                     f" {self.timeout:.3g} s must be gone"
                 )
-            await asyncio.sleep(min(self._hosts.pause(), max(self._patience(), 0)))
+            await asyncio.sleep(min(self._hosts.pause(), max(self._time_left(), 0)))
 
-    def _ran(self, runner: asyncio.Task[None]) -> None:
-        """If the loop has failed, which it never should, or was cancelled with all tasks, let nobody wait for it."""
+    def _runner_ended(self, runner: asyncio.Task[None]) -> None:
+        """End the session if its loop has failed, or was cancelled together with all tasks: no caller must wait on."""
         error = None if runner.cancelled() else runner.exception()
         if runner.cancelled() and self._over is None:
             self._end(SessionClosedError("the client's task was cancelled from outside"), SessionState.CLOSED)
@@ -225,38 +306,49 @@ class Session(RequestQueue):
         """Return when the link is lost."""
         since = self._loop.time()
         try:
-            if address not in self._hosts:  # the list was changed while we were on our way
+            if address not in self._hosts:  # the list was changed while we connected
                 self._leave(f"{address} is no longer among the servers")
-            if link.connection.is_read_only and await self._find_writable(link, address):
+            if link.connection.is_read_only and await probe.find_writable(
+                self._open_link, self._hosts, address, self.timeout, link.closed
+            ):
                 self._leave(f"there is a server that can write: {self._hosts.peek()}")
             reason = await asyncio.shield(link.closed)
         finally:
             await _finish(link)
+        # Reset the back-off only after a connection that lasted: a server that accepts sessions and drops them at once
+        # would otherwise be tried without a pause.
         if self._loop.time() - since >= self._hosts.longest_pause:
-            self._hosts.reached()  # but who is thrown out as soon as he is in must not knock again without a pause
+            self._hosts.reached()
         if isinstance(reason, ProtocolError):
             _log.error("dropped %s: %s: %s", address, type(reason).__name__, reason)
 
-    def _patience(self) -> float:
-        """How many seconds remain until the session must be taken for expired."""
+    def _time_left(self) -> float:
+        """Return how many seconds remain until the client takes the session for expired by its own clock."""
         if not self.id:
             return float("inf")
         return self._heard + timing.give_up_after(self.timeout) - self._loop.time()
 
     async def _connect(self, address: Address) -> Link:
-        """Return an open link whose handshake is through, and the exchange of SASL behind it."""
+        """Return a link to `address` on which the handshake, and the SASL exchange if there is one, are through.
+
+        Raises: _RefusedError when the server says that the session is gone; AuthFailedError; ProtocolError and OSError
+        when this server will not do.
+        Cancellation: leaves no socket.
+        """
         wanted = (self.id, self.password) if self._is_resumable else (0, _NO_PASSWORD)
-        hello = ConnectRequest(0, self.last_zxid, round(self._wanted_timeout * 1000), *wanted, self._accepts_read_only)
+        seen = self.requests.last_zxid  # a server that has seen less turns us away
+        hello = ConnectRequest(0, seen, round(self._wanted_timeout * 1000), *wanted, self._accepts_read_only)
         link: Link | None = None
 
         def make() -> Link:
             nonlocal link
-            link = Link(Connection(hello, REPLY_LIMIT, self._loop.time()), self)
+            self._connect_sent = self._loop.time()
+            link = Link(Connection(hello, REPLY_LIMIT, self._connect_sent), self)
             link.connection.is_held = self._sasl is not None
             return link
 
-        self.server = str(address)
-        limit = min(timing.connect_within(self.timeout, len(self._hosts)), max(self._patience(), 0))
+        self.server = self.requests.server = str(address)
+        limit = min(timing.connect_within(self.timeout, len(self._hosts)), max(self._time_left(), 0))
         greeted = self._greeting = self._loop.create_future()
         try:
             async with asyncio.timeout(limit):
@@ -266,11 +358,11 @@ class Session(RequestQueue):
                     raise link.closed.result()
                 if not greeted.result():
                     if not self._is_resumable:
-                        raise ProtocolError("it refuses to make a session")
+                        raise ProtocolError("the server refuses to make a session")
                     raise _RefusedError
                 if self._sasl is not None:
-                    await self._authenticate(self._sasl, link, address)
-                    if link.is_lost:  # by what came behind the last word
+                    await authenticate(self._sasl, link, address)
+                    if link.is_lost:  # by a bad frame in the same read as the last token
                         raise await link.closed
                     link.release()
                     self._admit(link)
@@ -281,7 +373,7 @@ class Session(RequestQueue):
         return link
 
     def _greeted(self, link: Link, response: ConnectResponse) -> None:
-        """The handshake is through."""
+        """Take the server's answer to the handshake; a timeout of 0 or less refuses the session."""
         if self._over is not None:
             return
         if response.timeout <= 0:
@@ -289,101 +381,56 @@ class Session(RequestQueue):
             return
         if not link.connection.is_read_only:
             self._is_resumable = True
-        elif response.session_id != self.id:
+        elif response.session_id != self.id:  # a new session, made by a server without a quorum
             self._is_resumable = False
         self.id = response.session_id
         self.password = response.password or _NO_PASSWORD
-        self.timeout = self._hosts.timeout = link.connection.timeout
+        granted = link.connection.timeout
+        if granted < self.timeout:
+            # From now on the leader counts by this shorter timeout, whatever it had promised by the longer one.
+            self.certainty.limit(self._connect_sent + granted)
+        self.timeout = self._hosts.timeout = granted
+        # Admitted in this very step, and not by the task that waits in _connect: what was read together with the
+        # handshake may already be an event.
         if self._sasl is None:
             self._admit(link)
         self._greeting.set_result(True)
 
-    async def _authenticate(self, sasl: SaslMechanism, link: Link, address: Address) -> None:
-        """Let `sasl` and the server talk until it is content.  Raises: AuthFailedError."""
-        failed = f"no authentication by SASL with {address}"
-        token = _asked(sasl.start, address.host, failed)
-        while token is not None:
-            answer: asyncio.Future[Any] = self._loop.create_future()
-            link.connection.send_apart(Call(SaslRequest(token), answer), self._loop.time())
-            link.flush()
-            await asyncio.wait({answer, link.closed}, return_when=asyncio.FIRST_COMPLETED)
-            if not answer.done():
-                raise link.closed.result()
-            refusal = answer.exception()
-            if refusal is not None:
-                raise AuthFailedError(f"{failed}: it refuses: {refusal}") from refusal
-            token = _asked(sasl.step, answer.result().token or b"", failed)
-
     def _admit(self, link: Link) -> None:
-        """Let requests go to `link`, behind what a new connection must hear first."""
+        """Lend `link` to the request queue: credentials and watches first, then the calls that wait."""
         self._link = link
-        now = self._loop.time()
-        for credential in self._credentials:
-            link.connection.send(credential.call(), now)
-        if any(isinstance(call.request, AuthRequest) for call in self._unsent):  # they are among the former
-            self._unsent = deque(call for call in self._unsent if not isinstance(call.request, AuthRequest))
-        for watcher in self.watches.one_shot():
-            watcher.rearmed()
-        for request in self.watches.rearm(self.last_zxid):
-            link.connection.send(Call(request), now)
+        self.requests.attach(link, self.id, [credential.call() for credential in self._credentials])
+        self.proving.attach(link.connection, self._loop.time())
         if not self._started.done():
             self._started.set_result(None)
+        # Listeners may submit requests, which then leave in the same write.
         self.states.enter(SessionState.READ_ONLY if link.connection.is_read_only else SessionState.CONNECTED)
-        self._flush()
-
-    async def _find_writable(self, link: Link, here: Address) -> bool:
-        """Ask the other servers until one says that it can write, and prefer it; return False when `link` is lost."""
-        for rounds in itertools.count():
-            pause = self._hosts.jittered(timing.ask_again_after(rounds, self.timeout))
-            await asyncio.wait({link.closed}, timeout=pause)
-            for other in self._hosts.others(here):
-                if link.closed.done():
-                    return False
-                if await self._can_write(other, link):
-                    self._hosts.prefer(other)
-                    return not link.closed.done()
-            if link.closed.done():
-                return False
-        raise AssertionError
-
-    async def _can_write(self, other: Address, link: Link) -> bool:
-        """Whether `other` says that it can write, as long as `link` lasts."""
-        limit = timing.connect_within(self.timeout, len(self._hosts))
-        asking = self._loop.create_task(probe.can_write(self._open_link, other, limit))
-        either: set[asyncio.Future[Any]] = {asking, link.closed}
-        try:
-            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            asking.cancel()
-            await asyncio.wait({asking})  # which leaves no socket
-        return not asking.cancelled() and asking.result()
+        self.requests.flush()
 
     def _leave(self, why: str) -> None:
-        """Go to the next server as soon as all that is in flight here is answered; what waits is sent there.
+        """Drop the link once all that is in flight on it is answered; the calls that wait go to the next server.
 
-        Who is about to go, and who is about to end, goes nowhere else.
+        Does nothing if the session is leaving already, or closing: `close` needs the link.
         """
         link = self._link
-        is_going = self._leaving is not None and not self._leaving.done()
-        if link is None or is_going or self._closing is not None:
+        is_leaving = self._leaving is not None and not self._leaving.done()
+        if link is None or is_leaving or self._closing is not None:
             return
-        self._leaving = _Leaving(link, why, lambda: self._link is link)
-        # Not through the line, which may be full; the last of all, so that its answer is the last.
-        link.connection.send(Call(PingRequest(), self._leaving), self._loop.time())
-        link.flush()
-        link.leave()
+        self._leaving = Leaving(link, why, lambda: self._link is link)
+        self._leaving.begin(self._loop.time())
 
     # -- ends -------------------------------------------------------------------------------------------------------
 
     def _expire(self, why: str) -> None:
-        """The session is gone: tell everybody, and begin a new one if that is wanted."""
+        """Take note that the session is gone: fail calls and watches, and begin a new session if that is wanted."""
         error = SessionExpiredError(f"session {self.id:#x} has expired: {why}")
         _log.error("%s", error)
-        if self._renew and self._started.done():  # who asked to resume a session must not find another one in its place
+        # A caller that asked to resume a certain session must not get another one in its place: `_started` is not done.
+        if self._renew and self._started.done():
             self.states.enter(SessionState.EXPIRED)
             self._settle_all(error)
-            # A new session is made by a transaction, so that the server that grants it has seen everything before.
-            self.id, self.password, self.last_zxid = 0, _NO_PASSWORD, 0
+            self.requests.forget_session()
+            self.id, self.password = 0, _NO_PASSWORD
             self.timeout = self._hosts.timeout = self._wanted_timeout
             self._is_resumable = False
             self.states.enter(SessionState.CONNECTING)
@@ -391,24 +438,47 @@ class Session(RequestQueue):
         self._end(error, SessionState.EXPIRED)
 
     def _end(self, error: SessionError, state: SessionState) -> None:
-        self._over = error
+        """End the session for good: every call, watch and later verb fails with `error`."""
+        self._refuse(error)
         if not self._started.done():
             self._started.set_exception(error)
-            self._started.exception()  # nobody need wait for it
+            self._started.exception()  # marks it as retrieved: asyncio must not log it if no task awaits it
         self.states.enter(state)
         self._settle_all(error)
         self._credentials.fail(error)
-        self.on_closed.come(error)
+        self.on_closed.closed(error)
 
-    def _refused(self, credential: Credential, error: ServerError) -> None:
-        """The server takes a credential for none, and will each time: nothing more can be asked in this session."""
+    def _refuse(self, error: SessionError) -> None:
+        """Let nothing more be submitted."""
+        self._over = error
+        self.requests.refuse(error)
+
+    def _settle_all(self, error: SessionError) -> None:
+        """Drop the link, and fail every watch and every call of the session."""
+        self._last_end = error
+        calls = self.requests.take_all()
+        link, self._link = self._link, None
+        if link is not None:
+            link.connection.confirms_session = False  # frames that were read already may still be delivered
+            link.abort(ConnectionAbortedError(str(error)))
+        self._end_trust(error)
+        self.requests.fail(calls, error)
+
+    def _end_trust(self, error: SessionError) -> None:
+        """Fail the watches, then end certainty: in this order a lock learns the reason before it learns the doubt."""
+        self.requests.fail_watches(error)
+        self.certainty.end()
+
+    def _credential_refused(self, credential: Credential, error: ServerError) -> None:
+        """End the session: the server refuses a credential, and would refuse it on every connection."""
         if self._over is None:
             self._fail_auth(f"{self.server} refuses the credential of scheme {credential.scheme!r}", error)
 
     def _demanded(self, demand: AuthenticationDemand) -> None:
+        """End the session: the server requires an authentication that this client does not have."""
         if self._over is None:
             self._fail_auth(
-                f"{self.server} answers {demand.operation} by the demand for an authentication that this client has"
+                f"{self.server} answers {demand.operation} with the demand for an authentication that this client has"
                 " not shown: see `auth` and `sasl` of zkwire.connect"
             )
 
@@ -420,7 +490,7 @@ class Session(RequestQueue):
 
 
 async def _finish(link: Link) -> None:
-    """Close the link, if it is not yet, so that no socket is left when the caller goes on."""
+    """Close the link, if it is not closed yet, and wait until its socket is."""
     if not link.closed.done():
         link.abort(ConnectionAbortedError("the client has closed the connection"))
         await asyncio.wait({link.closed})
@@ -428,39 +498,3 @@ async def _finish(link: Link) -> None:
 
 class _RefusedError(Exception):
     """The server says that the session is gone."""
-
-
-def _asked(mechanism: Callable[[Any], bytes | None], argument: object, failed: str) -> bytes | None:
-    """Return what a mechanism of SASL, which may be the user's own, says to `argument`.  Raises: AuthFailedError."""
-    try:
-        return mechanism(argument)
-    except Exception as error:
-        raise AuthFailedError(f"{failed}: {error}") from error
-
-
-class _Leaving:
-    """Waits for the last answer of a link, then drops it."""
-
-    def __init__(self, link: Link, why: str, is_current: Callable[[], bool]) -> None:
-        self._link = link
-        self._why = why
-        self._is_current = is_current
-        self._stays = False
-
-    def stay(self) -> None:
-        """Let the link live on."""
-        if self._is_current():
-            self._stays = True
-            self._link.stay()
-
-    def done(self) -> bool:
-        """Whether the link was lost before, or is to stay."""
-        return self._stays or not self._is_current()
-
-    def set_result(self, result: object) -> None:
-        """Everything is answered."""
-        self._link.abort(ConnectionAbortedError(self._why))
-
-    def set_exception(self, error: BaseException) -> None:
-        """As for a result: the session has ended meanwhile, or the server refuses a ping."""
-        self._link.abort(ConnectionAbortedError(self._why))

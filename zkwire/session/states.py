@@ -1,4 +1,4 @@
-"""Where a session stands, and who is told when that changes."""
+"""The states of a session, and the listeners to their changes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class SessionState(enum.Enum):
-    """Where a session stands."""
+    """The state of a session."""
 
     CONNECTING = "no session yet, looking for a server"
     CONNECTED = "connected"
@@ -19,23 +19,23 @@ class SessionState(enum.Enum):
 
 
 class States:
-    """A session's present state and those who listen to it."""
+    """A session's present state, `now`, and the listeners to its changes."""
 
     def __init__(self) -> None:
         self.now = SessionState.CONNECTING
         self._listeners: list[Callable[[SessionState], None]] = []
 
     def enter(self, state: SessionState) -> None:
-        """Change to `state` and tell everybody."""
+        """Change to `state` and call every listener."""
         self.now = state
-        for listener in list(self._listeners):
+        for listener in list(self._listeners):  # a copy: a listener may remove itself
             listener(state)
 
     def listen(self, listener: Callable[[SessionState], None]) -> None:
-        """Have `listener` called at every change of state, in the step in which it changes."""
+        """Have `listener` called with the new state, in the step in which it changes."""
         self._listeners.append(listener)
 
     def unlisten(self, listener: Callable[[SessionState], None]) -> None:
-        """Undo `listen`."""
+        """Undo `listen`; a listener that was never added is ignored."""
         if listener in self._listeners:
             self._listeners.remove(listener)

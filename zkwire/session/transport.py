@@ -1,4 +1,4 @@
-"""The asyncio.Protocol around a Connection: bytes in, bytes out, a timer for its ticks.  Nothing is decided here."""
+"""The asyncio protocol around a Connection: bytes in, bytes out, a timer for its ticks.  Nothing is decided here."""
 
 from __future__ import annotations
 
@@ -13,25 +13,29 @@ _READ_SIZE: Final = 64 * 1024
 
 
 class LinkOwner(Protocol):
-    """Who decides: told of each thing in the step in which it happens."""
+    """What a Link calls, in the step in which each thing happens."""
 
-    def link_delivered(self, link: Link, arrived: list[Incoming]) -> None: ...
+    def link_delivered(self, link: Link, arrived: list[Incoming]) -> None:
+        """Take what has arrived, in the order of the wire; the list may be empty."""
 
-    def link_writable(self, link: Link) -> None: ...
+    def link_writable(self, link: Link) -> None:
+        """The socket takes bytes again, after `is_blocked` was True."""
 
-    def link_lost(self, link: Link, reason: Exception) -> None: ...
+    def link_lost(self, link: Link, reason: Exception) -> None:
+        """The connection is gone; called once."""
 
 
 class Link(asyncio.BufferedProtocol):
     """One open socket and the Connection that speaks on it.
 
-    A buffered protocol, because the other kind has a quarter of a megabyte allocated for each read, which costs more
-    than all that we do with what arrives.
+    A buffered protocol, because asyncio allocates a quarter of a megabyte for each read of a plain protocol, which
+    costs more than decoding what arrives.
 
-    Arguments: `connection`; `owner`, who is told what arrived, in the step in which it is decoded, that the socket
-    takes bytes again after `is_blocked` was True, and that the link is lost.
+    Arguments: `connection`; `owner`, called when something arrives, when the socket can take bytes again, and when the
+    link is lost.
 
-    `closed` is done once the socket is closed; its result says why.
+    `closed` is done once the socket is closed; its result is the reason.  While `is_blocked` is True, nothing more
+    should be given to the connection: the socket's buffer is full, or the session is leaving this server.
     """
 
     def __init__(self, connection: Connection, owner: LinkOwner) -> None:
@@ -48,7 +52,7 @@ class Link(asyncio.BufferedProtocol):
 
     @property
     def is_lost(self) -> bool:
-        """Whether it is closed, or about to be."""
+        """Whether the link is closed, or about to be."""
         return self._reason is not None or self.closed.done()
 
     def flush(self) -> None:
@@ -58,14 +62,14 @@ class Link(asyncio.BufferedProtocol):
             self._transport.write(data)
 
     def release(self) -> None:
-        """Begin to ping: what had to come first is through."""
+        """Begin to send pings: the SASL exchange, which no ping may interrupt, is through."""
         self.connection.is_held = False
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self._loop.call_at(self.connection.next_tick(), self._tick)
 
     def leave(self) -> None:
-        """Take nothing more to be written; what was, and its answers, go on."""
+        """Count as blocked from now on; what was written before, and its answers, go on."""
         self.is_blocked = self._is_leaving = True
 
     def stay(self) -> None:
@@ -74,30 +78,33 @@ class Link(asyncio.BufferedProtocol):
         self.is_blocked = self._is_full
 
     def abort(self, reason: Exception) -> None:
-        """Close the socket at once; what was not yet written is lost."""
+        """Close the socket at once, for `reason`; bytes that were not yet sent are lost."""
         if self._reason is None:
             self._reason = reason
         self.is_blocked = True
         if self._transport is not None:
             self._transport.abort()
-        elif not self.closed.done():  # it was never connected, and need not be waited for
+        elif not self.closed.done():  # never connected: asyncio will not call connection_lost
             self.connection_lost(None)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        if self.closed.done():  # too late
+        if self.closed.done():  # aborted while the connection was being opened
             self._transport.abort()
         else:
             self.flush()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._view  # asyncio's TLS cuts it into slices, and writes into them: a bytearray's would be copies
+        # Not the bytearray itself: asyncio's TLS writes into slices, and a slice of a bytearray is a copy.
+        return self._view
 
     def buffer_updated(self, nbytes: int) -> None:
         data = bytes(self._view[:nbytes])
-        hurry = self.connection.take_urgent(data)
-        if hurry is not None:  # a task may run in it, and may: a transport calls us outside of any
-            hurry()
+        urgent = self.connection.take_urgent(data)
+        if urgent is not None:
+            # A lock's owner may run its task from this callback.  That is possible here, because the event loop calls a
+            # protocol outside of any task.
+            urgent()
         arrived = self.connection.receive(data, self._loop.time())
         if self._timer is None and self.connection.is_open:
             self._timer = self._loop.call_at(self.connection.next_tick(), self._tick)
@@ -134,16 +141,17 @@ class Link(asyncio.BufferedProtocol):
             self.flush()
             self._timer = self._loop.call_at(self.connection.next_tick(), self._tick)
         else:
-            self.abort(TimeoutError("the server is silent, or only tells of events and answers nothing"))
+            self.abort(TimeoutError("the server is silent, or sends events only and no answers"))
 
 
 OpenLink: TypeAlias = Callable[[Callable[[], Link], str, int], Awaitable[Link]]
 
 
 async def open_link(make: Callable[[], Link], host: str, port: int) -> Link:
-    """Open a TCP connection to `host`:`port`, whose name is resolved anew, and return the Link made for it.
+    """Open a TCP connection to `host`:`port` and return the Link that `make` made for it.
 
-    The one place where connections are opened, so that another one can stand in for it.
+    The name is resolved each time, since a server may move to another address.  All connections are opened by this
+    function, or by the one that is passed to `zkwire.connect` in its place.
     Raises: OSError.
     Cancellation: leaves no socket.
     """
@@ -152,9 +160,9 @@ async def open_link(make: Callable[[], Link], host: str, port: int) -> Link:
 
 
 def tls_opener(context: ssl.SSLContext) -> OpenLink:
-    """Return what opens TLS connections as `open_link` does plain ones.
+    """Return a function that opens TLS connections, to be used in place of `open_link`.
 
-    The server's certificate is checked, as `context` says, against the host as the connect string names it.
+    The server's certificate is checked against the host name in the connect string, if `context` says so.
     """
 
     async def open_tls_link(make: Callable[[], Link], host: str, port: int) -> Link:

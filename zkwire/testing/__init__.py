@@ -1,7 +1,8 @@
-"""What users' tests and ours need to run against a ZooKeeper: one in memory, and a starter of real servers.
+"""ZooKeeper servers for tests: one in memory, with faults at exact points, and real ones that are started and stopped.
 
-This package may import rungs 0 to 3 of ``zkwire`` and nothing above: it must not know the client. Only ``fixtures``,
-which stands on top of the client, may, and is imported by nothing here.
+Import the names below from here, the pytest fixtures from ``zkwire.testing.fixtures``; everything else is private.
+This package may import ``zkwire.errors``, ``zkwire.paths`` and ``zkwire.wire``, and must not know the client. Only
+``fixtures`` imports the client, and nothing here imports ``fixtures``.
 """
 
 from zkwire.testing.memory.clock import VirtualClock

@@ -1,4 +1,4 @@
-"""python -m zkwire.testing: a ZooKeeper in memory on the side, until it is interrupted."""
+"""`python -m zkwire.testing`: an in-memory ZooKeeper server, which runs until it is interrupted."""
 
 import argparse
 import asyncio
@@ -12,7 +12,7 @@ _READ_SIZE = 4096
 
 
 def main() -> int:
-    """Serve until SIGINT or SIGTERM; return 0, or 1 when the port cannot be had."""
+    """Serve until SIGINT or SIGTERM; return 0, or 1 when the port is not available."""
     parser = argparse.ArgumentParser(prog="python -m zkwire.testing", description=__doc__)
     parser.add_argument("--port", type=int, default=2181, help="the port, 0 for a free one (default: 2181)")
     parser.add_argument("--host", default="127.0.0.1", help="the address (default: 127.0.0.1)")

@@ -1,4 +1,4 @@
-"""Bring a real ZooKeeper into the project: ``python -m zkwire.testing.fetch [VERSION] --into .zookeeper``.
+"""Download a real ZooKeeper into the project: ``python -m zkwire.testing.fetch [VERSION] --into .zookeeper``.
 
 This module knows Maven's command line, which jars a ZooKeeper server needs, and Debian's package as a last resort. It
 leaves ``<into>/<version>/*.jar``, where ``zkwire.testing.real.installation`` looks. It must not know how a server is
@@ -28,12 +28,12 @@ from zkwire.testing.real.installation import (
 DEFAULT_LINE = "3.9"
 MAVEN_TIME_LIMIT = 600.0
 
-# Jars that the server loads but that its pom leaves to whoever runs it ("provided" scope). Their versions come from
-# the same release's parent pom. Before 3.6 the server needed neither.
+# Jars that the server loads but that its pom does not include ("provided" scope). Their versions come from the parent
+# pom of the same release. Before 3.6 the server needed neither.
 PROVIDED_SINCE_3_6 = ("org.xerial.snappy:snappy-java", "io.dropwizard.metrics:metrics-core")
 
-# The server logs through slf4j. Whatever binding its pom brings is left out for slf4j-simple, which logs to stderr
-# and is configured by system properties alone.
+# The server logs through slf4j. slf4j-simple replaces the binding of its pom, because it logs to stderr and is
+# configured by system properties alone.
 LOGGING_BINDINGS = (
     "log4j:log4j",
     "org.slf4j:slf4j-log4j12",
@@ -50,7 +50,7 @@ Say = Callable[[str], None]
 
 
 class FetchError(RuntimeError):
-    """ZooKeeper could not be had; the message says what was tried and what to do."""
+    """ZooKeeper could not be downloaded; the message says what was tried and what to do."""
 
 
 class _MavenError(Exception):
@@ -60,14 +60,14 @@ class _MavenError(Exception):
 def fetch(wanted: str | None, into: Path, *, say: Say = print) -> str:
     """Make sure that a ZooKeeper is in ``into`` and return its version.
 
-    ``wanted`` is a version ("3.8.4"), taken as named; a line ("3.8"), of which the newest that can be had is taken;
-    or None for the newest of the default line. What is there already is kept. The download goes to a temporary folder
-    that is renamed into place at the end, so that an interrupted fetch leaves nothing half.
+    ``wanted`` is a version ("3.8.4"), taken as named; a line ("3.8"), of which the newest available is taken;
+    or None for the newest of the default line. A version that is there already is kept. The download goes to a
+    temporary folder, which is renamed at the end, so that an interrupted fetch leaves no incomplete version.
 
-    When None was asked for and Maven cannot help, Debian's own package is installed if we are root on such a system:
-    it is then found where Debian puts it, not in ``into``.
+    When ``wanted`` is None and Maven fails, Debian's own package is installed if this is root on such a system: it is
+    then found where Debian puts it, not in ``into``.
 
-    Raises FetchError when nothing that fits can be had.
+    Raises: FetchError, when no fitting version is available.
     """
     if wanted is not None and not re.fullmatch(r"\d+\.\d+(\.\d+)?", wanted):
         raise FetchError(f"{wanted!r} is neither a version such as 3.8.4 nor a line such as 3.8")
@@ -81,8 +81,8 @@ def fetch(wanted: str | None, into: Path, *, say: Say = print) -> str:
         return _fetch_by_maven(name, into, say)
     except _MavenError as error:
         if wanted is not None:
-            raise FetchError(f"ZooKeeper {name} cannot be had by Maven: {error}") from error
-        say(f"Maven cannot help: {error}")
+            raise FetchError(f"ZooKeeper {name} cannot be downloaded by Maven: {error}") from error
+        say(f"Maven failed: {error}")
         return _install_from_debian(say)
 
 
@@ -109,11 +109,10 @@ def _fetch_by_maven(name: str, into: Path, say: Say) -> str:
 
 
 def _published_versions(line: str, work: Path) -> list[str]:
-    """The line's versions that the registry lists, newest first.
+    """Return the versions of a line that the registry lists, the newest first.
 
-    A listed version need not be whole (its parent pom may be missing), so a Maven version range, which insists on the
-    newest, will not do. Maven is asked for a range that holds nothing: it reads the list, keeps it in its local
-    repository, and stops.
+    A listed version may be incomplete (its parent pom may be missing), and a Maven version range would insist on the
+    newest. So Maven gets a range without any version: it reads the list, keeps it in its local repository, and stops.
     """
     repository = _maven(work, "help:evaluate", "-Dexpression=settings.localRepository", "-DforceStdout")
     folder = Path(repository.strip(), "org/apache/zookeeper/zookeeper")
@@ -138,7 +137,7 @@ def _copy_jars(version: str, jars: Path, work: Path) -> None:
     pom = _write_pom(work, [("org.apache.zookeeper:zookeeper", version)])
     _maven(work, "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={jars}", "-DincludeScope=runtime")
     (api,) = jars.glob("slf4j-api-*.jar")
-    # A binding must be of its API's version, and only the resolved jar tells which that is.
+    # A binding must have the version of its API, which only the resolved jar shows.
     extras: list[tuple[str, str | None]] = [("org.slf4j:slf4j-simple", api.stem.removeprefix("slf4j-api-"))]
     parent = None
     if _as_numbers(version) >= (3, 6):
@@ -154,7 +153,7 @@ def _copy_jars(version: str, jars: Path, work: Path) -> None:
 
 
 def _write_pom(work: Path, artifacts: Sequence[tuple[str, str | None]], *, parent: str | None = None) -> Path:
-    """A project that depends on the artifacts; one without a version takes it from the ZooKeeper release ``parent``."""
+    """Write a project that depends on the artifacts; those without a version get that of release ``parent``."""
     dependencies = []
     for artifact, version in artifacts:
         group, _, name = artifact.partition(":")
@@ -197,13 +196,13 @@ def _maven(work: Path, *arguments: str) -> str:
         )
     except subprocess.TimeoutExpired as error:
         raise _MavenError(f"mvn was still running after {error.timeout:.0f} s") from error
-    # Some Maven versions write terminal codes whatever they are told.
+    # Some Maven versions write terminal codes even with --batch-mode.
     output = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout)
     if done.returncode != 0:
-        # The first line that explains is wanted; Maven may head it with "[ERROR] [ERROR] Some problems were
-        # encountered".
+        # Find the first line that explains; Maven may print "[ERROR] [ERROR] Some problems were encountered" before
+        # it.
         explained = re.search(r"^\[(?:ERROR|FATAL)\] (?!\[)(.+?)(?: -> \[Help.*)?$", output, re.MULTILINE)
-        raise _MavenError(explained[1] if explained else f"mvn exited with {done.returncode} and said nothing")
+        raise _MavenError(explained[1] if explained else f"mvn exited with {done.returncode} and printed no error")
     return output
 
 
@@ -211,7 +210,7 @@ def _put_in_place(jars: Path, home: Path) -> None:
     try:
         jars.rename(home)
     except OSError:
-        # Somebody else fetched the same version meanwhile: theirs is as good.
+        # Another process has fetched the same version meanwhile: use that.
         if not any(home.glob("zookeeper-*.jar")):
             raise
 
@@ -219,7 +218,7 @@ def _put_in_place(jars: Path, home: Path) -> None:
 def _install_from_debian(say: Say) -> str:
     if shutil.which("apt-get") is None or os.geteuid() != 0:
         raise FetchError(
-            "no ZooKeeper can be had: install Maven and run `make zookeeper` again, install your system's zookeeper "
+            "no ZooKeeper is available: install Maven and run `make zookeeper` again, install your system's zookeeper "
             "package, or set ZOOKEEPER_HOME to an unpacked ZooKeeper distribution"
         )
     say("installing the system's zookeeper package instead")
@@ -243,7 +242,7 @@ def _as_numbers(version: str) -> tuple[int, ...]:
 
 
 def _this_platform() -> str:
-    """The platform as netty's jars name it."""
+    """Return the platform as netty's jars name it."""
     system = {"Darwin": "osx"}.get(platform.system(), platform.system().lower())
     machine = {"amd64": "x86_64", "arm64": "aarch_64", "aarch64": "aarch_64"}.get(
         platform.machine().lower(), platform.machine()

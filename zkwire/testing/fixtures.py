@@ -1,15 +1,16 @@
-"""pytest fixtures for async tests against a ZooKeeper in memory; no plugin for async tests is needed.
+"""pytest fixtures for async tests against an in-memory ZooKeeper; no plugin for async tests is needed.
 
     from zkwire.testing.fixtures import zk, zk_server        # in conftest.py or in a test module
 
     async def test_service(zk): ...                          # zk: a connected Client
     async def test_restart(zk, zk_server): ...               # zk_server: the running Server behind it
 
-An `async def` test that asks for either runs in an event loop of its own, in which the server and the client live too:
-no thread, no other process. It fails when it takes too long, leaves a task behind, or has something reported to the
-loop's exception handler. Other tests are not touched. A fixture `zk_options` that returns Options changes the settings.
+An `async def` test that uses one of them runs in an event loop of its own, together with the server and the client:
+there is no thread and no other process. The test fails when it takes too long, leaves a task behind, or causes a call
+of the loop's exception handler. Other tests are not affected. A fixture `zk_options` that returns Options changes the
+settings.
 
-This module alone of the package stands on top of the client, and it alone needs pytest.
+This is the only module of the package that imports the client, and the only one that needs pytest.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ __all__ = ["Options", "zk", "zk_server"]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a fixture `zk_options` may return.
+    """The settings that a fixture `zk_options` may return.
 
     Arguments: `server` and `client`, keyword arguments for Server and for zkwire.connect; `time_limit`, seconds that a
     test may take.
@@ -46,18 +47,18 @@ class Options:
 
 @pytest.fixture
 def zk_server(request: pytest.FixtureRequest) -> Server:
-    """A running Server for this test alone, in the loop of the test."""
+    """Give the test a running Server of its own, in the loop of the test."""
     return _stage_of(request).server
 
 
 @pytest.fixture
 def zk(request: pytest.FixtureRequest) -> zkwire.Client:
-    """A Client connected to the Server of this test, in the loop of the test, and closed behind it."""
+    """Give the test a Client connected to its Server, in the loop of the test; it is closed after the test."""
     return _stage_of(request).connect()
 
 
 class _Stage:
-    """One test's event loop, with the server and the client that live in it."""
+    """The event loop of one test, with its server and its client."""
 
     def __init__(self, options: Options) -> None:
         self.server = Server(**options.server)
@@ -97,7 +98,7 @@ class _Stage:
             self._is_open = False
             with self._runner:
                 self._runner.run(self._close())
-                gc.collect()  # a future whose exception nobody retrieved complains when it is collected
+                gc.collect()  # a future whose exception was never retrieved reports it when it is collected
 
     async def _connect(self) -> zkwire.Client:
         async with asyncio.timeout(self._options.time_limit):
@@ -116,7 +117,7 @@ class _Stage:
 
     async def _close(self) -> None:
         if self._client is not None:
-            self.server.end_faults()  # a session is closed by asking for it
+            self.server.end_faults()  # the client closes its session by a request, which a fault must not hit
             await self._client.close()
         await self.server.close()
         left = asyncio.all_tasks() - {asyncio.current_task()}
@@ -132,7 +133,7 @@ _STAGE = pytest.StashKey[_Stage]()
 
 
 def _stage_of(request: pytest.FixtureRequest) -> _Stage:
-    """Return the stage of the test that `request` is for; the first to ask sets it up and the test upon it."""
+    """Return the stage of a test; the first fixture that needs it creates it and puts the test into its loop."""
     item: pytest.Item = request.node
     if _STAGE in item.stash:
         return item.stash[_STAGE]
@@ -145,7 +146,7 @@ def _stage_of(request: pytest.FixtureRequest) -> _Stage:
     try:
         options = request.getfixturevalue("zk_options")
     except pytest.FixtureLookupError as error:
-        if error.argname != "zk_options":  # it is there, and asks for something that is not
+        if error.argname != "zk_options":  # zk_options exists, but one of its own fixtures does not
             raise
         options = Options()
     stage = _Stage(options)
@@ -158,7 +159,7 @@ def _stage_of(request: pytest.FixtureRequest) -> _Stage:
 def _on_stage(stage: _Stage, test: Callable[..., Coroutine[Any, Any, object]], *, answers_coroutine: bool) -> Any:
     """Return a plain function that runs `test` in the loop of `stage`.
 
-    Where a plugin for async tests has taken the test for its own, it is given a coroutine to run, which does nothing.
+    When a plugin for async tests handles the test, too, the plugin gets a coroutine that does nothing.
     """
 
     @functools.wraps(test)

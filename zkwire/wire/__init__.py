@@ -1,4 +1,4 @@
-"""The protocol as pure functions and machines: bytes and times in, bytes and events out.
+"""The protocol as pure functions and state machines: bytes and times go in, bytes and events come out.
 
 Nothing here imports asyncio, socket, ssl or time.
 """

@@ -1,8 +1,9 @@
-"""The life of one TCP connection as a machine without a socket and without a clock.
+"""One TCP connection as a state machine, without a socket and without a clock.
 
-Bytes that arrived and the present time go in; answered calls, notifications and the handshake's result come out, in the
-order of the wire; bytes to send wait in `data_to_send`.  It never raises for what the peer sent: nonsense sets
-`error`, and then the connection is over.  What an answer means for the session is not known here.
+Bytes that have arrived and the present time go in.  Answered calls, events and the result of the handshake come out, in
+the order of the wire; `data_to_send` returns the bytes to send.  The machine never raises for what the peer sent: bytes
+that break the protocol set `error`, and the connection is over.  What a reply means for the session is decided
+elsewhere.
 """
 
 from __future__ import annotations
@@ -12,25 +13,30 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
-from zkwire.errors import AuthenticationRequiredError, ProtocolError, UnimplementedError
+from zkwire.errors import AuthenticationRequiredError, ProtocolError, SessionError, UnimplementedError
 from zkwire.wire import timing
+from zkwire.wire.certainty import Certainty, Reach
 from zkwire.wire.frames import LENGTH, FrameError, FrameReader
 from zkwire.wire.jute import DecodeError, Record
+from zkwire.wire.multi import MultiRequest
 from zkwire.wire.records import EVENT_XID, PING_XID, ConnectRequest, ConnectResponse, WatcherEvent
-from zkwire.wire.requests import AUTH_XID, PingRequest, Request
+from zkwire.wire.requests import AUTH_XID, CheckVersionRequest, PingRequest, Request, SyncRequest
 from zkwire.wire.watch_table import WatchEventType, WatchKind
 
 _REQUEST_START: Final = struct.Struct(">iii")  # length, xid, opcode
 _REPLY_HEADER: Final = struct.Struct(">iqi")  # xid, zxid, err
 _EVENT_START: Final = struct.Struct(">ii")  # length, xid
 _SYNC_CONNECTED: Final = 3  # the state in every event
+_ANY_VERSION: Final = -1
 _MAX_XID: Final = 2**31 - 1
 _PASSWORD_BYTES: Final = 16
-_SESSION_EXPIRED: Final = -112  # to a write of a session that is being closed; the next handshake tells for sure
+# The code in the reply to a write in a session that the server is closing.  It does not prove that the session is gone;
+# the next handshake does.
+_SESSION_EXPIRED: Final = -112
 
 
 class Waiter(Protocol):
-    """Who waits for an answer; an asyncio.Future is one."""
+    """The result of a call, to be set when the reply comes; an asyncio.Future is one."""
 
     def done(self) -> bool: ...
 
@@ -40,25 +46,27 @@ class Waiter(Protocol):
 
 
 class Watcher(Protocol):
-    """Who waits for a watch; all three are called in the step in which the bytes that tell of it are decoded.
+    """A receiver of watch events; each method is called in the same step in which the bytes that cause it are decoded.
 
-    `rearmed` tells that the watch now stands on another connection: a one-shot one before any event of that
-    connection, a lasting one once the server has it again.
+    `fire` is called for an event, `fail` when the watch is lost.  `rearmed` is called when the watch has moved to
+    another connection: for a one-shot watch before any event of that connection, for a persistent watch once the server
+    has confirmed it.
     """
 
     given_up: bool
 
-    def fire(self, event: WatchEventType, told: Notification) -> None: ...
+    def fire(self, event: WatchEventType, notification: Notification, /) -> None: ...
 
-    def fail(self, error: Exception) -> None: ...
+    def fail(self, error: SessionError) -> None: ...
 
     def rearmed(self) -> None: ...
 
 
 class Call:
-    """One request on its way: its body, who waits for the answer, and, once there, the answer.
+    """One request in flight: its encoded body, the waiter for its reply and, later, the reply.
 
-    `times_unreadable` counts how often something that could not be accepted came in the place of the answer.
+    `code` is the error code of the reply, 0 for success and until the reply comes; `times_unreadable` counts how often
+    something unreadable came in place of the reply.
     """
 
     __slots__ = (
@@ -85,7 +93,7 @@ class Call:
 
 
 class Notification(NamedTuple):
-    """A watch event as it came: type number, the server's path, zxid (-1 where the server sends none)."""
+    """A watch event as received: the type's number, the path on the server, the zxid (-1 if the server sends none)."""
 
     type: int
     path: str
@@ -93,7 +101,7 @@ class Notification(NamedTuple):
 
 
 class AuthenticationDemand(NamedTuple):
-    """The server answered a request, out of order, by the demand for an authentication; it closes behind this."""
+    """The server refused a request because it requires authentication; it closes the connection after this."""
 
     operation: str
 
@@ -104,180 +112,258 @@ Incoming: TypeAlias = Call | Notification | ConnectResponse | AuthenticationDema
 class Connection:
     """One connection, from the handshake to its end.
 
-    Arguments: `hello`, the handshake request; `frame_limit`, the largest frame to accept, in bytes; `now`, in seconds
-    on the clock that all later calls use.
+    Arguments: `connect_request`, the handshake request; `frame_limit`, the largest frame to accept, in bytes; `now`, in
+    seconds on the clock that all later calls use.
 
-    `timeout` is the negotiated session timeout in seconds, 0 until the handshake is through; `answered` is when the
-    last answered request was sent; `heard` is when the last bytes came; `last_zxid` is the newest that replies have
-    shown; `is_read_only` is whether the server has lost its quorum; `confirms_session` is whether an answer is a
-    sign that the
-    ensemble keeps the session: a server without a quorum cannot know.  While `is_held` is True no ping is sent.
-    `is_session_over` is whether the server has said, to a request, that it is ending the session.
+    Attributes, times in seconds on that clock:
+    `calls`: the requests in flight, in the order in which the server will answer them;
+    `timeout`: the negotiated session timeout in seconds, 0 until the handshake is complete;
+    `answered`: when the last request that was answered had been sent;
+    `heard`: when the last bytes arrived;
+    `last_zxid`: the newest zxid in any reply;
+    `error`: what ended the connection, None while it is usable;
+    `is_read_only`: whether the server has no quorum;
+    `confirms_session`: whether a reply proves that the ensemble keeps the session (a server without a quorum cannot
+    know);
+    `is_held`: set by the session; while it is True no ping is sent;
+    `is_session_over`: whether the server said, in a reply, that it is ending the session;
+    `certainty`: what the replies on this connection prove about the session, None before the handshake and on a server
+    without a quorum;
+    `keeps_certain`: set by the session; while it is True the pings are requests through the leader, and more frequent;
+    `proof`: how far those go: Reach.LEADER for a sync, Reach.QUORUM for a transaction that changes nothing.
     """
 
-    def __init__(self, hello: ConnectRequest, frame_limit: int, now: float) -> None:
+    def __init__(self, connect_request: ConnectRequest, frame_limit: int, now: float) -> None:
         self.calls: deque[Call] = deque()
         self.is_read_only = self.confirms_session = self.is_held = self.is_session_over = False
-        self._apart: deque[Call] = deque()
         self.error: ProtocolError | None = None
         self.timeout = 0.0
-        self.last_zxid = hello.last_zxid_seen
-        self.answered = self.heard = self._last_sent = now
-        self._hello_sent = now
-        self._wanted_session = hello.session_id
+        self.last_zxid = connect_request.last_zxid_seen
+        self.certainty: Certainty | None = None
+        self.keeps_certain = False
+        self.proof = Reach.LEADER
+        self.answered = self.heard = self._last_sent = self._last_through = now
+        self._connect_sent = now
+        self._wanted_session = connect_request.session_id
         self._is_refused = False
         self._frames = FrameReader(frame_limit)
+        self._auth_calls: deque[Call] = deque()
         self._urgent: dict[bytes, Callable[[], None]] = {}
         self._xid = 0
-        self._first: Call | None = None  # of the calls, as the last tick saw it, and the first tick that saw it there
-        self._first_since = now
-        body = hello.encode()
+        # The oldest unanswered call at the last tick, and the time of the first tick that found it there.
+        self._oldest: Call | None = None
+        self._oldest_since = now
+        body = connect_request.encode()
         self._outgoing = [LENGTH.pack(len(body)) + body]
 
     @property
     def is_open(self) -> bool:
-        """Whether the handshake is through, the session accepted, and nothing has gone wrong."""
+        """Whether the handshake is complete, the session was accepted, and no error has occurred."""
         return self.timeout > 0 and self.error is None
 
     def send(self, call: Call, now: float) -> None:
-        """Give `call` its xid and queue its frame."""
-        xid = call.request.fixed_xid
-        if xid is None:
-            xid = self._xid = self._xid % _MAX_XID + 1
-        elif xid == AUTH_XID:
+        """Assign `call` its xid and queue its frame."""
+        if call.request.fixed_xid == AUTH_XID:
             self.send_apart(call, now)
             return
-        call.xid = xid
-        call.sent_at = self._last_sent = now
+        self._queue(call, now)
+        self._last_sent = now
+        if call.request.reach:
+            self._last_through = now
         self.calls.append(call)
-        self._outgoing.append(_REQUEST_START.pack(len(call.body) + 8, xid, call.request.opcode) + call.body)
 
     def send_apart(self, call: Call, now: float) -> None:
-        """Queue the frame of an auth or sasl request, which the server's reading thread answers.
+        """Queue the frame of an auth or sasl request, whose reply may come out of order.
 
-        The answer may overtake those of earlier requests, but not that of an earlier request of this kind; and the
-        session's clock takes no notice of it, so that it is no sign of life in either direction.
+        The server's reading thread answers these two at once: the reply may overtake the replies to earlier requests,
+        but not to an earlier request of this kind.  The server does not count them as a sign of life of the session, so
+        they do not put off the next ping, and their replies do not extend the certainty.
         """
+        self._queue(call, now)
+        self._auth_calls.append(call)
+
+    def _queue(self, call: Call, now: float) -> None:
         xid = call.request.fixed_xid
         if xid is None:
             xid = self._xid = self._xid % _MAX_XID + 1
         call.xid = xid
         call.sent_at = now
-        self._apart.append(call)
         self._outgoing.append(_REQUEST_START.pack(len(call.body) + 8, xid, call.request.opcode) + call.body)
 
     def data_to_send(self) -> bytes:
-        """Return what has been queued since the last time, in one piece."""
+        """Return all bytes queued since the last call, in one piece."""
         data = b"".join(self._outgoing)
         self._outgoing.clear()
         return data
 
-    def add_urgent(self, path: str, callback: Callable[[], None]) -> None:
-        """Have `take_urgent` return `callback`, once, for the event of the deletion of the node at the server's `path`.
+    # -- urgent events --------------------------------------------------------------------------------------------
+    #
+    # The fast path of a hand-over.  A waiter in a line watches the node before its own, and the deletion of that node
+    # makes it the owner.  Nothing in that event is news: its type and path are known in advance, and so are the exact
+    # bytes of its frame, except for the zxid and the error code in the header.  So the waiter registers these bytes
+    # with a callback.  The transport compares each read with them and wakes the waiter's task in the same step in which
+    # the bytes are read, before anything is decoded and without another round of the event loop.  Then it gives the
+    # same bytes to `receive`, so that everything else happens as for any event.
 
-        There is one for each path, the last that was set: whoever sets one hears of the event in any case, only later.
+    def add_urgent(self, path: str, callback: Callable[[], None]) -> None:
+        """Make `take_urgent` return `callback`, once, for the event that the node at the server's `path` was deleted.
+
+        A later callback for the same path replaces an earlier one.  The caller must also watch the node: the callback
+        is only a short cut, and the event always comes through `receive` as well.
         """
         self._urgent[_deletion(path)] = callback
 
     def discard_urgent(self, path: str) -> None:
-        """Undo `add_urgent`, if there is one."""
+        """Remove the callback of `add_urgent` for `path`, if there is one."""
         if self._urgent:
             self._urgent.pop(_deletion(path), None)
 
     def take_urgent(self, data: bytes) -> Callable[[], None] | None:
-        """Return what waits for the one event which is all that `data` holds.
+        """Remove and return the callback for the event in `data`; None unless `data` is that one event and no more.
 
-        To be asked ahead of `receive`, which then takes the event as if nothing had been.  Everything that came before
-        has been received by then, so that what is told is not told too early.
+        Call it before `receive`, with the same bytes.  Order: the callback never overtakes an earlier event or reply,
+        because bytes of an unfinished frame, or a read with several frames, have no short cut.
         """
         if not self._urgent or self.error is not None or self._frames.held:
             return None
-        return self._urgent.pop(data[:8] + data[20:], None)  # without zxid and error code
+        # Bytes 8 to 19 are the zxid and the error code.  Servers before 3.9 send no zxid with an event.
+        return self._urgent.pop(data[:8] + data[20:], None)
+
+    # -- receiving --------------------------------------------------------------------------------------------------
 
     def receive(self, data: bytes, now: float) -> list[Incoming]:
-        """Take bytes from the peer; return what they complete, in the order of the wire."""
+        """Take bytes from the peer and return what they complete, in the order of the wire."""
         if self.error is not None:
             return []
         self.heard = now
         arrived: list[Incoming] = []
+        bad_length: FrameError | None = None
         try:
             frames = self._frames.feed(data)
         except FrameError as error:
             frames = error.frames
-            bad_length: FrameError | None = error
-        else:
-            bad_length = None
+            bad_length = error
         try:
-            # What comes before a bad frame is taken all the same.
-            arrived.extend(map(self._reply if self.timeout else self._take, frames))
+            # Frames before a bad one still count.  `extend` keeps them when the decoding of a later one raises.
+            arrived.extend(map(self._reply if self.timeout else self._first_frames, frames))
         except (DecodeError, struct.error) as error:
             self.error = ProtocolError(f"a frame that cannot be decoded: {error}")
         except ProtocolError as error:
-            self.error = error.with_traceback(None)  # which would keep the frame in memory as long as the error
+            # The traceback would keep the frame in memory as long as the error lives.
+            self.error = error.with_traceback(None)
         if self.error is None and bad_length is not None:
             self.error = ProtocolError(str(bad_length))
             if self.calls:
                 self.calls[0].times_unreadable += 1
+        if self.certainty is not None:
+            # One touch for all replies of this read: the last-sent one.  Replies through the leader are taken in one
+            # by one, see `_reply`.
+            self.certainty.answered(self.answered, now, Reach.SERVER)
         return arrived
 
     def receive_eof(self) -> None:
-        """Note that the peer ended the stream; inside a frame that is an error."""
+        """Note that the peer ended the stream, which is an error inside a frame."""
         if self.error is None and not self._frames.is_between_frames:
             self.error = ProtocolError("the stream ended inside a frame")
 
+    # -- time -------------------------------------------------------------------------------------------------------
+
     def next_tick(self) -> float:
-        """When `tick` has something to do, if nothing is sent or received until then."""
-        dead = self.heard + timing.dead_after(self.timeout)
-        return dead if self.is_held else min(self._last_sent + timing.ping_after(self.timeout), dead)
+        """Return when to call `tick` next, if nothing is sent or received until then."""
+        return self._dead_at() if self.is_held else min(self._ping_at(), self._dead_at())
 
     def tick(self, now: float) -> bool:
-        """Queue a ping when one is due; return False when the link must be taken for dead.
+        """Queue a ping if one is due; return False if the link is dead.
 
-        A server that tells of events and answers nothing is dead as well, if later: much to tell may be in the way.
+        A link is dead when nothing has arrived for `timing.dead_after` although a request waits for its reply, or when
+        the oldest request stays unanswered for a whole session timeout while other bytes arrive.
         """
-        if now >= self.heard + timing.dead_after(self.timeout):
+        # First the ping, then the judgement: on an event loop that was late the ping that was due has not been sent,
+        # and the silence is our own.
+        if not self.is_held and now >= self._ping_at():
+            if self.keeps_certain:
+                self.prove(now)
+            else:
+                self.send(Call(PingRequest()), now)
+        if now >= self._dead_at():
             return False
-        first = self.calls[0] if self.calls and self._frames.is_between_frames else None
-        if first is not self._first:
-            self._first, self._first_since = first, now
-        elif first is not None and now >= self._first_since + self.timeout:
-            return False
-        if not self.is_held and now >= self._last_sent + timing.ping_after(self.timeout):
-            self.send(Call(PingRequest()), now)
-        return True
+        # The case for the second rule: a server that sends events all the time and never answers.  The longer time
+        # leaves room for many events before the reply.  The rule pauses while a frame is arriving: it may be the reply,
+        # and a large reply on a slow link takes its time.  The count starts at the first tick that finds the call to be
+        # the oldest, not when it becomes so, which keeps `receive` free of bookkeeping.
+        oldest = self.calls[0] if self.calls and self._frames.is_between_frames else None
+        if oldest is not self._oldest:
+            self._oldest, self._oldest_since = oldest, now
+        return oldest is None or now < self._oldest_since + self.timeout
 
-    def _take(self, frame: bytes) -> Incoming:
+    def prove(self, now: float) -> None:
+        """Queue a request whose reply proves that the ensemble keeps the session; see certainty.py.
+
+        That is a sync, or, where a quorum must be proven, a transaction that changes nothing.
+        """
+        if self.certainty is None:  # a server without a quorum, which refuses both
+            self.send(Call(PingRequest()), now)
+        elif self.proof is Reach.QUORUM or not self.certainty.has_quorum:
+            self.send(Call(MultiRequest([CheckVersionRequest("/", _ANY_VERSION)])), now)
+        else:
+            self.send(Call(SyncRequest("/")), now)
+
+    def _ping_at(self) -> float:
+        if self.keeps_certain:
+            return self._last_through + timing.prove_after(self.timeout)
+        return self._last_sent + timing.ping_after(self.timeout)
+
+    def _dead_at(self) -> float:
+        dead_after = timing.dead_after(self.timeout, keeps_certain=self.keeps_certain)
+        silent = self.heard + dead_after
+        if self.calls:
+            # A request that was sent late, by an event loop that was late, gets its time to be answered all the same.
+            return max(silent, self.calls[0].sent_at + dead_after / 2)
+        return silent
+
+    # -- decoding ---------------------------------------------------------------------------------------------------
+
+    def _first_frames(self, frame: bytes) -> Incoming:
+        # One read may hold the handshake's response and replies after it; `timeout` changes between them.
         return self._reply(frame) if self.timeout else self._handshake(frame)
 
     def _handshake(self, frame: bytes) -> ConnectResponse:
-        if len(frame) == _REPLY_HEADER.size:  # what a read-only server answers to those that it cannot take
+        if len(frame) == _REPLY_HEADER.size:
+            # A server without a quorum sends a reply header and no response to a client that wants one with a quorum.
             raise ProtocolError(f"turned away with the error {_REPLY_HEADER.unpack(frame)[2]} instead of a session")
         if self._is_refused:
-            raise ProtocolError("something came behind the refusal of the session, where only the end may come")
+            raise ProtocolError("a frame came after the refusal of the session, where the stream must end")
         response: ConnectResponse
         response, end = ConnectResponse.decode(frame, 0)
         self._is_refused = response.timeout <= 0
         if response.timeout > 0:
             if response.session_id == 0 or len(response.password or b"") != _PASSWORD_BYTES:
-                raise ProtocolError(f"a handshake that makes no session: {response}")
+                raise ProtocolError(f"a handshake response that makes no session: {response}")
             if self._wanted_session not in (0, response.session_id):
                 raise ProtocolError(f"asked for session {self._wanted_session:#x}, got {response.session_id:#x}")
             self.timeout = response.timeout / 1000
             self.is_read_only = frame[end : end + 1] > b"\0"
             self.confirms_session = not self.is_read_only
-            self.answered = self._hello_sent
+            self.answered = self._connect_sent
+            if not self.is_read_only:
+                is_new = self._wanted_session == 0
+                self.certainty = Certainty(self.timeout, self._connect_sent, is_new=is_new)
         return response
 
     def _reply(self, frame: bytes) -> Call | Notification | AuthenticationDemand:
         xid, zxid, code = _REPLY_HEADER.unpack_from(frame)
         if xid == EVENT_XID:
             event, _ = WatcherEvent.decode(frame, _REPLY_HEADER.size)
-            self.discard_urgent(event.path)  # the watch has fired, for a change or in company
+            # The event has used up the one-shot watch, so its urgent callback must not stay.  It is still there if the
+            # event is no deletion, or if it shared a read with other frames and `take_urgent` did not find it.
+            self.discard_urgent(event.path)
             return Notification(event.type, event.path, zxid)
+        # The server answers in the order of the requests: the reply belongs to the first call or breaks the protocol,
+        # but for the few replies that its reading thread sends out of order.
         if not self.calls or self.calls[0].xid != xid:
-            if self._apart and self._apart[0].xid == xid:
-                return self._reply_apart(frame, code)
-            self._bring_forward(xid, code)
+            if self._auth_calls and self._auth_calls[0].xid == xid:
+                return self._auth_reply(frame, code)
+            self._move_to_front(xid, code)
         call = self.calls[0]
         if code == 0:
             try:
@@ -293,33 +379,39 @@ class Connection:
         call.code = code
         self.calls.popleft()
         self.answered = call.sent_at
+        if code == 0 and call.request.reach and self.certainty is not None:
+            # Only success: some errors are made by the server that we are connected to, without the leader.
+            self.certainty.answered(call.sent_at, self.heard, call.request.reach)
+        # A ping's reply carries the server's newest zxid, which may belong to a change whose event has not come yet.
+        # If the connection broke now, setting the watches again from that zxid would miss the change.
         if zxid > self.last_zxid and xid != PING_XID:
             self.last_zxid = zxid
         return call
 
-    def _reply_apart(self, frame: bytes, code: int) -> Call:
-        call = self._apart[0]
+    def _auth_reply(self, frame: bytes, code: int) -> Call:
+        call = self._auth_calls[0]
         if code == 0:
             call.reply, _ = call.request.reply.decode(frame, _REPLY_HEADER.size)
         call.code = code
-        return self._apart.popleft()
+        return self._auth_calls.popleft()
 
-    def _bring_forward(self, xid: int, code: int) -> None:
-        """Put the call that is answered out of turn first: only two refusals may overtake other answers.
+    def _move_to_front(self, xid: int, code: int) -> None:
+        """Move the call with this xid to the front of the calls, if its reply may overtake others; raise otherwise.
 
-        That of an unknown opcode, and that of everything where an authentication is missing; the server closes the
-        connection behind each.
+        The server answers in the order of the requests, with two exceptions that its reading thread sends: the refusal
+        of an unknown opcode, and the demand for authentication.  It closes the connection after either.
         """
-        for call in self.calls:
-            if call.xid == xid and code in (UnimplementedError.code, AuthenticationRequiredError.code):
-                self.calls.remove(call)
-                self.calls.appendleft(call)
-                return
+        if code in (UnimplementedError.code, AuthenticationRequiredError.code):
+            for call in self.calls:
+                if call.xid == xid:
+                    self.calls.remove(call)
+                    self.calls.appendleft(call)
+                    return
         expected = f"xid {self.calls[0].xid}" if self.calls else "nothing"
         raise ProtocolError(f"a reply with xid {xid} where {expected} was expected")
 
 
 def _deletion(path: str) -> bytes:
-    """Return the frame that tells of a deletion, but for its zxid and error code."""
+    """Return the frame of the event that the node at `path` was deleted, without its zxid and error code."""
     event = WatcherEvent(WatchEventType.DELETED, _SYNC_CONNECTED, path).encode()
     return _EVENT_START.pack(_REPLY_HEADER.size + len(event), EVENT_XID) + event

@@ -1,7 +1,7 @@
-"""Framing: a stream of bytes into frames, each behind its length, and back.
+"""Framing: splits a stream of bytes into frames.  On the wire each frame follows its length.
 
-Knows only the length prefix and a limit.  Memory is bounded by the limit plus one read: a longer frame is refused by
-its length, before any of it is kept.
+This module knows only the length prefix and a limit.  Memory is bounded by the limit plus one read, because a frame
+that is too long is refused as soon as its length is there, before any of it is kept.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ LENGTH: Final = struct.Struct(">i")
 
 
 class FrameError(Exception):
-    """A length that is negative or above the limit; `frames` holds the whole frames in front of it."""
+    """A length that is negative or above the limit; `frames` holds the complete frames before it."""
 
     def __init__(self, length: int, limit: int, frames: list[bytes]) -> None:
         super().__init__(f"a frame of {length} bytes, where 0 to {limit} are accepted")
@@ -21,28 +21,29 @@ class FrameError(Exception):
 
 
 class FrameReader:
-    """Cuts a stream into frames.
+    """Splits a stream into frames.
 
     Arguments: `limit`, the largest frame to accept, in bytes without its length prefix.
     """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self.held = 0  # bytes of an unfinished frame
+        self.held = 0  # number of bytes kept of the unfinished frame at the end of what has come
         self._parts: list[bytes] = []
-        self._wanted = 4  # bytes from the start of the first unfinished frame that are worth looking at again
+        # How many kept bytes it takes to get any further: the rest of the length, or of the frame once its length is
+        # known.  Without it a large frame that comes in small pieces would be joined again for each piece.
+        self._wanted = 4
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Take the next bytes of the stream and return the frames that are now whole, without their lengths.
+        """Take the next bytes of the stream and return the frames that are now complete, without their lengths.
 
-        Raises: FrameError; nothing behind a bad length can be trusted, the whole frames in front of it are in the
-        error.
+        Raises: FrameError at a bad length, with the complete frames before it.  Nothing after it can be trusted.
         """
         size = len(data)
         if not self._parts and size >= 4:
             (length,) = LENGTH.unpack_from(data)
             if length == size - 4 <= self.limit:
-                return [data[4:]]  # nearly always: one read, one frame
+                return [data[4:]]  # the usual case: one read holds exactly one frame
         if self._parts:
             self._parts.append(data)
             self.held += len(data)
@@ -71,5 +72,5 @@ class FrameReader:
 
     @property
     def is_between_frames(self) -> bool:
-        """Whether the stream may end here without tearing a frame."""
+        """Whether the stream could end here without cutting a frame."""
         return not self.held

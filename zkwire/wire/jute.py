@@ -1,16 +1,29 @@
-"""Jute, ZooKeeper's serialisation: its primitives, and `@record`, which makes a class's codec from its declaration.
+"""Jute, ZooKeeper's serialisation: its primitive types, and `@record`, which generates a class's codec.
 
-A record is its fields back to back in the declared order, big-endian, with no tags, no lengths and no padding:
+A record is encoded as its fields in the declared order, big-endian, without tags, lengths or padding:
 
     @record
-    class GetDataRequest:
+    class GetDataRequest(Record):
         path: UString
         watch: Boolean
 
-Decoders take the bytes of one frame and an offset, and give the value and the offset behind it.  They raise
-`DecodeError` on anything that is too short or too long, and never read beyond the frame.  What follows the last field
-is not looked at: that is how the protocol lets newer servers append.  Each codec is a function generated once, when
-its class is made, so that no declaration is read and no format string is built per call.
+A decoder takes the bytes of one frame and an offset, and returns the value and the offset after it.  It raises
+`DecodeError` for bytes that are too short or hold an impossible length, and never reads beyond the frame.  It ignores
+what follows the last field: that is how the protocol lets newer servers append fields.
+
+Each encoder and decoder is Python source, generated and compiled once, when its class is made.  Otherwise every reply
+would pay for a loop over the fields of its type, a look-up of each field's codec and a call of it.  For GetDataReply,
+which is a Buffer and a Stat, the generated decoder is in essence
+
+    def decode(data, at):
+        self = new(GetDataReply)
+        size, = unpack_int(data, at)                                # the buffer's length
+        at += 4
+        ...                                                         # check `size`, self.data = data[at:at + size]
+        self.stat = stat = new(Stat)                                # the inner record, without a call to its decoder
+        stat.czxid, stat.mzxid, ... = unpack_stat(data, at)         # one struct for all eleven numbers
+        at += 68
+        return self, at
 """
 
 from __future__ import annotations
@@ -30,23 +43,27 @@ INT: Final = struct.Struct(">i")
 
 
 class DecodeError(Exception):
-    """The bytes are not what the declaration says."""
+    """The bytes do not fit the declaration."""
 
 
 class _Fixed:
-    """A field of fixed size; neighbours are packed and unpacked together by one precompiled struct."""
+    """A field of fixed size; one precompiled struct packs and unpacks all that are next to each other."""
 
     def __init__(self, code: str) -> None:
         self.code = code
 
 
 class _Variable:
-    """A field that carries its own length; `plain` is its decoder as lines that follow the reading of that length."""
+    """A field with a length in front.
 
-    def __init__(self, encode: Encoder, decode: Decoder, plain: str | None = None) -> None:
+    `inline` is the decoder as source lines, to be put into a generated decoder after the length has been read; None
+    makes the generated decoder call `decode`.
+    """
+
+    def __init__(self, encode: Encoder, decode: Decoder, inline: str | None = None) -> None:
         self.encode = encode
         self.decode = decode
-        self.plain = plain
+        self.inline = inline
 
 
 class _Nested:
@@ -60,16 +77,16 @@ class _Nested:
 
 
 class _VectorOf:
-    """A counted sequence of the type that it annotates."""
+    """The annotation of a counted sequence; the type that it annotates names the elements."""
 
 
 def encode_buffer(value: bytes | None) -> bytes:
-    """Return the length and the bytes; None is the length -1, which is not the same as empty."""
+    """Return the length and the bytes; None is encoded as the length -1, an empty buffer as the length 0."""
     return b"\xff\xff\xff\xff" if value is None else INT.pack(len(value)) + value
 
 
 def decode_buffer(data: bytes, at: int) -> tuple[bytes | None, int]:
-    """Return the buffer at `at`, None for the length -1."""
+    """Return the buffer at `at`, None for the length -1, and the offset after it."""
     try:
         (length,) = INT.unpack_from(data, at)
     except struct.error:
@@ -86,13 +103,13 @@ def decode_buffer(data: bytes, at: int) -> tuple[bytes | None, int]:
 
 
 def encode_ustring(value: str) -> bytes:
-    """Return the length in bytes and the UTF-8."""
+    """Return the string as UTF-8, after its length in bytes."""
     encoded = value.encode()
     return INT.pack(len(encoded)) + encoded
 
 
 def decode_ustring(data: bytes, at: int) -> tuple[str, int]:
-    """Return the string at `at`; a null one reads as empty, as nothing in the client protocol tells them apart."""
+    """Return the string at `at`; a null string is read as empty, because no reply distinguishes the two."""
     raw, at = decode_buffer(data, at)
     try:
         return (raw.decode() if raw else ""), at
@@ -101,7 +118,7 @@ def decode_ustring(data: bytes, at: int) -> tuple[str, int]:
 
 
 def encode_nullable_ustring(value: str | None) -> bytes:
-    """Return the string, or the length -1 for None."""
+    """Return the encoded string; None is encoded as the length -1."""
     if value is None:
         return b"\xff\xff\xff\xff"
     encoded = value.encode()
@@ -109,7 +126,7 @@ def encode_nullable_ustring(value: str | None) -> bytes:
 
 
 def decode_nullable_ustring(data: bytes, at: int) -> tuple[str | None, int]:
-    """Return the string at `at`, None for a null one; what is not UTF-8 becomes U+FFFD, as Java's server reads it."""
+    """Return the string at `at` or None; bytes that are not UTF-8 become U+FFFD, as in the Java server."""
     raw, at = decode_buffer(data, at)
     return (None if raw is None else raw.decode("utf-8", "replace")), at
 
@@ -124,7 +141,9 @@ def _vector(encode: Encoder, decode: Decoder) -> _Variable:
         except struct.error:
             raise DecodeError(f"the frame ends inside a count, at byte {at}") from None
         at += 4
-        if count > len(data) - at:  # an element has at least one byte: refuse before a list is grown
+        # Each element of the protocol's vectors takes at least one byte.  Refuse an impossible count here, before the
+        # loop builds a list as long as a broken or hostile peer likes.
+        if count > len(data) - at:
             raise DecodeError(f"a count of {count} at byte {at - 4}, but only {len(data) - at} bytes follow")
         values = []
         for _ in range(count):
@@ -136,7 +155,10 @@ def _vector(encode: Encoder, decode: Decoder) -> _Variable:
 
 
 def _decode_names(data: bytes, at: int) -> tuple[list[str], int]:
-    """The vector of strings, written out: a lock reads one at every turn of its line."""
+    """Decode a vector of strings.
+
+    It is written out by hand, because it is the hottest vector: a lock reads the names of all its waiters at each turn.
+    """
     unpack = INT.unpack_from
     size = len(data)
     try:
@@ -166,13 +188,14 @@ def _decode_text(data: bytes, at: int) -> tuple[str, int]:
 
 
 def _decode_texts(data: bytes, at: int) -> tuple[list[str], int]:
-    """The vector of strings as a server reads it: neither it nor one of them may be null."""
+    """Decode a vector of strings as the Java server does: neither the vector nor an element may be null."""
     if data[at : at + 4] == b"\xff\xff\xff\xff":
         raise DecodeError(f"a null vector, at byte {at}")
     return _vector(encode_ustring, _decode_text).decode(data, at)
 
 
-_PLAIN_BUFFER: Final = """\
+# The inline decoders.  The generated code before them has read the length into `size` and moved `at` to the next byte.
+_INLINE_BUFFER: Final = """\
 end = at + size
 if size < 0 or end > len(data):
     if size != -1:
@@ -182,35 +205,36 @@ else:
     {target} = data[at:end]
     at = end"""
 
-_PLAIN_USTRING: Final = _PLAIN_BUFFER.replace("None", '""').replace("data[at:end]", "data[at:end].decode()")
-_PLAIN_NULLABLE: Final = _PLAIN_BUFFER.replace("data[at:end]", 'data[at:end].decode("utf-8", "replace")')
+_INLINE_USTRING: Final = _INLINE_BUFFER.replace("None", '""').replace("data[at:end]", "data[at:end].decode()")
+_INLINE_NULLABLE: Final = _INLINE_BUFFER.replace("data[at:end]", 'data[at:end].decode("utf-8", "replace")')
 
 Boolean: TypeAlias = Annotated[bool, _Fixed("?")]
 Int: TypeAlias = Annotated[int, _Fixed("i")]
 Long: TypeAlias = Annotated[int, _Fixed("q")]
-UString: TypeAlias = Annotated[str, _Variable(encode_ustring, decode_ustring, _PLAIN_USTRING)]
-_NULLABLE: Final = _Variable(encode_nullable_ustring, decode_nullable_ustring, _PLAIN_NULLABLE)
+UString: TypeAlias = Annotated[str, _Variable(encode_ustring, decode_ustring, _INLINE_USTRING)]
+_NULLABLE: Final = _Variable(encode_nullable_ustring, decode_nullable_ustring, _INLINE_NULLABLE)
 NullableUString: TypeAlias = Annotated[str | None, _NULLABLE]
-# A string of a request. Nobody makes one that is null, hence `str`; a server can be sent one and then reads None.
+# A string in a request.  zkwire never sends null, so the type is `str`.  Other clients can send null to the in-memory
+# server, which then reads None.
 Text: TypeAlias = Annotated[str, _NULLABLE]
-Buffer: TypeAlias = Annotated[bytes | None, _Variable(encode_buffer, decode_buffer, _PLAIN_BUFFER)]
+Buffer: TypeAlias = Annotated[bytes | None, _Variable(encode_buffer, decode_buffer, _INLINE_BUFFER)]
 Vector: TypeAlias = Annotated[Sequence[_T], _VectorOf()]
 Texts: TypeAlias = Annotated[list[str], _Variable(_vector(encode_ustring, decode_ustring).encode, _decode_texts)]
 Names: TypeAlias = Annotated[list[str], _Variable(_vector(encode_ustring, decode_ustring).encode, _decode_names)]
 
 
 class Record:
-    """What `@record` makes of a class: a slotted dataclass that can be written to and read from the wire."""
+    """The base of all records: `@record` makes a subclass a slotted dataclass with an encoder and a decoder."""
 
     __slots__ = ()
 
     @staticmethod
     def decode(data: bytes, at: int) -> tuple[Any, int]:
-        """Return the record whose bytes begin at `at`, and the offset behind it.  Raises: DecodeError."""
+        """Return the record that begins at `at`, and the offset after it.  Raises: DecodeError."""
         raise TypeError("only a class declared with @record can be decoded")
 
     def encode(self) -> bytes:
-        """Return the record's bytes: its fields in the declared order."""
+        """Return the record's bytes.  Raises: ValueError if a number does not fit its field."""
         raise TypeError(f"{type(self).__name__} is not declared with @record")
 
 
@@ -218,7 +242,7 @@ class Record:
 def record(cls: type[_T]) -> type[_T]:
     """Make `cls`, a subclass of Record with annotated fields, a slotted dataclass with `encode` and `decode`.
 
-    Raises: TypeError when a field's type is no jute type.
+    Raises: TypeError if the type of a field is not a jute type.
     """
     made = dataclass(slots=True)(cls)
     hints = get_type_hints(made, include_extras=True)
@@ -233,10 +257,10 @@ def record(cls: type[_T]) -> type[_T]:
 def _codec(where: str, declared: Any) -> _Codec:
     if isinstance(declared, type) and issubclass(declared, Record):
         return _Nested(declared, declared.__dict__["_codecs"])
-    for mark in getattr(declared, "__metadata__", ()):
-        if isinstance(mark, _Fixed | _Variable):
-            return mark
-        if isinstance(mark, _VectorOf):
+    for annotation in getattr(declared, "__metadata__", ()):
+        if isinstance(annotation, _Fixed | _Variable):
+            return annotation
+        if isinstance(annotation, _VectorOf):
             (element,) = get_args(declared.__origin__)
             codec = _codec(where, element)
             if not isinstance(codec, _Fixed):
@@ -256,7 +280,7 @@ def _vector_of_fixed(element: struct.Struct) -> _Variable:
 
 
 def _groups(codecs: list[tuple[str, _Codec]]) -> list[tuple[list[str], struct.Struct | _Variable | _Nested]]:
-    """Join neighbouring fixed fields, so that a Stat is one struct and not eleven."""
+    """Group fixed fields that are next to each other, so that a Stat is packed by one struct and not by eleven."""
     groups: list[tuple[list[str], struct.Struct | _Variable | _Nested]] = []
     names: list[str] = []
     codes = ""
@@ -283,24 +307,24 @@ def _make_encoder(record_name: str, codecs: list[tuple[str, _Codec]]) -> Callabl
     lines = [
         "try:",
         f"    return {' + '.join(terms) or repr(b'')}",
-        "except error as wrong:",  # a number that does not fit is the caller's mistake
+        "except error as wrong:",  # a number that does not fit its field is a mistake of the caller
         f"    raise ValueError(f'{record_name}: {{wrong}}') from None",
     ]
     return _generate("encode", ["self"], lines, scope)
 
 
 def _make_decoder(cls: type[Any], codecs: list[tuple[str, _Codec]]) -> Decoder:
-    """Write the decoder out: one struct for neighbouring numbers and the length behind them, inner records in place."""
+    """Generate the decoder of `cls`; the module's docstring shows one."""
     writer = _DecoderWriter(cls)
     writer.fields("self", codecs)
-    writer.unpack()
+    writer.flush()
     body = ["    " + line for line in writer.lines]
     lines = [
         "self = new(cls)",
         "try:",
         *(body or ["    pass"]),
         "except error:",
-        f"    raise DecodeError(f'{cls.__name__}: the frame ends in a field, behind byte {{at}}') from None",
+        f"    raise DecodeError(f'{cls.__name__}: the frame ends in a field, after byte {{at}}') from None",
         "except UnicodeDecodeError:",
         f"    raise DecodeError(f'{cls.__name__}: a string that is not UTF-8, at byte {{at}}') from None",
         "return self, at",
@@ -309,7 +333,11 @@ def _make_decoder(cls: type[Any], codecs: list[tuple[str, _Codec]]) -> Decoder:
 
 
 class _DecoderWriter:
-    """Collects the lines of one decoder."""
+    """Collects the source lines of one decoder, and in `scope` the values that they use.
+
+    Fixed fields are not written at once but collected, so that one struct reads all that are next to each other,
+    together with the length of the variable field after them.
+    """
 
     def __init__(self, cls: type[Any]) -> None:
         self.lines: list[str] = []
@@ -320,6 +348,7 @@ class _DecoderWriter:
         self._codes = ""
 
     def fields(self, owner: str, codecs: list[tuple[str, _Codec]]) -> None:
+        """Add the lines that decode these fields into the variable `owner`."""
         for name, codec in codecs:
             target = f"{owner}.{name}"
             if isinstance(codec, _Fixed):
@@ -329,16 +358,17 @@ class _DecoderWriter:
                 inner = self._name(codec.record)
                 self.lines.append(f"{target} = v{inner} = new({inner})")
                 self.fields(f"v{inner}", codec.codecs)
-            elif codec.plain is not None:
+            elif codec.inline is not None:
                 self._targets.append("size")
                 self._codes += "i"
-                self.unpack()
-                self.lines += codec.plain.format(target=target).splitlines()
+                self.flush()
+                self.lines += codec.inline.format(target=target).splitlines()
             else:
-                self.unpack()
+                self.flush()
                 self.lines.append(f"{target}, at = {self._name(codec.decode)}(data, at)")
 
-    def unpack(self) -> None:
+    def flush(self) -> None:
+        """Add the line that reads the collected fixed fields."""
         if not self._targets:
             return
         fixed = struct.Struct(">" + self._codes)

@@ -1,8 +1,8 @@
 """The transaction request: several writes that the server carries out together or not at all.
 
-On the wire it is a list without a count: each operation behind a MultiHeader, then a header with `done` set.  Results
-come back in the same shape and are decoded by the type that they name themselves, because servers before
-3.7.2 and 3.8.2 answer a create2 with the result of a create.
+On the wire it is a list without a count: a MultiHeader before each operation, and at the end a MultiHeader with `done`
+set.  The results come back in the same form.  Each result is decoded by the type in its own header and not by the
+operation that was sent, because servers before 3.7.2 and 3.8.2 answer a create2 with the result of a create.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from zkwire.wire.certainty import Reach
 from zkwire.wire.jute import DecodeError, Int, Record, record
 from zkwire.wire.records import MultiHeader
 from zkwire.wire.requests import (
@@ -33,7 +34,7 @@ from zkwire.wire.requests import (
 
 _ERROR_TYPE: Final = -1
 _END: Final = MultiHeader(_ERROR_TYPE, True, -1).encode()
-_MARK_SIZE: Final = len(_END)  # what stands before each operation and behind the last
+_HEADER_SIZE: Final = len(_END)
 
 _RESULT_BY_TYPE: Final[dict[int, type[Record]]] = {
     CreateRequest.opcode: CreateReply,
@@ -63,16 +64,16 @@ _READS: Final[dict[int, type[Request[Any]]]] = {cls.opcode: cls for cls in (GetD
 
 @record
 class ErrorResult(Record):
-    """What an operation of a refused transaction got: 0 before the refused one, -2 behind it."""
+    """The result of one operation of a refused transaction: 0 before the refused operation, -2 after it."""
 
     err: Int
 
 
 class MultiReply(Record):
-    """The results, one for each operation, in their order; all are ErrorResult when the transaction was refused.
+    """The results of a transaction's operations, in order; all are ErrorResult when the transaction was refused.
 
-    Arguments: `results`; `types`, what the server puts in front of each: the operation's opcode, but that of create2
-    for every create that answers with a Stat, and -1 for an ErrorResult.  Only needed to encode.
+    Arguments: `results`; `types`, the type in the header of each result: the operation's opcode, except that every
+    create that returns a Stat has the opcode of create2, and an ErrorResult has -1.  Only `encode` needs the types.
     """
 
     __slots__ = ("results", "types")
@@ -83,7 +84,7 @@ class MultiReply(Record):
 
     @staticmethod
     def decode(data: bytes, at: int) -> tuple[MultiReply, int]:
-        """Return the results in `data` from `at` on.  Raises: DecodeError."""
+        """Return the reply that begins at `at` in `data`, and the offset after it.  Raises: DecodeError."""
         results: list[Record] = []
         types: list[int] = []
         while True:
@@ -98,7 +99,7 @@ class MultiReply(Record):
             types.append(header.type)
 
     def encode(self) -> bytes:
-        """Return each result behind its header, and the end mark.  Raises: ValueError without a type for each."""
+        """Return each header and result, and the end mark.  Raises: ValueError if a result has no type."""
         parts = []
         for kind, result in zip(self.types, self.results, strict=True):
             err = result.err if isinstance(result, ErrorResult) else 0
@@ -115,29 +116,30 @@ def _decode_operations(data: bytes, at: int) -> tuple[list[Request[Any]], int]:
             return operations, at
         kind = allowed.get(header.type)
         if kind is None:
-            raise DecodeError(f"an operation of the type {header.type}, which cannot stand here, before byte {at}")
+            raise DecodeError(f"an operation of the type {header.type}, which is not allowed here, before byte {at}")
         operation, at = kind.decode(data, at)
         operations.append(operation)
-        allowed = _WRITES if header.type in _WRITES else _READS  # the first one decides: the two do not mix
+        # Reads and writes do not mix: the first operation decides what may follow.
+        allowed = _WRITES if header.type in _WRITES else _READS
 
 
 class _Operations:
-    """What the two requests below share: operations behind one another, without a count."""
+    """The base of the two requests below: a list of operations without a count."""
 
     __slots__ = ()
 
     operations: Sequence[Request[Any]]
 
     def encode(self) -> bytes:
-        """Return each operation behind its header, and the end mark."""
+        """Return each header and operation, and the end mark."""
         parts = []
         for operation in self.operations:
             parts += [MultiHeader(operation.opcode, False, -1).encode(), operation.encode()]
         return b"".join([*parts, _END])
 
 
-class MultiRequest(_Operations, Request[MultiReply], opcode=14):
-    """The operations of one transaction, in the order in which the server is to carry them out."""
+class MultiRequest(_Operations, Request[MultiReply], opcode=14, reach=Reach.QUORUM):
+    """Carry out the operations in their order, as one transaction."""
 
     __slots__ = ("operations",)
 
@@ -146,13 +148,23 @@ class MultiRequest(_Operations, Request[MultiReply], opcode=14):
 
     @staticmethod
     def decode(data: bytes, at: int) -> tuple[MultiRequest, int]:
-        """Return the operations in `data` from `at` on.  Raises: DecodeError, also where writes and reads mix."""
+        """Return the request at `at` and the offset after it.  Raises: DecodeError, also if reads and writes mix."""
         operations, at = _decode_operations(data, at)
         return MultiRequest(operations), at
 
 
-class MultiReadRequest(_Operations, Request[MultiReply], opcode=22, repeatable=True):
-    """Reads of data and children, each answered for itself, with no write in between; their watch flags do nothing."""
+class MultiReadRequest(
+    _Operations,
+    Request[MultiReply],
+    opcode=22,
+    repeatable=True,
+    since="3.6.0",
+    needs="; Client.pipeline reads from older ones",
+):
+    """Read data and children of several nodes, with no write between the reads.
+
+    Each read succeeds or fails by itself.  The server ignores their watch flags.
+    """
 
     __slots__ = ("operations",)
 
@@ -161,24 +173,24 @@ class MultiReadRequest(_Operations, Request[MultiReply], opcode=22, repeatable=T
 
     @staticmethod
     def decode(data: bytes, at: int) -> tuple[MultiReadRequest, int]:
-        """Return the operations in `data` from `at` on.  Raises: DecodeError, also where writes and reads mix."""
+        """Return the request at `at` and the offset after it.  Raises: DecodeError, also if reads and writes mix."""
         operations, at = _decode_operations(data, at)
         return MultiReadRequest(operations), at
 
 
 def batched(operations: Sequence[Request[Any]], most_bytes: int, most: int | None = None) -> list[list[Request[Any]]]:
-    """Return the operations in their order, cut into as few lists as can be sent.
+    """Return the operations in their order, split into as few lists as the limits allow.
 
-    Arguments: `most_bytes`, how large the body of a request may be; an operation that is larger stands alone; `most`,
-    how many operations may stand in one, None for any number.
+    Arguments: `most_bytes`, the largest body of a request in bytes (an operation that is larger gets a list of its
+    own); `most`, the largest number of operations in one list, None for no limit.
     """
     batches: list[list[Request[Any]]] = []
     size = 0
     for operation in operations:
-        more = _MARK_SIZE + len(operation.encode())
+        more = _HEADER_SIZE + len(operation.encode())
         if not batches or size + more > most_bytes or len(batches[-1]) == most:
             batches.append([])
-            size = _MARK_SIZE
+            size = _HEADER_SIZE
         batches[-1].append(operation)
         size += more
     return batches

@@ -1,6 +1,6 @@
-"""The records that several requests share, as ZooKeeper's own definition lists them, and a few constants.
+"""The records that several requests share, as in ZooKeeper's own definition of its protocol, and a few constants.
 
-Field order is wire order.  Nothing here knows who sends what.
+The order of the fields is their order on the wire.  This module does not know which record is sent when.
 """
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ from zkwire.wire.jute import Boolean, Buffer, Int, Long, Record, Text, UString, 
 
 @record
 class Stat(Record):
-    """What the server keeps about a node beside its data.
+    """What the server stores about a node besides its data.
 
-    zxids number the ensemble's transactions: `czxid` created the node, `mzxid` last set its data, `pzxid` last
-    created or deleted a child.  `ctime` and `mtime` are milliseconds since 1970 by the leader's clock.  `version`,
-    `cversion` and
-    `aversion` count changes of data, children and ACL.  `ephemeral_owner` is the owning session's id, 0 for any
-    other node (containers and TTL nodes included).
+    A zxid is the number of a transaction of the ensemble: `czxid` created the node, `mzxid` last set its data, `pzxid`
+    last created or deleted a child.  `ctime` and `mtime` are in milliseconds since 1970, by the leader's clock.
+    `version`, `cversion` and `aversion` count changes of the data, the children and the ACL.  `ephemeral_owner` is the
+    id of the session that owns an ephemeral node, 0 for any other node (containers and TTL nodes included).
     """
 
     czxid: Long
@@ -48,7 +47,7 @@ class Perms(enum.IntFlag):
 
 @record
 class ACL(Record):
-    """One entry of an access control list: `perms` (see Perms) for whoever has the identity `scheme`:`id`."""
+    """One entry of an access control list: grants `perms` (see Perms) to sessions with the identity `scheme`:`id`."""
 
     perms: Int
     scheme: Text
@@ -74,9 +73,9 @@ class ConnectRequest(Record):
 
 @record
 class ConnectResponse(Record):
-    """The server's first frame; a `timeout` of 0 or less is the one sign that the session is gone.
+    """The server's first frame; only a `timeout` of 0 or less means that the session does not exist any more.
 
-    The flag read_only, one byte behind the record, is absent from servers before 3.4, so that it is read apart.
+    After the record comes one byte, the flag read_only.  Servers before 3.4 do not send it, so it is no field here.
     """
 
     protocol_version: Int
@@ -87,7 +86,7 @@ class ConnectResponse(Record):
 
 @record
 class RequestHeader(Record):
-    """What precedes every request but the first."""
+    """The header of every request except the handshake."""
 
     xid: Int
     opcode: Int
@@ -95,7 +94,7 @@ class RequestHeader(Record):
 
 @record
 class ReplyHeader(Record):
-    """What precedes every reply but the first."""
+    """The header of every reply and event; the handshake's reply has none."""
 
     xid: Int
     zxid: Long
@@ -104,7 +103,7 @@ class ReplyHeader(Record):
 
 @record
 class WatcherEvent(Record):
-    """The body of a notification; `state` is always 3 (SyncConnected) on the wire."""
+    """The body of an event; `state` is always 3 (SyncConnected) on the wire."""
 
     type: Int
     state: Int
@@ -113,7 +112,7 @@ class WatcherEvent(Record):
 
 @record
 class MultiHeader(Record):
-    """What precedes each operation of a transaction and each of its results; `done` marks the end."""
+    """The header of each operation of a transaction and of each result; `done` marks the end of the list."""
 
     type: Int
     done: Boolean

@@ -1,20 +1,24 @@
-"""One class per opcode, each tied to the type of its reply.
+"""The requests: one class per opcode, each tied to the type of its reply.
 
     @record
-    class GetDataRequest(Request[GetDataReply], opcode=4):
-        path: UString
+    class GetDataRequest(Request[GetDataReply], opcode=4, repeatable=True):
+        path: Text
         watch: Boolean
 
-The tie is checked when the class is made, and lets `submit(GetDataRequest(...))` be typed as giving a GetDataReply.
-A request that only looks or watches is `repeatable`: it may be sent again on the next connection; any other may have
-been carried out when its answer is lost, and is never sent twice.
+The tie to the reply is checked when the class is made; it gives `submit(GetDataRequest(...))` the type GetDataReply.
+A `repeatable` request only reads, or only sets a watch: if its reply is lost, it is sent again on the next connection.
+Any other request may have been carried out when its reply is lost, and is never sent twice.
 """
 
 from __future__ import annotations
 
 import enum
-from typing import ClassVar, Final, Generic, TypeVar, get_args
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import ClassVar, Final, Generic, TypeAlias, TypeVar, get_args
 
+from zkwire.errors import BadArgumentsError, ServerError, UnimplementedError
+from zkwire.wire.certainty import Reach
 from zkwire.wire.jute import (
     Boolean,
     Buffer,
@@ -37,7 +41,14 @@ AUTH_XID: Final = -4
 
 
 class Request(Record, Generic[R]):
-    """A request body: its fields, its opcode and the type of its reply."""
+    """The body of a request: its fields, its opcode and the type of its reply.
+
+    Class arguments: `opcode`; `repeatable`, whether the request may be sent again when its reply is lost; `xid`, for
+    requests that always have the same one; `since`, the first ZooKeeper version that knows the opcode, for those that
+    3.4 does not know; `needs`, what the operation requires besides that version, as the end of a sentence; `hints`,
+    what the caller can do about an error code that has a special meaning for this operation; `reach`, how far a request
+    goes to be answered, which decides what its answer proves about the session (see certainty.py).
+    """
 
     __slots__ = ()
 
@@ -46,10 +57,23 @@ class Request(Record, Generic[R]):
     repeatable: ClassVar[bool]
     fixed_xid: ClassVar[int | None]
     operation: ClassVar[str]
+    hints: ClassVar[Mapping[int, str]]
+    reach: ClassVar[Reach]
 
-    def __init_subclass__(cls, *, opcode: int | None = None, repeatable: bool = False, xid: int | None = None) -> None:
+    def __init_subclass__(
+        cls,
+        *,
+        opcode: int | None = None,
+        repeatable: bool = False,
+        xid: int | None = None,
+        since: str = "",
+        needs: str = "",
+        hints: Mapping[int, str] = MappingProxyType({}),
+        reach: Reach = Reach.SERVER,
+    ) -> None:
         if opcode is None:
-            # dataclass(slots=True) makes the class a second time, without keywords; the first time has set all this.
+            # dataclass(slots=True) makes each class a second time, without the class arguments.  The second class has
+            # the attributes already, because they were copied from the first one.
             if not hasattr(cls, "opcode"):
                 raise TypeError(f"{cls.__name__} must name its opcode: class {cls.__name__}(Request[...], opcode=...)")
             return
@@ -60,22 +84,35 @@ class Request(Record, Generic[R]):
         cls.reply = replies[0]
         cls.repeatable = repeatable
         cls.fixed_xid = xid
+        cls.reach = reach
         name = cls.__name__.removesuffix("Request")
         cls.operation = name[:1].lower() + name[1:]
+        too_old = {UnimplementedError.code: f"it needs ZooKeeper {since} or newer{needs}"} if since else {}
+        cls.hints = {**too_old, **hints}
 
     @property
     def subject(self) -> str | None:
-        """The node that the request is about, where it is about one."""
+        """The path of the node that the request is about; None if it is not about one node."""
         return getattr(self, "path", None)
 
     @property
     def described(self) -> str:
-        """The request as an error names it: the operation, and the node if it is about one."""
+        """The request as error messages name it: the operation, and the path if there is one."""
         return self.operation if self.subject is None else f"{self.operation} {self.subject}"
+
+    def refusal(self, code: int, server: str = "", path: str | None = None) -> ServerError:
+        """Return the error that says that a server refused this request.
+
+        Arguments: `code`, the error code of the reply; `server`, "host:port" of the server; `path`, the node's path
+        as the caller wrote it, None for the path in the request.
+        """
+        named = self.subject if path is None else path
+        hint = self.hints.get(code, "")
+        return ServerError.from_code(code, named, operation=self.operation, server=server, hint=hint)
 
 
 class CreateFlags(enum.IntFlag):
-    """The create mode; containers and TTL nodes have opcodes of their own beside it."""
+    """The create mode of a node; containers and TTL nodes have opcodes of their own as well."""
 
     PERSISTENT = 0
     EPHEMERAL = 1
@@ -91,7 +128,7 @@ class TTLFlags(enum.IntEnum):
 
 
 class WatcherType(enum.IntEnum):
-    """What removeWatches takes away; servers before 3.9 know the first three only."""
+    """Which watches of a node removeWatches removes; servers before 3.9 know only the first three."""
 
     CHILDREN = 1
     DATA = 2
@@ -101,15 +138,15 @@ class WatcherType(enum.IntEnum):
 
 
 class AddWatchMode(enum.IntEnum):
-    """What addWatch sets: a watch on the node alone, or on everything below it as well."""
+    """What addWatch sets: a watch on the node only, or on the node and every node below it."""
 
     PERSISTENT = 0
     PERSISTENT_RECURSIVE = 1
 
 
 @record
-class ClientInfo(Record):
-    """One identity of a connection, as whoAmI names it: for digest, `user` is the name without the hash."""
+class ClientInfoRecord(Record):
+    """One identity of a connection, as whoAmI lists it; for the scheme digest, `user` is the name without the hash."""
 
     scheme: UString
     user: UString
@@ -117,7 +154,7 @@ class ClientInfo(Record):
 
 @record
 class Nothing(Record):
-    """The reply that is only a header."""
+    """The body of a reply that consists of its header only."""
 
 
 @record
@@ -186,11 +223,11 @@ class GetAllChildrenNumberReply(Record):
 
 @record
 class WhoAmIReply(Record):
-    identities: Vector[ClientInfo]
+    identities: Vector[ClientInfoRecord]
 
 
 @record
-class CreateRequest(Request[CreateReply], opcode=1):
+class CreateRequest(Request[CreateReply], opcode=1, reach=Reach.QUORUM):
     path: Text
     data: Buffer
     acl: Vector[ACL]
@@ -198,7 +235,7 @@ class CreateRequest(Request[CreateReply], opcode=1):
 
 
 @record
-class Create2Request(Request[Create2Reply], opcode=15):
+class Create2Request(Request[Create2Reply], opcode=15, reach=Reach.QUORUM, since="3.5.0"):
     path: Text
     data: Buffer
     acl: Vector[ACL]
@@ -206,7 +243,7 @@ class Create2Request(Request[Create2Reply], opcode=15):
 
 
 @record
-class CreateContainerRequest(Request[Create2Reply], opcode=19):
+class CreateContainerRequest(Request[Create2Reply], opcode=19, reach=Reach.QUORUM, since="3.5.1"):
     path: Text
     data: Buffer
     acl: Vector[ACL]
@@ -214,8 +251,14 @@ class CreateContainerRequest(Request[Create2Reply], opcode=19):
 
 
 @record
-class CreateTTLRequest(Request[Create2Reply], opcode=21):
-    """`flags` is one of TTLFlags; `ttl` is in milliseconds, 1 to 2**40 - 1."""
+class CreateTTLRequest(
+    Request[Create2Reply],
+    opcode=21,
+    reach=Reach.QUORUM,
+    since="3.5.3",
+    needs=", started with -Dzookeeper.extendedTypesEnabled=true",
+):
+    """Create a node with a time to live: `flags` is one of TTLFlags; `ttl` is in milliseconds, 1 to 2**40 - 1."""
 
     path: Text
     data: Buffer
@@ -224,8 +267,16 @@ class CreateTTLRequest(Request[Create2Reply], opcode=21):
     ttl: Long
 
 
+AnyCreate: TypeAlias = CreateRequest | Create2Request | CreateContainerRequest | CreateTTLRequest
+
+
 @record
-class DeleteRequest(Request[Nothing], opcode=2):
+class DeleteRequest(
+    Request[Nothing],
+    opcode=2,
+    reach=Reach.QUORUM,
+    hints={BadArgumentsError.code: "the root and /zookeeper cannot be deleted"},
+):
     path: Text
     version: Int
 
@@ -243,7 +294,7 @@ class GetDataRequest(Request[GetDataReply], opcode=4, repeatable=True):
 
 
 @record
-class SetDataRequest(Request[StatReply], opcode=5):
+class SetDataRequest(Request[StatReply], opcode=5, reach=Reach.QUORUM):
     path: Text
     data: Buffer
     version: Int
@@ -255,7 +306,7 @@ class GetACLRequest(Request[GetACLReply], opcode=6, repeatable=True):
 
 
 @record
-class SetACLRequest(Request[StatReply], opcode=7):
+class SetACLRequest(Request[StatReply], opcode=7, reach=Reach.QUORUM):
     path: Text
     acl: Vector[ACL]
     version: Int
@@ -274,30 +325,30 @@ class GetChildren2Request(Request[GetChildren2Reply], opcode=12, repeatable=True
 
 
 @record
-class GetAllChildrenNumberRequest(Request[GetAllChildrenNumberReply], opcode=104, repeatable=True):
+class GetAllChildrenNumberRequest(Request[GetAllChildrenNumberReply], opcode=104, repeatable=True, since="3.6.0"):
     path: Text
 
 
 @record
-class GetEphemeralsRequest(Request[GetEphemeralsReply], opcode=103, repeatable=True):
-    """The paths of the session's ephemeral nodes that start with `prefix`, as text; empty, "/" and null are all."""
+class GetEphemeralsRequest(Request[GetEphemeralsReply], opcode=103, repeatable=True, since="3.6.0"):
+    """List the session's ephemeral nodes whose paths start with the text `prefix`; empty, "/" and null match all."""
 
     prefix: NullableUString
 
 
 @record
-class WhoAmIRequest(Request[WhoAmIReply], opcode=107, repeatable=True):
-    """Which identities the connection has."""
+class WhoAmIRequest(Request[WhoAmIReply], opcode=107, repeatable=True, since="3.7.0"):
+    """List the identities of the connection."""
 
 
 @record
-class SyncRequest(Request[SyncReply], opcode=9, repeatable=True):
+class SyncRequest(Request[SyncReply], opcode=9, repeatable=True, reach=Reach.LEADER):
     path: Text
 
 
 @record
 class CheckVersionRequest(Request[Nothing], opcode=13):
-    """Only inside a transaction: on its own, servers before 3.9.3 do not even answer it."""
+    """Check a node's version, inside a transaction only: servers before 3.9.3 do not even answer it alone."""
 
     path: Text
     version: Int
@@ -305,31 +356,31 @@ class CheckVersionRequest(Request[Nothing], opcode=13):
 
 @record
 class PingRequest(Request[Nothing], opcode=11, repeatable=True, xid=PING_XID):
-    """A sign of life; answered in order with the others, always under the xid -2."""
+    """Show the server that the session is alive; answered in order with other requests, always with the xid -2."""
 
 
 @record
 class CloseSessionRequest(Request[Nothing], opcode=-11):
-    """Ends the session and deletes its ephemeral nodes; the server closes the connection behind the reply."""
+    """End the session and delete its ephemeral nodes; the server closes the connection after the reply."""
 
 
 @record
-class CheckWatchesRequest(Request[Nothing], opcode=17, repeatable=True):
-    """Whether the server has a watch of this connection; refused with NoWatcher if not."""
+class CheckWatchesRequest(Request[Nothing], opcode=17, repeatable=True, since="3.5.0"):
+    """Ask whether the server has such a watch of this connection; refused with NoWatcher if it has none."""
 
     path: Text
     type: Int
 
 
 @record
-class RemoveWatchesRequest(Request[Nothing], opcode=18):
+class RemoveWatchesRequest(Request[Nothing], opcode=18, since="3.5.0"):
     path: Text
     type: Int
 
 
 @record
 class SetWatchesRequest(Request[Nothing], opcode=101):
-    """Brings a connection's one-shot watches to the next one; what changed since `relative_zxid` fires at once."""
+    """Set one-shot watches again on a new connection; watches of nodes changed since `relative_zxid` fire at once."""
 
     relative_zxid: Long
     data: Texts
@@ -338,8 +389,8 @@ class SetWatchesRequest(Request[Nothing], opcode=101):
 
 
 @record
-class SetWatches2Request(Request[Nothing], opcode=105):
-    """SetWatchesRequest with the watches that stay; those never fire at once."""
+class SetWatches2Request(Request[Nothing], opcode=105, since="3.6.0"):
+    """Set one-shot and persistent watches again on a new connection; persistent ones never fire at once."""
 
     relative_zxid: Long
     data: Texts
@@ -350,16 +401,30 @@ class SetWatches2Request(Request[Nothing], opcode=105):
 
 
 @record
-class AddWatchRequest(Request[AddWatchReply], opcode=106, repeatable=True):
-    """`mode` is one of AddWatchMode; set twice is set once, and a watch ends with its connection."""
+class AddWatchRequest(Request[AddWatchReply], opcode=106, repeatable=True, since="3.6.0"):
+    """Set a persistent watch; `mode` is one of AddWatchMode.  Setting it twice has no further effect."""
 
     path: Text
     mode: Int
 
 
 @record
-class ReconfigRequest(Request[GetDataReply], opcode=16):
-    """Members to add and to remove, or the whole list, and the configuration's version to start from or -1."""
+class ReconfigRequest(
+    Request[GetDataReply],
+    opcode=16,
+    reach=Reach.QUORUM,
+    since="3.5.0",
+    needs=", and an ensemble: a single server has no members to change",
+    hints={
+        BadArgumentsError.code: (
+            "a server is 'server.4=host:port:port:role;port', and enough voting servers must remain for a quorum"
+        )
+    },
+):
+    """Change the ensemble: members to add and to remove, or the whole list.
+
+    `config_id` is the version that the present configuration must have, -1 for any.
+    """
 
     joining: NullableUString
     leaving: NullableUString
@@ -369,7 +434,7 @@ class ReconfigRequest(Request[GetDataReply], opcode=16):
 
 @record
 class AuthRequest(Request[Nothing], opcode=100, xid=AUTH_XID):
-    """Adds an identity to the connection; `type` is 0."""
+    """Add an identity to the connection; `type` is 0."""
 
     type: Int
     scheme: NullableUString
@@ -378,6 +443,6 @@ class AuthRequest(Request[Nothing], opcode=100, xid=AUTH_XID):
 
 @record
 class SaslRequest(Request[SaslReply], opcode=102):
-    """One step of a SASL exchange."""
+    """Send one step of a SASL exchange."""
 
     token: Buffer

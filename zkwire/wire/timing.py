@@ -1,6 +1,6 @@
-"""What follows from the negotiated session timeout: when to ping, when a link is dead, how long a lock is certain.
+"""Times that follow from the negotiated session timeout: when to ping, when a link is dead, when to give a session up.
 
-Pure functions of `timeout`, in seconds, and of moments on one monotonic clock, in seconds.  The server expires a
+All functions are pure.  `timeout` is in seconds; moments are in seconds on one monotonic clock.  The server expires a
 session between one timeout and one timeout plus a tick after the last request that it received.
 """
 
@@ -10,62 +10,64 @@ from typing import Final
 
 _PING: Final = 1 / 4
 _DEAD: Final = 1 / 2
-_CERTAIN: Final = 3 / 4
+_PROVE: Final = 1 / 8
+_DEAD_CERTAIN: Final = 1 / 3
 _GIVE_UP: Final = 4 / 3
-_FIRST_QUESTION: Final = 0.1
+_FIRST_PAUSE: Final = 0.1
 
 
 def ping_after(timeout: float) -> float:
-    """How long after the last sending the next ping is due.
+    """Return how many seconds after the last sending the next ping is due: a quarter of the timeout.
 
-    A quarter: certainty lasts three quarters, so that with the dead-link rule below a break is noticed at half
-    the timeout and a quarter of it is left to reach another server before a lock must be given up.  Counted from
-    the last sending, never from the last receipt: a server that talks all the time must still hear from us.
+    The time counts from the last sending, never from the last receipt: a server that sends all the time must still
+    hear from this client.
     """
     return timeout * _PING
 
 
-def dead_after(timeout: float) -> float:
-    """How long a link may stay silent before it is dropped for another one.
+def prove_after(timeout: float) -> float:
+    """Return how many seconds after the last request through the leader the next one is due: an eighth of the timeout.
 
-    Half: on an idle link a ping went out at a quarter, and had another quarter to be answered in.
+    That is while the session must be certain, for the sake of locks.  A sync certifies half of the timeout from its
+    sending at most, see certainty.py.  So three eighths are certain when the next one is due, and a lock survives a
+    server that does not answer for that long.
     """
-    return timeout * _DEAD
+    return timeout * _PROVE
+
+
+def dead_after(timeout: float, *, keeps_certain: bool = False) -> float:
+    """Return how many seconds a link may be silent before the client drops it: half of the timeout.
+
+    On an idle link a ping was sent after a quarter of the timeout, and had another quarter to be answered.
+    A third of the timeout while the session must be certain: half of it was certain at the last reply, so that a sixth
+    is left to reach another server before a lock must be given up.
+    """
+    return timeout * (_DEAD_CERTAIN if keeps_certain else _DEAD)
 
 
 def connect_within(timeout: float, hosts: int) -> float:
-    """How long one attempt to connect, handshake included, may take.
+    """Return how many seconds one attempt to connect may take, the handshake included.
 
-    A fair share of the timeout among the hosts, so that each can be tried before the session is gone; not less than
-    a twentieth of it with a long list, and not more than the time after which an open link counts as dead.
+    Each host gets an equal share of the timeout, so that all can be tried before the session expires.  The share is at
+    least a twentieth of the timeout, for long lists, and at most the time after which a silent link counts as dead.
     """
     return min(max(timeout / hosts, timeout / 20), dead_after(timeout))
 
 
-def certain_until(sent: float, timeout: float) -> float:
-    """Until when the session cannot have expired, given that a request sent at `sent` was answered.
-
-    Three quarters, from the sending: the server cannot have started the session's clock anew before that.  A follower
-    reports the sessions that it heard from every half tick, and the timeout is at least two ticks, so that the
-    leader's clock for a session may be up to a quarter of the timeout behind what the follower answered.
-    """
-    return sent + timeout * _CERTAIN
-
-
 def give_up_after(timeout: float) -> float:
-    """How long after the last sign of life from any server the client takes the session for expired by itself.
+    """Return after how many seconds without any server's reply the client itself declares the session expired.
 
-    Four thirds, as the Java client since 3.9.3.  A living ensemble has ended the session by then unless its tick is
-    longer than a third of the timeout, and one that was down for so long must not keep a client in doubt for ever.
-    Nothing unsafe hangs on it: locks were given up long before, when certainty ended.
+    It is four thirds of the timeout, as in the Java client since 3.9.3.  An ensemble that runs has ended the session
+    by then, unless its tick is longer than a third of the timeout; and a client should not wait for ever for an
+    ensemble that is down.  No lock depends on it: locks were given up when certainty ended, long before.
     """
     return timeout * _GIVE_UP
 
 
 def ask_again_after(rounds: int, timeout: float) -> float:
-    """How long to wait, at most, before the other servers are asked once more whether one of them can write.
+    """Return how many seconds to wait, at most, before asking the other servers again whether one accepts writes.
 
-    A tenth of a second at first, for a quorum is often regained at once, then twice as long each time; never longer
-    than the session timeout, after which nobody would have waited for a lost server either.
+    The first pause is a tenth of a second, because a quorum is often back at once.  Each pause is twice as long as the
+    one before, up to the session timeout.
     """
-    return min(_FIRST_QUESTION * 2.0 ** min(rounds, 20), timeout)
+    return min(_FIRST_PAUSE * 2.0 ** min(rounds, 20), timeout)

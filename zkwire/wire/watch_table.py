@@ -1,12 +1,14 @@
-"""The watch table of a session: who waits for what, what an event wakes, what to ask for again after a reconnect.
+"""The watch table of a session: its watchers, which of them an event wakes, what to set again after a reconnect.
 
-Pure: it is told of replies and events in the order of the wire.  Paths are the server's.  The server keeps watches per
-connection.  Of the one-shot ones it knows two tables, data and child; the client must tell exist watches (set on a
-missing node) from data watches, because SetWatches fires an exist watch whenever the node is there.  Lasting watches,
-on a node or on all below it, stay until they are removed.
+The table does no input or output: the session reports replies and events to it, in the order of the wire.  Its paths
+are those on the server.  The server keeps watches per connection.  For one-shot watches it has two tables, data and
+child.  The client must in addition distinguish exist watches (set on a missing node) from data watches, because
+SetWatches makes an exist watch fire whenever the node exists.  Persistent watches, on one node or on a node and all
+below it, stay until they are removed.
 
-Servers of 3.6 to 3.8 keep one watch of a connection for each path, whatever its kind (ZOOKEEPER-4466, 4471): what is
-removed for one kind is gone for the others.  So nothing is removed there that could take a lasting watch with it.
+Servers of 3.6 to 3.8 store one watch of a connection per path, whatever its kind (ZOOKEEPER-4466, ZOOKEEPER-4471): a
+removal of one kind removes the others too.  So the client does not ask for a removal that could take away a persistent
+watch.
 """
 
 from __future__ import annotations
@@ -22,8 +24,8 @@ from zkwire.wire.requests import RemoveWatchesRequest, Request, SetWatches2Reque
 
 _NO_NODE: Final = -101
 
-# One SetWatches holds paths of so many bytes, or a single longer one; the server refuses frames beyond 1 MiB
-# (ZOOKEEPER-706).
+# The most bytes of paths in one SetWatches request, unless a single path is longer.  The server closes the connection
+# at a frame of more than 1 MiB, so a client with many watches would reconnect for ever (ZOOKEEPER-706).
 _CHUNK: Final = 128 * 1024
 
 
@@ -35,11 +37,11 @@ class WatchEventType(enum.IntEnum):
     CHANGED = 3
     CHILDREN = 4
 
-    __hash__ = object.__hash__  # an enumeration's own is computed from the name, at every look into a dict
+    __hash__ = object.__hash__  # the hash of an Enum member is computed in Python from its name, on every dict access
 
 
 class WatchKind(enum.Enum):
-    """What a watch was set by."""
+    """The kind of a watch, by the request that set it."""
 
     DATA = "data"
     EXIST = "exist"
@@ -51,7 +53,7 @@ class WatchKind(enum.Enum):
 
     @property
     def on_server(self) -> WatcherType:
-        """What the server calls it."""
+        """The kind of the watch as the server sees it."""
         return _ON_SERVER[self]
 
 
@@ -62,6 +64,7 @@ _ON_SERVER: Final = {
     WatchKind.PERSISTENT: WatcherType.PERSISTENT,
     WatchKind.RECURSIVE: WatcherType.PERSISTENT_RECURSIVE,
 }
+# ZooKeeper calls both kinds persistent.  Here "lasting" means either of the two, because PERSISTENT is the name of one.
 _LASTING: Final = {WatchKind.PERSISTENT, WatchKind.RECURSIVE}
 _LASTING_ON_SERVER: Final = {_ON_SERVER[kind] for kind in _LASTING}
 
@@ -74,7 +77,7 @@ _WOKEN_BY: Final = {
 
 
 def kind_set_by(asked: WatchKind, code: int) -> WatchKind | None:
-    """Return what a request for an `asked` watch has set, given the error code of its reply; None for nothing."""
+    """Return the kind of watch that a request for an `asked` watch has set, given its reply's error code, or None."""
     if code == 0:
         return WatchKind.DATA if asked is WatchKind.EXIST else asked
     return WatchKind.EXIST if asked is WatchKind.EXIST and code == _NO_NODE else None
@@ -84,40 +87,43 @@ W = TypeVar("W")
 
 
 class WatchTable(Generic[W]):
-    """One session's watches; W is whatever the session wants back when one fires.
+    """The watches of one session; W is the type of its watchers, which the table stores and returns unchanged.
 
-    `lasting` is the number of watchers that stay, so that nobody need look for them where there are none.
+    `lasting` is the number of persistent watchers of both kinds: if it is 0, no event needs a call of `concerned`.
     """
 
     def __init__(self) -> None:
         self.lasting = 0
         self._watchers: dict[WatchKind, dict[str, list[W]]] = {kind: {} for kind in WatchKind}
-        self._asked: Counter[tuple[WatcherType, str]] = Counter()
-        self._away: set[tuple[WatchKind, str]] = set()  # lasting ones that the connection's server has not set yet
-        self._can_remove = True
+        self._in_flight: Counter[tuple[WatcherType, str]] = Counter()
+        self._unconfirmed: set[tuple[WatchKind, str]] = set()  # persistent watches not yet set again after a reconnect
+        self._can_remove = True  # False once a server has refused removeWatches as unknown
 
     def __len__(self) -> int:
         return sum(len(watchers) for table in self._watchers.values() for watchers in table.values())
 
     def asked(self, kind: WatchKind, path: str) -> None:
-        """Note that a request for such a watch is under way, so that the server's must not be removed."""
-        self._asked[_ON_SERVER[kind], path] += 1
+        """Note a request for such a watch as in flight: until its reply, the server's watch must not be removed."""
+        self._in_flight[_ON_SERVER[kind], path] += 1
 
     def answered(self, kind: WatchKind, path: str) -> None:
-        """Note that such a request is no longer under way."""
+        """Note that a request reported by `asked` is no longer in flight."""
         key = _ON_SERVER[kind], path
-        self._asked[key] -= 1
-        if self._asked[key] <= 0:  # below: the table was cleared while the request was under way
-            del self._asked[key]
+        self._in_flight[key] -= 1
+        if self._in_flight[key] <= 0:  # less than 0 if the table was cleared while the request was in flight
+            del self._in_flight[key]
 
     def add(self, kind: WatchKind, path: str, watcher: W) -> None:
-        """Register `watcher`; to be called in the step in which the reply that set its watch is decoded."""
+        """Register `watcher`; call this in the same step in which the reply that set its watch is decoded.
+
+        The next bytes may hold the event already, and an event without a watcher is dropped.
+        """
         self._watchers[kind].setdefault(path, []).append(watcher)
         if kind in _LASTING:
             self.lasting += 1
 
     def discard(self, path: str, watcher: W) -> WatcherType | None:
-        """Forget `watcher`; return what the server calls its watch, None if it did not wait here."""
+        """Remove `watcher`; return its kind as the server sees it, None if it was not registered for `path`."""
         for kind, table in self._watchers.items():
             watchers = table.get(path)
             if watchers and watcher in watchers:
@@ -130,20 +136,25 @@ class WatchTable(Generic[W]):
         return None
 
     def is_wanted(self, where: WatcherType, path: str) -> bool:
-        """Whether anybody here waits, or is about to wait, for what the server calls `where` on `path`."""
+        """Whether a watcher or a request in flight needs the server's watch of the kind `where` on `path`."""
         return where in self._wanted(path)
 
     def _wanted(self, path: str) -> set[WatcherType]:
         wanted = {_ON_SERVER[kind] for kind, table in self._watchers.items() if path in table}
-        wanted.update(where for where in _ON_SERVER.values() if (where, path) in self._asked)
+        wanted.update(where for where in _ON_SERVER.values() if (where, path) in self._in_flight)
         return wanted
 
     def to_remove(self, where: WatcherType, path: str) -> WatcherType | None:
-        """Return what to have the server remove from `path` now that somebody has ceased to wait for `where` there.
+        """Return what the server should remove from `path`, after a watcher of the kind `where` was discarded.
 
-        None while others here wait for the same, and for a one-shot watch beside a lasting one: it brings nothing that
-        the other would not, and before 3.9 the other would go with it.  When nobody wants anything of the path any
-        more, everything goes, with all that was left so; and servers before 3.9 have no other name for a lasting one.
+        None means that nothing should be removed:
+        - while other watchers need the same kind;
+        - for a one-shot watch beside a persistent one, because the server sends no more events with it than without it,
+          and a server before 3.9 would remove the persistent one too;
+        - if the server does not know removeWatches.
+
+        When no watcher needs `path` any more, everything is removed, including one-shot watches left by the second
+        rule.  This also covers servers before 3.9, which cannot remove a persistent watch in any other way.
         """
         wanted = self._wanted(path)
         if not self._can_remove or where in wanted:
@@ -153,19 +164,22 @@ class WatchTable(Generic[W]):
         return where if where in _LASTING_ON_SERVER or wanted.isdisjoint(_LASTING_ON_SERVER) else None
 
     def heard(self, request: Request[Any], code: int) -> list[W]:
-        """Take note of the answer to one of our own requests; return the lasting watchers that stand again by it."""
+        """Note the reply to a SetWatches, SetWatches2 or RemoveWatches request that the session sent by itself.
+
+        Return the persistent watchers whose watches the server has now set again.
+        """
         if isinstance(request, SetWatches2Request) and code == 0:
-            again = [(WatchKind.PERSISTENT, path) for path in request.persistent]
-            again += [(WatchKind.RECURSIVE, path) for path in request.persistent_recursive]
-            self._away.difference_update(again)
-            return [watcher for kind, path in again for watcher in self._watchers[kind].get(path, ())]
+            confirmed = [(WatchKind.PERSISTENT, path) for path in request.persistent]
+            confirmed += [(WatchKind.RECURSIVE, path) for path in request.persistent_recursive]
+            self._unconfirmed.difference_update(confirmed)
+            return [watcher for kind, path in confirmed for watcher in self._watchers[kind].get(path, ())]
         if isinstance(request, RemoveWatchesRequest) and code == UnimplementedError.code:
-            # A server of 3.4 knows no removal, and drops the connection of whoever asks for one.
+            # A server of 3.4 does not know the request, and closes the connection after it: never send it again.
             self._can_remove = False
         return []
 
     def dispatch(self, event: WatchEventType, path: str) -> list[W]:
-        """Take out and return the one-shot watchers that the event wakes."""
+        """Remove and return the one-shot watchers that the event wakes."""
         woken: list[W] = []
         for kind in _WOKEN_BY[event]:
             watchers = self._watchers[kind].pop(path, None)
@@ -174,56 +188,58 @@ class WatchTable(Generic[W]):
         return woken
 
     def concerned(self, event: WatchEventType, path: str) -> list[W]:
-        """Return the lasting watchers that the event is for; they stay.
-
-        A recursive watch never gets CHILDREN: such an event is for a watch on the children of `path`, and may come for
-        a one-shot one that is none of its concern.  Nor is for any of them what SetWatches makes up for one-shot ones,
-        out of order, before the lasting ones stand again.
-        """
-        places = [(WatchKind.PERSISTENT, path)]
+        """Return the persistent watchers that the event is for; they stay registered."""
+        # A recursive watch never gets CHILDREN events.  If one arrives for a path below it, it belongs to a one-shot
+        # child watch or to a persistent watch on that path.
+        candidates = [(WatchKind.PERSISTENT, path)]
         if event is not WatchEventType.CHILDREN:
-            places += [(WatchKind.RECURSIVE, above) for above in ("/", *ancestors(path))]
+            candidates += [(WatchKind.RECURSIVE, above) for above in ("/", *ancestors(path))]
         found: list[W] = []
-        for kind, at in places:
+        for kind, at in candidates:
             watchers = self._watchers[kind].get(at)
-            if watchers and (kind, at) not in self._away:
+            # After a reconnect, SetWatches makes up events for one-shot watches of nodes that changed in the meantime.
+            # They come in no order, so persistent watchers ignore events until the server has set their watch again.
+            if watchers and (kind, at) not in self._unconfirmed:
                 found += watchers
         return found
 
     def all(self) -> Iterator[W]:
-        """Every watcher that waits."""
+        """Yield every watcher."""
         for table in self._watchers.values():
             for watchers in table.values():
                 yield from watchers
 
     def one_shot(self) -> Iterator[W]:
-        """Every watcher that waits for one event."""
+        """Yield every watcher that waits for one event."""
         for kind in (WatchKind.DATA, WatchKind.EXIST, WatchKind.CHILD):
             for watchers in self._watchers[kind].values():
                 yield from watchers
 
     def clear(self) -> list[W]:
-        """Take out and return every watcher: the session is over."""
+        """Remove and return every watcher, because the session is over."""
         gone = list(self.all())
         for table in self._watchers.values():
             table.clear()
         self.lasting = 0
-        self._asked.clear()
-        self._away.clear()
+        self._in_flight.clear()
+        self._unconfirmed.clear()
         self._can_remove = True
         return gone
 
     def rearm(self, last_zxid: int) -> list[SetWatchesRequest | SetWatches2Request]:
         """Return the requests that set every watch again on a new connection.
 
-        Arguments: `last_zxid`, the newest that replies have shown: what is newer fires at once, but for lasting ones.
+        Arguments: `last_zxid`, the newest zxid in any reply.  A one-shot watch of a node that changed after it fires at
+        once; a persistent watch does not.
         """
-        self._away = {(kind, path) for kind in _LASTING for path in self._watchers[kind]}
+        self._unconfirmed = {(kind, path) for kind in _LASTING for path in self._watchers[kind]}
+        # Each chunk becomes one request.  Chunks are filled one after the other, and one may hold several kinds.  The
+        # one-shot kinds come first: only the last chunks then need SetWatches2, which servers before 3.6 do not know.
         chunks: list[dict[WatchKind, list[str]]] = []
         size = 0
         for kind, table in self._watchers.items():
             for path in table:
-                length = 4 + len(path.encode())
+                length = 4 + len(path.encode())  # on the wire each path follows its length
                 if not chunks or size + length > _CHUNK:
                     chunks.append({each: [] for each in WatchKind})
                     size = 0
@@ -237,4 +253,4 @@ def _set_again(last_zxid: int, chunk: dict[WatchKind, list[str]]) -> SetWatchesR
     lasting = (chunk[WatchKind.PERSISTENT], chunk[WatchKind.RECURSIVE])
     if any(lasting):
         return SetWatches2Request(last_zxid, *one_shot, *lasting)
-    return SetWatchesRequest(last_zxid, *one_shot)  # which servers before 3.6 know as well
+    return SetWatchesRequest(last_zxid, *one_shot)  # servers before 3.6 know this one as well

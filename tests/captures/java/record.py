@@ -1,7 +1,7 @@
 """Record what Apache's Java client sends: `python -m tests.captures.java.record`, with Java and ZooKeeper's jars.
 
-`Calls.java` makes one call for each name that it is told; `frames.txt` keeps, under the name, the frames that the
-client sent meanwhile, without their lengths. Pings, which come when they come, stand under their own name.
+`Calls.java` reads names of calls and makes each call.  `frames.txt` stores under each name the frames that the client
+sent meanwhile, without their lengths.  Pings come at any time, so they are stored under a name of their own.
 """
 
 import asyncio
@@ -64,7 +64,7 @@ CALLS_AT_THE_END = [
     "remove children watches",
     "close",
 ]
-# What the client sends of itself when its connection is cut, and how it ends.
+# What the client sends on its own after its connection was cut, up to this request.
 RECONNECTS = {"reconnect": "setWatches", "reconnect with persistent watches": "setWatches2"}
 
 
@@ -94,7 +94,7 @@ async def record() -> tuple[str, list[tuple[str, list[bytes]]]]:
 
             async def cut(name: str) -> None:
                 mark = proxy.mark()
-                proxy.cut()
+                proxy.drop()
                 await proxy.seen(RECONNECTS[name], mark)
                 recorded.append((name, _payloads(proxy.log[mark:])))
 

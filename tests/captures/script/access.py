@@ -17,7 +17,7 @@ from tests.captures.script.tools import (
 )
 from zkwire.wire.records import ACL
 from zkwire.wire.requests import (
-    ClientInfo,
+    ClientInfoRecord,
     CreateReply,
     GetACLReply,
     GetAllChildrenNumberReply,
@@ -272,18 +272,10 @@ def identities(play: Player) -> None:
             zxid=0,
             closes={"c"},
         )
-        again = play.handshake(
-            "c",
-            f"resume after {name}",
-            "the session survives",
-            build.connect(300_000, c.session_id, c.password),
-            timeout=300_000,
-            resumes=c,
-        )
-        assert again is not None
+        again = c.resume(f"resume after {name}", "the session survives")
         again.drop(f"drop after {name}", "one connection less")
     d = play.session("d", "session for a truncated auth", "which loses its connection")
-    d.tell(
+    d.send_raw(
         "truncated auth",
         "is not answered: the connection is closed",
         build.frame(build.i32(-4) + build.auth("digest", b"bob:pw")[:-1]),
@@ -300,7 +292,7 @@ def identities(play: Player) -> None:
     e.ask("close", "", build.close_session(), closes={"e"})
 
 
-AS_BOB = WhoAmIReply([ClientInfo("digest", "bob"), ClientInfo("ip", "127.0.0.1")])
+AS_BOB = WhoAmIReply([ClientInfoRecord("digest", "bob"), ClientInfoRecord("ip", "127.0.0.1")])
 
 
 def administration(play: Player) -> None:

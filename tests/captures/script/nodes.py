@@ -18,7 +18,7 @@ from tests.captures.script.tools import (
     stat,
 )
 from zkwire.wire.records import ACL
-from zkwire.wire.requests import ClientInfo as Identity
+from zkwire.wire.requests import ClientInfoRecord as Identity
 from zkwire.wire.requests import (
     Create2Reply,
     CreateReply,

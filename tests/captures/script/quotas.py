@@ -1,4 +1,4 @@
-"""Quotas: what the server counts for a subtree in a node that clients read, and never enforces unless it is told to."""
+"""Quotas: the server counts a subtree's nodes and bytes in a node that clients read; by default it enforces nothing."""
 
 from tests.captures import build
 from tests.captures.play import Client, Player

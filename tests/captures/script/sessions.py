@@ -132,16 +132,13 @@ def handshake(play: Player) -> None:
         build.create("/handshake/mine", b"1", flags=EPHEMERAL),
         CreateReply("/handshake/mine"),
     )
-    again = play.handshake(
-        "m",
+    again = a.resume(
         "resume",
         "the right password, while the old connection stands: that one is closed, no zxid is taken",
-        build.connect(5000, a.session_id, a.password),
+        on="m",
         timeout=5000,
-        resumes=a,
         closes={"a"},
     )
-    assert again is not None
     again.ask(
         "the node is still there",
         "and its owner is the session",
@@ -156,26 +153,11 @@ def handshake(play: Player) -> None:
         timeout=0,
         closes={"m"},
     )
-    last = play.handshake(
-        "o",
-        "resume after that",
-        "the session itself is unharmed; its timeout is agreed anew",
-        build.connect(7000, a.session_id, a.password),
-        timeout=7000,
-        resumes=a,
+    last = a.resume(
+        "resume after that", "the session itself is unharmed; its timeout is agreed anew", on="o", timeout=7000
     )
-    assert last is not None
     last.drop("drop", "the TCP connection ends, the session does not")
-    last = play.handshake(
-        "o",
-        "resume after a drop",
-        "without the readOnly byte this time",
-        build.connect(7000, a.session_id, a.password, read_only=None),
-        timeout=7000,
-        flag=False,
-        resumes=a,
-    )
-    assert last is not None
+    last = a.resume("resume after a drop", "without the readOnly byte this time", on="o", timeout=7000, read_only=None)
     last.ask("close", "closeSession is answered, then the connection ends", build.close_session(), closes={"o"})
     play.handshake(
         "p",
@@ -247,16 +229,7 @@ def framing(play: Player) -> None:
 
     def next_to(name: str) -> None:
         nonlocal a
-        resumed = play.handshake(
-            "a",
-            name,
-            "the session outlived its connection",
-            build.connect(300_000, a.session_id, a.password),
-            timeout=300_000,
-            resumes=a,
-        )
-        assert resumed is not None
-        a = resumed
+        a = a.resume(name, "the session outlived its connection")
 
     a.ask("ping", "always answered under the xid -2", build.ping(), reply_xid=PING_XID, xid=PING_XID)
     a.ask("ping under another xid", "is answered under -2 as well", build.ping(), xid=12, reply_xid=PING_XID)
@@ -301,14 +274,14 @@ def framing(play: Player) -> None:
         )
         next_to(f"after opcode {number}")
     for size in (0, 4, 7):
-        a.tell(
+        a.send_raw(
             f"a frame of {size} bytes", "is no header: the connection is closed", build.frame(bytes(size)), closes={"a"}
         )
         next_to(f"after a frame of {size} bytes")
     for size in (-1, 1_048_576, 2**31 - 1):
-        a.tell(f"a length of {size}", "is not accepted: the connection is closed", build.i32(size), closes={"a"})
+        a.send_raw(f"a length of {size}", "is not accepted: the connection is closed", build.i32(size), closes={"a"})
         next_to(f"after a length of {size}")
-    a.tell("a four-letter word", "is taken for a length after the handshake", b"ruok", closes={"a"})
+    a.send_raw("a four-letter word", "is taken for a length after the handshake", b"ruok", closes={"a"})
     next_to("after a four-letter word")
     a.ask(
         "a second ConnectRequest",

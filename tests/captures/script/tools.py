@@ -1,4 +1,4 @@
-"""What the themes share: the words for an expected Stat, and the errors by name."""
+"""What the themes share: a short way to write an expected Stat, and names for error codes and create modes."""
 
 from zkwire.wire.records import Stat
 
@@ -10,7 +10,7 @@ INCONSISTENCY = -2
 EPHEMERAL, SEQUENTIAL, EPHEMERAL_SEQUENTIAL, CONTAINER, TTL, TTL_SEQUENTIAL = 1, 2, 3, 4, 5, 6
 AUTH_XID, PING_XID, SET_WATCHES_XID = -4, -2, -8
 
-# user:base64(sha1("user:password")), worked out apart from zkwire.
+# user:base64(sha1("user:password")), computed without zkwire.
 BOB = "bob:ikIaKsbtGweaHnb/jKn7OHqbunM="  # bob:pw
 ANN = "ann:7RJfAeIvrl4zdj6sS2fXrQHDvHM="  # ann:secret
 SUPER = "super:xQJmxLMiHGwaqBvst5y6rkB6HQs="  # super:admin
@@ -29,7 +29,7 @@ def stat(
     length: int = 0,
     children: int = 0,
 ) -> Stat:
-    """The Stat of a node made by the transaction `made`; times are 0, as they are compared elsewhere."""
+    """Return the Stat of a node created by the transaction `made`; times are 0, because Masker compares them."""
     mzxid = made if changed is None else changed
     pzxid = made if child_at is None else child_at
     return Stat(made, mzxid, 0, 0, version, cversion, aversion, owner, length, children, pzxid)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from tests.captures import build
-from tests.captures.play import Client, Meant, Player
+from tests.captures.play import Meant, Player
 from tests.captures.script.tools import (
     AUTH_XID,
     BOB,
@@ -210,14 +210,7 @@ def rearming(play: Player) -> None:
     b.ask("create below child", "", build.create(f"{node}/child/x"), CreateReply(f"{node}/child/x"))
     b.ask("set below r", "which is lost to a", build.create(f"{node}/r/x"), CreateReply(f"{node}/r/x"))
 
-    def back(name: str) -> Client:
-        resumed = play.handshake(
-            "a", name, "without any watch", build.connect(300_000, a.session_id, a.password), timeout=300_000, resumes=a
-        )
-        assert resumed is not None
-        return resumed
-
-    a = back("resume")
+    a = a.resume("resume", "without any watch")
     a.ask(
         "setWatches with what changed",
         "each fires at once, in the order of the lists, with the zxid -1",
@@ -256,7 +249,7 @@ def rearming(play: Player) -> None:
     )
     b.ask("delete below child", "fires the watch", build.delete(f"{node}/child/x"), events=[f"a children {node}/child"])
     a.drop("drop again", "a is away")
-    a = back("resume again")
+    a = a.resume("resume again", "without any watch")
     a.ask(
         "setWatches2",
         "the lasting ones never fire at once",

@@ -1,4 +1,4 @@
-"""kazoo's recipes, as a contender of tests/interop/lines.py, which says what is asked and answered.
+"""kazoo's recipes, as a contender of tests/interop/lines.py; contenders.py describes the orders and answers.
 
 Run with kazoo's Python.  With `--named-as-curator` its tickets of a lock have a name that Curator reads.
 """
@@ -8,21 +8,21 @@ import time
 from importlib import import_module
 from typing import Any
 
-# Loaded by name, as whoever checks types here has no kazoo.
+# Imported by name, because the type checker has no kazoo.
 kazoo_client: Any = import_module("kazoo.client")
 kazoo_lock: Any = import_module("kazoo.recipe.lock")
 
 LIMIT = 20.0
 
-# A lock whose tickets other clients know as such who know no names but Curator's.
+# A lock with ticket names that clients understand which know only Curator's names.
 NamedAsCurator: Any = type("NamedAsCurator", (kazoo_lock.Lock,), {"_NODE_NAME": "-lock-"})
 
 
 def lock_for(recipe: str, zk: Any, path: str) -> Any:
-    """A lock that sees the tickets of the others."""
+    """Return a lock that sees the tickets of the other clients."""
     if recipe == "lead":
         election = zk.Election(path)
-        election.lock = zk.Lock(path, extra_lock_patterns=["latch-"])  # an Election cannot be told so
+        election.lock = zk.Lock(path, extra_lock_patterns=["latch-"])  # an Election has no such argument
         return election.lock
     if recipe == "read":
         return zk.ReadLock(path, extra_lock_patterns=["__WRIT__"])
@@ -66,7 +66,7 @@ def obey(zk: Any, recipe: str, path: str, notes: str, rounds: int, name: str) ->
             before, _ = zk.get(notes)
             if recipe == "read":
                 time.sleep(0.002)
-                assert zk.get(notes)[0] == before, "somebody has written while we held the lock for reading"
+                assert zk.get(notes)[0] == before, "another client has written while we held the lock for reading"
             else:
                 zk.set(notes, before + f"{name}\n".encode())
     return "done"

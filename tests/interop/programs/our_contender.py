@@ -1,4 +1,4 @@
-"""Our recipes, as a contender of tests/interop/lines.py, which says what is asked and answered."""
+"""Our recipes, as a contender of tests/interop/lines.py, described in contenders.py."""
 
 import asyncio
 import sys
@@ -9,7 +9,7 @@ from typing import Any
 import recipes
 import zkwire
 
-# Which recipe an order is about; one that is not there is lacking.
+# The recipe of each order; the answer to any other order is "lacking".
 NAMES = {"lock": "Lock", "read": "ReadWriteLock", "write": "ReadWriteLock", "lead": "Election", "add": "Counter"}
 NAMES |= {"add8": "Counter", "put": "Queue", "take": "Queue"}
 
@@ -66,7 +66,9 @@ async def obey(zk: zkwire.Client, recipe: str, path: str, notes: str, rounds: in
             before, _ = await zk.get(notes)
             if recipe == "read":
                 await asyncio.sleep(0.002)
-                assert (await zk.get(notes)).data == before, "somebody has written while we held the lock for reading"
+                assert (await zk.get(notes)).data == before, (
+                    "another client has written while we held the lock for reading"
+                )
             else:
                 await zk.set(notes, before + f"{name}\n".encode())
     return "done"

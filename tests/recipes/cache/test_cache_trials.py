@@ -19,7 +19,7 @@ pytestmark = pytest.mark.limit(60)
 
 
 async def write(hosts: str, path: str, seed: int, count: int) -> None:
-    """Create, set and delete at random."""
+    """In a process: create, set and delete nodes at random."""
     rng = random.Random(seed)
     async with zkwire.connect(hosts) as zk:
         for number in range(count):
@@ -33,11 +33,11 @@ async def write(hosts: str, path: str, seed: int, count: int) -> None:
                     case 3:
                         await zk.delete_tree(where)
             except ServerError:
-                pass  # of two who write, one comes too late
+                pass  # another writer came first
 
 
 async def keep(hosts: str, path: str) -> None:
-    """Keep a cache; once the node "end" is there and it is current, report what it shows."""
+    """In a process: keep a cache; when the node "end" exists and the cache is current, report what it shows."""
     async with zkwire.connect(hosts) as zk, Cache(zk, path) as cache:
         report("complete")
         async for change in cache.changes(initial=True):
@@ -51,7 +51,7 @@ async def keep(hosts: str, path: str) -> None:
 def listed(cache: Cache, path: str) -> list[tuple[str, str, int, int]]:
     node = cache.get(path)
     assert node is not None
-    found = [told(path, node)]
+    found = [described(path, node)]
     for name in cache.children(path) or ():
         found += listed(cache, f"{path}/{name}")
     return sorted(found)
@@ -59,7 +59,7 @@ def listed(cache: Cache, path: str) -> list[tuple[str, str, int, int]]:
 
 async def read(zk: Client, path: str) -> list[tuple[str, str, int, int]]:
     try:
-        found = [told(path, await zk.get(path))]
+        found = [described(path, await zk.get(path))]
         for name in await zk.get_children(path):
             found += await read(zk, f"{path}/{name}")
     except NoNodeError:
@@ -67,12 +67,12 @@ async def read(zk: Client, path: str) -> list[tuple[str, str, int, int]]:
     return sorted(found)
 
 
-def told(path: str, node: Node) -> tuple[str, str, int, int]:
+def described(path: str, node: Node) -> tuple[str, str, int, int]:
     return path, node.data.decode(), node.stat.mzxid, node.stat.pzxid
 
 
 async def test_caches_in_several_processes_agree_with_the_tree(zookeeper: RealServer, path: str) -> None:
-    """Pitfalls 33, 34 and 39: writers in processes of their own, all connections of the caches cut again and again."""
+    """Pitfalls 33, 34 and 39: all connections of the caches are cut again and again."""
     rng = random.Random(5)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(no_task_stays())
@@ -91,7 +91,7 @@ async def test_caches_in_several_processes_agree_with_the_tree(zookeeper: RealSe
         ends = [asyncio.ensure_future(writer.end()) for writer in writers]
         while not all(end.done() for end in ends):
             await asyncio.wait(ends, timeout=rng.uniform(0.01, 0.15))
-            proxy.cut(reset=rng.random() < 0.5)
+            proxy.drop(reset=rng.random() < 0.5)
         await asyncio.gather(*ends)
         await zk.create(f"{path}/end")
         there = await read(zk, path)

@@ -16,7 +16,7 @@ from zkwire import NoAuthError, Node, NoNodeError, Stat, WatchEvent, WatchEventT
 CREATED, DELETED, CHANGED = WatchEventType.CREATED, WatchEventType.DELETED, WatchEventType.CHANGED
 
 ROOT = "/r"
-# More above than below, so that whole branches come and go.
+# Few levels, so that whole branches are often created and deleted.
 PATHS = [ROOT, "/r/a", "/r/b", "/r/a/a", "/r/a/b", "/r/b/a", "/r/a/a/a", "/r/a/a/b"]
 
 
@@ -33,7 +33,7 @@ def node(czxid: int, mzxid: int | None = None, pzxid: int | None = None) -> Node
 
 
 class Tree:
-    """The nodes of a server, and the events that changes to them make."""
+    """The nodes of a server, and the events of their changes."""
 
     def __init__(self) -> None:
         self.zxid = 100
@@ -43,7 +43,7 @@ class Tree:
         return [other[len(path) + 1 :] for other in self.nodes if other != path and above(other) == path]
 
     def change(self, path: str, what: WatchEventType) -> WatchEvent | None:
-        """Do it at the present zxid, if it is possible."""
+        """Make the change at the present zxid, if it is possible; return its event."""
         if what is CREATED:
             if path in self.nodes or (path != ROOT and above(path) not in self.nodes):
                 return None
@@ -65,9 +65,9 @@ class Tree:
 
 
 class World:
-    """A client whose mirror is told of a tree over a wire that is slow, and breaks.
+    """A tree, a mirror of it, and between them a connection that is slow and breaks.
 
-    Events may be told ahead of answers that were sent before them, as they are by a task that takes all there are.
+    Events may reach the mirror ahead of answers that were sent before them, because another task delivers them.
     """
 
     def __init__(self, rng: random.Random, gives_zxids: bool, depth: int | None) -> None:
@@ -75,21 +75,21 @@ class World:
         self.tree = Tree()
         self.gives_zxids = gives_zxids
         self.depth = depth
-        self.asked: deque[Question] = deque()  # by the client, and not yet executed
-        self.unanswered: list[Question] = []  # what the client has no answer to, in the order of its asking
+        self.asked: deque[Question] = deque()  # sent by the client, and not yet carried out
+        self.unanswered: list[Question] = []  # in the order in which they were asked
         self.wire: deque[WatchEvent | str | tuple[Question, Answer]] = deque()
         self.is_up = True
         self.session = self.resynced = 1
         self.mirror = Mirror(ROOT, depth)
-        self.shown: dict[str, Node] = {}  # what the changes say
+        self.shown: dict[str, Node] = {}  # according to the changes
         self.newest: dict[str, int] = {}
-        self.former: dict[str, Node] = {}  # what was here in the session before
+        self.former: dict[str, Node] = {}  # known in the former session
         for _ in range(rng.randrange(12)):
             self.tree.zxid += 1
             self.tree.change(rng.choice(PATHS), CREATED)
 
     def step(self) -> None:
-        """Let something happen."""
+        """Do one random thing."""
         happening = [self.change] * 6 + [self.transaction, self.delete_all] + [self.ask] * 4
         happening += [self.execute] * 6 + [self.deliver] * 10 + [self.cut if self.is_up else self.connect]
         happening += [self.overflow] if self.is_up and not self.rng.randrange(5) else []
@@ -99,7 +99,7 @@ class World:
 
     # -- the server ---------------------------------------------------------------------------------------------------
 
-    def told(self, event: WatchEvent | None) -> None:
+    def send(self, event: WatchEvent | None) -> None:
         if event is None or not self.is_up:
             return
         if not self.gives_zxids:
@@ -113,21 +113,21 @@ class World:
 
     def change(self) -> None:
         self.tree.zxid += 1
-        self.told(self.tree.change(self.rng.choice(PATHS), self.rng.choice([CREATED, CREATED, CHANGED, DELETED])))
+        self.send(self.tree.change(self.rng.choice(PATHS), self.rng.choice([CREATED, CREATED, CHANGED, DELETED])))
 
     def transaction(self) -> None:
         self.tree.zxid += 1
         few = self.rng.sample(PATHS, 2)
         for _ in range(self.rng.randrange(2, 6)):
-            self.told(self.tree.change(self.rng.choice(few), self.rng.choice([CREATED, DELETED, CHANGED])))
+            self.send(self.tree.change(self.rng.choice(few), self.rng.choice([CREATED, DELETED, CHANGED])))
 
     def delete_all(self) -> None:
         for path in reversed(PATHS):
             self.tree.zxid += 1
-            self.told(self.tree.change(path, DELETED))
+            self.send(self.tree.change(path, DELETED))
 
     def execute(self) -> None:
-        """Data and names need not be of the same moment."""
+        """Answer one question; its data and its names need not be of the same moment."""
         if not self.is_up or not self.asked:
             return
         question = self.asked.popleft()
@@ -141,7 +141,7 @@ class World:
     # -- the client ---------------------------------------------------------------------------------------------------
 
     def ask(self) -> None:
-        questions = self.mirror.ask(self.rng.choice([1, 2, 100]))
+        questions = self.mirror.next_questions(self.rng.choice([1, 2, 100]))
         assert not {question.path for question in questions} & {question.path for question in self.unanswered}
         self.asked.extend(questions)
         self.unanswered.extend(questions)
@@ -156,9 +156,9 @@ class World:
         del self.wire[at]
         if isinstance(item, tuple):
             self.unanswered.remove(item[0])
-            self.changed(self.mirror.answered(*item))
+            self.changed(self.mirror.handle_answer(*item))
         elif isinstance(item, WatchEvent):
-            self.changed(self.mirror.heard(item))
+            self.changed(self.mirror.handle_event(item))
         else:
             self.resync()
 
@@ -176,17 +176,17 @@ class World:
             assert self.shown.get(path) == before
             if after is None:
                 del self.shown[path]
-                assert not [other for other in self.shown if above(other) == path], "deleted before what is below it"
+                assert not [other for other in self.shown if above(other) == path], "deleted before its children"
             else:
-                assert path == ROOT or above(path) in self.shown, "created before what is above it"
+                assert path == ROOT or above(path) in self.shown, "created before its parent"
                 self.shown[path] = after
         for path, there in self.mirror.nodes.items():
             seen = max(there.stat.mzxid, there.stat.pzxid)
             if there is not self.former.get(path):
-                assert seen >= self.newest.get(path, 0), "older than what was shown"
+                assert seen >= self.newest.get(path, 0), "older than the state shown before"
                 self.newest[path] = seen
             if path in self.shown and self.shown[path].stat.mzxid == there.stat.mzxid:
-                self.shown[path] = there  # the set of its children is another, which is told by changes to them
+                self.shown[path] = there  # only the set of its children has changed, which changes of those report
 
     # -- losses -------------------------------------------------------------------------------------------------------
 
@@ -197,7 +197,7 @@ class World:
         self.is_up = False
 
     def connect(self) -> None:
-        """Reads are repeated, or given up in the end of the session; then events are told again."""
+        """Reconnect: reads are repeated, or given up with the session; then events come again."""
         self.is_up = True
         if not self.rng.randrange(3):
             self.mirror.give_up(self.unanswered)
@@ -206,12 +206,12 @@ class World:
         self.wire.append("resync")
 
     def overflow(self) -> None:
-        """More events than are kept: all of them are given up."""
+        """More events than the client keeps: all of them are dropped."""
         self.wire = deque(item for item in self.wire if isinstance(item, tuple))
         self.resync()
 
     def lose_all(self) -> None:
-        """The servers have lost their data, and so the session, and count from the beginning again."""
+        """The servers lose their data, and so the session; their zxids begin again."""
         self.cut()
         self.tree = Tree()
         self.tree.zxid = self.rng.randrange(100)
@@ -237,11 +237,11 @@ class World:
                 assert {f"{path}/{name}" for name in names} == {p for p in self.shown if above(p) == path}
 
     def settle(self) -> None:
-        """Nothing happens any more: in the end the mirror is the tree."""
+        """Let everything under way arrive: then the mirror equals the tree."""
         if not self.is_up:
             self.connect()
         rounds = 0
-        while self.wire or self.asked or self.mirror.is_wanting:
+        while self.wire or self.asked or self.mirror.has_questions:
             rounds += 1
             assert rounds < 50, "it reads without end"
             self.ask()
@@ -264,8 +264,10 @@ class World:
 
 @settings(max_examples=400)
 @given(seed=st.integers(0, 2**32), gives_zxids=st.booleans(), depth=st.sampled_from([None, None, None, 0, 1, 2]))
-def test_whatever_happens_the_mirror_is_the_tree_in_the_end(seed: int, gives_zxids: bool, depth: int | None) -> None:
-    """And at no time shows a node without the one above it, an older state than before, or what no change tells."""
+def test_in_the_end_the_mirror_equals_the_tree_whatever_happens(
+    seed: int, gives_zxids: bool, depth: int | None
+) -> None:
+    """At no time does it show a node without its parent, an older state than before, or a state that no change has."""
     rng = random.Random(seed)
     world = World(rng, gives_zxids, depth)
     for _ in range(4):
@@ -274,122 +276,141 @@ def test_whatever_happens_the_mirror_is_the_tree_in_the_end(seed: int, gives_zxi
         world.settle()
 
 
-# -- what is asked for ------------------------------------------------------------------------------------------------
+# -- which reads are asked for ----------------------------------------------------------------------------------------
 
 
 def filled(*paths: str, depth: int | None = None) -> Mirror:
-    """A mirror of nodes that were all there at the beginning, created at 1, 2, 3 ..."""
+    """Return a mirror of nodes that existed at the beginning, created at the zxids 1, 2, 3 ..."""
     mirror = Mirror(paths[0], depth)
     made = {path: node(number) for number, path in enumerate(paths, 1)}
-    while mirror.is_wanting:
-        for question in mirror.ask(100):
+    while mirror.has_questions:
+        for question in mirror.next_questions(100):
             names = [path.rpartition("/")[2] for path in paths[1:] if above(path) == question.path]
-            mirror.answered(question, Answer(made[question.path], names if question.lists else ()))
+            mirror.handle_answer(question, Answer(made[question.path], names if question.lists else ()))
     assert mirror.nodes == made
     assert mirror.is_complete
     return mirror
 
 
-def asked(mirror: Mirror) -> list[str]:
-    return [f"{path}{'/*' if lists else ''}" for path, lists in mirror.ask(100)]
+def questions_of(mirror: Mirror) -> list[str]:
+    return [f"{path}{'/*' if lists else ''}" for path, lists in mirror.next_questions(100)]
 
 
-def test_a_change_of_data_costs_a_read_of_the_node() -> None:
-    mirror = filled("/r", "/r/a")
-    assert mirror.heard(WatchEvent(CHANGED, "/r/a", 9)) == []
-    assert asked(mirror) == ["/r/a"]
-
-
-def test_a_creation_costs_a_read_of_the_node_and_of_the_stat_that_counts_it() -> None:
-    mirror = filled("/r", "/r/a")
-    mirror.heard(WatchEvent(CREATED, "/r/a/b", 9))
-    mirror.heard(WatchEvent(CREATED, "/r/a/b/c", 10))
-    assert asked(mirror) == ["/r/a", "/r/a/b", "/r/a/b/c"]
-
-
-def test_a_deletion_is_shown_without_a_read() -> None:
-    mirror = filled("/r", "/r/a")
-    [change] = mirror.heard(WatchEvent(DELETED, "/r/a", 9))
-    assert (change.type, change.path, change.before, change.after) == (DELETED, "/r/a", node(2), None)
-    assert asked(mirror) == ["/r"]
+@pytest.mark.parametrize(
+    ("there", "depth", "events", "reads"),
+    [
+        pytest.param(["/r", "/r/a"], None, [(CHANGED, "/r/a")], ["/r/a"], id="a change of data"),
+        pytest.param(
+            ["/r", "/r/a"],
+            None,
+            [(CREATED, "/r/a/b"), (CREATED, "/r/a/b/c")],
+            ["/r/a", "/r/a/b", "/r/a/b/c"],
+            id="creations: the nodes and their parents",
+        ),
+        pytest.param(["/r", "/r/a"], None, [(DELETED, "/r/a")], ["/r"], id="a deletion: the parent"),
+        pytest.param(
+            ["/r"], None, [(CREATED, "/r/a"), (DELETED, "/r/a")], ["/r"], id="created and deleted before it is read"
+        ),
+        pytest.param(
+            ["/r", "/r/a"],
+            1,
+            [(CREATED, "/r/a/b"), (CHANGED, "/r/a/b"), (CREATED, "/r/a/b/c")],
+            ["/r/a"],
+            id="too deep: only the number of children of the lowest",
+        ),
+        pytest.param(["/", "/a", "/b"], 1, [(CREATED, "/c")], ["/", "/c"], id="the root of the server"),
+    ],
+)
+def test_events_cost_few_reads(
+    there: list[str], depth: int | None, events: list[tuple[WatchEventType, str]], reads: list[str]
+) -> None:
+    mirror = filled(*there, depth=depth)
+    for path in there:
+        names = {other.rpartition("/")[2] for other in there[1:] if above(other) == path}
+        assert mirror.children(path) == (names if depth is None or path == there[0] else None)
+    for zxid, (what, path) in enumerate(events, 9):
+        before = mirror.nodes.get(path)
+        gone = what is DELETED and before is not None
+        # A deletion is shown at once, without a read.
+        assert mirror.handle_event(WatchEvent(what, path, zxid)) == ([CacheChange(path, before, None)] if gone else [])
+    assert questions_of(mirror) == reads
 
 
 @pytest.mark.parametrize("what", [CREATED, CHANGED, DELETED])
-def test_what_has_been_read_already_is_not_read_again(what: WatchEventType) -> None:
+def test_an_event_older_than_the_known_state_costs_no_read(what: WatchEventType) -> None:
     mirror = filled("/r", "/r/a")
-    assert mirror.heard(WatchEvent(what, "/r/a", 2 if what is not DELETED else 1)) == []
-    assert "/r/a" not in asked(mirror)
+    assert mirror.handle_event(WatchEvent(what, "/r/a", 2 if what is not DELETED else 1)) == []
+    assert "/r/a" not in questions_of(mirror)
     assert "/r/a" in mirror.nodes
-
-
-def test_what_comes_and_goes_before_it_is_read_costs_nothing_but_its_parent() -> None:
-    mirror = filled("/r")
-    mirror.heard(WatchEvent(CREATED, "/r/a", 9))
-    mirror.heard(WatchEvent(DELETED, "/r/a", 10))
-    assert asked(mirror) == ["/r"]
 
 
 def test_many_changes_of_a_node_cost_one_read() -> None:
     mirror = filled("/r", "/r/a")
     for zxid in range(10, 20):
-        mirror.heard(WatchEvent(CHANGED, "/r/a", zxid))
-    [question] = mirror.ask(100)
-    mirror.heard(WatchEvent(CHANGED, "/r/a", 20))
-    [change] = mirror.answered(question, Answer(node(2, 20)))
+        mirror.handle_event(WatchEvent(CHANGED, "/r/a", zxid))
+    [question] = mirror.next_questions(100)
+    mirror.handle_event(WatchEvent(CHANGED, "/r/a", 20))
+    [change] = mirror.handle_answer(question, Answer(node(2, 20)))
     assert (change.type, change.after) == (CHANGED, node(2, 20))
-    assert not mirror.is_wanting
+    assert not mirror.has_questions
 
 
 def test_an_answer_from_before_a_deletion_does_not_bring_the_node_back() -> None:
     for zxid in (9, None):
         mirror = filled("/r", "/r/a")
-        mirror.heard(WatchEvent(CHANGED, "/r/a", zxid and 8))
-        [question] = mirror.ask(100)
-        mirror.heard(WatchEvent(DELETED, "/r/a", zxid))
-        assert mirror.answered(question, Answer(node(2, 8))) == []
-        assert asked(mirror) == ["/r"]
+        mirror.handle_event(WatchEvent(CHANGED, "/r/a", zxid and 8))
+        [question] = mirror.next_questions(100)
+        mirror.handle_event(WatchEvent(DELETED, "/r/a", zxid))
+        assert mirror.handle_answer(question, Answer(node(2, 8))) == []
+        assert questions_of(mirror) == ["/r"]
         assert "/r/a" not in mirror.nodes
 
 
 def test_an_older_state_is_not_shown() -> None:
     mirror = filled("/r")
-    mirror.heard(WatchEvent(CHANGED, "/r", 9))
-    mirror.answered(mirror.ask(1)[0], Answer(node(1, 9)))
+    mirror.handle_event(WatchEvent(CHANGED, "/r", 9))
+    mirror.handle_answer(mirror.next_questions(1)[0], Answer(node(1, 9)))
     mirror.resync()
-    assert mirror.answered(mirror.ask(1)[0], Answer(node(1, 8), [])) == []
+    assert mirror.handle_answer(mirror.next_questions(1)[0], Answer(node(1, 8), [])) == []
     assert mirror.nodes["/r"] == node(1, 9)
 
 
-def test_after_a_loss_all_that_is_known_is_read_at_once() -> None:
+def test_a_resync_reads_every_known_node() -> None:
     mirror = filled("/r", "/r/a", "/r/a/b", "/r/c")
-    assert not mirror.is_wanting
+    assert not mirror.has_questions
     mirror.resync()
     assert not mirror.is_complete
-    assert asked(mirror) == ["/r/*", "/r/a/*", "/r/c/*", "/r/a/b/*"]
+    assert questions_of(mirror) == ["/r/*", "/r/a/*", "/r/c/*", "/r/a/b/*"]
 
 
-def test_what_a_new_session_shows_is_right_though_it_is_older() -> None:
+def test_a_new_session_may_show_an_older_state() -> None:
     mirror = filled("/r", "/r/a", "/r/b")
     mirror.nodes["/r/a"] = old = node(500)
     mirror.resync(is_new_session=True)
-    mirror.resync()  # and another loss, before it was read
+    mirror.resync()  # the connection was lost again before the reads were answered
     answers = {"/r": Answer(node(1), ["a", "b"]), "/r/a": Answer(node(2), ()), "/r/b": Answer(node(3), ())}
-    changes = [change for question in mirror.ask(100) for change in mirror.answered(question, answers[question.path])]
+    changes = [
+        change
+        for question in mirror.next_questions(100)
+        for change in mirror.handle_answer(question, answers[question.path])
+    ]
     assert changes == [CacheChange("/r/a", old, node(2))]
-    mirror.heard(WatchEvent(CHANGED, "/r/a", 9))
-    [question] = mirror.ask(100)
-    assert mirror.answered(question, Answer(node(2, 9))) == [CacheChange("/r/a", node(2), node(2, 9))]
+    mirror.handle_event(WatchEvent(CHANGED, "/r/a", 9))
+    [question] = mirror.next_questions(100)
+    assert mirror.handle_answer(question, Answer(node(2, 9))) == [CacheChange("/r/a", node(2), node(2, 9))]
     mirror.resync()
-    answers["/r/a"] = Answer(node(2), ())  # by a server that is behind, in the same session
-    assert [c for question in mirror.ask(100) for c in mirror.answered(question, answers[question.path])] == []
+    answers["/r/a"] = Answer(node(2), ())  # from a server that lags behind, in the same session
+    assert [
+        c for question in mirror.next_questions(100) for c in mirror.handle_answer(question, answers[question.path])
+    ] == []
 
 
-def test_a_branch_that_was_lost_meanwhile_goes_from_below() -> None:
+def test_a_branch_deleted_meanwhile_is_removed_from_below() -> None:
     mirror = filled("/r", "/r/a", "/r/a/b")
     mirror.resync()
-    questions = mirror.ask(100)
+    questions = mirror.next_questions(100)
     gone = NoNodeError(-101)
-    changes = [change for question in questions for change in mirror.answered(question, Answer(gone, gone))]
+    changes = [change for question in questions for change in mirror.handle_answer(question, Answer(gone, gone))]
     assert [(change.type, change.path) for change in changes] == [
         (DELETED, "/r/a/b"),
         (DELETED, "/r/a"),
@@ -398,40 +419,22 @@ def test_a_branch_that_was_lost_meanwhile_goes_from_below() -> None:
     assert mirror.is_complete
 
 
-def test_a_node_that_may_not_be_read_is_not_here() -> None:
+def test_a_node_that_may_not_be_read_is_removed() -> None:
     mirror = filled("/r", "/r/a", "/r/a/b")
-    mirror.heard(WatchEvent(CHANGED, "/r/a", 9))
-    [question] = mirror.ask(100)
-    changes = mirror.answered(question, Answer(NoAuthError(-102)))
+    mirror.handle_event(WatchEvent(CHANGED, "/r/a", 9))
+    [question] = mirror.next_questions(100)
+    changes = mirror.handle_answer(question, Answer(NoAuthError(-102)))
     assert [change.path for change in changes] == ["/r/a/b", "/r/a"]
-    assert not mirror.is_wanting
+    assert not mirror.has_questions
 
 
-def test_a_node_that_may_be_read_since_it_was_asked_for_is_listed_too() -> None:
+def test_a_node_that_becomes_readable_during_its_read_is_listed_too() -> None:
     mirror = filled("/r", "/r/b")
     mirror.resync()
-    root, _ = mirror.ask(100)
-    mirror.answered(root, Answer(node(1), ["a", "b"]))
-    [question] = mirror.ask(100)
+    root, _ = mirror.next_questions(100)
+    mirror.handle_answer(root, Answer(node(1), ["a", "b"]))
+    [question] = mirror.next_questions(100)
     assert question == Question("/r/a", lists=True)
-    mirror.heard(WatchEvent(CHANGED, "/r/a", 9))
-    mirror.answered(question, Answer(NoAuthError(-102), NoAuthError(-102)))
-    assert asked(mirror) == ["/r/a/*"]
-
-
-def test_of_what_lies_too_deep_only_the_count_is_kept() -> None:
-    mirror = filled("/r", "/r/a", depth=1)
-    assert mirror.children("/r") == {"a"}
-    assert mirror.children("/r/a") is None
-    mirror.heard(WatchEvent(CREATED, "/r/a/b", 9))
-    mirror.heard(WatchEvent(CHANGED, "/r/a/b", 10))
-    mirror.heard(WatchEvent(CREATED, "/r/a/b/c", 11))
-    assert asked(mirror) == ["/r/a"]
-
-
-def test_the_root_of_all_is_a_node_like_others() -> None:
-    mirror = filled("/", "/a", "/b", depth=1)
-    assert mirror.children("/") == {"a", "b"}
-    assert mirror.children("/a") is None
-    mirror.heard(WatchEvent(CREATED, "/c", 9))
-    assert asked(mirror) == ["/", "/c"]
+    mirror.handle_event(WatchEvent(CHANGED, "/r/a", 9))
+    mirror.handle_answer(question, Answer(NoAuthError(-102), NoAuthError(-102)))
+    assert questions_of(mirror) == ["/r/a/*"]

@@ -1,4 +1,4 @@
-"""Looking for what a write has made whose answer was lost, while the server refuses to answer for the time being."""
+"""Finding out what became of a write whose answer was lost, while the server refuses reads for a while."""
 
 import asyncio
 import logging
@@ -24,15 +24,15 @@ from zkwire import (
 
 pytestmark = pytest.mark.limit(30)
 
-PASSING = (ThrottledError, NotReadOnlyError, OperationTimeoutError, RequestTimeoutError, SystemServerError)
+TRANSIENT = (ThrottledError, NotReadOnlyError, OperationTimeoutError, RequestTimeoutError, SystemServerError)
 
-# In the line, the list that went with the create is a read, and so it is repeated ahead of the look.
-LOOKS = [("sync", 1), ("getChildren", 2), ("getData", 1)]
+# Entering a line sends getChildren together with the create; as a read it is repeated before the search begins.
+READS = [("sync", 1), ("getChildren", 2), ("getData", 1)]
 
 
-@pytest.mark.parametrize(("refused", "nth"), LOOKS)
-async def test_a_ticket_is_found_behind_refusals_that_pass(refused: str, nth: int) -> None:
-    """Pitfalls 10 and 12: it would stand in everybody's way for as long as its session lives."""
+@pytest.mark.parametrize(("refused", "nth"), READS)
+async def test_a_ticket_is_found_after_transient_refusals(refused: str, nth: int) -> None:
+    """Pitfalls 10 and 12: a ticket that is not found blocks the line for as long as its session lives."""
     async with scene() as stage, no_task_stays():
         await stage.other.create(stage.path)
         session = stage.zk.session_id
@@ -47,8 +47,8 @@ async def test_a_ticket_is_found_behind_refusals_that_pass(refused: str, nth: in
         await nothing_stays(stage)
 
 
-@pytest.mark.parametrize("error", PASSING)
-async def test_whichever_refusal_it_is(error: type[ServerError]) -> None:
+@pytest.mark.parametrize("error", TRANSIENT)
+async def test_every_transient_refusal_is_waited_for(error: type[ServerError]) -> None:
     async with scene() as stage:
         await stage.other.create(stage.path)
         session = stage.zk.session_id
@@ -61,7 +61,7 @@ async def test_whichever_refusal_it_is(error: type[ServerError]) -> None:
         await nothing_stays(stage)
 
 
-async def test_a_line_that_may_not_be_listed_is_told_of_plainly() -> None:
+async def test_a_line_that_may_not_be_listed_raises_with_a_hint() -> None:
     async with scene() as stage:
         await stage.other.create(stage.path)
         session = stage.zk.session_id
@@ -73,8 +73,8 @@ async def test_a_line_that_may_not_be_listed_is_told_of_plainly() -> None:
             await Lock(stage.zk, stage.path).acquire()
 
 
-async def test_a_ticket_that_may_not_be_read_is_removed() -> None:
-    """Its name is ours alone, and the list has shown it."""
+async def test_a_ticket_that_may_not_be_read_is_deleted() -> None:
+    """The listing has shown it, and its unique name proves that it is ours."""
     async with scene() as stage:
         await stage.other.create(stage.path)
         session = stage.zk.session_id
@@ -87,7 +87,7 @@ async def test_a_ticket_that_may_not_be_read_is_removed() -> None:
         await nothing_stays(stage)
 
 
-async def test_a_ticket_of_one_that_is_cancelled_is_removed_all_the_same() -> None:
+async def test_the_ticket_of_a_cancelled_caller_is_deleted_too() -> None:
     """Pitfall 10."""
     async with scene() as stage, no_task_stays():
         await stage.other.create(stage.path)
@@ -105,7 +105,7 @@ async def test_a_ticket_of_one_that_is_cancelled_is_removed_all_the_same() -> No
 
 
 @pytest.mark.parametrize("make", [Lock, TryLock, PersistentEphemeral], ids=lambda make: make.__name__)
-async def test_what_cannot_be_found_for_one_that_is_cancelled_is_logged(
+async def test_a_search_that_fails_after_its_caller_was_cancelled_is_logged(
     make: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with scene() as stage, no_task_stays():
@@ -130,7 +130,7 @@ async def test_what_cannot_be_found_for_one_that_is_cancelled_is_logged(
         assert "it may have been carried out" in caplog.text
 
 
-# -- the others -------------------------------------------------------------------------------------------------------
+# -- other recipes ----------------------------------------------------------------------------------------------------
 
 
 async def take_and_release(stage: Scene) -> None:
@@ -180,18 +180,18 @@ async def downgrade(stage: Scene) -> None:
     ("play", "cut", "nth"),
     [
         (take_and_release, "create", 1),
-        (acquire_and_release, "create", 2),  # the number that was asked for with the create is read ahead of the look
+        (acquire_and_release, "create", 2),  # the number of permits, read together with the create, is read first
         (keep, "create", 1),
-        (count, "multi", 2),  # the counter is read before
+        (count, "multi", 2),  # the counter was read before
         (put_and_get, "multi", 1),
         (downgrade, "setData", 1),
     ],
     ids=lambda value: value.__name__ if callable(value) else str(value),
 )
-async def test_no_look_gives_up_for_a_refusal_that_passes(
+async def test_no_search_gives_up_because_of_a_transient_refusal(
     play: Callable[[Scene], Awaitable[None]], cut: str, nth: int, refused: str
 ) -> None:
-    """Pitfalls 10 and 13: a write is neither taken for carried out nor for not carried out."""
+    """Pitfalls 10 and 13: a refused read proves neither that a write was carried out nor that it was not."""
     async with scene() as stage, no_task_stays():
         session = stage.zk.session_id
         nth = 1 if refused == "sync" else nth

@@ -1,4 +1,4 @@
-"""Who owns, and is not certain that its session lives, asks before it believes; but not a server that cannot tell."""
+"""Certainty: a ticket that could own asks a server whether its session lives, but not a server without a quorum."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -9,7 +9,7 @@ import pytest
 
 import zkwire
 from recipes import Lock, TryLock
-from recipes.line.line import TicketNode
+from recipes.line.ticket import TicketNode
 from tests.support.everywhere import Scene, nothing_stays
 from tests.support.recipes import no_task_stays, outcome, until, until_armed, until_line, until_state
 from zkwire import SessionState
@@ -22,7 +22,7 @@ ROUND_TRIPS = 50
 
 
 class Quorum:
-    """Whether the server has one.  Without, it says so to each new connection; it carries out writes all the same."""
+    """The server's quorum.  Without it, new connections are read-only; the server carries out writes all the same."""
 
     def __init__(self, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
         self._server = server
@@ -35,21 +35,21 @@ class Quorum:
         monkeypatch.setattr(handshake, "_answer", answering)
 
     async def lose(self, stage: Scene) -> None:
-        """Return when the client has been without for so long that it is not certain any more."""
+        """Lose the quorum; return when the client is not certain any more that its session lives."""
         self._is_there = False
         self._server.drop(stage.zk.session_id)
         await until_state(stage.zk, SessionState.READ_ONLY)
         await until(lambda: not stage.zk.certain_for(stage.zk.session_id))
 
     def regain(self, stage: Scene) -> None:
-        """Have one again."""
+        """Have a quorum again."""
         self._is_there = True
         self._server.drop(stage.zk.session_id)
 
 
 @asynccontextmanager
 async def quick_scene() -> AsyncIterator[Scene]:
-    """A scene in which `zk` loses its certainty after three quarters of a second."""
+    """A scene in which `zk` loses its certainty after a second."""
     async with (
         Server(tick_time=0.5) as server,
         zkwire.connect(server.hosts) as other,
@@ -58,24 +58,24 @@ async def quick_scene() -> AsyncIterator[Scene]:
         yield Scene(server, zk, other, "/recipe")
 
 
-async def pings_meanwhile(stage: Scene, monkeypatch: pytest.MonkeyPatch) -> int:
-    """How many pings the recipe asks for while others have so many requests answered, one after the other."""
+async def questions_meanwhile(stage: Scene, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Return how often the recipe asks for certainty while ROUND_TRIPS other requests are answered."""
     count = 0
-    ping = stage.zk.ping
+    certify = stage.zk.certify
 
-    async def counted() -> float:
+    async def counted() -> None:
         nonlocal count
         count += 1
-        return await ping()
+        await certify()
 
     with monkeypatch.context() as patch:
-        patch.setattr(stage.zk, "ping", counted)
+        patch.setattr(stage.zk, "certify", counted)
         for _ in range(ROUND_TRIPS):
             await stage.zk.exists("/")
     return count
 
 
-async def test_a_waiter_lets_a_server_without_a_quorum_be(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_waiter_does_not_ask_a_server_without_a_quorum_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
     async with quick_scene() as stage, no_task_stays():
         quorum = Quorum(stage.server, monkeypatch)
         holder = await Lock(stage.other, stage.path).acquire()
@@ -84,7 +84,7 @@ async def test_a_waiter_lets_a_server_without_a_quorum_be(monkeypatch: pytest.Mo
         await until_armed(2, stage.zk)
         await quorum.lose(stage)
         await holder.release()
-        assert await pings_meanwhile(stage, monkeypatch) <= 2
+        assert await questions_meanwhile(stage, monkeypatch) <= 2
         assert not waiter.done()
         quorum.regain(stage)
         lease = await waiter
@@ -93,17 +93,17 @@ async def test_a_waiter_lets_a_server_without_a_quorum_be(monkeypatch: pytest.Mo
         await nothing_stays(stage)
 
 
-async def test_so_does_one_that_tries(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nor_does_a_try_lock(monkeypatch: pytest.MonkeyPatch) -> None:
     async with quick_scene() as stage, no_task_stays():
         quorum = Quorum(stage.server, monkeypatch)
         _, stat = await stage.zk.create_and_stat(stage.path, ephemeral=True)
-        place = TicketNode(stage.path, "recipe", stat.czxid, stage.zk.session_id)
+        node = TicketNode(stage.path, "recipe", stat.czxid, stage.zk.session_id)
         await quorum.lose(stage)
-        asking = asyncio.create_task(outcome(TryLock(stage.zk, stage.path)._is_certain(place)))
-        assert await pings_meanwhile(stage, monkeypatch) <= 2
+        asking = asyncio.create_task(outcome(TryLock(stage.zk, stage.path)._is_certain(node)))
+        assert await questions_meanwhile(stage, monkeypatch) <= 2
         assert not asking.done()
         quorum.regain(stage)
-        assert await asking is (stage.zk.session_id == place.session_id)
+        assert await asking is (stage.zk.session_id == node.session_id)
 
 
 async def test_the_end_of_the_client_ends_the_wait_for_a_quorum(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
-"""Trials of the read/write lock, the semaphore and the lock with a time limit: several processes, a real server.
+"""Trials of the read/write lock, the semaphore and the lock with a time limit: several processes and a real server.
 
-The witness is the kernel: who reads holds a shared flock, who writes an exclusive one, and who has one of n permits one
-of n files; to find one taken is to have seen too many at a time.
+The kernel is the witness: a reader holds a shared flock on a file, a writer an exclusive one, and a holder of one of n
+permits an exclusive one on one of n files.  A holder that finds the file locked has found too many holders at a time.
 """
 
 import asyncio
@@ -85,10 +85,10 @@ async def until_no_watch(server: RealServer) -> None:
 
 
 @pytest.mark.parametrize("prefer", [None, "readers", "writers"])
-async def test_twenty_readers_and_writers(
+async def test_twenty_readers_and_writers_are_served(
     zookeeper: RealServer, path: str, witness: str, prefer: Preference | None
 ) -> None:
-    """Pitfalls 4, 16 and 21: no writer beside anybody, and everybody is served."""
+    """Pitfalls 4, 16 and 21: a writer holds alone, and every contender is served."""
     orders = {"hosts": zookeeper.hosts, "path": path, "witness": witness, "timeout": 10.0, "prefer": prefer}
     count = 4 if prefer is None else 2  # processes
     async with AsyncExitStack() as stack:
@@ -118,8 +118,10 @@ async def until_contenders(zk: Client, path: str, count: int) -> None:
     await until(so_many)
 
 
-async def test_readers_and_writers_that_crash(zookeeper: RealServer, path: str, witness: str) -> None:
-    """Pitfalls 10, 17 and 20: killed at any moment, downgrading or waiting; the rest are served."""
+async def test_crashes_of_readers_and_writers_do_not_stop_the_others(
+    zookeeper: RealServer, path: str, witness: str
+) -> None:
+    """Pitfalls 10, 17 and 20: processes are killed while they hold, downgrade or wait; the others are served."""
     orders = {"hosts": zookeeper.hosts, "path": path, "witness": witness, "timeout": 1.0, "prefer": None}
     async with AsyncExitStack() as stack:
         zk = await stack.enter_async_context(zkwire.connect(zookeeper.hosts))
@@ -173,8 +175,10 @@ async def hold_a_permit(hosts: str, path: str, files: list[str], permits: int, t
         await asyncio.gather(*(use() for _ in range(tasks)))
 
 
-async def test_never_more_than_the_permits_of_a_semaphore(zookeeper: RealServer, path: str, tmp_path: Path) -> None:
-    """Pitfall 21: it also shrinks and grows while all are at it, between 2 and 4."""
+async def test_a_semaphore_never_has_more_holders_than_permits(
+    zookeeper: RealServer, path: str, tmp_path: Path
+) -> None:
+    """Pitfall 21: it also shrinks and grows meanwhile, between 2 and 4 permits."""
     files = [str(tmp_path / f"permit-{number}") for number in range(4)]
     for name in files:
         Path(name).touch()
@@ -202,8 +206,10 @@ async def test_never_more_than_the_permits_of_a_semaphore(zookeeper: RealServer,
         await until_no_watch(zookeeper)
 
 
-async def test_a_shrunk_semaphore_of_several_processes(zookeeper: RealServer, path: str, tmp_path: Path) -> None:
-    """Pitfall 21: those who were armed under the greater number do not own by it."""
+async def test_waiters_of_a_semaphore_that_has_shrunk_own_by_the_new_number(
+    zookeeper: RealServer, path: str, tmp_path: Path
+) -> None:
+    """Pitfall 21: also those that were armed under the greater number."""
     file = tmp_path / "permit"
     file.touch()
     async with AsyncExitStack() as stack:
@@ -227,11 +233,11 @@ async def test_a_shrunk_semaphore_of_several_processes(zookeeper: RealServer, pa
 
 
 async def hold_for_ever(hosts: str, path: str, limit: float) -> None:
-    """In a process: promise to be done, and do not keep it."""
+    """In a process: promise to be done, and break the promise."""
     async with zkwire.connect(hosts, 30.0) as zk:
         try:
             async with TimedLock(zk, path, limit) as lease:
-                await lease.extend(limit)  # the promise is known
+                await lease.extend(limit)  # returns when the promise is written
                 report("acquired", token=lease.token, node=lease.path)
                 await asyncio.Event().wait()
         except LockLostError as error:
@@ -239,7 +245,7 @@ async def hold_for_ever(hosts: str, path: str, limit: float) -> None:
 
 
 async def test_a_process_that_hangs_is_taken_over_before_its_session_ends(zookeeper: RealServer, path: str) -> None:
-    """Pitfall 14: and it is told, once it goes on."""
+    """Pitfall 14: and it notices the loss once it goes on."""
     async with (
         zkwire.connect(zookeeper.hosts) as zk,
         start(hold_for_ever, hosts=zookeeper.hosts, path=path, limit=1.0) as worker,
@@ -249,7 +255,7 @@ async def test_a_process_that_hangs_is_taken_over_before_its_session_ends(zookee
         worker.signal(signal.SIGSTOP)
         began = loop.time()
         lease = await Lock(zk, path).acquire(within=15)
-        assert loop.time() - began >= 0.8  # it may have been stopped a little behind its promise
+        assert loop.time() - began >= 0.8  # it may have been stopped a little after its promise
         assert lease.token > held["token"]
         assert await zk.exists(held["node"]) is None
         worker.signal(signal.SIGCONT)

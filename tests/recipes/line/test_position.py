@@ -1,5 +1,8 @@
-"""The decisions of one ticket in the waiting line, against a model of ZooKeeper: a log of changes, a server per ticket
-that lags behind it as it likes, watches, and replies and events in the order of the session."""
+"""The decisions of one ticket in the line, alone and against a model of ZooKeeper.
+
+The model has a log of changes, for each ticket a server that may lag behind the log, watches, and replies and events in
+the order of the session.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +18,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import zkwire
-from recipes.line.position import Position, earlier, everyone
+from recipes.line.position import Position, earlier, every_contender
 from zkwire import sequence
 
 
 def ticket(number: int, kind: str = "lock-") -> str:
-    """The name that a server gives, whose counter is a signed int of 32 bits."""
+    """Return the name that a server gives to a ticket; its counter is a signed integer of 32 bits."""
     signed = (number + 2**31) % 2**32 - 2**31
     return f"_c_0d3a-{kind}{signed:010d}"
 
@@ -48,7 +51,7 @@ def test_any_child_that_ends_in_a_sequence_number_counts() -> None:
     ]
 
 
-def test_what_is_no_ticket_is_left_out() -> None:
+def test_names_without_a_sequence_number_are_left_out() -> None:
     names = [
         "config",
         "",
@@ -66,7 +69,7 @@ def test_the_prefix_does_not_count() -> None:
     assert earlier("a-0000000002", ["z-0000000001", "a-0000000003", "b-0000000004"]) == ["z-0000000001"]
 
 
-def test_a_name_without_a_number_is_no_ticket() -> None:
+def test_a_name_without_a_sequence_number_is_refused() -> None:
     with pytest.raises(ValueError, match="'config' has no sequence number"):
         earlier("config", [])
 
@@ -85,8 +88,8 @@ def test_every_number_of_the_counter_is_read_back(number: int) -> None:
 
 
 @given(st.integers(-(10**9) + 1, 2**31 - 1) | st.just(-(2**31)))
-def test_without_a_dash_in_the_prefix_as_well(number: int) -> None:
-    """Pitfall 5. (In between, a minus sign before ten digits might be either.)"""
+def test_a_number_is_read_back_without_a_dash_in_the_prefix(number: int) -> None:
+    """Pitfall 5; for the numbers that are left out, a minus sign before ten digits could be either."""
     assert sequence(f"lock_{number:010d}") == number
 
 
@@ -108,13 +111,13 @@ def test_across_the_overflow_the_line_still_moves() -> None:
 A, B, C, D, E = map(ticket, range(5))
 
 
-def test_before_any_list_nothing_is_owned() -> None:
+def test_a_ticket_without_a_list_does_not_own() -> None:
     assert not Position(A).owns
     assert not Position(A).is_armed
     assert Position(A).needs_list
 
 
-def test_the_lowest_owns_and_watches_nobody() -> None:
+def test_the_lowest_ticket_owns_and_watches_no_blocker() -> None:
     position = Position(A)
     position.listed([B, A, C])
     assert position.owns
@@ -129,7 +132,7 @@ def test_the_last_two_are_watched_and_one_is_enough_to_be_armed() -> None:
     position.watched(C)
     assert not position.is_armed  # A and B may go before C does
     position.departed(B)
-    assert position.needs_list  # it looks ahead: is A still there?
+    assert position.needs_list  # it looks ahead: A may have left, too
     position.listed([C, D, E])
     assert position.is_armed
     assert not position.needs_list
@@ -137,7 +140,7 @@ def test_the_last_two_are_watched_and_one_is_enough_to_be_armed() -> None:
     assert position.owns
 
 
-def test_without_a_watch_on_the_last_blocker_nothing_is_armed() -> None:
+def test_a_ticket_is_not_armed_without_a_watch_on_its_last_blocker() -> None:
     position = Position(B)
     position.listed([A, B])
     assert not position.is_armed
@@ -148,7 +151,7 @@ def test_without_a_watch_on_the_last_blocker_nothing_is_armed() -> None:
     assert position.to_watch == [A]
 
 
-def test_a_list_older_than_a_departure_brings_nobody_back() -> None:
+def test_a_list_older_than_a_departure_brings_no_blocker_back() -> None:
     position = Position(C)
     position.listed([A, B, C])
     position.departed(B)
@@ -157,7 +160,7 @@ def test_a_list_older_than_a_departure_brings_nobody_back() -> None:
     assert position.owns
 
 
-def test_departures_of_those_behind_mean_nothing() -> None:
+def test_departures_behind_the_ticket_change_nothing() -> None:
     position = Position(B)
     position.listed([A, B, C])
     position.departed(C)
@@ -165,13 +168,13 @@ def test_departures_of_those_behind_mean_nothing() -> None:
     assert not position.needs_list
 
 
-def test_after_a_reconnect_a_list_must_be_read() -> None:
+def test_after_a_reconnect_a_ticket_owns_only_by_a_new_list() -> None:
     position = Position(B)
     position.listed([A, B])
     position.watched(A)
     position.watched(B)
-    position.disarmed()
-    position.departed(A)  # what a reconnect brings comes in no order that means anything
+    position.reconnected()
+    position.departed(A)  # after a reconnect the order of the events says nothing
     assert not position.owns
     assert not position.is_armed
     assert not position.is_watched
@@ -180,15 +183,12 @@ def test_after_a_reconnect_a_list_must_be_read() -> None:
     assert position.owns
 
 
-def test_who_is_gone_owns_nothing_ever() -> None:
+def test_a_ticket_whose_node_is_gone_never_owns() -> None:
     position = Position(A)
     position.listed([B])
     assert position.is_gone
     position.listed([A, B])
     assert not position.owns
-
-
-def test_own_departure_is_told_apart() -> None:
     position = Position(B)
     position.listed([A, B])
     position.departed(B)
@@ -197,8 +197,8 @@ def test_own_departure_is_told_apart() -> None:
     assert not position.owns
 
 
-def test_a_departure_behind_a_change_of_our_own_data_is_not_trusted() -> None:
-    """The watch on our own node is used up by it, so that nothing would tell of its deletion."""
+def test_a_departure_after_a_change_of_our_own_data_is_not_trusted() -> None:
+    """The change uses up the watch on our own node, so that its deletion would go unnoticed."""
     position = Position(B)
     position.listed([A, B])
     position.watched(B)
@@ -208,8 +208,8 @@ def test_a_departure_behind_a_change_of_our_own_data_is_not_trusted() -> None:
     assert not position.is_armed
     position.departed(A)
     assert not position.owns
-    assert position.needs_look
-    position.watched(B)  # it was read, and is there
+    assert position.needs_requests
+    position.watched(B)  # it was read again, and exists
     assert position.owns
 
 
@@ -239,43 +239,43 @@ def test_readers_do_not_look_ahead_and_list_when_the_last_writer_goes() -> None:
     assert reader.to_watch == [w0]
 
 
-def test_a_number_that_is_not_known_lets_nobody_own() -> None:
+def test_a_ticket_does_not_own_without_the_number_of_slots() -> None:
     position = Position(B, slots=None)
     position.listed([A, B])
     assert not position.owns
-    assert position.needs_size
-    position.sized(2, is_watched=False)
+    assert position.needs_slots
+    position.slots_read(2, is_watched=False)
     assert position.owns
-    assert position.needs_size  # nobody tells of its change
+    assert position.needs_slots  # it is not watched yet
 
 
 def test_a_departure_after_a_change_of_the_number_counts_under_the_new_one() -> None:
     """Pitfall 21."""
     position = Position(C, slots=None)
     position.listed([A, B, C])
-    position.sized(2)
+    position.slots_read(2)
     position.watched(A)
     position.watched(B)
     position.watched(C)
     assert position.is_armed
-    assert not position.needs_look
-    position.resized()
+    assert not position.needs_requests
+    position.slots_changed()
     position.departed(A)
     assert not position.owns
     assert not position.is_armed
-    assert position.needs_look
-    position.sized(1)
+    assert position.needs_requests
+    position.slots_read(1)
     assert not position.owns
-    position.sized(2)
+    position.slots_read(2)
     assert position.owns
 
 
-def test_after_a_reconnect_the_number_is_not_known_either() -> None:
+def test_after_a_reconnect_the_number_of_slots_is_unknown() -> None:
     for slots in (1, None):
         position = Position(A, slots=slots)
         position.listed([A])
-        position.sized(1)
-        position.disarmed()
+        position.slots_read(1)
+        position.reconnected()
         position.listed([A])
         assert position.owns == (slots == 1)
 
@@ -288,8 +288,10 @@ SIZE, READ_SIZE = "size", "size, without a watch"
 
 @dataclass
 class Contender:
-    """One ticket, its session and its server, and the loop that Line runs on a Position, with every await taken
-    apart: requests are executed by its server one by one, replies and events are delivered one by one."""
+    """One ticket with its session and its server, and the loop of WaitingTicket with every await taken apart.
+
+    The server executes the requests one by one; replies and events are delivered one by one.
+    """
 
     name: str
     position: Position
@@ -307,14 +309,14 @@ class Contender:
     over: bool = False
 
     def think(self) -> None:
-        """What Line does between two awaits."""
+        """Do what WaitingTicket does between two awaits."""
         if self.over or self.owns or len(self.answers) < len(self.asked):
             return
         for request, answer in zip(self.asked, self.answers, strict=True):
             if request == "list":
                 self.position.listed(answer)
             elif request in (SIZE, READ_SIZE):
-                self.position.sized(answer, is_watched=request == SIZE)
+                self.position.slots_read(answer, is_watched=request == SIZE)
             elif answer:
                 self.position.watched(request)
                 if answer == "shared" and "__READ__" in self.name:
@@ -324,7 +326,7 @@ class Contender:
         self.asked, self.answers = [], []
         for kind, name in self.events:
             if name == SIZE:
-                self.position.resized()
+                self.position.slots_changed()
             elif kind == "departure":
                 self.position.departed(name)
             else:
@@ -334,15 +336,15 @@ class Contender:
             self.rearmed = False
             self.watches.clear()
             self.table.clear()
-            self.position.disarmed()
+            self.position.reconnected()
         if self.position.is_gone:
             self.over = True
         elif self.position.owns:
             self.owns = True
-        elif self.position.needs_look:
+        elif self.position.needs_requests:
             if not self.position.is_watched:
                 self.asked.append(self.name)
-            if self.position.needs_size:
+            if self.position.needs_slots:
                 self.asked.append(SIZE)
             self.asked += ["list"] if self.position.needs_list else self.position.to_watch
             self.requests.extend(self.asked)
@@ -355,13 +357,13 @@ FROZEN: Final[dict[type, Callable[[Any], Any]]] = {list: tuple, deque: tuple, se
 
 
 def state(thing: Any) -> dict[str, Any]:
-    """What is kept in the attributes of `thing`."""
+    """Return the attributes of `thing`."""
     attributes: dict[str, Any] = vars(thing) if hasattr(thing, "__dict__") else thing.__getstate__()[1]
     return attributes
 
 
 def forked(thing: T) -> T:
-    """A copy with lists and sets of its own, not of what is in them: a tenth of the time of copy.deepcopy."""
+    """Return a copy with lists and sets of its own, but the same items: a tenth of the time of copy.deepcopy."""
     twin = object.__new__(type(thing))
     for name, value in state(thing).items():
         setattr(twin, name, value.copy() if type(value) in FROZEN else value)
@@ -369,7 +371,7 @@ def forked(thing: T) -> T:
 
 
 def hashable(state: dict[str, Any], *without: str) -> tuple[Any, ...]:
-    """The values of `state` as something that sets take."""
+    """Return the values of `state` in a hashable form."""
     return tuple(
         [
             FROZEN[type(value)](value) if type(value) in FROZEN else value
@@ -380,7 +382,7 @@ def hashable(state: dict[str, Any], *without: str) -> tuple[Any, ...]:
 
 
 class World:
-    """The log of creates and deletes, and who stands in the line."""
+    """The log of creates and deletes, and the contenders in the line."""
 
     def __init__(
         self,
@@ -402,15 +404,15 @@ class World:
         self.evictions = evictions
         self.downgrades = downgrades
         self.touches = touches
-        self.sizes = list(sizes)  # to which the number of slots will be changed
+        self.sizes = list(sizes)  # the values that the number of slots will take
         self.is_fixed = not sizes
         self.lag = lag
         self.log: list[tuple[str, str]] = []
         self.line: list[Contender] = []
-        self.heard: dict[str, set[str]] = {}
+        self.woken: dict[str, set[str]] = {}
 
     def blocks(self, contender: Contender) -> Callable[[str], bool]:
-        return writers if "__READ__" in contender.name else everyone
+        return writers if "__READ__" in contender.name else every_contender
 
     def live(self, upto: int | None = None) -> list[str]:
         live: list[str] = []
@@ -422,44 +424,44 @@ class World:
         return live
 
     def shared(self, upto: int | None = None) -> set[str]:
-        """The writers who have let readers in."""
+        """Return the writers that have let readers in."""
         return {name for what, name in self.log[:upto] if what == "share"}
 
     def size(self, upto: int | None = None) -> int:
-        """The number of slots."""
+        """Return the number of slots."""
         return ([self.slots] + [int(name) for what, name in self.log[:upto] if what == "size"])[-1]
 
     def blockers(self, contender: Contender, upto: int | None = None) -> list[str]:
-        """Those who truly block `contender`."""
+        """Return the true blockers of `contender`."""
         blocks, shared = self.blocks(contender), self.shared(upto) if "__READ__" in contender.name else set()
         return [name for name in earlier(contender.name, self.live(upto)) if blocks(name) and name not in shared]
 
     def actions(self, *, departures: bool = True) -> Iterator[tuple[str, Action]]:
-        """What may happen next."""
+        """Yield what may happen next."""
         if len(self.line) < len(self.kinds):
             yield "enter", self.enter
         if self.sizes and departures:
             yield "resize", self.resize
         live = self.live()
         for contender in self.line:
-            who = contender.name
+            name = contender.name
             if contender.applied < len(self.log):
-                yield f"apply {who}", partial(self.apply, contender)
+                yield f"apply {name}", partial(self.apply, contender)
             if contender.requests:
-                yield f"execute {who}", partial(self.execute, contender)
+                yield f"execute {name}", partial(self.execute, contender)
             if contender.inbox:
-                yield f"deliver {who}", partial(self.deliver, contender)
-            if departures and who in live:
-                yield f"depart {who}", partial(self.depart, contender)
-                if self.downgrades and contender.owns and writers(who) and who not in self.shared():
-                    yield f"downgrade {who}", partial(self.downgrade, contender)
+                yield f"deliver {name}", partial(self.deliver, contender)
+            if departures and name in live:
+                yield f"depart {name}", partial(self.depart, contender)
+                if self.downgrades and contender.owns and writers(name) and name not in self.shared():
+                    yield f"downgrade {name}", partial(self.downgrade, contender)
                 if self.evictions and not contender.owns:
-                    yield f"evict {who}", partial(self.evict, contender)
+                    yield f"evict {name}", partial(self.evict, contender)
                 if self.touches and not contender.owns:
-                    yield f"touch {who}", partial(self.touch, contender)
+                    yield f"touch {name}", partial(self.touch, contender)
                 if self.reconnects and not contender.owns and not contender.over:
                     for where in range(contender.known, len(self.log) + 1) if self.lag else [len(self.log)]:
-                        yield f"reconnect {who} {where}", partial(self.reconnect, contender, where)
+                        yield f"reconnect {name} {where}", partial(self.reconnect, contender, where)
 
     def enter(self) -> None:
         number = len(self.line)
@@ -489,14 +491,14 @@ class World:
             contender.watches.discard(changed)
             contender.inbox.append(("departure" if what == "delete" else "change", changed, contender.applied))
             if what == "delete" and name != contender.name and not contender.over:
-                self.heard.setdefault(name, set()).add(contender.name)
-                self.check_heard(contender, name)
+                self.woken.setdefault(name, set()).add(contender.name)
+                self.check_woken(contender, name)
 
-    def check_heard(self, contender: Contender, name: str) -> None:
-        """A reader hears of nobody behind whom another writer stands: it could not act."""
+    def check_woken(self, contender: Contender, name: str) -> None:
+        """Check that the departure lets a reader act: no blocker remains between it and the reader."""
         if "__READ__" in contender.name:
             between = [other for other in self.blockers(contender, contender.applied) if earlier(other, [name])]
-            assert not between, f"{contender.name} hears of {name}, and waits for {between}"
+            assert not between, f"{contender.name} is woken by {name}, and waits for {between}"
 
     def execute(self, contender: Contender) -> None:
         """The contender's server executes the next request."""
@@ -536,7 +538,7 @@ class World:
         self.change("share", contender.name)
 
     def resize(self) -> None:
-        """Somebody changes the number of slots."""
+        """The number of slots changes."""
         self.change("size", str(self.sizes.pop(0)))
 
     def depart(self, contender: Contender) -> None:
@@ -547,18 +549,20 @@ class World:
         self.change("delete", contender.name)
 
     def evict(self, contender: Contender) -> None:
-        """Somebody else deletes the node."""
+        """Another client deletes the node."""
         self.evictions -= 1
         self.change("delete", contender.name)
 
     def touch(self, contender: Contender) -> None:
-        """Somebody else changes the node's data, which uses up the watches on it."""
+        """Another client changes the node's data, which uses up the watches on it."""
         self.touches -= 1
         self.change("touch", contender.name)
 
     def reconnect(self, contender: Contender, applied: int) -> None:
-        """To a server that has seen at least what the client has; what is not answered is asked again there, and
-        what was watched and is gone is told of at once, in an order of names."""
+        """Connect to a server that has seen at least as much as the client.
+
+        Requests without an answer are sent again.  Changes of watched nodes are reported at once, ordered by name.
+        """
         self.reconnects -= 1
         contender.requests = deque(contender.asked[len(contender.answers) :])
         contender.inbox.clear()
@@ -572,12 +576,12 @@ class World:
             contender.inbox.append(("change" if name in live else "departure", name, applied))
 
     def check(self, contender: Contender) -> None:
-        """Who owns was entitled to when the newest thing that it knows was true, and nobody else is."""
+        """Check that the owner was entitled at the newest moment that it knows, and that it is the only owner."""
         known = contender.known
-        # Who enters reads the number right behind the list, and watches its own node a little later.
-        is_told = self.is_fixed or contender.position.is_watched
-        assert contender.name in self.live(known) or not is_told, (
-            "owns although it had been told that its node was gone"
+        # A new ticket reads the number right behind the list, and watches its own node a little later.
+        is_informed = self.is_fixed or contender.position.is_watched
+        assert contender.name in self.live(known) or not is_informed, (
+            "owns although it had been informed that its node was gone"
         )
         assert len(self.blockers(contender, known)) < self.size(known)
         live = self.live()
@@ -588,7 +592,7 @@ class World:
             assert len(owners) <= self.slots, owners
 
     def settle(self) -> None:
-        """Let everything under way come to its end, and see that nobody waits who need not."""
+        """Let everything under way come to its end, and check that no ticket waits that could own."""
         while True:
             actions = [act for label, act in self.actions(departures=False)]
             if not actions:
@@ -598,31 +602,31 @@ class World:
         for contender in self.line:
             if contender.name in live:
                 entitled = len(self.blockers(contender)) < self.size()
-                # Who owned when the number shrank still does.
+                # A ticket that owned when the number shrank still owns.
                 assert contender.owns or not entitled, f"{contender.name} among {live}"
                 assert entitled or not contender.owns or not self.is_fixed, f"{contender.name} among {live}"
             elif not contender.owns:
                 assert contender.over, f"{contender.name} does not know that its node is gone"
 
     def key(self) -> object:
-        """All that matters for what may follow."""
-        heard = frozenset((name, frozenset(names)) for name, names in self.heard.items())
+        """Return all that matters for what may follow."""
+        woken = frozenset((name, frozenset(names)) for name, names in self.woken.items())
         line = [(hashable(vars(contender), "position"), hashable(state(contender.position))) for contender in self.line]
-        return (*hashable(vars(self), "heard", "line"), heard, *line)
+        return (*hashable(vars(self), "woken", "line"), woken, *line)
 
     def fork(self) -> World:
-        """Another world in which everything is as it is here, and may go on in another way."""
+        """Return a copy of this world, which may go on in another way."""
         twin = forked(self)
-        twin.heard = {name: set(names) for name, names in self.heard.items()}
+        twin.woken = {name: set(names) for name, names in self.woken.items()}
         twin.line = [forked(contender) for contender in self.line]
         for contender in twin.line:
             contender.position = forked(contender.position)
         return twin
 
     def check_herd(self) -> None:
-        """Of those who still wait no more than two, or slots + 1, have heard of any one departure."""
+        """Check that each departure has woken at most two of the waiting tickets, or slots + 1."""
         live = set(self.live())
-        assert all(len(names & live) <= self.slots + 1 for names in self.heard.values()), self.heard
+        assert all(len(names & live) <= self.slots + 1 for names in self.woken.values()), self.woken
 
 
 def play(world: World, tape: list[int]) -> None:
@@ -634,7 +638,7 @@ def play(world: World, tape: list[int]) -> None:
         actions[choice // 6 % len(actions)][1]()
     world.settle()
     world.check_herd()
-    while world.live():  # and to the end: the line moves up to its last ticket
+    while world.live():  # the line moves up to its last ticket
         owners = [contender for contender in world.line if contender.owns and contender.name in world.live()]
         world.depart(owners[0])
         world.settle()
@@ -647,14 +651,14 @@ STARTS = st.sampled_from([0, 2**31 - 2, 2**32 - 3])
 @settings(max_examples=150)
 @given(TAPES, st.integers(1, 7), st.integers(1, 3), STARTS)
 def test_model_of_a_line(tape: list[int], count: int, slots: int, start: int) -> None:
-    """Pitfalls 5, 19 and 21: never more owners than slots, and no wake-up is lost, in whatever order things happen."""
+    """Pitfalls 5, 19 and 21: never more owners than slots, and no lost wake-up, in any order of events."""
     play(World(["lock-"] * count, slots=slots, start=start), tape)
 
 
 @settings(max_examples=150)
 @given(TAPES, st.integers(2, 6), st.integers(1, 2), st.integers(1, 4))
 def test_model_of_a_line_with_reconnects(tape: list[int], count: int, slots: int, reconnects: int) -> None:
-    """Pitfalls 1 and 2: a reconnect, to a server that may be behind, neither stops the line nor makes two owners."""
+    """Pitfalls 1 and 2: a reconnect to a server that is behind neither stops the line nor makes two owners."""
     play(World(["lock-"] * count, slots=slots, reconnects=reconnects), tape)
 
 
@@ -663,7 +667,7 @@ def test_model_of_a_line_with_reconnects(tape: list[int], count: int, slots: int
 def test_model_of_a_line_with_evictions(
     tape: list[int], count: int, slots: int, evictions: int, reconnects: int, touches: int
 ) -> None:
-    """Who is deleted by somebody else knows it before any departure can make it own, also when it was written to."""
+    """A ticket that is deleted knows it before any departure can make it own, also when its data was changed."""
     play(World(["lock-"] * count, slots=slots, evictions=evictions, reconnects=reconnects, touches=touches), tape)
 
 
@@ -675,10 +679,10 @@ def test_model_of_a_line_with_evictions(
     st.integers(0, 3),
 )
 def test_model_of_readers_and_writers(tape: list[int], kinds: list[str], reconnects: int, downgrades: int) -> None:
-    """Pitfalls 4 and 16: a writer is alone until it lets readers in, readers are not, and nobody waits for those
-    behind."""
+    """Pitfalls 4 and 16: a writer is alone until it lets readers in, readers are together, and no ticket waits for a
+    later one."""
     world = World(kinds, reconnects=reconnects, downgrades=downgrades)
-    world.check_herd = lambda: None  # type: ignore[method-assign]  # all readers behind a writer hear it leave
+    world.check_herd = lambda: None  # type: ignore[method-assign]  # a writer that leaves wakes all readers behind it
     play(world, tape)
 
 
@@ -694,14 +698,14 @@ def test_model_of_readers_and_writers(tape: list[int], kinds: list[str], reconne
 def test_model_of_a_semaphore_that_is_resized(
     tape: list[int], count: int, slots: int, sizes: tuple[int, ...], reconnects: int, evictions: int
 ) -> None:
-    """Pitfall 21: whoever comes to own is entitled to by the number of that moment, and nobody waits who need not."""
+    """Pitfall 21: a new owner is entitled by the number of that moment, and no ticket waits that could own."""
     world = World(["lease-"] * count, slots=slots, sizes=sizes, reconnects=reconnects, evictions=evictions)
-    world.check_herd = lambda: None  # type: ignore[method-assign]  # how many hear depends on the number
+    world.check_herd = lambda: None  # type: ignore[method-assign]  # how many are woken depends on the number
     play(world, tape)
 
 
 def explore(world: World, limit: int) -> int:
-    """Play every interleaving of what may happen; return how many states there are."""
+    """Play every order in which things may happen; return the number of states."""
     seen: set[object] = set()
     stack = [world]
     while stack:

@@ -1,4 +1,4 @@
-"""The names of a queue's items, their order, and what a consumer tries: pure."""
+"""The names of a queue's items, their order, and which item a consumer tries next."""
 
 from random import Random
 
@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recipes.queue.order import Stock, checked_priority, in_order, prefix
+from recipes.queue.order import Listing, checked_priority, in_order, name_before, prefix
 
 
 def name(priority: int, number: int) -> str:
     return f"{prefix(priority)}{number:010d}"
 
 
-def test_the_more_urgent_come_first_and_of_these_the_earlier() -> None:
+def test_items_are_ordered_by_priority_and_then_by_number() -> None:
     assert in_order([name(100, 3), name(100, 1), name(5, 9), name(999, 0)]) == [
         "entry-005-0000000009",
         "entry-100-0000000001",
@@ -22,7 +22,7 @@ def test_the_more_urgent_come_first_and_of_these_the_earlier() -> None:
     ]
 
 
-def test_names_of_other_makers_have_the_default_priority_and_those_without_a_number_are_none() -> None:
+def test_names_of_other_programs_have_the_default_priority_and_names_without_a_number_are_left_out() -> None:
     names = ["work-0000000007", "entry-101-0000000001", "lost+found", "entry-1x0-0000000002", "entry-099-0000000009"]
     assert in_order(names) == [names[4], names[3], names[0], names[1]]
     assert in_order(["README"]) == []
@@ -30,13 +30,27 @@ def test_names_of_other_makers_have_the_default_priority_and_those_without_a_num
 
 
 @given(st.integers(-(2**31), 2**31 - 1), st.lists(st.integers(0, 2**30), unique=True), st.randoms())
-def test_the_order_goes_on_past_the_overflow_of_the_numbers(start: int, steps: list[int], random: Random) -> None:
+def test_the_order_holds_across_the_overflow_of_the_numbers(start: int, steps: list[int], random: Random) -> None:
     """Pitfall 5."""
     numbers = [(start + step + 2**31) % 2**32 - 2**31 for step in sorted(steps)]
     names = [name(100, number) for number in numbers]
     shuffled = list(names)
     random.shuffle(shuffled)
     assert in_order(shuffled) == names
+
+
+@pytest.mark.parametrize(
+    ("number", "before"),
+    [
+        ("entry-100-2147483647", "entry-100-2147483646"),
+        ("entry-005-0000000000", "entry-005--000000001"),
+        ("entry-100--000000001", "entry-100--000000002"),
+        ("entry-100--2147483648", "entry-100-2147483647"),
+    ],
+)
+def test_the_name_before_another_one_comes_first(number: str, before: str) -> None:
+    assert name_before(number) == before
+    assert in_order([number, before]) == [before, number]
 
 
 @pytest.mark.parametrize("priority", [-1, 1000])
@@ -51,94 +65,94 @@ def test_a_priority_is_an_int(priority: object) -> None:
         checked_priority(priority)  # type: ignore[arg-type]
 
 
-def filled(count: int) -> Stock:
-    stock = Stock()
-    stock.fill([name(100, number) for number in range(count)], ())
-    return stock
+def filled(count: int) -> Listing:
+    listing = Listing()
+    listing.fill([name(100, number) for number in range(count)], ())
+    return listing
 
 
-def test_nobody_to_compete_with_means_strictly_the_first() -> None:
-    stock = filled(10)
+def test_without_competition_the_choice_is_always_the_first_item() -> None:
+    listing = filled(10)
     for number in range(10):
-        assert stock.first == name(100, number)
-        assert stock.pick(12345) == name(100, number)
-    assert stock.pick(12345) is None
-    assert stock.is_empty
+        assert listing.first == name(100, number)
+        assert listing.pick(12345) == name(100, number)
+    assert listing.pick(12345) is None
+    assert listing.is_empty
 
 
-def test_what_is_somebodys_is_left_out() -> None:
-    stock = Stock()
-    stock.fill([name(100, 1), name(100, 2)], {name(100, 1)})
-    assert stock.first == name(100, 2)
+def test_taken_items_are_left_out() -> None:
+    listing = Listing()
+    listing.fill([name(100, 1), name(100, 2)], {name(100, 1)})
+    assert listing.first == name(100, 2)
 
 
-def test_a_short_list_serves_for_one_take_and_a_long_one_for_more() -> None:
+def test_a_short_listing_serves_for_one_take_and_a_long_one_for_more() -> None:
     for count, takes in ((1, 1), (200, 1), (5000, 19)):
-        stock = filled(count)
+        listing = filled(count)
         for _ in range(takes):
-            assert not stock.is_stale
-            stock.pick(0)
-            stock.won()
-        assert stock.is_stale
+            assert not listing.is_stale
+            listing.pick(0)
+            listing.won()
+        assert listing.is_stale
 
 
-def test_who_has_lost_tries_one_of_the_first_few_until_nobody_competes_any_more() -> None:
-    stock = filled(40)
-    stock.pick(0)
-    stock.lost(is_fresh=True)
-    assert stock.pick(1) == name(100, 2)
+def test_after_a_loss_the_choice_is_one_of_the_first_few_until_there_is_no_competition() -> None:
+    listing = filled(40)
+    listing.pick(0)
+    listing.lost(is_fresh=True)
+    assert listing.pick(1) == name(100, 2)
     for _ in range(10):
-        stock.lost(is_fresh=True)
+        listing.lost(is_fresh=True)
     many = filled(4000)
     many.pick(0)
     many.lost(is_fresh=True)
     assert many.pick(10**6) in {name(100, number) for number in range(1, 251)}
     for _ in range(64):
-        stock.won()
-    assert stock.pick(1) == name(100, 1)
+        listing.won()
+    assert listing.pick(1) == name(100, 1)
 
 
-def test_what_others_have_taken_since_the_list_was_read_makes_them_no_rivals() -> None:
-    stock = filled(5000)
+def test_an_item_taken_since_the_listing_is_no_sign_of_competition() -> None:
+    listing = filled(5000)
     for number in range(2):
-        assert stock.pick(12345) == name(100, number)
-        stock.lost(is_fresh=False)
-    assert stock.pick(12345) == name(100, 2)
-    stock.won()
+        assert listing.pick(12345) == name(100, number)
+        listing.lost(is_fresh=False)
+    assert listing.pick(12345) == name(100, 2)
+    listing.won()
     for number in range(3, 6):
-        assert not stock.is_stale
-        assert stock.pick(12345) == name(100, number)
-        stock.lost(is_fresh=False)
-    assert stock.is_stale  # there may be nothing left of it
+        assert not listing.is_stale
+        assert listing.pick(12345) == name(100, number)
+        listing.lost(is_fresh=False)
+    assert listing.is_stale  # everything in it may be taken by now
 
 
-def test_who_competes_still_tries_the_first_one_the_more_seldom() -> None:
-    stock = filled(10_000)
+def test_losing_again_doubles_the_window() -> None:
+    listing = filled(10_000)
     for wins in (2, 4, 8, 16, 32, 64, 64):
-        stock.pick(0)
-        stock.lost(is_fresh=True)
+        listing.pick(0)
+        listing.lost(is_fresh=True)
         for _ in range(wins):
-            first = stock.first
-            assert stock.pick(321) != first
-            stock.won()
-    first = stock.first
-    assert stock.pick(321) == first
+            first = listing.first
+            assert listing.pick(321) != first
+            listing.won()
+    first = listing.first
+    assert listing.pick(321) == first
 
 
-def test_who_competes_does_not_reach_into_a_lesser_priority() -> None:
-    stock = Stock()
-    stock.fill([name(50, 7), name(50, 8), *(name(100, number) for number in range(100)), name(999, 0)], ())
+def test_the_window_does_not_reach_into_a_less_urgent_priority() -> None:
+    listing = Listing()
+    listing.fill([name(50, 7), name(50, 8), *(name(100, number) for number in range(100)), name(999, 0)], ())
     for _ in range(6):
-        stock.lost(is_fresh=True)
-    assert {stock.pick(999_999), stock.pick(999_999)} == {name(50, 7), name(50, 8)}
-    assert {stock.pick(roll) for roll in range(0, 10_000, 100)} == {name(100, number) for number in range(100)}
-    assert stock.pick(5) == name(999, 0)
-    assert stock.pick(5) is None
+        listing.lost(is_fresh=True)
+    assert {listing.pick(999_999), listing.pick(999_999)} == {name(50, 7), name(50, 8)}
+    assert {listing.pick(roll) for roll in range(0, 10_000, 100)} == {name(100, number) for number in range(100)}
+    assert listing.pick(5) == name(999, 0)
+    assert listing.pick(5) is None
 
 
-def test_an_expired_list_is_not_used() -> None:
-    stock = filled(5000)
-    assert not stock.is_stale
-    stock.expire()
-    assert stock.is_stale
-    assert not stock.is_empty
+def test_an_expired_listing_is_not_used() -> None:
+    listing = filled(5000)
+    assert not listing.is_stale
+    listing.expire()
+    assert listing.is_stale
+    assert not listing.is_empty

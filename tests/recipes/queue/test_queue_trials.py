@@ -1,4 +1,4 @@
-"""The queue's trials: many producers and consumers in several processes, a real server; consumers that are killed."""
+"""Trials of the queue: producers and consumers in several processes, on a real server; consumers are killed."""
 
 import asyncio
 import signal
@@ -17,11 +17,11 @@ from zkwire.testing import RealServer
 pytestmark = pytest.mark.limit(90)
 
 END = b"end"
-LAST = 999  # the priority of what tells a consumer to stop: behind everything else
+LAST = 999  # the priority of END, which stops a consumer: behind all other items
 
 
 async def produce(hosts: str, path: str, first: int, producers: int, items: int, maxsize: int | None = None) -> None:
-    """In a process: so many producers, each of so many items, by ones and by tens."""
+    """In a process: run producers that each put `items` items, singly and by tens."""
     async with zkwire.connect(hosts) as zk:
 
         async def one(number: int) -> None:
@@ -40,7 +40,7 @@ async def produce(hosts: str, path: str, first: int, producers: int, items: int,
 
 
 async def consume(hosts: str, path: str, consumers: int) -> None:
-    """In a process: so many consumers, each until it finds the end."""
+    """In a process: run consumers until each finds END; report the items of each."""
     async with AsyncExitStack() as stack:
         clients = [await stack.enter_async_context(zkwire.connect(hosts)) for _ in range(consumers)]
 
@@ -56,7 +56,7 @@ async def consume(hosts: str, path: str, consumers: int) -> None:
 
 
 async def handle(hosts: str, path: str, timeout: float, hold: float = 0.002) -> None:
-    """In a process: claims for ever, and reports each item that it has handled, before it is deleted."""
+    """In a process: claim items until END; report each one when it is claimed, handled or lost."""
     async with zkwire.connect(hosts, timeout) as zk:
         queue = Queue(zk, path)
         while True:
@@ -73,7 +73,7 @@ async def handle(hosts: str, path: str, timeout: float, hold: float = 0.002) -> 
 
 
 async def nothing_stays(server: RealServer, zk: Client, path: str) -> None:
-    """Wait until no item is left, nobody holds one or waits, and no watch stands."""
+    """Wait until no item, claim, waiting ticket, trace or watch is left."""
     for parent in ("entries", "taken", "consumers", "producers"):
 
         async def is_empty(parent: str = parent) -> bool:
@@ -93,7 +93,7 @@ def found_by(workers: list[Worker]) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("maxsize", [None, 50])
-async def test_ten_producers_and_ten_consumers_lose_nothing_and_double_nothing(
+async def test_ten_producers_and_ten_consumers_lose_no_item_and_double_none(
     zookeeper: RealServer, path: str, maxsize: int | None
 ) -> None:
     items = 500 if maxsize is None else 20
@@ -120,7 +120,7 @@ async def test_ten_producers_and_ten_consumers_lose_nothing_and_double_nothing(
         await nothing_stays(zookeeper, zk, path)
 
 
-async def test_one_consumer_finds_the_items_of_each_producer_in_their_order(zookeeper: RealServer, path: str) -> None:
+async def test_a_lone_consumer_gets_the_items_of_each_producer_in_their_order(zookeeper: RealServer, path: str) -> None:
     async with AsyncExitStack() as stack:
         zk = await stack.enter_async_context(zkwire.connect(zookeeper.hosts))
         consumer = await stack.enter_async_context(start(consume, hosts=zookeeper.hosts, path=path, consumers=1))
@@ -141,8 +141,8 @@ async def test_one_consumer_finds_the_items_of_each_producer_in_their_order(zook
         await nothing_stays(zookeeper, zk, path)
 
 
-async def test_consumers_that_are_killed_leave_no_item_unhandled(zookeeper: RealServer, path: str) -> None:
-    """Pitfall 24: what a killed consumer had claimed is claimed again, by a greater token."""
+async def test_killed_consumers_leave_no_item_unhandled(zookeeper: RealServer, path: str) -> None:
+    """Pitfall 24: an item that a killed consumer had claimed is claimed again, with a greater token."""
     async with AsyncExitStack() as stack:
         zk = await stack.enter_async_context(zkwire.connect(zookeeper.hosts))
         orders = {"hosts": zookeeper.hosts, "path": path, "timeout": 1.0}
@@ -164,7 +164,7 @@ async def test_consumers_that_are_killed_leave_no_item_unhandled(zookeeper: Real
 
         await until(is_all_handled, limit=60)
 
-        async def is_all_deleted() -> bool:  # who is killed between the two has handled it, and it comes back
+        async def is_all_deleted() -> bool:  # a consumer killed between the report and the delete has handled the item
             return not await zk.get_children(f"{path}/entries")
 
         await until(is_all_deleted, limit=30)
@@ -172,7 +172,7 @@ async def test_consumers_that_are_killed_leave_no_item_unhandled(zookeeper: Real
         await queue.put_many([END] * 2, LAST)
         for worker in lasting:
             await worker.end()
-        # Only what was with a consumer when it was killed may have been handled twice.
+        # Only an item that was claimed by a consumer when it was killed may have been handled twice.
         assert sum(handled.values()) <= 150 + len(doomed)
         tokens: dict[str, list[int]] = {}
         for worker in (*lasting, *doomed):
@@ -182,7 +182,7 @@ async def test_consumers_that_are_killed_leave_no_item_unhandled(zookeeper: Real
         await nothing_stays(zookeeper, zk, path)
 
 
-async def test_a_consumer_that_slept_past_its_session_does_not_delete_what_another_has_claimed(
+async def test_a_consumer_that_slept_past_its_session_does_not_delete_an_item_claimed_by_another(
     zookeeper: RealServer, path: str
 ) -> None:
     """Pitfall 24."""

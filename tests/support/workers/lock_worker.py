@@ -1,7 +1,7 @@
 """A process that contends for a lock, for tests that need several or one to kill.
 
-While it holds the lock it also holds a flock on a witness file, which the kernel takes back from a process that is
-killed: to find it taken is to have seen two owners at a time.
+While it holds the lock it also holds a flock on a witness file; the kernel releases the flock of a process that is
+killed.  A holder that finds the file locked has found two holders at a time.
 """
 
 import asyncio
@@ -19,7 +19,10 @@ from tests.support.processes import Worker, report
 
 @dataclass
 class Orders:
-    """`tasks` tasks each acquire `rounds` times, for `hold` seconds (from, to); `hold` None: until they are lost."""
+    """`tasks` tasks acquire the lock `rounds` times each and hold it for `hold` seconds (from, to); None: until a loss.
+
+    `shared`: the tasks share one Lock object; `counter`: a node whose number each holder increments, without a version.
+    """
 
     hosts: str
     path: str
@@ -35,7 +38,7 @@ class Orders:
 
 
 async def work(**given: Any) -> None:
-    """Contend as the Orders say."""
+    """Contend for the lock, according to Orders."""
     orders = Orders(**given)
     async with zkwire.connect(orders.hosts, orders.timeout) as zk:
         shared = Lock(zk, orders.path, local_passes=orders.local_passes)

@@ -1,6 +1,7 @@
-"""Processes that take several locks at once, or try for one, for trials; while they hold, they hold a flock for each.
+"""Processes that take several locks at once, or keep trying for one, for trials; each lock has a flock as witness.
 
-The kernel takes a flock back from a process that is killed: to find it taken is to have seen two holders at a time.
+The kernel releases a flock when its process is killed.  A holder that finds the flock taken reports an overlap: the
+lock has two holders at once.
 """
 
 import asyncio
@@ -17,7 +18,7 @@ from tests.support.processes import report
 
 @contextmanager
 def witnessed(folder: str, names: Iterable[str]) -> Iterator[None]:
-    """Hold the witness of each name; report those that are taken."""
+    """Hold the flock of each name; report an overlap for those that are taken."""
     with ExitStack() as stack:
         for name in names:
             file = stack.enter_context(open(Path(folder) / name, "ab"))
@@ -29,7 +30,7 @@ def witnessed(folder: str, names: Iterable[str]) -> Iterator[None]:
 
 
 async def take_many(hosts: str, path: str, folder: str, tasks: int, rounds: int) -> None:
-    """In a process: take random sets of locks in random orders, as several tasks of one client."""
+    """Take random sets of locks in random orders, in several tasks of one client."""
     async with zkwire.connect(hosts, 10.0) as zk:
 
         async def play() -> None:
@@ -45,7 +46,7 @@ async def take_many(hosts: str, path: str, folder: str, tasks: int, rounds: int)
 
 
 async def keep_trying(hosts: str, path: str, folder: str, tasks: int, times: int, timeout: float) -> None:
-    """In a process: try until it was held so many times by each of several tasks of one client."""
+    """Try for one lock until each of several tasks of one client has held it `times` times."""
     async with zkwire.connect(hosts, timeout) as zk:
 
         async def play() -> None:

@@ -1,6 +1,7 @@
-"""Streams of events under faults: what is set again after a reconnect, what is told of a gap, what is left behind."""
+"""Streams of events under faults: watches are set again, gaps give a Resync, and nothing is left behind."""
 
 import asyncio
+import contextlib
 import struct
 from collections import Counter
 from contextlib import AsyncExitStack
@@ -10,6 +11,7 @@ import pytest
 import zkwire
 from tests.conformance.test_streams import following, plain, stream, taken
 from tests.support.client import PATIENCE, cancelled, eventually, states_until, turns, watched
+from tests.support.everywhere import Play, Scene, cancel_at_every_moment, cut_at_every_step
 from tests.support.proxy import Frame, Proxy
 from tests.support.rogue import CLOSE_SESSION, PING, UNIMPLEMENTED, Peer, Rogue
 from tests.zkwire.session.test_expiry import end_session
@@ -25,7 +27,7 @@ NO_NODE, MARSHALLING = -101, -5
 
 
 def lists_of(frame: Frame) -> list[list[str]]:
-    """The lists of a SetWatches (three) or SetWatches2 (five)."""
+    """Return the lists of a SetWatches (three) or SetWatches2 (five)."""
     at = 8
     lists: list[list[str]] = []
     for _ in range(5 if frame.opcode == "setWatches2" else 3):
@@ -61,10 +63,10 @@ async def unwatched(server: RealServer, path: str) -> None:
 
 @pytest.mark.parametrize("reset", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_reconnect_is_told_by_one_resync_pitfalls_31_37_39(
+async def test_a_reconnect_gives_one_resync_pitfalls_31_37_39(
     zookeeper: RealServer, path: str, kind: str, reset: bool
 ) -> None:
-    """While it lasts nothing comes; that a connection is lost is told by the states."""
+    """While the connection is lost the stream gives nothing; `zk.states()` shows the loss."""
     async with (
         Proxy(zookeeper.hosts) as proxy,
         zkwire.connect(proxy.hosts) as zk,
@@ -74,14 +76,14 @@ async def test_a_reconnect_is_told_by_one_resync_pitfalls_31_37_39(
         states = zk.states()
         await other.create(path)
         assert plain([await following(events)], path) == [(CREATED, "")]
-        proxy.refuse()
-        proxy.cut(reset=reset)
+        refusal = proxy.refuse_connections()
+        proxy.drop(reset=reset)
         assert await states_until(states, SUSPENDED) == [CONNECTED, SUSPENDED]
-        await other.set(path, b"lost")  # servers keep no events of lasting watches for those who are away
+        await other.set(path, b"lost")  # servers keep no events of persistent watches for a client that is away
         task = asyncio.ensure_future(anext(events))
         await turns()
         assert not task.done()
-        proxy.accept()
+        refusal.end()
         assert await task == Resync()
         assert (await zk.get(path)).data == b"lost"
         assert await taken(events) == []
@@ -89,7 +91,7 @@ async def test_a_reconnect_is_told_by_one_resync_pitfalls_31_37_39(
         assert plain([await following(events)], path) == [(DELETED, "")]
 
 
-async def test_several_reconnects_that_nobody_looked_at_are_one_resync(zookeeper: RealServer, path: str) -> None:
+async def test_several_reconnects_without_an_event_between_give_one_resync(zookeeper: RealServer, path: str) -> None:
     async with (
         Proxy(zookeeper.hosts) as proxy,
         zkwire.connect(proxy.hosts) as zk,
@@ -98,7 +100,7 @@ async def test_several_reconnects_that_nobody_looked_at_are_one_resync(zookeeper
     ):
         await zk.create(path)
         for count in (2, 3, 4):
-            proxy.cut()
+            proxy.drop()
             await proxy.connected(count)
             await zk.sync(path)
         await other.set(path, b"")
@@ -108,7 +110,9 @@ async def test_several_reconnects_that_nobody_looked_at_are_one_resync(zookeeper
         assert resync == Resync()
 
 
-async def test_all_kinds_are_set_again_each_in_its_list_pitfalls_30_31(zookeeper: RealServer, path: str) -> None:
+async def test_watches_of_all_kinds_are_set_again_each_in_its_list_pitfalls_30_31(
+    zookeeper: RealServer, path: str
+) -> None:
     async with (
         Proxy(zookeeper.hosts) as proxy,
         zkwire.connect(proxy.hosts) as zk,
@@ -121,7 +125,7 @@ async def test_all_kinds_are_set_again_each_in_its_list_pitfalls_30_31(zookeeper
         async with zk.events(path) as persistent, zk.events(path, recursive=True) as recursive, zk.events(path):
             for _ in range(2):
                 mark, seen = proxy.mark(), zk.last_zxid
-                proxy.cut()
+                proxy.drop()
                 frame = await proxy.seen("setWatches2", mark)
                 assert lists_of(frame) == [[path], [f"{path}-absent"], [path], [path], [path]]
                 assert struct.unpack_from(">q", frame.body) == (seen,)
@@ -134,17 +138,17 @@ async def test_all_kinds_are_set_again_each_in_its_list_pitfalls_30_31(zookeeper
             assert [(await watch).type for watch in (data, child, exist)] == [CHANGED, CHILDREN, CREATED]
             assert plain(await taken(persistent), path) == [(CHILDREN, ""), (CHANGED, "")]
             assert plain(await taken(recursive), path) == [(CREATED, "/a"), (CHANGED, "")]
-        # Servers before 3.6 do not know the newer request: without lasting watches the older one is used again.
+        # Servers before 3.6 do not have SetWatches2: without persistent watches SetWatches is used again.
         _, data = await zk.get_and_watch(path)
         mark = proxy.mark()
-        proxy.cut()
+        proxy.drop()
         assert lists_of(await proxy.seen("setWatches", mark)) == [[path], [], []]
         await zk.ping()
         assert proxy.requests(mark) == ["connect", "setWatches"]
 
 
-async def test_an_event_cut_off_behind_its_change_leaves_a_resync_pitfall_39(zookeeper: RealServer, path: str) -> None:
-    """The one-shot watch beside it fires all the same: SetWatches makes up for it, and for nobody else."""
+async def test_an_event_lost_with_the_connection_leaves_a_resync_pitfall_39(zookeeper: RealServer, path: str) -> None:
+    """SetWatches synthesises the event for the one-shot watch beside it, but not for the stream."""
     async with (
         Proxy(zookeeper.hosts) as proxy,
         zkwire.connect(proxy.hosts) as zk,
@@ -156,19 +160,19 @@ async def test_an_event_cut_off_behind_its_change_leaves_a_resync_pitfall_39(zoo
             _, one_shot = await zk.get_and_watch(path)
             assert len(await taken(events)) == 1
             mark = proxy.mark()
-            proxy.hold_replies()
+            hold = proxy.hold_replies()
             await other.set(path, b"1")
             await other.set(f"{path}/a", b"1")
             await proxy.seen(lambda frame: frame.path == f"{path}/a", mark, direction="event")
-            proxy.cut()
-            proxy.release_replies()
+            proxy.drop()
+            hold.release()
             assert await following(events) == Resync()
             assert (await one_shot).type is CHANGED
             assert (await zk.get(f"{path}/a")).data == b"1"
             assert await taken(events) == []
 
 
-async def test_events_before_and_behind_a_cut_are_told_once(zookeeper: RealServer, path: str) -> None:
+async def test_events_before_and_after_a_cut_come_once(zookeeper: RealServer, path: str) -> None:
     async with (
         Proxy(zookeeper.hosts) as proxy,
         zkwire.connect(proxy.hosts) as zk,
@@ -180,7 +184,7 @@ async def test_events_before_and_behind_a_cut_are_told_once(zookeeper: RealServe
         for number in range(5):
             await other.create(f"{path}/{number}")
             await zk.sync(path)
-            proxy.cut()
+            proxy.drop()
             await proxy.connected(number + 2)
             await zk.sync(path)
             expected += [WatchEvent(CREATED, f"{path}/{number}", None), Resync()]
@@ -203,23 +207,11 @@ async def test_streams_live_through_a_restart_of_the_server_pitfalls_2_35(zookee
         assert plain(await taken(events), path) == [(CREATED, "")]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-async def test_an_entering_whose_reply_is_lost_is_repeated(zookeeper: RealServer, path: str, kind: str) -> None:
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        lost = proxy.cut_after("addWatch")
-        async with stream(zk, kind, path) as events:
-            assert lost.done()
-            assert proxy.requests().count("addWatch") == 2
-            await zk.create(path)
-            assert plain(await taken(events), path) == [(CREATED, "")]
-        await unwatched(zookeeper, path)
-
-
 async def test_a_second_stream_whose_reply_is_lost_is_set_again_by_both_ways(zookeeper: RealServer, path: str) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk, zk.events(path) as first:
-        lost = proxy.cut_after("addWatch")
+        lost = proxy.drop_after("addWatch")
         async with zk.events(path) as second:
-            assert lost.done()
+            assert lost.hits
             await zk.create(path)
             assert plain(await taken(second), path) == [(CREATED, "")]
             assert await anext(first) == Resync()
@@ -252,7 +244,7 @@ async def test_ten_thousand_watches_survive_a_reconnect_none_lost_none_doubled_p
         await asyncio.gather(*map(stack.enter_async_context, streams))
         for reconnect in (1, 2):
             mark = proxy.mark()
-            proxy.cut()
+            proxy.drop()
             await proxy.connected(reconnect + 1)
             await zk.ping()
             frames = rearming(proxy, mark)
@@ -283,12 +275,46 @@ async def test_ten_thousand_watches_survive_a_reconnect_none_lost_none_doubled_p
             assert event.type is (CHILDREN if number < count else CREATED)
 
 
+# Faults at every request and at every turn of the event loop
+
+
+def follow_a_creation(kind: str) -> Play:
+    """Return a play that enters a stream, gets one event and leaves."""
+
+    async def play(stage: Scene) -> None:
+        async with stream(stage.zk, kind, stage.path) as events:
+            await stage.other.create(stage.path)
+            while (event := await anext(events)) == Resync():
+                pass
+            assert plain([event], stage.path) == [(CREATED, "")]
+        await stage.other.delete_tree(stage.path)
+
+    return play
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_stream_is_cut_at_every_request_and_set_again(kind: str) -> None:
+    await cut_at_every_step(follow_a_creation(kind))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_stream_is_cancelled_at_every_turn_and_leaves_no_watch(kind: str) -> None:
+    async def again(stage: Scene) -> None:
+        with contextlib.suppress(zkwire.NoNodeError):
+            await stage.other.delete_tree(stage.path)
+        await follow_a_creation(kind)(stage)
+
+    await cancel_at_every_moment(follow_a_creation(kind), afterwards=again)
+
+
 # Leaving
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("way", ["the end", "an error", "cancelled outside of the wait", "cancelled in the wait"])
-async def test_leaving_removes_the_watch_from_the_server(zookeeper: RealServer, path: str, kind: str, way: str) -> None:
+async def test_leaving_a_stream_removes_the_watch_from_the_server(
+    zookeeper: RealServer, path: str, kind: str, way: str
+) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         entered = asyncio.Event()
 
@@ -337,10 +363,10 @@ async def test_the_watch_stays_while_another_stream_needs_it(zookeeper: RealServ
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_watch_given_up_beside_a_stream_goes_with_it_pitfall_40(
+async def test_a_watch_given_up_beside_a_stream_is_removed_with_it_pitfall_40(
     zookeeper: RealServer, path: str, kind: str
 ) -> None:
-    """Servers before 3.9 would take the stream's with it: it is left where it is, and taken at the end."""
+    """Servers before 3.9 would remove the stream's watch too: so the one-shot watch stays until the stream ends."""
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         await zk.create(path)
         async with stream(zk, kind, path):
@@ -357,58 +383,11 @@ async def test_a_watch_given_up_beside_a_stream_goes_with_it_pitfall_40(
         assert proxy.events(mark) == []
 
 
-@pytest.mark.parametrize("after", range(8))
-@pytest.mark.parametrize("kind", KINDS)
-async def test_an_entering_cancelled_at_any_turn_leaves_no_watch(
-    zookeeper: RealServer, path: str, kind: str, after: int
-) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk:
-        task = asyncio.ensure_future(stream(zk, kind, path).__aenter__())
-        await turns(after)
-        if not task.done():
-            await cancelled(task)
-            await zk.sync(path)
-            await unwatched(zookeeper, path)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-async def test_an_entering_cancelled_in_the_turn_of_its_answer_leaves_no_watch(
-    zookeeper: RealServer, path: str, kind: str
-) -> None:
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        proxy.hold_replies()
-        task = asyncio.ensure_future(stream(zk, kind, path).__aenter__())
-        await proxy.seen("addWatch", direction="reply")
-        assert await watched(zookeeper, path)
-        followed = asyncio.ensure_future(zk.ping())
-        followed.add_done_callback(lambda _: task.cancel())
-        await turns()
-        proxy.release_replies()
-        await asyncio.wait({task})
-        if task.cancelled():
-            await unwatched(zookeeper, path)
-        else:
-            await task.result().__aexit__(None, None, None)
-            await unwatched(zookeeper, path)
-        await followed
-
-
-async def test_an_entering_cancelled_unanswered_leaves_no_watch(zookeeper: RealServer, path: str) -> None:
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        proxy.hold_replies()
-        task = asyncio.ensure_future(zk.events(path).__aenter__())
-        await proxy.seen("addWatch", direction="reply")
-        assert await watched(zookeeper, path)
-        await cancelled(task)
-        proxy.release_replies()
-        await unwatched(zookeeper, path)
-
-
-async def test_a_stream_left_while_away_is_not_set_again(zookeeper: RealServer, path: str) -> None:
+async def test_a_stream_left_while_disconnected_is_not_set_again(zookeeper: RealServer, path: str) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk, zk.events(f"{path}-2"):
         async with zk.events(path):
             proxy.refuse()
-            proxy.cut()
+            proxy.drop()
             await states_until(zk.states(), SUSPENDED)
         mark = proxy.mark()
         proxy.accept()
@@ -440,7 +419,7 @@ async def test_a_stream_goes_on_in_the_next_session_with_a_resync(
         await states_until(states, EXPIRED)
         await states_until(states, CONNECTED)
         assert zk.session_id != old
-        await other.set(path, b"missed, unless somebody waits")
+        await other.set(path, b"missed, unless a task waits")
         if task is None:
             assert plain([await anext(events)], path) == [(CREATED, "")]
         assert await (following(events) if task is None else task) == Resync()
@@ -451,17 +430,17 @@ async def test_a_stream_goes_on_in_the_next_session_with_a_resync(
     await unwatched(zookeeper, path)
 
 
-async def test_a_stream_goes_on_behind_two_sessions_lost_in_a_row(zookeeper: RealServer, path: str) -> None:
+async def test_a_stream_goes_on_after_two_sessions_lost_in_a_row(zookeeper: RealServer, path: str) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk, zk.events(path) as events:
         states = zk.states()
         task = asyncio.ensure_future(anext(events))
-        lost = proxy.cut_before("addWatch")
+        lost = proxy.drop_before("addWatch")
         await end_session(zookeeper, zk)
-        await lost
-        proxy.refuse()
+        await lost.until_hit()
+        refusal = proxy.refuse_connections()
         await states_until(states, EXPIRED)
         await end_session(zookeeper, zk)
-        proxy.accept()
+        refusal.end()
         async with asyncio.timeout(PATIENCE):
             assert await task == Resync()
         await states_until(states, EXPIRED)
@@ -469,7 +448,7 @@ async def test_a_stream_goes_on_behind_two_sessions_lost_in_a_row(zookeeper: Rea
         assert plain(await taken(events), path) == [(CREATED, "")]
 
 
-async def test_a_wait_cancelled_between_two_sessions_leaves_no_watch_and_can_be_taken_up_again(
+async def test_a_wait_cancelled_between_two_sessions_leaves_no_watch_and_can_be_repeated(
     zookeeper: RealServer, path: str
 ) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
@@ -480,8 +459,8 @@ async def test_a_wait_cancelled_between_two_sessions_leaves_no_watch_and_can_be_
             mark = proxy.mark()
             await end_session(zookeeper, zk)
             await states_until(states, EXPIRED)
-            proxy.hold_replies()
-            proxy.release_replies()
+            hold = proxy.hold_replies()
+            hold.release()
             await proxy.seen("addWatch", mark)
             if not task.done():
                 await cancelled(task)
@@ -509,7 +488,7 @@ async def test_a_session_that_is_not_renewed_ends_the_stream(zookeeper: RealServ
 
 
 async def without_the_operation(peer: Peer, *opcodes: int) -> None:
-    """Answer an exists with NoNode, and `opcodes` as a server does that does not know them: -6, and the end."""
+    """Answer an exists with NoNode, and `opcodes` like a server that does not have them: -6, then close."""
     await peer.handshake()
     while True:
         request = await peer.request()
@@ -533,14 +512,14 @@ async def before_3_5(peer: Peer) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_server_before_3_6_is_named_and_the_session_lives(path: str, kind: str) -> None:
+async def test_a_server_before_3_6_raises_unimplemented_and_the_session_lives(path: str, kind: str) -> None:
     async with Rogue(before_3_6) as rogue, zkwire.connect(rogue.hosts) as zk:
         _, watch = await zk.exists_and_watch(path)
         session_id = zk.session_id
-        with pytest.raises(zkwire.UnimplementedError, match=path) as told:
+        with pytest.raises(zkwire.UnimplementedError, match=path) as refused:
             async with stream(zk, kind, path):
                 pass
-        assert "addWatch" in str(told.value)
+        assert "addWatch" in str(refused.value)
         await rogue.connected(2)
         assert await zk.exists(path) is None
         assert zk.session_id == session_id
@@ -550,8 +529,8 @@ async def test_a_server_before_3_6_is_named_and_the_session_lives(path: str, kin
         assert rogue.connections == 2
 
 
-async def test_a_server_before_3_5_is_asked_for_a_removal_only_once(path: str) -> None:
-    """It drops the connection for it: a client that gives watches up all the time would be of no use."""
+async def test_a_server_before_3_5_is_asked_to_remove_a_watch_only_once(path: str) -> None:
+    """The server closes the connection for it: a client that often gives up watches would be useless."""
     async with Rogue(before_3_5) as rogue, zkwire.connect(rogue.hosts) as zk:
         _, watch = await zk.exists_and_watch(path)
         watch.cancel()
@@ -565,7 +544,7 @@ async def test_a_server_before_3_5_is_asked_for_a_removal_only_once(path: str) -
 
 
 async def test_a_server_before_3_9_that_refuses_a_removal_by_kind_does_no_harm(path: str) -> None:
-    """The watch is left where it is, and what it tells is ignored; all goes when nobody needs anything of the path."""
+    """The watch stays, its events are ignored, and all watches of the path are removed when none is needed."""
     removals = []
 
     async def before_3_9(peer: Peer) -> None:

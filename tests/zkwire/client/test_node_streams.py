@@ -1,6 +1,7 @@
-"""Streams of a node's states under faults: nothing missed, nothing twice, nothing left behind."""
+"""Streams of values under faults: no change is missed, no value comes twice, and no watch stays."""
 
 import asyncio
+import contextlib
 import gc
 import weakref
 from collections.abc import Awaitable, Callable
@@ -10,8 +11,10 @@ import pytest
 import zkwire
 from tests.conformance.test_streams import following
 from tests.conformance.test_streams_state import STREAMS, disturb, stream
-from tests.support.client import PATIENCE, cancelled, eventually, states_until, turns, watched
+from tests.support.client import PATIENCE, cancelled, states_until, turns, watched
+from tests.support.everywhere import Play, Scene, cancel_at_every_moment, cut_at_every_step, no_watch_stays, scene
 from tests.support.proxy import Proxy
+from tests.support.recipes import until
 from tests.zkwire.session.test_expiry import end_session
 from zkwire import ChildrenStream, Client, DataStream, SessionState
 from zkwire.testing import RealServer
@@ -20,15 +23,27 @@ CONNECTED, SUSPENDED, EXPIRED = SessionState.CONNECTED, SessionState.SUSPENDED, 
 READ = {"data": "getData", "children": "getChildren2"}
 
 
+class Count(zkwire.ValueStream[int]):
+    """A stream of a user's own: how many children a node has."""
+
+    def __init__(self, zk: Client, path: str) -> None:
+        super().__init__(path, lambda: zk.state is EXPIRED)
+        self._zk = zk
+
+    async def _look(self) -> tuple[object, int]:
+        names, _ = await self._zk.get_children_and_watch(self.path, into=self._watches)
+        return len(names), len(names)
+
+
 async def settled(zk: Client) -> None:
-    """Let a stream read what it reads on its own accord: two requests at most, one behind the other."""
+    """Wait until a stream has done its reads: at most two requests, one after the other."""
     for _ in range(3):
         await zk.ping()
         await turns()
 
 
 def watches_left(proxy: Proxy, read: str) -> int:
-    """How many watches of a read are neither fired nor removed (of child watches no four-letter word tells)."""
+    """Return how many watches of a read have neither fired nor been removed (no word lists child watches)."""
     replies = [frame for frame in proxy.log if frame.direction == "reply"]
     set_by = sum(frame.opcode == read for frame in replies)
     removed = sum(frame.opcode == "removeWatches" and frame.err == 0 for frame in replies)
@@ -36,11 +51,47 @@ def watches_left(proxy: Proxy, read: str) -> int:
     return set_by - removed - fired
 
 
+# Faults at every request and at every turn of the event loop
+
+
+def follow_a_node(kind: str) -> Play:
+    """Return a play that follows a node through its creation and a change."""
+
+    async def play(stage: Scene) -> None:
+        values = Count(stage.zk, stage.path) if kind == "own" else stream(stage.zk, kind, stage.path)
+        async with values:
+            if kind != "own":
+                assert await anext(values) is None
+            await stage.other.create(stage.path)
+            first = await anext(values)
+            assert first is not None
+            await disturb(stage.other, kind, stage.path, "1")
+            assert await anext(values) != first
+        await stage.other.delete_tree(stage.path)
+
+    return play
+
+
+@pytest.mark.parametrize("kind", [*STREAMS, "own"])
+async def test_a_stream_is_cut_at_every_request_and_misses_nothing(kind: str) -> None:
+    await cut_at_every_step(follow_a_node(kind), at_least=2 if kind == "own" else 4)
+
+
+@pytest.mark.parametrize("kind", [*STREAMS, "own"])
+async def test_a_stream_is_cancelled_at_every_turn_and_leaves_no_watch(kind: str) -> None:
+    async def again(stage: Scene) -> None:
+        with contextlib.suppress(zkwire.NoNodeError):
+            await stage.other.delete_tree(stage.path)
+        await follow_a_node(kind)(stage)
+
+    await cancel_at_every_moment(follow_a_node(kind), afterwards=again)
+
+
 # What it costs
 
 
 @pytest.mark.parametrize("kind", STREAMS)
-async def test_each_change_costs_one_read_and_no_more(zookeeper: RealServer, path: str, kind: str) -> None:
+async def test_each_change_causes_one_read(zookeeper: RealServer, path: str, kind: str) -> None:
     async with (
         Proxy(zookeeper.hosts) as proxy,
         zkwire.connect(proxy.hosts) as zk,
@@ -60,7 +111,7 @@ async def test_each_change_costs_one_read_and_no_more(zookeeper: RealServer, pat
 
 @pytest.mark.parametrize("is_waiting", [True, False])
 @pytest.mark.parametrize("kind", STREAMS)
-async def test_what_changed_while_away_is_given_and_nothing_twice(
+async def test_changes_while_disconnected_are_given_once(
     zookeeper: RealServer, path: str, kind: str, is_waiting: bool
 ) -> None:
     async with (
@@ -74,17 +125,17 @@ async def test_what_changed_while_away_is_given_and_nothing_twice(
             first = await following(states)
             task = asyncio.ensure_future(anext(states)) if is_waiting else None
             await turns()
-            proxy.cut()
+            proxy.drop()
             await states_until(session, SUSPENDED)
             await states_until(session, CONNECTED)
             await settled(zk)
             assert task is None or not task.done()
-            proxy.refuse()
-            proxy.cut()
+            refusal = proxy.refuse_connections()
+            proxy.drop()
             await states_until(session, SUSPENDED)
             await disturb(other, kind, path, "1")
             await disturb(other, kind, path, "2")
-            proxy.accept()
+            refusal.end()
             task = task or asyncio.ensure_future(anext(states))
             async with asyncio.timeout(PATIENCE):
                 state = await task
@@ -96,7 +147,7 @@ async def test_what_changed_while_away_is_given_and_nothing_twice(
 
 
 @pytest.mark.parametrize("kind", STREAMS)
-async def test_a_node_that_came_or_went_while_away_is_given(zookeeper: RealServer, path: str, kind: str) -> None:
+async def test_a_creation_or_deletion_while_disconnected_is_given(zookeeper: RealServer, path: str, kind: str) -> None:
     async with (
         Proxy(zookeeper.hosts) as proxy,
         zkwire.connect(proxy.hosts) as zk,
@@ -108,18 +159,18 @@ async def test_a_node_that_came_or_went_while_away_is_given(zookeeper: RealServe
         for change in (other.create, other.delete):
             task = asyncio.ensure_future(anext(states))
             await settled(zk)
-            proxy.refuse()
-            proxy.cut()
+            refusal = proxy.refuse_connections()
+            proxy.drop()
             await states_until(session, SUSPENDED)
             await change(path)
-            proxy.accept()
+            refusal.end()
             async with asyncio.timeout(PATIENCE):
                 assert (await task is None) == (change == other.delete)
             await states_until(session, CONNECTED)
 
 
 @pytest.mark.parametrize("kind", STREAMS)
-async def test_an_event_cut_off_behind_its_change_is_made_up_for(zookeeper: RealServer, path: str, kind: str) -> None:
+async def test_a_change_whose_event_is_lost_is_given(zookeeper: RealServer, path: str, kind: str) -> None:
     async with (
         Proxy(zookeeper.hosts) as proxy,
         zkwire.connect(proxy.hosts) as zk,
@@ -130,39 +181,17 @@ async def test_an_event_cut_off_behind_its_change_is_made_up_for(zookeeper: Real
             first = await following(states)
             task = asyncio.ensure_future(anext(states))
             await turns()
-            proxy.hold_replies()
+            hold = proxy.hold_replies()
             await disturb(other, kind, path, "1")
             await proxy.seen(lambda frame: frame.path == path, direction="event")
-            proxy.cut()
-            proxy.release_replies()
+            proxy.drop()
+            hold.release()
             async with asyncio.timeout(PATIENCE):
                 assert await task != first
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("kind", STREAMS)
-async def test_a_read_cut_off_is_repeated(zookeeper: RealServer, path: str, kind: str, when: str) -> None:
-    """On an absent node the read for its creation too."""
-    async with (
-        Proxy(zookeeper.hosts) as proxy,
-        zkwire.connect(proxy.hosts) as zk,
-        zkwire.connect(zookeeper.hosts) as other,
-        stream(zk, kind, path) as states,
-    ):
-        cut = proxy.cut_before if when == "before" else proxy.cut_after
-        first, second = cut(READ[kind]), cut("exists")
-        assert await following(states) is None
-        await asyncio.gather(first, second)
-        await other.create(path)
-        third = cut(READ[kind])
-        assert await following(states) is not None
-        await third
-        await disturb(other, kind, path, "1")
-        assert await following(states)
-
-
-@pytest.mark.parametrize("kind", STREAMS)
-async def test_through_many_cuts_every_state_is_newer_and_the_last_comes(
+async def test_through_many_cuts_every_value_is_newer_and_the_last_one_comes(
     zookeeper: RealServer, path: str, kind: str
 ) -> None:
     async with (
@@ -184,7 +213,7 @@ async def test_through_many_cuts_every_state_is_newer_and_the_last_comes(
         for number in range(1, 61):
             await disturb(other, kind, path, str(number))
             if number % 10 == 0:
-                proxy.cut(reset=number % 20 == 0)
+                proxy.drop(reset=number % 20 == 0)
                 await proxy.connected(number // 10 + 1)
         async with asyncio.timeout(PATIENCE):
             await task
@@ -212,7 +241,7 @@ async def test_a_stream_goes_on_in_the_next_session(
             assert zk.session_id != old
             task = task or asyncio.ensure_future(anext(states))
             await settled(zk)
-            assert not task.done()  # the state is the same
+            assert not task.done()  # the value is the same
             await disturb(other, kind, path, "1")
             async with asyncio.timeout(PATIENCE):
                 assert await task != first
@@ -222,13 +251,13 @@ async def test_a_stream_goes_on_in_the_next_session(
 async def test_a_session_that_expires_under_a_read_changes_nothing(zookeeper: RealServer, path: str, kind: str) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         session = zk.states()
-        lost = proxy.cut_before(READ[kind])
+        lost = proxy.drop_before(READ[kind])
         states = stream(zk, kind, path)
         task = asyncio.ensure_future(anext(states))
-        await lost
-        proxy.refuse()
+        await lost.until_hit()
+        refusal = proxy.refuse_connections()
         await end_session(zookeeper, zk)
-        proxy.accept()
+        refusal.end()
         await states_until(session, EXPIRED)
         async with asyncio.timeout(PATIENCE):
             assert await task is None
@@ -324,7 +353,7 @@ WAYS: dict[str, Leaving] = {
 async def test_leaving_leaves_no_watch_on_the_server(
     zookeeper: RealServer, path: str, kind: str, way: str, is_there: bool
 ) -> None:
-    gc.disable()  # it must go without
+    gc.disable()  # the streams must be collected without it
     try:
         async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
             if is_there:
@@ -338,37 +367,7 @@ async def test_leaving_leaves_no_watch_on_the_server(
         gc.enable()
 
 
-@pytest.mark.parametrize("after", range(12))
-@pytest.mark.parametrize("kind", STREAMS)
-async def test_a_wait_cancelled_at_any_turn_leaves_no_watch_and_misses_nothing(
-    zookeeper: RealServer, path: str, kind: str, after: int
-) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
-        await other.create(path)
-        states = stream(zk, kind, path)
-        given = [await following(states)]
-        task = asyncio.ensure_future(anext(states))
-        await turns(2)
-        changing = asyncio.ensure_future(disturb(other, kind, path, "1"))
-        await turns(after)
-        task.cancel()
-        await asyncio.wait({task})
-        await changing
-        if task.cancelled():
-
-            async def is_so() -> bool:
-                return not await watched(zookeeper, path)
-
-            await eventually(is_so)
-        else:
-            given.append(task.result())
-        if len(given) == 1:
-            given.append(await following(states))
-        assert given[0] != given[1]
-        states.close()
-
-
-async def test_a_stream_dropped_behind_the_end_of_its_client_says_nothing(zookeeper: RealServer, path: str) -> None:
+async def test_a_stream_dropped_after_the_end_of_its_client_logs_nothing(zookeeper: RealServer, path: str) -> None:
     async with zkwire.connect(zookeeper.hosts) as zk:
         states = zk.data(path)
         await following(states)
@@ -377,23 +376,23 @@ async def test_a_stream_dropped_behind_the_end_of_its_client_says_nothing(zookee
 
 
 @pytest.mark.parametrize("kind", STREAMS)
-async def test_a_stream_closed_while_away_is_not_set_again(zookeeper: RealServer, path: str, kind: str) -> None:
+async def test_a_stream_closed_while_disconnected_is_not_set_again(zookeeper: RealServer, path: str, kind: str) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         await zk.create(path)
         states = stream(zk, kind, path)
         await following(states)
-        proxy.refuse()
-        proxy.cut()
+        refusal = proxy.refuse_connections()
+        proxy.drop()
         await states_until(zk.states(), SUSPENDED)
         states.close()
         mark = proxy.mark()
-        proxy.accept()
+        refusal.end()
         await zk.ping()
         assert proxy.requests(mark) == ["connect"]
 
 
-async def test_states_left_by_break_are_not_kept(zookeeper: RealServer) -> None:
-    gc.disable()  # it must go without
+async def test_a_stream_of_states_left_by_break_is_collected(zookeeper: RealServer) -> None:
+    gc.disable()  # the streams must be collected without it
     try:
         async with zkwire.connect(zookeeper.hosts) as zk:
             states = zk.states()
@@ -405,3 +404,51 @@ async def test_states_left_by_break_are_not_kept(zookeeper: RealServer) -> None:
             assert left() is None
     finally:
         gc.enable()
+
+
+# A stream of a user's own
+
+
+async def test_values_with_equal_keys_are_given_once() -> None:
+    async with scene() as stage, Count(stage.zk, "/a") as counts:
+        for path in ("/a", "/a/1"):
+            await stage.other.create(path)
+        assert await anext(counts) == 1
+        following = asyncio.ensure_future(anext(counts))
+        await until(lambda: len(stage.zk._session.watches) == 1)
+        async with stage.other.transaction() as transaction:
+            transaction.delete("/a/1")
+            transaction.create("/a/2")
+        await stage.zk.ping()
+        await stage.zk.ping()
+        assert not following.done()
+        await stage.other.create("/a/3")
+        assert await following == 2
+
+
+async def test_an_error_of_the_read_is_raised_and_the_iteration_can_be_continued() -> None:
+    async with scene() as stage, Count(stage.zk, "/a") as counts:
+        with pytest.raises(zkwire.NoNodeError):
+            await anext(counts)
+        await stage.other.create("/a")
+        assert await anext(counts) == 0
+        await stage.other.delete("/a")
+        with pytest.raises(zkwire.NoNodeError):
+            await anext(counts)
+        await no_watch_stays(stage.server.hosts)
+
+
+@pytest.mark.parametrize("renew", [True, False])
+async def test_a_stream_of_ones_own_goes_on_in_a_new_session_if_one_follows(renew: bool) -> None:
+    async with scene() as stage, zkwire.connect(stage.server.hosts, renew=renew) as zk, Count(zk, "/a") as counts:
+        await stage.other.create("/a")
+        assert await anext(counts) == 0
+        stage.server.expire(zk.session_id)
+        following = asyncio.ensure_future(anext(counts))
+        if renew:
+            await until(lambda: len(zk._session.watches) == 1)
+            await stage.other.create("/a/1")
+            assert await following == 1
+        else:
+            with pytest.raises(zkwire.SessionExpiredError):
+                await following

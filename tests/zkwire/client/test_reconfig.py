@@ -1,4 +1,4 @@
-"""The configuration of an ensemble: its text, and what `reconfig` makes of what callers say."""
+"""The configuration of an ensemble: its text, and how `reconfig` converts its arguments."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ def test_a_configuration_is_its_data_and_stat() -> None:
     assert (data, stat) == (DATA, STAT)
 
 
-def test_a_configuration_names_its_members_and_its_version() -> None:
+def test_a_configuration_has_members_and_a_version() -> None:
     config = Configuration(DATA, STAT)
     assert config.members == {1: ONE, 12: TWO}
     assert config.version == 0x100000003
@@ -46,11 +46,11 @@ def test_a_configuration_without_members(data: bytes) -> None:
     ],
     ids=lambda value: "",
 )
-def test_what_callers_say_is_put_as_the_server_wants_it(said: dict[str, Any], request_: ReconfigRequest) -> None:
+def test_arguments_are_converted_to_the_servers_format(said: dict[str, Any], request_: ReconfigRequest) -> None:
     said = {"joining": None, "leaving": None, "members": None, "from_config": -1} | said
     assert reconfiguration(**said) == request_
 
 
-def test_what_a_configuration_names_can_be_given_back() -> None:
+def test_the_members_of_a_configuration_can_be_passed_to_reconfig() -> None:
     request = reconfiguration(None, None, Configuration(DATA, STAT).members, 7)
     assert Configuration((request.members or "").replace(",", "\n").encode(), STAT).members == {1: ONE, 12: TWO}

@@ -1,15 +1,18 @@
-"""Removals of nodes whose path others use too, and transactions that belong to one session."""
+"""The removal of nodes at paths that other clients use too, and the search for nodes whose create lost its answer."""
 
 import asyncio
 
 import pytest
 
 import zkwire
+from tests.support.client import cancelled, eventually, states_until, turns
 from tests.support.everywhere import Scene, scene
+from tests.support.proxy import Proxy
 from tests.support.recipes import until, until_state
-from zkwire import ServerError, SessionExpiredError, SessionState, ThrottledError
+from zkwire import Client, ServerError, SessionState, ThrottledError
+from zkwire.testing import RealServer
 
-PASSING = [
+TRANSIENT = [
     ThrottledError,
     zkwire.NotReadOnlyError,
     zkwire.OperationTimeoutError,
@@ -19,8 +22,8 @@ PASSING = [
 
 
 @pytest.mark.parametrize("is_carried_out", [True, False])
-async def test_a_removal_of_one_node_leaves_the_next_at_its_path_alone(is_carried_out: bool) -> None:
-    """The answer to the delete is lost; by the time it is asked again, somebody else's node may stand there."""
+async def test_a_removal_spares_the_next_node_at_its_path(is_carried_out: bool) -> None:
+    """The answer to the delete is lost; before the next attempt, another client may have created a node there."""
     async with scene() as stage:
         _, old = await stage.zk.create_and_stat("/a")
         drop = stage.server.drop_after if is_carried_out else stage.server.drop_before
@@ -40,7 +43,8 @@ async def test_a_removal_of_one_node_leaves_the_next_at_its_path_alone(is_carrie
             assert there is None
 
 
-async def test_who_looks_again_has_the_server_catch_up_first() -> None:
+@pytest.mark.limit(10)
+async def test_a_removal_syncs_before_it_looks_again() -> None:
     async with scene() as stage:
         _, old = await stage.zk.create_and_stat("/a")
         with (
@@ -53,8 +57,8 @@ async def test_who_looks_again_has_the_server_catch_up_first() -> None:
         await gone
 
 
-@pytest.mark.parametrize("refusal", PASSING, ids=lambda error: error.__name__)
-async def test_a_refusal_that_passes_is_not_the_end_of_a_removal(refusal: type[ServerError]) -> None:
+@pytest.mark.parametrize("refusal", TRANSIENT, ids=lambda error: error.__name__)
+async def test_a_removal_goes_on_after_a_transient_refusal(refusal: type[ServerError]) -> None:
     async with scene() as stage:
         await stage.zk.create("/a")
         with stage.server.answering("delete", refusal, times=2) as refused:
@@ -63,9 +67,9 @@ async def test_a_refusal_that_passes_is_not_the_end_of_a_removal(refusal: type[S
         assert await stage.other.exists("/a") is None
 
 
-@pytest.mark.parametrize("refusal", PASSING, ids=lambda error: error.__name__)
-async def test_a_look_that_is_refused_for_the_time_being_is_repeated(refusal: type[ServerError]) -> None:
-    """And somebody else's node stays."""
+@pytest.mark.parametrize("refusal", TRANSIENT, ids=lambda error: error.__name__)
+async def test_a_removal_looks_again_after_a_transient_refusal(refusal: type[ServerError]) -> None:
+    """The node of another client stays."""
     async with scene() as stage:
         _, old = await stage.zk.create_and_stat("/a")
         with stage.server.answering("exists", refusal, session=stage.zk.session_id, times=2) as refused:
@@ -92,7 +96,7 @@ async def test_removals_are_sent_in_the_order_of_the_calls() -> None:
         assert await stage.other.exists("/a") is None
 
 
-async def test_a_repeated_removal_is_ahead_of_all_that_waits() -> None:
+async def test_a_repeated_removal_comes_ahead_of_the_calls_that_wait() -> None:
     async with scene() as stage, zkwire.connect(stage.server.hosts, max_in_flight=1) as zk:
         await zk.create("/a")
         with stage.server.drop_after("delete", session=zk.session_id):
@@ -103,7 +107,7 @@ async def test_a_repeated_removal_is_ahead_of_all_that_waits() -> None:
 
 
 async def cancelled_and_cut_off(stage: Scene, path: str, *, sequential: bool) -> None:
-    """Create a node, and have neither a caller nor an answer."""
+    """Create a node, cancel the caller, and lose the answer."""
     with stage.server.drop_after("create", session=stage.zk.session_id) as lost:
         task = asyncio.create_task(stage.zk.create(path, ephemeral=True, sequential=sequential))
         await asyncio.sleep(0)
@@ -116,7 +120,7 @@ async def cancelled_and_cut_off(stage: Scene, path: str, *, sequential: bool) ->
 @pytest.mark.parametrize(
     ("sequential", "refused"), [(True, "getChildren"), (True, "exists"), (False, "exists")], ids=str
 )
-async def test_a_search_that_is_refused_for_the_time_being_goes_on_pitfall_10(sequential: bool, refused: str) -> None:
+async def test_a_search_goes_on_after_a_transient_refusal_pitfall_10(sequential: bool, refused: str) -> None:
     async with scene() as stage:
         await stage.other.create("/a")
         with stage.server.answering(refused, ThrottledError, session=stage.zk.session_id, times=2) as throttled:
@@ -130,7 +134,7 @@ async def test_a_search_that_is_refused_for_the_time_being_goes_on_pitfall_10(se
         await until(is_empty)
 
 
-async def test_a_search_that_was_put_off_leaves_alone_what_was_made_meanwhile() -> None:
+async def test_a_search_after_a_refusal_spares_nodes_made_meanwhile() -> None:
     async with scene() as stage:
         await stage.other.create("/a")
         with stage.server.answering("getChildren", ThrottledError, session=stage.zk.session_id, times=1) as throttled:
@@ -144,41 +148,188 @@ async def test_a_search_that_was_put_off_leaves_alone_what_was_made_meanwhile() 
             made = await stage.zk.create("/a/n-", ephemeral=True, sequential=True)
         with stage.server.hold_replies("getChildren", session=stage.zk.session_id, times=1) as looking:
             await looking.until_hit()
-        for _ in range(3):  # what the search asks behind the list
+        for _ in range(3):  # what the search asks after the list
             await stage.zk.ping()
         assert await stage.other.exists(made) is not None
 
 
-async def test_a_transaction_of_one_session_is_not_carried_out_in_the_next() -> None:
-    async with scene() as stage:
-        first = stage.zk.session_id
-        early, late = (stage.zk.transaction(session_id=first) for _ in range(2))
-        early.create("/early")
-        late.create("/late")
-        await early.commit()
-        stage.server.expire(first)
-        await until_state(stage.zk, SessionState.EXPIRED)
-        await stage.zk.ping()
-        assert stage.zk.session_id != first
-        with pytest.raises(SessionExpiredError, match=f"{first:#x}"):
-            await late.commit()
-        async with stage.zk.transaction(session_id=stage.zk.session_id) as transaction:
-            transaction.create("/later")
-        assert sorted(await stage.other.get_children("/")) == ["early", "later", "zookeeper"]
+# -- searches and removals over lost connections, on a real server ---------------------------------------------------
 
 
-async def test_a_transaction_that_waits_for_a_connection_ends_with_its_session() -> None:
-    async with scene() as stage:
-        with stage.server.refuse_connections() as refusing:
-            stage.server.drop(stage.zk.session_id)
-            await until_state(stage.zk, SessionState.SUSPENDED)
-            transaction = stage.zk.transaction(session_id=stage.zk.session_id)
-            transaction.create("/late")
-            committing = asyncio.ensure_future(transaction.commit())
-            await asyncio.sleep(0)
-            stage.server.expire(stage.zk.session_id)
-            refusing.end()
-        with pytest.raises(zkwire.SessionExpiredError):
-            await committing
-        await stage.zk.ping()
-        assert await stage.other.exists("/late") is None
+async def only_the_child(zk: Client, path: str) -> None:
+    async def is_so() -> bool:
+        return await zk.get_children(path) == ["child"]
+
+    await eventually(is_so)
+
+
+async def test_a_search_goes_on_over_several_lost_connections(zookeeper: RealServer, path: str) -> None:
+    async with (
+        Proxy(zookeeper.hosts) as proxy,
+        zkwire.connect(proxy.hosts) as zk,
+        zkwire.connect(zookeeper.hosts) as other,
+    ):
+        await other.create(f"{path}/child", make_parents=True)
+        hold = proxy.hold_replies()
+        cuts = [proxy.cut_after(opcode) for opcode in ("create", "sync", "getChildren", "exists", "delete")]
+        task = asyncio.create_task(zk.create(f"{path}/n-", ephemeral=True, sequential=True))
+        await proxy.seen("create", direction="reply")
+        await cancelled(task)
+        hold.release()
+        await asyncio.gather(*cuts)
+        await only_the_child(other, path)
+
+
+async def test_a_search_spares_the_nodes_of_other_clients_and_of_answered_creates(
+    zookeeper: RealServer, path: str
+) -> None:
+    async with (
+        Proxy(zookeeper.hosts) as proxy,
+        zkwire.connect(proxy.hosts) as zk,
+        zkwire.connect(zookeeper.hosts) as other,
+    ):
+        await other.create(path)
+        kept = [
+            await zk.create(f"{path}/n-", ephemeral=True, sequential=True),
+            await other.create(f"{path}/n-", ephemeral=True, sequential=True),
+            await zk.create(f"{path}/n-", sequential=True),
+            await zk.create(f"{path}/n-x-", ephemeral=True, sequential=True),
+            await zk.create(f"{path}/n-", b"", ephemeral=True, sequential=True),
+        ]
+        hold = proxy.hold_replies()
+        lost = proxy.drop_after("create", nth=1)
+        mark = proxy.mark()
+        task = asyncio.create_task(zk.create(f"{path}/n-", ephemeral=True, sequential=True))
+        await proxy.seen("create", mark, direction="reply")
+        kept.append(await other.create(f"{path}/n-", ephemeral=True, sequential=True))  # newer than the lost one
+        await cancelled(task)
+        hold.release()
+        await lost.until_hit()
+        candidates = 6  # the five in `kept` with this prefix, and the lost one
+        await proxy.until(
+            lambda: (
+                sum(frame.opcode == "exists" and frame.direction == "reply" for frame in proxy.log[mark:]) >= candidates
+            )
+        )
+        await proxy.seen("delete", mark, direction="reply")
+        await zk.sync(path)
+        assert sorted(f"{path}/{name}" for name in await zk.get_children(path)) == sorted(kept)
+        assert proxy.requests(mark).count("delete") == 1
+
+
+async def test_a_search_spares_a_lost_node_of_another_prefix(zookeeper: RealServer, path: str) -> None:
+    """Both answers are lost; the create that was not cancelled fails, and its caller is to look for the node."""
+    async with (
+        Proxy(zookeeper.hosts) as proxy,
+        zkwire.connect(proxy.hosts) as zk,
+        zkwire.connect(zookeeper.hosts) as other,
+    ):
+        await zk.create(path)
+        hold = proxy.hold_replies()
+        mark = proxy.mark()
+        doomed = asyncio.create_task(zk.create(f"{path}/n-", ephemeral=True, sequential=True))
+        wanted = asyncio.create_task(zk.create(f"{path}/n-x-", ephemeral=True, sequential=True))
+        await proxy.until(lambda: sum(frame.direction == "reply" for frame in proxy.log[mark:]) == 2)
+        await cancelled(doomed)
+        proxy.drop()
+        hold.release()
+        with pytest.raises(zkwire.ConnectionLostError):
+            await wanted
+        await proxy.seen("delete", mark, direction="reply")
+        for _ in range(3):
+            await zk.sync(path)
+        assert await other.get_children(path) == ["n-x-0000000001"]
+
+
+@pytest.mark.parametrize("applied", [True, False])
+async def test_a_search_spares_the_node_of_a_create_that_waited_in_the_queue(
+    zookeeper: RealServer, path: str, applied: bool
+) -> None:
+    """The second create waits in the queue when the first is cut off; the search must be sent ahead of it."""
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts, max_in_flight=1) as zk:
+        await zk.create(path)
+        mark = proxy.mark()
+        hold = proxy.hold_replies()
+        lost = (proxy.cut_after if applied else proxy.cut_before)("create")
+        task = asyncio.create_task(zk.create(f"{path}/n-", ephemeral=True, sequential=True))
+        again = asyncio.create_task(zk.create(f"{path}/n-", ephemeral=True, sequential=True))
+        fixed = asyncio.create_task(zk.create(f"{path}/fixed", ephemeral=True))
+        await turns(2)
+        assert task.cancel()
+        if applied:
+            await proxy.seen("create", mark, direction="reply")
+        hold.release()
+        await lost
+        made = [await again, await fixed]
+        await proxy.seen("getChildren", mark, direction="reply")
+        if applied:
+            await proxy.seen("delete", mark, direction="reply")
+        await zk.sync(path)
+        await zk.sync(path)
+        assert sorted(f"{path}/{name}" for name in await zk.get_children(path)) == sorted(made)
+
+
+async def test_a_search_spares_the_node_of_the_same_name_of_a_create_that_waited(
+    zookeeper: RealServer, path: str
+) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts, max_in_flight=1) as zk:
+        lost = proxy.drop_before("create")
+        task = asyncio.create_task(zk.create(path, ephemeral=True))
+        again = asyncio.create_task(zk.create(path, ephemeral=True))
+        await turns(2)
+        assert task.cancel()
+        await lost.until_hit()
+        assert await again == path
+        await proxy.seen("exists", direction="reply")
+        for _ in range(3):
+            await zk.sync(path)
+        assert await zk.exists(path) is not None
+        assert "delete" not in proxy.requests()
+
+
+async def test_a_removal_cut_off_spares_the_next_node_at_its_path(zookeeper: RealServer, path: str) -> None:
+    """The delete was carried out, its answer lost, and another client has created a node of that name."""
+    async with (
+        Proxy(zookeeper.hosts) as proxy,
+        zkwire.connect(proxy.hosts) as zk,
+        zkwire.connect(zookeeper.hosts) as other,
+    ):
+        hold = proxy.hold_replies()
+        lost = proxy.drop_after("delete")
+        task = asyncio.create_task(zk.create(path))
+        await proxy.seen("create", direction="reply")
+        await cancelled(task)
+        hold.release()
+        refusal = proxy.refuse_connections()
+        await lost.until_hit()
+        await other.create(path, b"of others")
+        mark = proxy.mark()
+        refusal.end()
+        await proxy.seen(lambda frame: frame.opcode in ("exists", "delete"), mark, direction="reply")
+        for _ in range(3):
+            await zk.sync(path)
+        assert (await other.get(path)).data == b"of others"
+
+
+async def test_a_discard_is_repeated_over_lost_connections(zookeeper: RealServer, path: str) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+        await zk.create(path)
+        cuts = [proxy.cut_before("delete"), proxy.cut_before("delete", 2), proxy.cut_after("delete", 3)]
+        await zk.discard(path)
+        assert [cut.done() for cut in cuts] == [True] * 3
+        assert await zk.exists(path) is None
+        assert proxy.requests().count("delete") == 4
+
+
+async def test_a_search_ends_with_the_client(zookeeper: RealServer, path: str) -> None:
+    """Its task does not outlive the client, and the event loop logs nothing."""
+    async with Proxy(zookeeper.hosts) as proxy:
+        zk = await zkwire.connect(proxy.hosts)
+        lost = proxy.drop_before("create")
+        task = asyncio.create_task(zk.create(path, ephemeral=True, sequential=True))
+        await turns(2)
+        assert task.cancel()
+        proxy.refuse_connections()
+        await lost.until_hit()
+        await states_until(zk.states(), SessionState.SUSPENDED)
+        await zk.close()

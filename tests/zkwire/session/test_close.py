@@ -1,4 +1,4 @@
-"""The end of a client by its owner, at every moment, and what iterating over its states shows."""
+"""Closing a client, at any moment, and the states that an iteration over them shows."""
 
 import asyncio
 from collections.abc import Awaitable, Coroutine
@@ -10,6 +10,7 @@ import zkwire
 from tests.support.client import eventually, states_until, turns
 from tests.support.proxy import Proxy
 from tests.support.rogue import Rogue, silent_handshake
+from tests.zkwire.session.verbs import every_call
 from zkwire import SessionState
 from zkwire.testing import RealServer
 
@@ -39,32 +40,14 @@ async def test_closing_ends_the_session_and_its_ephemeral_nodes_at_once(zookeepe
         await proxy.until(lambda: proxy.open == 0)
 
 
-async def test_calls_after_close_say_so_pitfall_6(zookeeper: RealServer, path: str) -> None:
+async def test_calls_after_close_say_that_the_client_is_closed_pitfall_6(zookeeper: RealServer, path: str) -> None:
     async with Proxy(zookeeper.hosts) as proxy:
         zk = await zkwire.connect(proxy.hosts)
         tx = zk.transaction()
         tx.create(path)
         await zk.close()
         mark = proxy.mark()
-        calls: list[Awaitable[Any]] = [
-            zk.create(path),
-            zk.create(path, make_parents=True),
-            zk.create_and_stat(path),
-            zk.ensure_path(path),
-            zk.exists(path),
-            zk.exists_and_watch(path),
-            zk.get(path),
-            zk.get_and_watch(path),
-            zk.get_children(path),
-            zk.get_children_and_stat(path),
-            zk.get_children_and_watch(path),
-            zk.set(path, b""),
-            zk.delete(path),
-            zk.sync(path),
-            zk.ping(),
-            tx.commit(),
-        ]
-        for call in calls:
+        for call in [*every_call(zk, path), tx.commit()]:
             with pytest.raises(zkwire.SessionClosedError, match="closed"):
                 await call
         await zk.discard(path)
@@ -72,7 +55,7 @@ async def test_calls_after_close_say_so_pitfall_6(zookeeper: RealServer, path: s
         assert proxy.requests(mark) == []
 
 
-async def test_closing_twice_and_by_many_at_once_is_closing_once(zookeeper: RealServer) -> None:
+async def test_closing_several_times_closes_once(zookeeper: RealServer) -> None:
     async with Proxy(zookeeper.hosts) as proxy:
         zk = await zkwire.connect(proxy.hosts)
         await asyncio.gather(zk.close(), zk.close(), zk.close(keep_session=True))
@@ -82,32 +65,25 @@ async def test_closing_twice_and_by_many_at_once_is_closing_once(zookeeper: Real
         assert proxy.requests().count("closeSession") == 1
 
 
-async def test_calls_made_before_close_are_answered_first(zookeeper: RealServer, path: str) -> None:
-    zk = await zkwire.connect(zookeeper.hosts)
+@pytest.mark.parametrize("max_in_flight", [1000, 2])
+async def test_calls_made_before_close_are_answered_first(zookeeper: RealServer, path: str, max_in_flight: int) -> None:
+    zk = await zkwire.connect(zookeeper.hosts, max_in_flight=max_in_flight)
     calls = [asyncio.create_task(zk.create(f"{path}-{number}")) for number in range(50)]
     await turns(1)
     await zk.close()
     assert [call.result() for call in calls] == [f"{path}-{number}" for number in range(50)]
 
 
-async def test_calls_that_max_in_flight_holds_back_are_answered_before_the_close(
+async def test_closing_while_disconnected_fails_the_calls_that_wait_and_returns(
     zookeeper: RealServer, path: str
 ) -> None:
-    zk = await zkwire.connect(zookeeper.hosts, max_in_flight=2)
-    calls = [asyncio.create_task(zk.create(f"{path}-{number}")) for number in range(20)]
-    await turns(1)
-    await zk.close()
-    assert [call.result() for call in calls] == [f"{path}-{number}" for number in range(20)]
-
-
-async def test_closing_while_disconnected_fails_what_waits_and_returns(zookeeper: RealServer, path: str) -> None:
     async with Proxy(zookeeper.hosts) as proxy:
         zk = await zkwire.connect(proxy.hosts, 1.0)
         await zk.create(path, ephemeral=True)
         _, watch = await zk.get_and_watch(path)
         states = zk.states()
-        proxy.refuse()
-        proxy.cut()
+        proxy.refuse_connections()
+        proxy.drop()
         await states_until(states, SUSPENDED)
         calls: list[Coroutine[Any, Any, Any]] = [zk.set(path, b""), zk.get(path)]
         waiting = [asyncio.create_task(call) for call in calls]
@@ -145,13 +121,13 @@ async def test_a_connection_lost_while_closing_ends_the_close(zookeeper: RealSer
         proxy.hold_replies()
         closing = asyncio.create_task(zk.close(keep_session=keep_session))
         await proxy.seen("ping" if keep_session else "closeSession", mark)
-        proxy.refuse()
-        proxy.cut()
+        proxy.refuse_connections()
+        proxy.drop()
         await closing
         assert zk.state is CLOSED
 
 
-async def test_connecting_to_nothing_can_be_given_up() -> None:
+async def test_connecting_can_be_given_up_where_no_server_answers() -> None:
     for hosts in ("127.0.0.1:1", "127.0.0.1:1,127.0.0.1:2"):
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.1):
@@ -202,7 +178,7 @@ async def test_a_cancelled_close_closes_all_the_same(zookeeper: RealServer, path
             await zk.ping()
 
 
-async def test_a_body_that_is_cancelled_still_closes(zookeeper: RealServer, path: str) -> None:
+async def test_a_cancelled_body_closes_the_client(zookeeper: RealServer, path: str) -> None:
     async def body() -> None:
         async with zkwire.connect(zookeeper.hosts) as zk:
             await zk.create(path, ephemeral=True)
@@ -223,14 +199,14 @@ async def test_a_body_that_is_cancelled_still_closes(zookeeper: RealServer, path
         assert await other.exists(path) is None
 
 
-# States
+# -- states --------------------------------------------------------------------------------------------------------
 
 
-async def test_states_begin_with_the_one_now_and_leave_none_out(zookeeper: RealServer) -> None:
+async def test_an_iteration_over_states_begins_with_the_present_state_and_omits_none(zookeeper: RealServer) -> None:
     async with Proxy(zookeeper.hosts) as proxy:
         zk = await zkwire.connect(proxy.hosts)
         early = zk.states()
-        proxy.cut()
+        proxy.drop()
         await states_until(zk.states(), SUSPENDED)
         await zk.ping()
         late = zk.states()
@@ -240,7 +216,7 @@ async def test_states_begin_with_the_one_now_and_leave_none_out(zookeeper: RealS
         assert [state async for state in late] == [CONNECTED, CLOSED]
 
 
-async def test_calls_inside_an_iteration_over_states_work_pitfall_50(zookeeper: RealServer, path: str) -> None:
+async def test_calls_work_inside_an_iteration_over_states_pitfall_50(zookeeper: RealServer, path: str) -> None:
     async with Proxy(zookeeper.hosts) as proxy:
         zk = await zkwire.connect(proxy.hosts)
         made = []
@@ -250,24 +226,24 @@ async def test_calls_inside_an_iteration_over_states_work_pitfall_50(zookeeper: 
                 if len(made) == 3:
                     await zk.close()
                 else:
-                    proxy.cut()
+                    proxy.drop()
         assert len(set(made)) == 3
 
 
-async def test_cancelling_an_iteration_over_states_loses_none(zookeeper: RealServer) -> None:
+async def test_cancelling_an_iteration_over_states_loses_no_state(zookeeper: RealServer) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         states = zk.states()
         assert await anext(states) is CONNECTED
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0):
                 await anext(states)
-        proxy.cut()
+        proxy.drop()
         assert await states_until(states, CONNECTED) == [SUSPENDED, CONNECTED]
         states.close()
         states.close()
 
 
-async def test_discarding_is_finished_before_a_close(zookeeper: RealServer, path: str) -> None:
+async def test_a_discard_is_finished_before_the_client_closes(zookeeper: RealServer, path: str) -> None:
     zk = await zkwire.connect(zookeeper.hosts)
     await zk.create(path)
     removed = zk.discard(path)
@@ -277,14 +253,14 @@ async def test_discarding_is_finished_before_a_close(zookeeper: RealServer, path
         assert await other.exists(path) is None
 
 
-async def test_who_waits_for_a_discard_may_be_cancelled_alone(zookeeper: RealServer, path: str) -> None:
+async def test_cancelling_the_wait_for_a_discard_leaves_other_discards_alone(zookeeper: RealServer, path: str) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         await zk.create(path)
-        proxy.hold_replies()
+        hold = proxy.hold_replies()
         first, second = zk.discard(path), zk.discard(path)
         first.cancel()
         third = zk.discard(path)
-        proxy.release_replies()
+        hold.release()
         await second
         await third
         assert await zk.exists(path) is None

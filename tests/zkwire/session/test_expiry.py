@@ -1,15 +1,16 @@
 """Sessions that end without being closed: by the server, by the client's own clock, by a server that lost its data."""
 
 import asyncio
-from collections.abc import Awaitable
-from typing import Any
 
 import pytest
 
 import zkwire
 from tests.support.client import InOrder, states_until
+from tests.support.everywhere import scene
 from tests.support.proxy import Proxy
+from tests.support.recipes import until_state
 from tests.support.rogue import Peer, Rogue, read_only_refusal, refused_session
+from tests.zkwire.session.verbs import every_call
 from zkwire import Client, SessionState
 from zkwire.testing import RealServer
 
@@ -20,30 +21,6 @@ async def end_session(server: RealServer, zk: Client) -> None:
     """Have the server end the session of `zk` now: another client resumes and closes it."""
     thief = await zkwire.connect(server.hosts, session_id=zk.session_id, session_password=zk.session_password)
     await thief.close()
-
-
-def everything(zk: Client, path: str) -> "list[asyncio.Task[Any]]":
-    """A call of every kind."""
-    tx = zk.transaction()
-    tx.create(f"{path}/tx")
-    calls: list[Awaitable[Any]] = [
-        zk.create(path),
-        zk.create_and_stat(path),
-        zk.ensure_path(f"{path}/a"),
-        zk.exists(path),
-        zk.exists_and_watch(path),
-        zk.get(path),
-        zk.get_and_watch(path),
-        zk.get_children(path),
-        zk.get_children_and_stat(path),
-        zk.get_children_and_watch(path),
-        zk.set(path, b""),
-        zk.delete(path),
-        zk.sync(path),
-        zk.ping(),
-        tx.commit(),
-    ]
-    return [asyncio.ensure_future(call) for call in calls]
 
 
 async def test_the_end_of_a_session_fails_every_call_and_watch_and_then_a_new_one_begins(
@@ -57,14 +34,14 @@ async def test_the_end_of_a_session_fails_every_call_and_watch_and_then_a_new_on
         with zkwire.WatchSet() as group:
             await zk.get_and_watch(path, into=group)
             in_set = asyncio.create_task(group.next())
-            proxy.refuse()
-            proxy.cut()
+            refusal = proxy.refuse_connections()
+            proxy.drop()
             assert await states_until(states, SUSPENDED) == [CONNECTED, SUSPENDED]
             await end_session(zookeeper, zk)
-            calls = everything(zk, f"{path}-x")
+            calls = every_call(zk, f"{path}-x")
             removal = zk.discard(path)
             await asyncio.wait({in_set}, timeout=0)
-            proxy.accept()
+            refusal.end()
             outcomes = await asyncio.gather(*calls, in_set, return_exceptions=True)
             assert [type(outcome) for outcome in outcomes] == [zkwire.SessionExpiredError] * len(outcomes)
             assert f"{old:#x}" in str(outcomes[0])
@@ -93,7 +70,7 @@ async def test_a_session_that_is_not_renewed_stays_expired_and_every_call_says_s
         connections = proxy.connections
         with pytest.raises(zkwire.SessionExpiredError):
             await watch
-        for call in everything(zk, path):
+        for call in every_call(zk, path):
             with pytest.raises(zkwire.SessionExpiredError):
                 await call
         with pytest.raises(zkwire.SessionExpiredError):
@@ -117,10 +94,10 @@ async def test_the_server_expires_a_silent_session(zookeeper: RealServer, path: 
         await zk.create(path, ephemeral=True)
         states, old = zk.states(), zk.session_id
         _, gone = await other.exists_and_watch(path)
-        proxy.refuse()
-        proxy.cut()
+        refusal = proxy.refuse_connections()
+        proxy.drop()
         await gone
-        proxy.accept()
+        refusal.end()
         assert await states_until(states, EXPIRED) == [CONNECTED, SUSPENDED, EXPIRED]
         assert await states_until(states, CONNECTED) == [CONNECTING, CONNECTED]
         assert zk.session_id != old
@@ -133,8 +110,8 @@ async def test_a_client_cut_off_from_all_servers_expires_its_session_itself_pitf
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts, 1.0) as zk:
         _, watch = await zk.exists_and_watch(path)
         states = zk.states()
-        proxy.refuse()
-        proxy.cut()
+        refusal = proxy.refuse_connections()
+        proxy.drop()
         await states_until(zk.states(), SUSPENDED)
         waiting = asyncio.create_task(zk.set(path, b""))
         with pytest.raises(zkwire.SessionExpiredError):
@@ -144,13 +121,13 @@ async def test_a_client_cut_off_from_all_servers_expires_its_session_itself_pitf
         assert await states_until(states, CONNECTING) == [CONNECTED, SUSPENDED, EXPIRED, CONNECTING]
         assert zk.session_id == 0
         assert zk.certain_until < loop.time()
-        proxy.accept()
+        refusal.end()
         assert await states_until(states, CONNECTED) == [CONNECTED]
 
 
 @pytest.mark.parametrize("refusal", ["read-only", "garbage"])
-async def test_servers_that_do_not_take_the_session_are_no_sign_of_its_life_pitfall_63(refusal: str) -> None:
-    """A partition's read-only server answers, but the session lives with the ensemble or not at all."""
+async def test_a_server_that_does_not_accept_the_session_does_not_prove_it_alive_pitfall_63(refusal: str) -> None:
+    """The read-only server of a partition answers, but only the ensemble keeps the session."""
 
     async def once(peer: Peer) -> None:
         await peer.handshake()
@@ -167,7 +144,7 @@ async def test_servers_that_do_not_take_the_session_are_no_sign_of_its_life_pitf
 
 
 async def test_a_server_that_lost_its_data_gives_a_new_session_pitfall_53(path: str) -> None:
-    """It is behind what the client has seen, and turns it away without a word until the client lets go."""
+    """The server has seen less than the client, and closes its connections, until the client gives up the session."""
     async with (
         RealServer() as before,
         RealServer() as after,
@@ -179,7 +156,7 @@ async def test_a_server_that_lost_its_data_gives_a_new_session_pitfall_53(path: 
             await zk.set(path, b"")
         states, old = zk.states(), zk.session_id
         proxy.upstream = after.hosts
-        proxy.cut()
+        proxy.drop()
         assert await states_until(states, EXPIRED) == [CONNECTED, SUSPENDED, EXPIRED]
         assert await states_until(states, CONNECTED) == [CONNECTING, CONNECTED]
         assert zk.session_id != old
@@ -187,15 +164,15 @@ async def test_a_server_that_lost_its_data_gives_a_new_session_pitfall_53(path: 
         await zk.create(path)
 
 
-async def test_resuming_where_no_server_answers_ends_as_expired() -> None:
+async def test_resuming_a_session_without_a_server_fails_as_expired() -> None:
     with pytest.raises(zkwire.SessionExpiredError):
         await zkwire.connect("127.0.0.1:1", 0.5, session_id=5, session_password=bytes(16))
 
 
-async def test_a_server_that_refuses_to_make_a_session_is_passed_over(
+async def test_a_server_that_refuses_to_make_a_session_is_skipped(
     zookeeper: RealServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """There is no session yet that could have expired."""
+    """The refusal does not mean that a session has expired: there is none yet."""
     async with (
         Rogue(refused_session) as rogue,
         zkwire.connect(f"{rogue.hosts},{zookeeper.hosts}", rng=InOrder()) as zk,
@@ -205,7 +182,7 @@ async def test_a_server_that_refuses_to_make_a_session_is_passed_over(
     assert "ProtocolError" in caplog.text
 
 
-async def test_a_server_that_refuses_every_session_is_not_stormed() -> None:
+async def test_the_pauses_grow_when_every_session_is_refused() -> None:
     async def once(peer: Peer) -> None:
         await peer.handshake()
 
@@ -214,12 +191,12 @@ async def test_a_server_that_refuses_every_session_is_not_stormed() -> None:
         start = loop.time()
         assert (await states_until(zk.states(), EXPIRED))[-1] is EXPIRED
         await rogue.connected(7)
-        # the pauses before the last five of them: at least 25 ms, and then ever longer
+        # the pauses before the last five attempts: at least 25 ms, and then longer each time
         assert loop.time() - start > 0.25
         assert zk.state is CONNECTING
 
 
-async def test_a_second_frame_behind_a_refusal_does_no_harm(zookeeper: RealServer) -> None:
+async def test_a_second_frame_after_a_refusal_is_harmless(zookeeper: RealServer) -> None:
     async def refused_twice(peer: Peer) -> None:
         await peer.connect_request()
         refusal = bytes(16) + (16).to_bytes(4, "big") + bytes(17)
@@ -232,37 +209,115 @@ async def test_a_second_frame_behind_a_refusal_does_no_harm(zookeeper: RealServe
         assert zk.server == zookeeper.hosts
 
 
-# Certainty
+# -- transactions that belong to one session -----------------------------------------------------------------------
 
 
-async def test_certainty_advances_with_pings_and_never_goes_back(zookeeper: RealServer) -> None:
+async def test_a_transaction_of_one_session_is_not_carried_out_in_the_next() -> None:
+    async with scene() as stage:
+        first = stage.zk.session_id
+        early, late = (stage.zk.transaction(session_id=first) for _ in range(2))
+        early.create("/early")
+        late.create("/late")
+        await early.commit()
+        stage.server.expire(first)
+        await until_state(stage.zk, EXPIRED)
+        await stage.zk.ping()
+        assert stage.zk.session_id != first
+        with pytest.raises(zkwire.SessionExpiredError, match=f"{first:#x}"):
+            await late.commit()
+        async with stage.zk.transaction(session_id=stage.zk.session_id) as transaction:
+            transaction.create("/later")
+        assert sorted(await stage.other.get_children("/")) == ["early", "later", "zookeeper"]
+
+
+async def test_a_transaction_that_waits_for_a_connection_ends_with_its_session() -> None:
+    async with scene() as stage:
+        with stage.server.refuse_connections() as refusing:
+            stage.server.drop(stage.zk.session_id)
+            await until_state(stage.zk, SUSPENDED)
+            transaction = stage.zk.transaction(session_id=stage.zk.session_id)
+            transaction.create("/late")
+            committing = asyncio.ensure_future(transaction.commit())
+            await asyncio.sleep(0)
+            stage.server.expire(stage.zk.session_id)
+            refusing.end()
+        with pytest.raises(zkwire.SessionExpiredError):
+            await committing
+        await stage.zk.ping()
+        assert await stage.other.exists("/late") is None
+
+
+# -- certainty -----------------------------------------------------------------------------------------------------
+
+
+async def test_pings_alone_prove_nothing_and_requests_through_the_leader_do(zookeeper: RealServer) -> None:
+    """Pitfall 70: a server that is cut off from its leader answers pings as well."""
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts, 1.0) as zk:
         loop = asyncio.get_running_loop()
-        certain = [zk.certain_until]
+        proven = zk.certain_until
+        assert proven <= loop.time() + 1.0
+        mark = proxy.mark()
         for _ in range(3):
+            await proxy.seen("ping", proxy.mark(), direction="reply")
+        assert "sync" not in proxy.requests(mark)
+        assert zk.certain_until == proven
+        zk.need_certainty()
+        certain = []
+        for _ in range(12):
             mark = proxy.mark()
-            await proxy.seen("ping", mark, direction="reply")
-            await proxy.seen("ping", proxy.mark())  # the next one leaves: the answer before it has arrived
+            await proxy.seen("sync", mark, direction="reply")
+            await proxy.seen("sync", proxy.mark())  # the next one leaves: the answer before it has arrived
             certain.append(zk.certain_until)
-            assert loop.time() < zk.certain_until < loop.time() + 0.75
-        assert certain == sorted(set(certain))
+        assert certain == sorted(certain)
+        assert all(one > proven for one in certain[4:])
+        assert loop.time() < zk.certain_until <= loop.time() + 0.5
+        zk.release_certainty()
+        mark = proxy.mark()
+        for _ in range(2):
+            await proxy.seen("ping", proxy.mark(), direction="reply")
+        assert proxy.requests(mark).count("sync") <= 1  # the one that was due
 
 
-async def test_certainty_counts_from_the_sending_and_ends_without_answers(zookeeper: RealServer) -> None:
+async def test_a_resumed_session_is_proven_by_a_write_that_changes_nothing(zookeeper: RealServer) -> None:
+    """The server may belong to a leader without followers: only a committed write shows that it does not."""
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts, 4.0) as zk:
+        zk.need_certainty()
+        mark, before = proxy.mark(), zk.last_zxid
+        proven = zk.certain_until
+        proxy.drop()
+        await proxy.seen("multi", mark, direction="reply")
+        await zk.ping()
+        assert proven < zk.certain_until <= asyncio.get_running_loop().time() + 4.0
+        assert proxy.requests(mark, ignore_pings=True)[:2] == ["connect", "multi"]
+        assert zk.last_zxid > before
+
+
+async def test_certainty_counts_from_the_sending(zookeeper: RealServer) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts, 2.0) as zk:
         loop = asyncio.get_running_loop()
-        proxy.hold_replies()
+        zk.need_certainty()
+        await eventually_certain_by_syncs(zk)
+        hold = proxy.hold_replies()
         asked = loop.time()
         asking = asyncio.create_task(zk.sync("/"))
-        mark = proxy.mark()
-        await proxy.seen("ping", mark)  # half a second later
         before = zk.certain_until
-        sync_reply = [frame for frame in proxy.log if frame.direction == "reply" and frame.opcode == "sync"]
-        assert len(sync_reply) == 1
-        assert before <= asked + 0.75 * 2.0  # what is held says nothing
-        proxy.release_replies()
+        mark = proxy.mark()
+        await proxy.seen("sync", mark)
+        await asyncio.sleep(0.3)  # a slow answer
+        assert zk.certain_until == before  # replies that are held prove nothing
+        hold.release()
         await asking
-        assert asked + 0.75 * 2.0 <= zk.certain_until < asked + 0.75 * 2.0 + 1.0
+        assert before < zk.certain_until <= loop.time() - 0.3 + 1.0
+        assert zk.certain_until >= asked + 0.5
+
+
+async def eventually_certain_by_syncs(zk: zkwire.Client) -> None:
+    """Wait until what the handshake has proven is used up."""
+    loop = asyncio.get_running_loop()
+    async with asyncio.timeout(10):
+        while zk.certain_until - loop.time() > zk.session_timeout / 2:
+            await zk.ping()
+            await asyncio.sleep(0.01)
 
 
 async def test_certainty_ends_when_the_network_falls_silent_and_is_minus_infinity_after_expiry(
@@ -283,10 +338,10 @@ async def test_certainty_ends_when_the_network_falls_silent_and_is_minus_infinit
         assert zk.certain_until > asyncio.get_running_loop().time()
 
 
-# Links that are dead and do not say so
+# -- dead links ----------------------------------------------------------------------------------------------------
 
 
-async def test_a_half_open_link_is_dropped_and_the_next_one_starts_afresh_pitfall_51(
+async def test_a_half_open_link_is_dropped_and_the_next_one_is_judged_anew_pitfall_51(
     zookeeper: RealServer, path: str
 ) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts, 2.0) as zk:
@@ -299,14 +354,16 @@ async def test_a_half_open_link_is_dropped_and_the_next_one_starts_afresh_pitfal
         assert (await asking).stat.ephemeral_owner == old
         assert await states_until(states, CONNECTED) == [CONNECTED]
         connections, mark = proxy.connections, proxy.mark()
-        for _ in range(3):  # pings come and are answered: the new link is not taken for dead
+        for _ in range(3):  # pings are sent and answered: the new link does not count as dead
             await proxy.seen("ping", mark, direction="reply")
             mark = proxy.mark()
         assert (proxy.connections, zk.state, zk.session_id) == (connections, CONNECTED, old)
 
 
-async def test_a_server_that_only_talks_hears_pings_all_the_same_pitfall_52(zookeeper: RealServer, path: str) -> None:
-    """Events arrive all the time; nothing is asked."""
+async def test_pings_are_sent_to_a_server_that_sends_events_all_the_time_pitfall_52(
+    zookeeper: RealServer, path: str
+) -> None:
+    """Events arrive all the time, and the client sends no requests."""
     async with (
         Proxy(zookeeper.hosts) as proxy,
         zkwire.connect(proxy.hosts, 1.0) as zk,
@@ -314,18 +371,18 @@ async def test_a_server_that_only_talks_hears_pings_all_the_same_pitfall_52(zook
     ):
         nodes = [f"{path}-{number}" for number in range(400)]
         watches = [watch for _, watch in await asyncio.gather(*map(zk.exists_and_watch, nodes))]
-        mark, told = proxy.mark(), 0
+        mark, count = proxy.mark(), 0
         for node, watch in zip(nodes, watches, strict=True):
             await other.create(node)
             await watch
-            told += 1
+            count += 1
             if "ping" in proxy.requests(mark, ignore_pings=False):
-                if told > 5:
+                if count > 5:
                     break
-                mark, told = proxy.mark(), 0  # the machine had stopped for a while
-            await asyncio.sleep(0.005)  # the pace of the talk
+                mark, count = proxy.mark(), 0  # the machine was busy: a ping after a pause proves nothing
+            await asyncio.sleep(0.005)  # the pace of the events
         else:
-            pytest.fail(f"no ping in the company of {told} events")
+            pytest.fail(f"no ping during {count} events")
 
 
 async def test_requests_larger_than_the_sockets_buffers_do_not_deadlock(zookeeper: RealServer, path: str) -> None:

@@ -1,4 +1,4 @@
-"""The connect string, the shuffled order, the pauses."""
+"""The connect string, the shuffled order of servers, the pauses, and a change of the list."""
 
 import random
 import re
@@ -43,7 +43,7 @@ def test_a_connect_string_gives_servers_and_chroot(text: str, servers: list[tupl
 
 
 @given(st.lists(addresses, min_size=1, max_size=5), st.sampled_from(["", "/app", "/a/b"]))
-def test_an_address_as_we_print_it_is_read_again(servers: list[Address], chroot: str) -> None:
+def test_a_printed_address_can_be_parsed_again(servers: list[Address], chroot: str) -> None:
     assert parse(",".join(map(str, servers)) + chroot) == (servers, chroot)
 
 
@@ -95,8 +95,8 @@ def test_a_bad_connect_string_is_refused_and_shown(text: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["zk..example", ".zk", "z" * 64, "zk." + "z" * 64, "\ud800"])
-def test_a_name_that_no_resolver_takes_is_refused_at_once(host: str) -> None:
-    """The resolver would raise UnicodeError, which is no OSError, at every attempt to connect."""
+def test_a_host_name_that_no_resolver_accepts_is_refused_at_once(host: str) -> None:
+    """The resolver would raise UnicodeError, which is not an OSError, at every attempt to connect."""
     with pytest.raises(ValueError, match=re.escape(repr(host))):
         parse(f"zk1:2181,{host}:2181/app")
 
@@ -105,13 +105,13 @@ def test_a_name_that_no_resolver_takes_is_refused_at_once(host: str) -> None:
     ("text", "chroot"),
     [("zk1/app/", "/app/"), ("zk1//", "//"), ("zk1//app", "//app"), ("zk1/a/../b", "/a/../b"), ("zk1/a\n", "/a\n")],
 )
-def test_a_chroot_that_is_no_path_is_refused_and_shown(text: str, chroot: str) -> None:
+def test_a_chroot_that_is_not_a_path_is_refused_and_shown(text: str, chroot: str) -> None:
     with pytest.raises(ValueError, match=re.escape(repr(chroot))):
         parse(text)
 
 
 @pytest.mark.parametrize("value", [None, b"zk1:2181", ["zk1"], 2181])
-def test_what_is_no_str_is_a_type_error_that_shows_it(value: object) -> None:
+def test_a_connect_string_of_another_type_is_refused_and_shown(value: object) -> None:
     with pytest.raises(TypeError, match=re.escape(repr(value))):
         parse(value)  # type: ignore[arg-type]
 
@@ -152,7 +152,7 @@ def test_clients_begin_with_different_servers_and_leave_the_list_alone() -> None
 
 
 def test_one_seed_gives_one_order_and_the_same_pauses() -> None:
-    """DESIGN 8: randomness comes from the generator handed in and from nowhere else."""
+    """Randomness comes from the generator passed in and from nowhere else."""
 
     def history() -> list[object]:
         hosts = Hosts(SERVERS, 10.0, random.Random(7))
@@ -161,7 +161,7 @@ def test_one_seed_gives_one_order_and_the_same_pauses() -> None:
     assert history() == history()
 
 
-def test_the_server_behind_the_last_is_tried_next_also_after_success() -> None:
+def test_the_next_server_in_order_is_tried_also_after_a_success() -> None:
     hosts = Hosts(SERVERS, 10.0, random.Random(1))
     order = [hosts.next() for _ in SERVERS]
     assert hosts.next() == order[0]
@@ -188,7 +188,7 @@ def test_within_a_round_there_is_no_pause_and_between_rounds_there_is(count: int
 def test_pauses_grow_up_to_a_bound_of_five_seconds_and_a_tenth_of_the_timeout(
     timeout: float, seed: int, count: int
 ) -> None:
-    """pitfall 64"""
+    """Pitfall 64."""
     hosts = Hosts(SERVERS[:count], timeout, random.Random(seed))
     bound = min(5.0, timeout / 10)
     assert hosts.longest_pause == bound
@@ -202,7 +202,7 @@ def test_pauses_grow_up_to_a_bound_of_five_seconds_and_a_tenth_of_the_timeout(
 
 
 def test_a_hundred_thousand_rounds_do_not_overflow() -> None:
-    """pitfall 64"""
+    """Pitfall 64."""
     hosts = Hosts(SERVERS[:1], 10.0, random.Random(3))
     for _ in range(100_000):
         hosts.next()
@@ -218,7 +218,7 @@ def test_pauses_are_jittered() -> None:
     assert min(pauses) < 3.0 < 4.5 < max(pauses)
 
 
-def test_pauses_start_small_again_once_a_server_has_kept_us() -> None:
+def test_pauses_start_small_again_after_a_connection_that_lasted() -> None:
     hosts = Hosts(SERVERS[:2], 100.0, random.Random(3))
     for _ in range(40):
         hosts.next()
@@ -238,7 +238,7 @@ def _servers(*numbers: int) -> list[Address]:
 
 
 def _loads(before: list[Address], after: list[Address], clients: int = 12_000) -> tuple[dict[Address, int], int]:
-    """How many clients each server has once all were told, and how many have moved; spread evenly before."""
+    """Return how many clients each server has after the change, and how many have moved; spread evenly before."""
     loads: Counter[Address] = Counter()
     moved = 0
     for number in range(clients):
@@ -255,9 +255,9 @@ def _loads(before: list[Address], after: list[Address], clients: int = 12_000) -
 @pytest.mark.parametrize(
     ("before", "after", "share"),
     [
-        ([1, 2, 3], [1, 2, 3, 4], 1 / 4),  # only those move whom a new server needs
+        ([1, 2, 3], [1, 2, 3, 4], 1 / 4),  # only as many move as the new server needs
         ([1, 2, 3], [1, 2, 3, 4, 5, 6], 1 / 2),
-        ([1, 2, 3, 4], [1, 2, 3], 1 / 4),  # only those move whose server goes
+        ([1, 2, 3, 4], [1, 2, 3], 1 / 4),  # only the clients of the removed server move
         ([1, 2, 3], [1, 2, 4], 1 / 3),
         ([1, 2, 3], [4, 5, 6], 1),
         ([1, 2, 3, 4, 5], [1, 2, 6], 3 / 5),
@@ -266,7 +266,7 @@ def _loads(before: list[Address], after: list[Address], clients: int = 12_000) -
         ([1, 2, 3], [3, 2, 1], 0),
     ],
 )
-def test_clients_end_up_evenly_spread_and_no_more_of_them_move_than_need_be(
+def test_a_new_list_spreads_the_clients_evenly_and_moves_no_more_than_necessary(
     before: list[int], after: list[int], share: float
 ) -> None:
     loads, moved = _loads(_servers(*before), _servers(*after))
@@ -282,7 +282,7 @@ def test_clients_end_up_evenly_spread_and_no_more_of_them_move_than_need_be(
     st.one_of(st.none(), addresses),
     st.integers(0, 1000),
 )
-def test_every_server_of_the_new_list_is_tried_in_a_round_and_no_other(
+def test_a_round_tries_exactly_the_servers_of_the_new_list(
     before: list[Address], after: list[Address], current: Address | None, seed: int
 ) -> None:
     client = Hosts(before, 10.0, random.Random(seed))
@@ -293,10 +293,10 @@ def test_every_server_of_the_new_list_is_tried_in_a_round_and_no_other(
     round_ = [client.next() for _ in range(len(client))]
     assert sorted(round_) == sorted(set(after))
     if not must_move:
-        assert round_[-1] == current, "the one that it has is the last to be tried when it is lost"
+        assert round_[-1] == current, "the present server is the last to be tried when it is lost"
 
 
-def test_a_preferred_server_is_the_next_and_the_others_are_known() -> None:
+def test_a_preferred_server_is_the_next_to_be_tried() -> None:
     client = Hosts(_servers(1, 2, 3), 10.0, random.Random(1))
     here = client.next()
     others = client.others(here)
@@ -325,5 +325,5 @@ def test_a_preferred_server_is_the_next_and_the_others_are_known() -> None:
         ("server.1=zk1:2888:3888;x\nnonsense\nserver.=;\n\xff", []),
     ],
 )
-def test_the_ensembles_own_list_of_servers(config: str, wanted: list[str]) -> None:
+def test_the_addresses_of_servers_are_read_from_the_ensembles_configuration(config: str, wanted: list[str]) -> None:
     assert [str(address) for address in parse_config(config.encode("latin-1"))] == wanted

@@ -1,63 +1,67 @@
-"""Who is told that a session does not live for certain any more, or is over for good, and when."""
+"""Callbacks for the end of certainty and for the end of the session; what an answer does to certainty."""
 
 import asyncio
 from collections.abc import Callable
 
+import pytest
+
+from tests.support.everywhere import scene
 from zkwire.errors import SessionClosedError, SessionExpiredError
-from zkwire.session.lifetime import OnClosed, OnUncertain
+from zkwire.session import suspension
+from zkwire.session.lifetime import Certainty, OnClosed, OnUncertain
 
 
 class Session:
-    """A moment until which all is certain, as a session has one, and what was told."""
+    """A moment at which certainty ends, as a session has one, and the callbacks that were called."""
 
     def __init__(self, seconds: float) -> None:
         self._loop = asyncio.get_running_loop()
         self.certain_until = self._loop.time() + seconds
         self.on_uncertain = OnUncertain(lambda: self.certain_until)
-        self.told: list[str] = []
-        self.is_told = asyncio.Event()
+        self.called: list[str] = []
+        self.is_called = asyncio.Event()
 
     def callback(self, name: str) -> Callable[[], None]:
-        def tell() -> None:
+        def call() -> None:
             assert self._loop.time() >= self.certain_until
-            self.told.append(name)
-            self.is_told.set()
+            self.called.append(name)
+            self.is_called.set()
 
-        return tell
+        return call
 
 
-async def test_all_are_told_once_when_certainty_ends() -> None:
+async def test_each_callback_is_called_once_when_certainty_ends() -> None:
     session = Session(0.02)
     for name in ("first", "second"):
         session.on_uncertain.add(session.callback(name))
-    await session.is_told.wait()
+    await session.is_called.wait()
     await asyncio.sleep(0)
-    assert session.told == ["first", "second"]
-    session.on_uncertain.look_soon()
+    assert session.called == ["first", "second"]
+    session.on_uncertain.check_soon()
     for _ in range(3):
         await asyncio.sleep(0)
-    assert session.told == ["first", "second"]
+    assert session.called == ["first", "second"]
 
 
-async def test_every_answer_puts_it_off() -> None:
+async def test_an_answer_postpones_the_end_of_certainty() -> None:
     session = Session(0.01)
     session.on_uncertain.add(session.callback("one"))
     session.certain_until += 0.05
-    await session.is_told.wait()  # the callback itself looks at the clock
+    await session.is_called.wait()  # the callback itself looks at the clock
 
 
-async def test_who_was_discarded_is_not_told_and_who_was_never_added_need_not_be() -> None:
+async def test_a_discarded_callback_is_not_called() -> None:
     session = Session(0.01)
     one, other = session.callback("one"), session.callback("other")
     session.on_uncertain.add(one)
     session.on_uncertain.discard(one)
     session.on_uncertain.discard(other)
     session.on_uncertain.add(other)
-    await session.is_told.wait()
-    assert session.told == ["other"]
+    await session.is_called.wait()
+    assert session.called == ["other"]
 
 
-async def test_one_that_fails_does_not_keep_it_from_the_others() -> None:
+async def test_a_callback_that_raises_does_not_keep_the_others_from_being_called() -> None:
     session = Session(0.01)
     failures: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: failures.append(context["exception"]))
@@ -67,45 +71,45 @@ async def test_one_that_fails_does_not_keep_it_from_the_others() -> None:
 
     session.on_uncertain.add(failing)
     session.on_uncertain.add(session.callback("one"))
-    await session.is_told.wait()
+    await session.is_called.wait()
     assert [type(failure) for failure in failures] == [ZeroDivisionError]
 
 
-async def test_one_may_be_discarded_until_it_is_told() -> None:
+async def test_a_callback_can_be_discarded_until_it_is_called() -> None:
     session = Session(0.01)
     late = session.callback("late")
 
     def first() -> None:
-        session.told.append("first")
+        session.called.append("first")
         session.on_uncertain.discard(late)
-        asyncio.get_running_loop().call_soon(session.is_told.set)
+        asyncio.get_running_loop().call_soon(session.is_called.set)
 
     session.on_uncertain.add(first)
     session.on_uncertain.add(late)
-    await session.is_told.wait()
-    assert session.told == ["first"]
+    await session.is_called.wait()
+    assert session.called == ["first"]
 
 
-async def test_the_end_of_the_session_is_told_soon_and_leaves_no_timer() -> None:
+async def test_the_end_of_the_session_calls_back_soon_and_leaves_no_timer() -> None:
     session = Session(60.0)
     session.on_uncertain.add(session.callback("one"))
     session.certain_until = float("-inf")
-    session.on_uncertain.look_soon()
-    assert session.told == []
-    await session.is_told.wait()
-    assert session.told == ["one"]
-    session.on_uncertain.look_soon()  # nobody is left to be told
+    session.on_uncertain.check_soon()
+    assert session.called == []
+    await session.is_called.wait()
+    assert session.called == ["one"]
+    session.on_uncertain.check_soon()  # no callback is left
 
 
-async def test_who_comes_when_it_is_over_is_told_at_once() -> None:
+async def test_a_callback_added_after_the_end_is_called_at_once() -> None:
     session = Session(0.0)
     session.certain_until = float("-inf")
     session.on_uncertain.add(session.callback("late"))
-    await session.is_told.wait()
-    assert session.told == ["late"]
+    await session.is_called.wait()
+    assert session.called == ["late"]
 
 
-async def test_who_is_told_may_ask_to_be_told_again() -> None:
+async def test_a_callback_may_add_another_one() -> None:
     session = Session(0.01)
     again = session.callback("again")
 
@@ -114,38 +118,99 @@ async def test_who_is_told_may_ask_to_be_told_again() -> None:
         session.on_uncertain.add(again)
 
     session.on_uncertain.add(once_more)
-    await session.is_told.wait()
-    assert session.told == ["again"]
+    await session.is_called.wait()
+    assert session.called == ["again"]
 
 
-async def test_all_are_told_once_of_the_end() -> None:
-    ending, told = OnClosed(), list[str]()
+async def test_each_callback_is_called_once_at_the_end_of_the_session() -> None:
+    on_closed, called = OnClosed(), list[str]()
 
     def callback(name: str) -> Callable[[], None]:
-        return lambda: told.append(name)
+        return lambda: called.append(name)
 
     given_up = callback("given up")
-    ending.add(callback("first"))
-    ending.add(given_up)
-    ending.add(callback("second"))
-    assert ending.error is None
-    ending.come(SessionExpiredError("gone"))
-    ending.discard(given_up)  # in the turn of the end, before it was told
-    ending.discard(given_up)
-    assert told == []
+    on_closed.add(callback("first"))
+    on_closed.add(given_up)
+    on_closed.add(callback("second"))
+    assert on_closed.error is None
+    on_closed.closed(SessionExpiredError("gone"))
+    on_closed.discard(given_up)  # in the turn of the end, before it was called
+    on_closed.discard(given_up)
+    assert called == []
     await asyncio.sleep(0)
-    assert told == ["first", "second"]
-    ending.add(callback("late"))
+    assert called == ["first", "second"]
+    on_closed.add(callback("late"))
     await asyncio.sleep(0)
-    ending.come(SessionClosedError("closed afterwards"))
+    on_closed.closed(SessionClosedError("closed afterwards"))
     await asyncio.sleep(0)
-    assert told == ["first", "second", "late"]
+    assert called == ["first", "second", "late"]
 
 
-async def test_the_error_of_the_end_is_a_new_one_each_time() -> None:
-    ending = OnClosed()
-    ending.come(SessionExpiredError("gone"))
-    one, other = ending.error, ending.error
+async def test_the_error_of_the_end_is_a_fresh_copy_each_time() -> None:
+    on_closed = OnClosed()
+    on_closed.closed(SessionExpiredError("gone"))
+    one, other = on_closed.error, on_closed.error
     assert isinstance(one, SessionExpiredError)
     assert str(one) == str(other) == "gone"
     assert one is not other
+
+
+async def test_a_server_that_grants_a_shorter_timeout_brings_the_end_of_certainty_forward() -> None:
+    loop = asyncio.get_running_loop()
+    certainty, called = Certainty(), asyncio.Event()
+    assert certainty.until == float("-inf")
+    certainty.proven(loop.time() + 60.0)
+    certainty.proven(loop.time() + 40.0)  # an earlier proof is no reason to doubt the later one
+    assert loop.time() + 50.0 < certainty.until
+    certainty.on_uncertain.add(called.set)
+    certainty.limit(loop.time() + 0.02)
+    async with asyncio.timeout(5.0):
+        await called.wait()
+    assert certainty.until <= loop.time()
+    certainty.proven(loop.time() + 60.0)
+    certainty.end()
+    assert certainty.until == float("-inf")
+
+
+async def test_the_time_that_the_machine_was_suspended_counts_against_certainty(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The event loop's clock does not run meanwhile; the servers' clocks do."""
+    slept = 1000.0
+    monkeypatch.setattr(suspension, "suspended", lambda: slept)
+    loop = asyncio.get_running_loop()
+    certainty, called = Certainty(), asyncio.Event()
+    certainty.proven(loop.time() + 5.0)
+    certainty.on_uncertain.add(called.set)
+    slept += 2.0
+    assert certainty.until == pytest.approx(loop.time() + 3.0, abs=0.5)
+    slept += 3600.0
+    async with asyncio.timeout(4.0):  # sooner than the timer for the end that was proven
+        await called.wait()
+    assert certainty.until < loop.time()
+    assert certainty.has_missed_time()
+    assert not certainty.has_missed_time()
+    certainty.proven(loop.time() + 5.0)  # by requests that were sent after the machine woke up
+    assert certainty.until > loop.time() + 4.0
+
+
+async def test_what_was_asked_before_the_machine_was_suspended_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept = 1000.0
+    monkeypatch.setattr(suspension, "suspended", lambda: slept)
+    async with scene() as stage:
+        stage.zk.need_certainty()
+        for _ in range(3):
+            await stage.zk.sync("/")
+        assert stage.zk.certain_for(stage.zk.session_id) > 0
+        slept += 3600.0
+        assert stage.zk.certain_for(stage.zk.session_id) == 0
+        await stage.zk.sync("/")
+        assert stage.zk.certain_for(stage.zk.session_id) == 0
+        await stage.zk.certify()
+        assert 0 < stage.zk.certain_for(stage.zk.session_id) <= stage.zk.session_timeout
+
+
+def test_the_clocks_agree_that_this_test_does_not_suspend_the_machine() -> None:
+    first = suspension.suspended()
+    assert abs(suspension.suspended() - first) < 0.01
+    assert first > -0.01

@@ -1,4 +1,4 @@
-"""What an observer is told: every end of a request, every event, every state; and what its own failure does."""
+"""What an observer sees: the end of every request, every event, every state; and the effect of its own failures."""
 
 import asyncio
 from typing import NamedTuple
@@ -9,7 +9,6 @@ import zkwire
 from tests.support.client import cancelled, states_until, turns
 from tests.support.proxy import Proxy
 from zkwire import Observer, SessionState, WatchEventType
-from zkwire.session.session import Session
 from zkwire.testing import RealServer
 
 CONNECTING, CONNECTED, READ_ONLY, SUSPENDED, EXPIRED, AUTH_FAILED, CLOSED = SessionState
@@ -22,7 +21,7 @@ class Done(NamedTuple):
 
 
 class Records(Observer):
-    """Writes everything down, but for pings."""
+    """Records everything but pings."""
 
     def __init__(self) -> None:
         self.requests: list[Done] = []
@@ -42,7 +41,7 @@ class Records(Observer):
         self.events.append((type, path, zxid))
 
 
-async def test_requests_events_and_states_are_told(zookeeper: RealServer, path: str) -> None:
+async def test_an_observer_sees_requests_events_and_states(zookeeper: RealServer, path: str) -> None:
     seen = Records()
     async with zkwire.connect(zookeeper.hosts + path, observer=seen) as zk:
         await zk.ensure_path("/")
@@ -73,7 +72,7 @@ async def test_requests_events_and_states_are_told(zookeeper: RealServer, path: 
     assert seen.states == [(CONNECTED, zookeeper.hosts), (CLOSED, zookeeper.hosts)]
 
 
-async def test_it_is_told_before_those_who_wait_go_on(zookeeper: RealServer, path: str) -> None:
+async def test_an_observer_sees_things_before_the_callers_continue(zookeeper: RealServer, path: str) -> None:
     seen = Records()
     async with zkwire.connect(zookeeper.hosts, observer=seen) as zk:
         await zk.create(path)
@@ -83,25 +82,25 @@ async def test_it_is_told_before_those_who_wait_go_on(zookeeper: RealServer, pat
         assert [(kind, at) for kind, at, _ in seen.events] == [(WatchEventType.DELETED, path)]
 
 
-async def test_what_a_lost_connection_does_is_told_once(zookeeper: RealServer, path: str) -> None:
-    """A write fails; a read is asked again, and told of when it is answered."""
+async def test_an_observer_sees_each_request_of_a_lost_connection_once(zookeeper: RealServer, path: str) -> None:
+    """A write fails; a read is repeated, and reported when it is answered."""
     seen = Records()
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts, observer=seen) as zk:
         await zk.create(path)
-        cut = proxy.cut_after("setData")
+        cut = proxy.drop_after("setData")
         outcomes = await asyncio.gather(zk.set(path, b"1"), zk.get(path), return_exceptions=True)
-        assert cut.done()
+        assert cut.hits
         assert isinstance(outcomes[0], zkwire.ConnectionLostError)
         assert seen.requests[1:] == [Done("setData", path, "ConnectionLostError"), Done("getData", path, "")]
         assert [state for state, _ in seen.states] == [CONNECTED, SUSPENDED, CONNECTED]
 
 
-async def test_what_an_expired_session_does_is_told(zookeeper: RealServer, path: str) -> None:
+async def test_an_observer_sees_an_expired_session(zookeeper: RealServer, path: str) -> None:
     seen = Records()
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts, 1.0, observer=seen) as zk:
         await zk.create(path)
-        proxy.refuse()
-        proxy.cut()
+        refusal = proxy.refuse_connections()
+        proxy.drop()
         await states_until(zk.states(), SUSPENDED)
         asking = asyncio.create_task(zk.get(path))
         await turns()
@@ -112,12 +111,12 @@ async def test_what_an_expired_session_does_is_told(zookeeper: RealServer, path:
             await asking
         assert seen.requests[1:] == [Done("getData", path, "SessionExpiredError")]
         assert seen.seconds[-1] == 0, "it was never written"
-        proxy.accept()
+        refusal.end()
         await states_until(zk.states(), CONNECTED)
         assert [state for state, _ in seen.states] == [CONNECTED, SUSPENDED, EXPIRED, CONNECTING, CONNECTED]
 
 
-async def test_an_observer_that_fails_harms_nothing(zookeeper: RealServer, path: str) -> None:
+async def test_an_observer_that_raises_has_no_other_effect(zookeeper: RealServer, path: str) -> None:
     class Fails(Observer):
         def request_done(self, operation: str, path: str | None, seconds: float, error: Exception | None) -> None:
             raise LookupError(operation)
@@ -131,11 +130,11 @@ async def test_an_observer_that_fails_harms_nothing(zookeeper: RealServer, path:
     assert [str(error) for error in complaints] == ["create", "getData", "closeSession"]
 
 
-async def test_who_has_no_observer_has_a_plain_session(zookeeper: RealServer) -> None:
-    """What nobody wants is not done: the observed session is another class."""
+async def test_without_an_observer_nothing_is_reported(zookeeper: RealServer) -> None:
+    """The request queue then has no tap to call."""
     async with zkwire.connect(zookeeper.hosts) as plain, zkwire.connect(zookeeper.hosts, observer=Observer()) as seen:
-        assert type(plain._session) is Session
-        assert type(seen._session) is not Session
+        assert plain._session.requests._tap is None
+        assert seen._session.requests._tap is not None
         await seen.ping()
 
 

@@ -1,4 +1,4 @@
-"""Servers that lack an operation: they answer -6 ahead of everything else, and close the connection."""
+"""Servers that lack an operation: they answer -6 ahead of all other answers, and close the connection."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -27,7 +27,7 @@ VERBS: dict[str, tuple[int, Callable[[Client], Awaitable[object]]]] = {
 
 
 async def old(peer: Peer) -> None:
-    """ZooKeeper 3.4: what it does not know is refused by the reading thread, ahead of answers under way."""
+    """ZooKeeper 3.4: the reading thread refuses an unknown operation, ahead of answers that are under way."""
     await peer.handshake()
     waiting = []
     while True:
@@ -47,7 +47,7 @@ async def old(peer: Peer) -> None:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-async def test_a_verb_that_the_server_lacks_names_the_version_and_the_session_goes_on(verb: str) -> None:
+async def test_an_unknown_operation_fails_with_the_version_it_needs_and_the_session_lives(verb: str) -> None:
     opcode, call = VERBS[verb]
     async with Rogue(old) as server, zkwire.connect(server.hosts) as zk:
         session = zk.session_id
@@ -68,13 +68,13 @@ async def test_the_refusal_may_overtake_the_answers_to_earlier_reads(verb: str) 
         behind = asyncio.create_task(zk.get("/a"))
         with pytest.raises(zkwire.UnimplementedError):
             await failing
-        await zk.ping()  # has the slow one answered
+        await zk.ping()  # makes the server answer the slow one
         assert (await slow).data == (await behind).data == rogue.DATA
         assert server.connections == 2
 
 
-async def test_writes_under_way_are_told_that_their_answers_are_lost() -> None:
-    """The connection is lost by another's call: what it costs must be told as what it is."""
+async def test_writes_under_way_fail_as_the_connection_ends() -> None:
+    """The unknown operation of one caller costs the connection, which the writes of others then lose."""
     async with Rogue(old) as server, zkwire.connect(server.hosts) as zk:
         failing = asyncio.ensure_future(zk.whoami())
         await asyncio.sleep(0)
@@ -86,7 +86,7 @@ async def test_writes_under_way_are_told_that_their_answers_are_lost() -> None:
         assert lost.value.maybe_applied
 
 
-async def test_a_server_without_ttl_nodes_says_how_to_have_them_and_keeps_the_connection(path: str) -> None:
+async def test_a_server_without_ttl_nodes_says_how_to_enable_them_and_keeps_the_connection(path: str) -> None:
     async with Server(ttl_nodes=False) as server, zkwire.connect(server.hosts) as zk:
         with pytest.raises(zkwire.UnimplementedError, match=r"zookeeper\.extendedTypesEnabled=true") as refused:
             await zk.create(path, ttl=5)

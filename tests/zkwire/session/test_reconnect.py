@@ -1,8 +1,8 @@
-"""A lost connection and a session that lives: what is resumed, repeated, failed, waited for, and what never happens."""
+"""Lost connections of a session that lives: what is resumed, set again, repeated, or failed."""
 
 import asyncio
 import struct
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 import pytest
 
@@ -10,6 +10,7 @@ import zkwire
 from tests.support.client import InOrder, eventually, states_until, turns, watched
 from tests.support.proxy import Frame, Proxy
 from tests.support.rogue import Peer, Rogue, honest
+from tests.zkwire.session.verbs import ALL, READS
 from zkwire import SessionState, WatchEventType
 from zkwire.session.transport import Link, open_link
 from zkwire.testing import RealServer
@@ -18,13 +19,13 @@ CONNECTING, CONNECTED, READ_ONLY, SUSPENDED, EXPIRED, AUTH_FAILED, CLOSED = Sess
 
 
 def handshake(frame: Frame) -> tuple[int, int]:
-    """The last zxid and the session id in a ConnectRequest."""
+    """Return the last zxid and the session id of a ConnectRequest."""
     _, zxid, _, session_id = struct.unpack_from(">iqiq", frame.payload)
     return zxid, session_id
 
 
 def set_watches(frame: Frame) -> tuple[int, list[list[str]]]:
-    """The zxid and the three lists of a SetWatches."""
+    """Return the zxid and the three lists of paths of a SetWatches."""
     (zxid,) = struct.unpack_from(">q", frame.body)
     at = 8
     lists: list[list[str]] = []
@@ -40,7 +41,7 @@ def set_watches(frame: Frame) -> tuple[int, list[list[str]]]:
     return zxid, lists
 
 
-# Resuming
+# -- resuming ------------------------------------------------------------------------------------------------------
 
 
 async def test_a_session_that_is_kept_can_be_resumed_by_id_and_password(zookeeper: RealServer, path: str) -> None:
@@ -57,9 +58,7 @@ async def test_a_session_that_is_kept_can_be_resumed_by_id_and_password(zookeepe
         assert await other.exists(path) is None
 
 
-async def test_what_was_asked_before_a_close_that_keeps_the_session_is_answered(
-    zookeeper: RealServer, path: str
-) -> None:
+async def test_requests_before_a_close_that_keeps_the_session_are_answered(zookeeper: RealServer, path: str) -> None:
     zk = await zkwire.connect(zookeeper.hosts)
     creating = asyncio.create_task(zk.create(path, ephemeral=True))
     await turns(1)
@@ -72,7 +71,7 @@ async def resumed(server: RealServer, zk: zkwire.Client) -> zkwire.Client:
     return await zkwire.connect(server.hosts, session_id=zk.session_id, session_password=zk.session_password)
 
 
-async def test_a_wrong_password_is_told_as_an_expired_session(zookeeper: RealServer) -> None:
+async def test_a_wrong_password_is_reported_as_an_expired_session(zookeeper: RealServer) -> None:
     async with zkwire.connect(zookeeper.hosts) as zk:
         with pytest.raises(zkwire.SessionExpiredError, match=f"{zk.session_id:#x}"):
             await zkwire.connect(zookeeper.hosts, session_id=zk.session_id, session_password=b"x" * 16)
@@ -80,14 +79,14 @@ async def test_a_wrong_password_is_told_as_an_expired_session(zookeeper: RealSer
         assert zk.state is CONNECTED
 
 
-async def test_a_session_that_is_gone_is_not_replaced_by_a_new_one_on_resume(zookeeper: RealServer) -> None:
+async def test_resuming_an_ended_session_does_not_begin_a_new_one(zookeeper: RealServer) -> None:
     async with zkwire.connect(zookeeper.hosts) as zk:
         session_id, password = zk.session_id, zk.session_password
     with pytest.raises(zkwire.SessionExpiredError):
         await zkwire.connect(zookeeper.hosts, session_id=session_id, session_password=password)
 
 
-async def test_a_client_whose_session_another_resumes_gets_it_back(zookeeper: RealServer, path: str) -> None:
+async def test_a_client_gets_its_session_back_after_another_client_resumed_it(zookeeper: RealServer, path: str) -> None:
     async with zkwire.connect(zookeeper.hosts) as zk:
         await zk.create(path, ephemeral=True)
         states = zk.states()
@@ -98,12 +97,12 @@ async def test_a_client_whose_session_another_resumes_gets_it_back(zookeeper: Re
         assert await zk.exists(path) is not None
 
 
-async def test_a_reconnect_keeps_the_session_and_says_suspended(zookeeper: RealServer, path: str) -> None:
+async def test_a_reconnect_keeps_the_session_and_passes_through_suspended(zookeeper: RealServer, path: str) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         await zk.create(path, ephemeral=True)
         session_id, states = zk.session_id, zk.states()
         for count, reset in enumerate([False, True, False], start=2):
-            proxy.cut(reset=reset)
+            proxy.drop(reset=reset)
             assert await states_until(states, SUSPENDED) == [CONNECTED, SUSPENDED][count > 2 :]
             assert await states_until(states, CONNECTED) == [CONNECTED]
             assert zk.session_id == session_id
@@ -111,13 +110,13 @@ async def test_a_reconnect_keeps_the_session_and_says_suspended(zookeeper: RealS
             assert proxy.connections == count
 
 
-async def test_the_newest_zxid_seen_is_told_on_reconnect_pitfall_61(zookeeper: RealServer, path: str) -> None:
+async def test_a_reconnect_sends_the_newest_zxid_seen_pitfall_61(zookeeper: RealServer, path: str) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         assert handshake(await proxy.seen("connect")) == (0, 0)
         await zk.create(path)
         mark, last_zxid = proxy.mark(), zk.last_zxid
         assert last_zxid > 0
-        proxy.cut()
+        proxy.drop()
         assert handshake(await proxy.seen("connect", mark)) == (last_zxid, zk.session_id)
         await zk.ping()
         assert zk.last_zxid == last_zxid
@@ -151,14 +150,14 @@ async def test_an_event_does_not_advance_the_newest_zxid_pitfall_33(zookeeper: R
         mark = proxy.mark()
         await other.create(f"{path}-3")
         await third
-        proxy.cut()
+        proxy.drop()
         assert handshake(await proxy.seen("connect", mark))[0] == held[0].zxid
 
 
-# Watches
+# -- watches -------------------------------------------------------------------------------------------------------
 
 
-async def test_every_kind_of_watch_is_armed_again_pitfalls_1_2_30(zookeeper: RealServer, path: str) -> None:
+async def test_every_kind_of_watch_is_set_again_pitfalls_1_2_30(zookeeper: RealServer, path: str) -> None:
     async with (
         Proxy(zookeeper.hosts) as proxy,
         zkwire.connect(proxy.hosts) as zk,
@@ -172,7 +171,7 @@ async def test_every_kind_of_watch_is_armed_again_pitfalls_1_2_30(zookeeper: Rea
         last_zxid = zk.last_zxid
         for _ in range(2):
             mark = proxy.mark()
-            proxy.cut()
+            proxy.drop()
             frame = await proxy.seen("setWatches", mark)
             assert set_watches(frame) == (last_zxid, [[path], [f"{path}-absent"], [path]])
             await zk.ping()
@@ -186,7 +185,7 @@ async def test_every_kind_of_watch_is_armed_again_pitfalls_1_2_30(zookeeper: Rea
         assert (await child).type is WatchEventType.CHILDREN
 
 
-async def test_watches_live_through_a_restart_of_the_server_pitfall_2(zookeeper_own: RealServer, path: str) -> None:
+async def test_watches_survive_a_restart_of_the_server_pitfall_2(zookeeper_own: RealServer, path: str) -> None:
     async with zkwire.connect(zookeeper_own.hosts) as zk:
         _, watch = await zk.exists_and_watch(path)
         states = zk.states()
@@ -198,7 +197,7 @@ async def test_watches_live_through_a_restart_of_the_server_pitfall_2(zookeeper_
         assert await states_until(states, CONNECTED) == [CONNECTED]
 
 
-async def test_what_happened_while_away_is_told_once(zookeeper: RealServer, path: str) -> None:
+async def test_changes_during_a_disconnection_are_delivered_once(zookeeper: RealServer, path: str) -> None:
     async with (
         Proxy(zookeeper.hosts) as proxy,
         zkwire.connect(proxy.hosts) as zk,
@@ -212,8 +211,8 @@ async def test_what_happened_while_away_is_told_once(zookeeper: RealServer, path
             await zk.exists_and_watch(f"{path}-created", into=watches)
             await zk.get_children_and_watch(f"{path}-parent", into=watches)
             await zk.get_and_watch(f"{path}-parent", into=watches)  # nothing happens to this one
-            proxy.refuse()
-            proxy.cut()
+            refusal = proxy.refuse_connections()
+            proxy.drop()
             await states_until(zk.states(), SUSPENDED)
             await other.set(f"{path}-set", b"1")
             await other.set(f"{path}-set", b"2")
@@ -221,7 +220,7 @@ async def test_what_happened_while_away_is_told_once(zookeeper: RealServer, path
             await other.create(f"{path}-created")
             await other.delete(f"{path}-parent/gone")
             assert watches.take() == []
-            proxy.accept()
+            refusal.end()
             events = [await watches.next() for _ in range(4)]
             assert watches.was_rearmed
             for name in ("set", "created"):
@@ -236,8 +235,8 @@ async def test_what_happened_while_away_is_told_once(zookeeper: RealServer, path
         ]
 
 
-async def test_what_a_reconnect_brings_is_not_told_in_a_hurry(zookeeper: RealServer, path: str) -> None:
-    """It comes in the order of SetWatches' lists, so that nothing may be concluded from one of it alone."""
+async def test_events_that_a_reconnect_brings_are_not_delivered_urgently(zookeeper: RealServer, path: str) -> None:
+    """They come in the order of the lists in SetWatches, so that one of them alone proves nothing."""
     async with (
         Proxy(zookeeper.hosts) as proxy,
         zkwire.connect(proxy.hosts) as zk,
@@ -247,38 +246,38 @@ async def test_what_a_reconnect_brings_is_not_told_in_a_hurry(zookeeper: RealSer
         with zkwire.WatchSet() as watches:
             await zk.get_and_watch(path, into=watches)
             arrival = watches.ready(urgent=[path])
-            proxy.refuse()
-            proxy.cut()
+            refusal = proxy.refuse_connections()
+            proxy.drop()
             await states_until(zk.states(), SUSPENDED)
             await other.delete(path)
-            proxy.accept()
+            refusal.end()
             assert await arrival is None
             assert watches.was_rearmed
             assert [event.type for event in watches.take()] == [WatchEventType.DELETED]
 
 
-async def test_a_watch_given_up_while_away_is_not_armed_again(zookeeper: RealServer, path: str) -> None:
+async def test_a_watch_cancelled_during_a_disconnection_is_not_set_again(zookeeper: RealServer, path: str) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         _, kept = await zk.exists_and_watch(path)
         _, given_up = await zk.exists_and_watch(f"{path}-2")
-        proxy.refuse()
-        proxy.cut()
+        refusal = proxy.refuse_connections()
+        proxy.drop()
         await states_until(zk.states(), SUSPENDED)
         given_up.cancel()
         mark = proxy.mark()
-        proxy.accept()
+        refusal.end()
         assert set_watches(await proxy.seen("setWatches", mark))[1] == [[], [path], []]
         assert not kept.done()
 
 
-async def test_three_hundred_kilobytes_of_watches_are_armed_in_chunks_pitfall_32(
+async def test_three_hundred_kilobytes_of_watches_are_set_again_in_chunks_pitfall_32(
     zookeeper: RealServer, path: str
 ) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         nodes = [f"{path}-{'x' * 240}-{number:04d}" for number in range(1000)]
         watches = [watch for _, watch in await asyncio.gather(*map(zk.exists_and_watch, nodes))]
         mark = proxy.mark()
-        proxy.cut()
+        proxy.drop()
         await proxy.seen("connect", mark)
         await zk.ping()
         frames = [frame for frame in proxy.log[mark:] if frame.opcode == "setWatches" and frame.direction == "request"]
@@ -291,73 +290,49 @@ async def test_three_hundred_kilobytes_of_watches_are_armed_in_chunks_pitfall_32
 
 async def test_a_watch_whose_reply_was_lost_is_set_by_the_repeated_read(zookeeper: RealServer, path: str) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        lost = proxy.cut_after("exists")
+        lost = proxy.drop_after("exists")
         stat, watch = await zk.exists_and_watch(path)
         assert stat is None
-        assert lost.done()
+        assert lost.hits
         assert proxy.requests().count("exists") == 2
         await zk.create(path)
         assert (await watch).type is WatchEventType.CREATED
 
 
-# Calls in flight
+# -- calls in flight -----------------------------------------------------------------------------------------------
 
-
-Verb = Callable[[zkwire.Client, str], Awaitable[object]]
-
-READS: dict[str, tuple[str, Verb]] = {
-    "exists": ("exists", lambda zk, path: zk.exists(path)),
-    "get": ("getData", lambda zk, path: zk.get(path)),
-    "get_children": ("getChildren", lambda zk, path: zk.get_children(path)),
-    "get_children_and_stat": ("getChildren2", lambda zk, path: zk.get_children_and_stat(path)),
-    "sync": ("sync", lambda zk, path: zk.sync(path)),
-    "ping": ("ping", lambda zk, path: zk.ping()),
-}
-
-WRITES: dict[str, tuple[str, Verb]] = {
-    "create": ("create", lambda zk, path: zk.create(f"{path}/a")),
-    "create_and_stat": ("create2", lambda zk, path: zk.create_and_stat(f"{path}/a")),
-    "container": ("createContainer", lambda zk, path: zk.create(f"{path}/a", container=True)),
-    "set": ("setData", lambda zk, path: zk.set(path, b"written")),
-    "delete": ("delete", lambda zk, path: zk.delete(f"{path}/doomed")),
-    "ensure_path": ("create", lambda zk, path: zk.ensure_path(f"{path}/a")),
-    "transaction": ("multi", lambda zk, path: committed(zk, path)),
-}
-
-
-async def committed(zk: zkwire.Client, path: str) -> None:
-    async with zk.transaction() as tx:
-        tx.create(f"{path}/a")
+REPEATED = READS | {"ping": ("ping", lambda zk, path: zk.ping())}
+CHANGES = ["create", "create_and_stat", "create container", "set", "delete", "ensure_path", "transaction"]
 
 
 @pytest.mark.parametrize("reset", [False, True])
-@pytest.mark.parametrize("verb", READS)
+@pytest.mark.parametrize("verb", REPEATED)
 async def test_a_read_whose_answer_is_lost_is_repeated(
     zookeeper: RealServer, path: str, verb: str, reset: bool
 ) -> None:
-    opcode, call = READS[verb]
+    opcode, call = REPEATED[verb]
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         await zk.create(path)
         mark = proxy.mark()
-        lost = proxy.cut_after(opcode, reset=reset)
+        lost = proxy.drop_after(opcode, reset=reset)
         await call(zk, path)
-        assert lost.done()
+        assert lost.hits
         requests = proxy.requests(mark, ignore_pings=opcode != "ping")
         assert requests[:2] == [opcode, "connect"]
         assert opcode in requests[2:]
 
 
 @pytest.mark.parametrize("when", ["after", "before"])
-@pytest.mark.parametrize("verb", WRITES)
+@pytest.mark.parametrize("verb", CHANGES)
 async def test_a_write_cut_off_in_flight_fails_and_is_not_sent_again_pitfall_60(
     zookeeper: RealServer, path: str, verb: str, when: str
 ) -> None:
-    opcode, call = WRITES[verb]
+    opcode, call = ALL[verb]
     async with (
         Proxy(zookeeper.hosts) as proxy,
         zkwire.connect(zookeeper.hosts) as direct,
     ):
-        await direct.create(f"{path}/doomed", make_parents=True)
+        await direct.create(f"{path}/child", make_parents=True)
         async with zkwire.connect(proxy.hosts) as zk:
             occurrence = 2 if verb == "ensure_path" else 1
             lost = (proxy.cut_after if when == "after" else proxy.cut_before)(opcode, occurrence)
@@ -369,23 +344,23 @@ async def test_a_write_cut_off_in_flight_fails_and_is_not_sent_again_pitfall_60(
             assert proxy.requests().count(opcode) == occurrence
             assert sum(frame.opcode == opcode and frame.dropped for frame in proxy.log) == 1
         node = await direct.get(path)
-        applied = (node.data, sorted(await direct.get_children(path))) != (b"", ["doomed"])
+        applied = (node.data, sorted(await direct.get_children(path))) != (b"", ["child"])
         assert applied == (when == "after")
 
 
-async def test_reads_are_repeated_in_their_order_in_front_of_what_waits(zookeeper: RealServer, path: str) -> None:
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+async def test_reads_are_repeated_in_order_ahead_of_the_calls_that_wait(zookeeper: RealServer, path: str) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts, max_in_flight=4) as zk:
         await zk.create(path, b"old")
-        proxy.refuse()
-        lost = proxy.cut_after("getData")
+        refusal = proxy.refuse_connections()
+        lost = proxy.drop_after("getData")
         outcomes = asyncio.gather(
             zk.get(path), zk.exists(path), zk.set(path, b"lost"), zk.get_children(path), return_exceptions=True
         )
+        waiting = asyncio.gather(zk.set(path, b"new"), zk.get(path))  # held back by max_in_flight
         await states_until(zk.states(), SUSPENDED)
-        waiting = asyncio.gather(zk.set(path, b"new"), zk.get(path))
-        assert lost.done()
+        assert lost.hits
         mark = proxy.mark()
-        proxy.accept()
+        refusal.end()
         node, stat, error, names = await outcomes
         assert isinstance(node, zkwire.Node)
         assert node.data == b"old"
@@ -396,39 +371,39 @@ async def test_reads_are_repeated_in_their_order_in_front_of_what_waits(zookeepe
         assert proxy.requests(mark) == ["connect", "getData", "exists", "getChildren", "setData", "getData"]
 
 
-async def test_what_is_asked_while_away_waits_for_the_next_connection(zookeeper: RealServer, path: str) -> None:
+async def test_requests_during_a_disconnection_wait_for_the_next_connection(zookeeper: RealServer, path: str) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        proxy.refuse()
-        proxy.cut()
+        refusal = proxy.refuse_connections()
+        proxy.drop()
         await states_until(zk.states(), SUSPENDED)
         calls = asyncio.gather(zk.create(path), zk.set(path, b"1"), zk.get(path))
         await proxy.until(lambda: proxy.refused >= 2)
         assert not calls.done()
         mark = proxy.mark()
-        proxy.accept()
+        refusal.end()
         created, _, node = await calls
         assert (created, node.data) == (path, b"1")
         assert proxy.requests(mark) == ["connect", "create", "setData", "getData"]
-        assert proxy.writes(mark) == 2  # the handshake, and all the rest
+        assert proxy.writes(mark) == 2  # the handshake, and everything else at once
 
 
-async def test_what_max_in_flight_held_back_is_not_lost(zookeeper: RealServer, path: str) -> None:
+async def test_calls_that_max_in_flight_holds_back_survive_a_lost_connection(zookeeper: RealServer, path: str) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts, max_in_flight=2) as zk:
         await zk.create(path)
-        cut = proxy.cut_before("setData", 2)
+        cut = proxy.drop_before("setData", nth=2)
         outcomes = await asyncio.gather(*(zk.set(path, b"%d" % n) for n in range(6)), return_exceptions=True)
-        assert cut.done()
+        assert cut.hits
         lost = [isinstance(outcome, zkwire.ConnectionLostError) for outcome in outcomes]
         assert lost == [True, True, False, False, False, False]
         assert (await zk.get(path)).data == b"5"
         assert proxy.requests().count("setData") == 6
 
 
-# Hosts
+# -- hosts ---------------------------------------------------------------------------------------------------------
 
 
-async def test_names_are_resolved_anew_at_every_attempt_pitfall_55(zookeeper: RealServer, path: str) -> None:
-    """The name of the only host moves to another address while the client is away."""
+async def test_host_names_are_resolved_at_every_attempt_pitfall_55(zookeeper: RealServer, path: str) -> None:
+    """The name of the only host moves to another address while the client is disconnected."""
     async with Proxy(zookeeper.hosts) as old, Proxy(zookeeper.hosts) as new:
         address = {"zk.example": old}
         asked: list[str] = []
@@ -442,8 +417,8 @@ async def test_names_are_resolved_anew_at_every_attempt_pitfall_55(zookeeper: Re
             await zk.create(path, ephemeral=True)
             session_id = zk.session_id
             address["zk.example"] = new
-            old.refuse()
-            old.cut()
+            old.refuse_connections()
+            old.drop()
             assert await zk.exists(path) is not None
             assert zk.session_id == session_id
             assert zk.server == "zk.example:2181"
@@ -452,15 +427,15 @@ async def test_names_are_resolved_anew_at_every_attempt_pitfall_55(zookeeper: Re
             assert len(asked) >= 2
 
 
-async def test_dead_hosts_are_passed_over_and_no_connection_leaks_pitfall_58(zookeeper: RealServer, path: str) -> None:
+async def test_dead_hosts_are_skipped_and_no_connection_leaks_pitfall_58(zookeeper: RealServer, path: str) -> None:
     async with Proxy(zookeeper.hosts) as refusing, Proxy(zookeeper.hosts) as silent, Proxy(zookeeper.hosts) as good:
-        refusing.refuse()
+        refusing.refuse_connections()
         silent.pause()
         hosts = f"127.0.0.1:1,{refusing.hosts},{silent.hosts},{good.hosts}"
         async with zkwire.connect(hosts, 4.0, rng=InOrder()) as zk:
             assert zk.server == good.hosts
             await zk.create(path, ephemeral=True)
-            good.cut()
+            good.drop()
             assert await zk.exists(path) is not None
             assert silent.connections >= 1
             assert refusing.refused >= 1
@@ -469,8 +444,8 @@ async def test_dead_hosts_are_passed_over_and_no_connection_leaks_pitfall_58(zoo
             await silent.until(lambda: silent.open == 0)
 
 
-async def test_an_opener_that_fails_behind_its_link_does_not_hang_the_session(zookeeper: RealServer) -> None:
-    """As a TLS handshake does that fails: the protocol is made, and never connected."""
+async def test_an_opener_that_fails_after_making_the_link_does_not_block_the_session(zookeeper: RealServer) -> None:
+    """A failed TLS handshake does so: the protocol is made, and never connected."""
     attempts = 0
 
     async def fails_once(make: Callable[[], Link], host: str, port: int) -> Link:
@@ -496,21 +471,21 @@ async def test_the_client_leaves_no_connection_on_the_server(zookeeper: RealServ
     await eventually(none)
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         for count in range(2, 6):
-            proxy.cut()
+            proxy.drop()
             await proxy.connected(count)
             await zk.sync("/")
         assert await clients() == 1
     await eventually(none)
 
 
-async def test_who_is_thrown_out_as_soon_as_he_is_in_pauses_before_he_knocks_again() -> None:
-    """Connections that end at once are not an invitation: attempts become rarer."""
+async def test_the_pauses_grow_when_every_connection_ends_at_once() -> None:
+    """A successful handshake alone must not reset the back-off."""
 
-    async def thrown_out(peer: Peer) -> None:
+    async def accept_and_close(peer: Peer) -> None:
         await peer.handshake()
 
     loop = asyncio.get_running_loop()
-    async with Rogue(*[thrown_out] * 5, honest) as rogue:
+    async with Rogue(*[accept_and_close] * 5, honest) as rogue:
         start = loop.time()
         async with zkwire.connect(rogue.hosts, 4.0) as zk:
             await rogue.connected(6)
@@ -519,14 +494,14 @@ async def test_who_is_thrown_out_as_soon_as_he_is_in_pauses_before_he_knocks_aga
         assert loop.time() - start > 0.4
 
 
-async def test_watches_of_one_node_survive_the_removal_of_their_neighbour(zookeeper: RealServer, path: str) -> None:
-    """Given up while a request for the same watch is under way: the server's watch must stay."""
+async def test_cancelling_a_watch_keeps_another_watch_of_the_same_node(zookeeper: RealServer, path: str) -> None:
+    """One is cancelled while the request for the other is under way: the server's watch must stay."""
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         await zk.create(path)
         _, first = await zk.get_and_watch(path)
         for order in ("cancel first", "ask first"):
             mark = proxy.mark()
-            proxy.hold_replies()
+            hold = proxy.hold_replies()
             if order == "cancel first":
                 first.cancel()
             asking = asyncio.create_task(zk.get_and_watch(path))
@@ -534,14 +509,14 @@ async def test_watches_of_one_node_survive_the_removal_of_their_neighbour(zookee
             if order == "ask first":
                 first.cancel()
             await proxy.seen("getData", mark, direction="reply")
-            proxy.release_replies()
+            hold.release()
             _, first = await asking
             assert await watched(zookeeper, path)
         await zk.set(path, b"")
         assert first.done()
 
 
-async def test_a_remove_watches_that_finds_none_is_harmless_pitfall_38(zookeeper: RealServer, path: str) -> None:
+async def test_removing_a_watch_that_has_just_fired_is_harmless_pitfall_38(zookeeper: RealServer, path: str) -> None:
     """The watch fires while the request to remove it is on its way."""
     async with (
         Proxy(zookeeper.hosts) as proxy,
@@ -549,13 +524,13 @@ async def test_a_remove_watches_that_finds_none_is_harmless_pitfall_38(zookeeper
         zkwire.connect(zookeeper.hosts) as other,
     ):
         _, watch = await zk.exists_and_watch(path)
-        proxy.hold_replies()
+        hold = proxy.hold_replies()
         await other.create(path)
         await proxy.seen("NodeCreated", direction="event")
         watch.cancel()
         removed = await proxy.seen("removeWatches", direction="reply")
         assert removed.err == -121
-        proxy.release_replies()
+        hold.release()
         await zk.ping()
         assert proxy.connections == 1
         assert watch.done()

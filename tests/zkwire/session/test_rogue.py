@@ -1,4 +1,4 @@
-"""Servers that talk nonsense: the connection is dropped, the session goes to the next host, and memory is bounded."""
+"""Servers that send nonsense: the connection is dropped, the session goes to the next server, memory is bounded."""
 
 import asyncio
 import struct
@@ -11,10 +11,11 @@ import zkwire
 from tests.support import rogue
 from tests.support.client import InOrder, states_until
 from tests.support.rogue import Behaviour, Peer, Rogue
-from zkwire import SessionState
-from zkwire.testing import RealServer
+from zkwire import GetData, SessionState
+from zkwire.testing import RealServer, ServerProcess
 
 MiB = 1 << 20
+MULTI_READ, SASL = 22, 102
 
 BAD_HANDSHAKES: dict[str, Behaviour] = {
     "garbage": rogue.garbage_handshake,
@@ -32,7 +33,7 @@ BAD_HANDSHAKES: dict[str, Behaviour] = {
 
 
 @pytest.mark.parametrize("nonsense", BAD_HANDSHAKES)
-async def test_nonsense_in_place_of_a_handshake_leads_to_the_next_host(
+async def test_after_nonsense_in_place_of_a_handshake_the_next_server_is_tried(
     zookeeper: RealServer, nonsense: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with Rogue(BAD_HANDSHAKES[nonsense]) as bad:
@@ -47,7 +48,7 @@ async def test_nonsense_in_place_of_a_handshake_leads_to_the_next_host(
 
 
 @pytest.mark.parametrize("silent", [True, False])
-async def test_no_answer_to_the_handshake_leads_to_the_next_host(zookeeper: RealServer, silent: bool) -> None:
+async def test_after_no_answer_to_the_handshake_the_next_server_is_tried(zookeeper: RealServer, silent: bool) -> None:
     async with Rogue(rogue.silent_handshake if silent else rogue.eof_handshake) as bad:
         async with zkwire.connect(f"{bad.hosts},{zookeeper.hosts}", 1.0, rng=InOrder()) as zk:
             assert zk.server == zookeeper.hosts
@@ -55,7 +56,7 @@ async def test_no_answer_to_the_handshake_leads_to_the_next_host(zookeeper: Real
 
 
 async def test_an_end_of_file_before_the_response_keeps_the_session() -> None:
-    """Try another server, not: session lost."""
+    """It means that this server will not do, and not that the session is lost."""
 
     async def once(peer: Peer) -> None:
         await peer.handshake()
@@ -72,14 +73,14 @@ async def test_an_end_of_file_before_the_response_keeps_the_session() -> None:
         assert SessionState.CONNECTING not in seen
 
 
-async def test_a_response_of_36_bytes_without_the_read_only_flag_is_taken() -> None:
+async def test_a_handshake_without_the_read_only_flag_is_accepted() -> None:
     async with Rogue(rogue.short_connect_response) as old, zkwire.connect(old.hosts) as zk:
         assert zk.state is SessionState.CONNECTED
         assert (await zk.get("/a")).data == rogue.DATA
         assert old.connections == 1
 
 
-async def test_a_session_is_not_exchanged_for_another_at_a_resume(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_server_that_resumes_another_session_is_refused(caplog: pytest.LogCaptureFixture) -> None:
     async def once(peer: Peer) -> None:
         await peer.handshake()
 
@@ -127,7 +128,7 @@ async def test_nonsense_on_a_connection_drops_it_and_the_read_is_repeated_on_the
             assert zk.server == good.hosts
             await bad.disconnected(1)
         seen = [state async for state in states]
-        if seen[0] is SessionState.CONNECTED:  # the nonsense of some comes before we can look
+        if seen[0] is SessionState.CONNECTED:  # some nonsense arrives before the first state is read
             seen.pop(0)
         assert seen == [
             SessionState.SUSPENDED,
@@ -137,6 +138,100 @@ async def test_nonsense_on_a_connection_drops_it_and_the_read_is_repeated_on_the
         assert good.handshakes[0].session_id == session_id
     assert "ProtocolError" in caplog.text
     assert hosts in caplog.text
+
+
+async def test_a_read_with_two_unreadable_answers_fails_with_a_protocol_error() -> None:
+    async def cut_short(peer: Peer) -> None:
+        await peer.handshake()
+        while True:
+            request = await peer.request()
+            if request.opcode == rogue.GET_DATA:
+                await peer.reply(request.xid, struct.pack(">i", 5) + b"rog")
+            else:
+                await peer.answer(request)
+
+    async with Rogue(cut_short) as bad, zkwire.connect(bad.hosts, 4.0) as zk:
+        with pytest.raises(zkwire.ProtocolError, match=r"getData /a: .* cannot be decoded"):
+            await zk.get("/a")
+        assert bad.connections == 2
+        await zk.ping()
+
+
+async def test_nonsense_after_the_last_sasl_token_is_not_a_connection() -> None:
+    class Mechanism:
+        def start(self, host: str) -> bytes:
+            return b"?"
+
+        def step(self, challenge: bytes) -> bytes | None:
+            return None
+
+    async def talk(peer: Peer, *, behind: bytes) -> None:
+        await peer.handshake()
+        while True:
+            request = await peer.request()
+            if request.opcode == SASL:
+                payload = struct.pack(">iqii", request.xid, 0, 0, 2) + b"ok"
+                await peer.send(struct.pack(">i", len(payload)) + payload + behind)
+            else:
+                await peer.answer(request)
+
+    async with Rogue(partial(talk, behind=b"\xff" * 8), partial(talk, behind=b"")) as server:
+        async with zkwire.connect(server.hosts, 4.0, sasl=Mechanism()) as zk:
+            assert server.connections == 2
+            states = zk.states()
+            await zk.get("/a")
+            assert zk.state is SessionState.CONNECTED
+        assert [state async for state in states] == [SessionState.CONNECTED, SessionState.CLOSED]
+
+
+async def test_a_server_that_sends_events_and_never_answers_is_left() -> None:
+    async def chatty(peer: Peer) -> None:
+        await peer.handshake()
+        while True:
+            await peer.event(3, "/unwatched")
+            await asyncio.sleep(0.05)  # the pace of the events
+
+    async with (
+        Rogue(chatty) as bad,
+        Rogue(rogue.honest) as good,
+        zkwire.connect(f"{bad.hosts},{good.hosts}", 0.8, rng=InOrder()) as zk,
+    ):
+        assert (await zk.get("/a")).data == rogue.DATA
+        assert zk.server == good.hosts
+
+
+async def too_large(peer: Peer) -> None:
+    """Answer a multiRead with more than the client accepts."""
+    await peer.handshake()
+    while True:
+        request = await peer.request()
+        if request.opcode == MULTI_READ:
+            await peer.send(struct.pack(">i", 64 * MiB + 1) + bytes(1000))
+            await peer.ignore()
+        await peer.answer(request)
+        if request.opcode == rogue.CLOSE_SESSION:
+            return
+
+
+async def test_an_answer_that_is_always_too_large_fails_its_own_call_only() -> None:
+    async with Rogue(too_large) as server, zkwire.connect(server.hosts) as zk:
+        reading = asyncio.ensure_future(zk.get_many([GetData("/a")]))
+        other = asyncio.create_task(zk.get("/a"))
+        with pytest.raises(zkwire.ProtocolError, match=rf"multiRead: .*{64 * MiB + 1}.*ask for less at a time"):
+            await reading
+        assert (await other).data == rogue.DATA
+        assert [code for _, code in server.requests].count(MULTI_READ) == 2
+        assert server.connections == 3
+
+
+async def test_seventy_megabytes_in_one_answer_are_refused_and_sixty_are_not(path: str) -> None:
+    with ServerProcess() as server:
+        async with zkwire.connect(server.hosts) as zk:
+            await zk.create(path, bytes(1_000_000))
+            assert len(await zk.get_many([GetData(path)] * 60)) == 60
+            with pytest.raises(zkwire.ProtocolError, match="ask for less at a time"):
+                await zk.get_many([GetData(path)] * 70)
+            assert (await zk.get(path)).stat.data_length == 1_000_000
 
 
 @pytest.mark.parametrize("length", [2**31 - 1, 2**30, 64 * MiB + 1])
@@ -154,7 +249,7 @@ async def test_a_frame_of_two_gigabytes_costs_no_memory(length: int) -> None:
         assert bad.sent < 4 * MiB
 
 
-async def test_an_unknown_error_code_is_told_with_its_number() -> None:
+async def test_an_unknown_error_code_is_reported_by_its_number() -> None:
     async with Rogue(rogue.unknown_error) as odd, zkwire.connect(odd.hosts) as zk:
         with pytest.raises(zkwire.ServerError, match="-9999") as refused:
             await zk.get("/a")
@@ -163,7 +258,7 @@ async def test_an_unknown_error_code_is_told_with_its_number() -> None:
         assert odd.connections == 1
 
 
-async def test_bytes_behind_an_error_are_ignored() -> None:
+async def test_bytes_after_an_error_are_ignored() -> None:
     async with Rogue(rogue.error_with_trailing_bytes) as odd, zkwire.connect(odd.hosts) as zk:
         with pytest.raises(zkwire.NoNodeError):
             await zk.get("/a")
@@ -178,11 +273,11 @@ async def test_an_unknown_event_type_is_logged_and_harmless(caplog: pytest.LogCa
     assert "99" in caplog.text
 
 
-async def test_an_event_for_a_path_that_nobody_watches_is_harmless() -> None:
+async def test_an_event_for_an_unwatched_path_is_harmless() -> None:
     async def chatty(peer: Peer) -> None:
         await peer.handshake()
         for kind in (1, 2, 3, 4):
-            await peer.event(kind, "/nobody/watches")
+            await peer.event(kind, "/not/watched")
         await peer.serve()
 
     async with Rogue(chatty) as odd, zkwire.connect(odd.hosts) as zk:
@@ -190,7 +285,7 @@ async def test_an_event_for_a_path_that_nobody_watches_is_harmless() -> None:
         assert odd.connections == 1
 
 
-async def test_a_transaction_answered_with_too_few_results_is_a_fault_of_the_server() -> None:
+async def test_a_transaction_answered_with_too_few_results_is_a_protocol_error() -> None:
     async def forgetful(peer: Peer) -> None:
         await peer.handshake()
         request = await peer.first_request()
@@ -204,7 +299,7 @@ async def test_a_transaction_answered_with_too_few_results_is_a_fault_of_the_ser
             await tx.commit()
 
 
-async def test_replies_in_small_pieces_and_in_one_piece_are_the_same(zookeeper: RealServer) -> None:
+async def test_replies_may_arrive_byte_by_byte(zookeeper: RealServer) -> None:
     async def dribble(peer: Peer) -> None:
         await peer.handshake()
         sent = peer.send
@@ -212,7 +307,7 @@ async def test_replies_in_small_pieces_and_in_one_piece_are_the_same(zookeeper: 
         async def in_pieces(data: bytes) -> None:
             for at in range(len(data)):
                 await sent(data[at : at + 1])
-                await asyncio.sleep(0)  # slowness is the behaviour: lets the client read each byte by itself
+                await asyncio.sleep(0)  # the client reads each byte by itself
 
         peer.send = in_pieces  # type: ignore[method-assign]
         await peer.serve()

@@ -1,4 +1,4 @@
-"""DIGEST-MD5 with known numbers, and what a server may say that is none of it."""
+"""DIGEST-MD5 with the numbers of a recorded exchange, and tokens of a server that are wrong."""
 
 import random
 
@@ -6,7 +6,7 @@ import pytest
 
 from zkwire import AuthFailedError, DigestMD5, SaslMechanism
 
-# PROTOCOL 12.2: taken from a real exchange.
+# Recorded from a real exchange.
 NONCE = "5SzwfG+BbLva7npxWtwIZqKtifAuugt88pcWa/9c"
 CNONCE = 0x140AD7BBAF4312AC34C584C5
 RESPONSE = "1a49df88762b7adfece6662141657f70"
@@ -15,42 +15,42 @@ CHALLENGE = f'realm="zk-sasl-md5",nonce="{NONCE}",charset=utf-8,algorithm=md5-se
 
 
 class Known(random.Random):
-    """Gives the client's nonce of the known exchange, which has 24 digits and not 32."""
+    """Returns the client's nonce of the recorded exchange, which has 24 digits and not 32."""
 
     def getrandbits(self, k: int) -> int:
         assert k == 128
         return CNONCE
 
 
-def _begun(user: str = "bob", password: str = "bobsecret") -> DigestMD5:
+def _started(user: str = "bob", password: str = "bobsecret") -> DigestMD5:
     mechanism = DigestMD5(user, password, Known())
     assert mechanism.start("zk1") == b""
     return mechanism
 
 
-def test_the_client_speaks_second_and_names_what_it_has_hashed() -> None:
-    mechanism = _begun()
+def test_the_client_answers_the_challenge_with_the_fields_it_has_hashed() -> None:
+    mechanism = _started()
     token = mechanism.step(CHALLENGE)
     assert token is not None
-    said = dict(each.split(b"=", 1) for each in token.split(b","))
-    assert said[b"username"] == b'"bob"'
-    assert said[b"realm"] == b'"zk-sasl-md5"'
-    assert said[b"nonce"] == b'"%s"' % NONCE.encode()
-    assert said[b"digest-uri"] == b'"zookeeper/zk-sasl-md5"'
-    assert (said[b"nc"], said[b"qop"], said[b"charset"]) == (b"00000001", b"auth", b"utf-8")
+    fields = dict(each.split(b"=", 1) for each in token.split(b","))
+    assert fields[b"username"] == b'"bob"'
+    assert fields[b"realm"] == b'"zk-sasl-md5"'
+    assert fields[b"nonce"] == b'"%s"' % NONCE.encode()
+    assert fields[b"digest-uri"] == b'"zookeeper/zk-sasl-md5"'
+    assert (fields[b"nc"], fields[b"qop"], fields[b"charset"]) == (b"00000001", b"auth", b"utf-8")
 
 
-def test_the_numbers_of_a_real_exchange() -> None:
-    """The nonce of the recorded exchange is shorter than ours; the hashes are those of RFC 2831."""
-    mechanism = _begun()
+def test_the_hashes_are_those_of_a_real_exchange() -> None:
+    """The recorded nonce is shorter than ours, so that it is passed in."""
+    mechanism = _started()
     token = mechanism._answer("zk-sasl-md5", NONCE, f"{CNONCE:024x}")
     assert b"response=" + RESPONSE.encode() + b"," in token
     assert mechanism.step(RSPAUTH) is None
 
 
 @pytest.mark.parametrize("proof", [b"rspauth=" + b"0" * 32, b"rspauth=", b"rspauth", CHALLENGE, b"x=y", b"\xff"])
-def test_a_server_that_does_not_know_the_password_is_found_out(proof: bytes) -> None:
-    mechanism = _begun()
+def test_a_server_without_a_valid_proof_is_refused(proof: bytes) -> None:
+    mechanism = _started()
     mechanism._answer("zk-sasl-md5", NONCE, f"{CNONCE:024x}")
     with pytest.raises(AuthFailedError):
         mechanism.step(proof)
@@ -70,9 +70,9 @@ def test_a_server_that_does_not_know_the_password_is_found_out(proof: bytes) -> 
         RSPAUTH,
     ],
 )
-def test_what_is_no_challenge_is_refused(challenge: bytes) -> None:
+def test_a_bad_challenge_is_refused(challenge: bytes) -> None:
     with pytest.raises(AuthFailedError):
-        _begun().step(challenge)
+        _started().step(challenge)
 
 
 @pytest.mark.parametrize(
@@ -85,10 +85,10 @@ def test_what_is_no_challenge_is_refused(challenge: bytes) -> None:
     ],
 )
 def test_challenges_of_any_order_and_spelling_are_answered(challenge: bytes) -> None:
-    assert b"response=" in (_begun().step(challenge) or b"")
+    assert b"response=" in (_started().step(challenge) or b"")
 
 
-def test_it_begins_anew_on_every_connection() -> None:
+def test_every_connection_begins_a_new_exchange() -> None:
     mechanism = DigestMD5("bob", "bobsecret", random.Random(1))
     tokens = []
     for _ in range(2):
@@ -97,8 +97,8 @@ def test_it_begins_anew_on_every_connection() -> None:
     assert tokens[0] != tokens[1], "the same nonce of the client twice"
 
 
-def test_a_user_with_quotes_is_quoted() -> None:
-    token = _begun('o"b\\b').step(CHALLENGE)
+def test_quotes_in_the_user_are_escaped() -> None:
+    token = _started('o"b\\b').step(CHALLENGE)
     assert b'username="o\\"b\\\\b"' in (token or b"")
 
 
@@ -112,5 +112,5 @@ def test_bad_arguments() -> None:
     assert isinstance(DigestMD5("bob", "secret"), SaslMechanism)
 
 
-def test_its_password_is_not_shown() -> None:
+def test_the_password_is_not_in_the_repr() -> None:
     assert "secret" not in repr(DigestMD5("bob", "secret"))

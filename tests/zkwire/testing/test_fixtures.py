@@ -152,7 +152,7 @@ async def test_stopped(zk, zk_server):
 
 
 @pytest.mark.parametrize("name", ["zk", "zk_server"])
-def test_a_plain_test_is_told_what_to_do(tmp_path: Path, name: str) -> None:
+def test_a_test_that_is_not_async_fails_with_an_instruction(tmp_path: Path, name: str) -> None:
     printed = run(tmp_path, f"{IMPORT}def test_it({name}):\n    pass\n")
     assert outcomes(printed) == {"test_it": "ERROR"}, printed
     assert f"asks for {name}, which lives in the event loop of an async test: make the test `async def`" in printed

@@ -1,4 +1,4 @@
-"""Framing: any stream, cut in any way, gives the same frames; bad lengths are refused at once; memory is bounded."""
+"""Framing: a stream gives the same frames however it is cut; bad lengths are refused at once; memory is bounded."""
 
 import struct
 import tracemalloc
@@ -33,7 +33,7 @@ def test_a_stream_cut_anywhere_gives_the_same_frames(frames: list[bytes], cuts: 
 
 
 @given(payloads)
-def test_a_stream_fed_byte_by_byte_gives_each_frame_with_its_last_byte(frames: list[bytes]) -> None:
+def test_a_stream_fed_byte_by_byte_gives_each_frame_at_its_last_byte(frames: list[bytes]) -> None:
     reader = FrameReader(LIMIT)
     for frame in frames:
         *first, last = [bytes([byte]) for byte in _framed([frame])]
@@ -45,7 +45,7 @@ def test_a_stream_fed_byte_by_byte_gives_each_frame_with_its_last_byte(frames: l
 
 
 @given(payloads, st.lists(st.integers(0, 400), max_size=20), st.integers(0, 400))
-def test_a_torn_stream_gives_the_whole_frames_and_knows_that_it_is_torn(
+def test_a_stream_that_ends_anywhere_gives_its_complete_frames_and_knows_if_it_ended_inside_one(
     frames: list[bytes], cuts: list[int], kept: int
 ) -> None:
     stream = _framed(frames)[:kept]
@@ -63,7 +63,7 @@ def test_a_new_reader_is_between_frames() -> None:
     assert FrameReader(0).is_between_frames
 
 
-def test_frames_of_the_limit_and_of_no_bytes_are_taken() -> None:
+def test_an_empty_frame_and_one_of_exactly_the_limit_are_accepted() -> None:
     assert FrameReader(LIMIT).feed(_framed([bytes(LIMIT), b""])) == [bytes(LIMIT), b""]
 
 
@@ -75,7 +75,7 @@ bad_lengths = st.one_of(
 
 
 @given(payloads, bad_lengths, st.lists(st.integers(0, 400), max_size=10), st.binary(max_size=9))
-def test_a_bad_length_is_refused_by_its_fourth_byte_and_keeps_what_was_before_it(
+def test_a_bad_length_is_refused_at_its_fourth_byte_with_the_frames_before_it(
     frames: list[bytes], length: int, cuts: list[int], behind: bytes
 ) -> None:
     stream = _framed(frames) + struct.pack(">i", length)
@@ -87,7 +87,7 @@ def test_a_bad_length_is_refused_by_its_fourth_byte_and_keeps_what_was_before_it
     assert got + caught.value.frames == frames
 
 
-def test_whole_frames_in_front_of_a_bad_length_in_one_piece_are_in_the_error() -> None:
+def test_complete_frames_before_a_bad_length_in_the_same_piece_are_in_the_error() -> None:
     with pytest.raises(FrameError) as caught:
         FrameReader(LIMIT).feed(_framed([b"a", b"bc"]) + struct.pack(">i", LIMIT + 1) + bytes(100))
     assert caught.value.frames == [b"a", b"bc"]
@@ -121,4 +121,4 @@ def test_memory_is_bounded_by_the_limit_however_long_the_stream() -> None:
         tracemalloc.stop()
     assert seen == 20
     assert held < 50_000
-    assert peak < 3 * (limit + piece)  # one frame in pieces, joined, and cut out: never more, however many went by
+    assert peak < 3 * (limit + piece)  # at most one frame as pieces, joined and cut out, however many frames came

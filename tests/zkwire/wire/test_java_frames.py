@@ -1,4 +1,4 @@
-"""Our requests are, byte for byte, those of Apache's Java client, but for what counts requests and names sessions."""
+"""zkwire sends the same bytes as Apache's Java client, except for xids, zxids and what identifies the session."""
 
 import pytest
 
@@ -45,7 +45,7 @@ MEMBER = "server.9=127.0.0.1:1:2;127.0.0.1:3"
 CONNECT = ConnectRequest(0, 0, 10_000, 0, bytes(16), False)
 AUTH = AuthRequest(0, "digest", b"bob:secret")
 
-# What each of the calls of Calls.java should send, session fields aside.
+# What each call of Calls.java should send, except for what `without_session` removes.
 OURS: dict[str, list[Record]] = {
     "connect": [CONNECT],
     "create": [CreateRequest("/java", b"data", OPEN_ACL, PERSISTENT)],
@@ -97,7 +97,7 @@ OURS: dict[str, list[Record]] = {
     "watch a tree for good": [AddWatchRequest("/java/tree", 1)],
     "watch another for good": [AddWatchRequest("/java/another", 0)],
     "remove all watches": [RemoveWatchesRequest("/java/one", ANY)],
-    # A client sends this where it goes on watching by another watcher: the server only answers whether it knows of one.
+    # The client removes one of two watchers of a node: it only asks the server whether the remaining watch is there.
     "remove one of two watches": [AddWatchRequest("/java/another", 0), CheckWatchesRequest("/java/another", ANY)],
     "remove data watches": [RemoveWatchesRequest("/java", DATA)],
     "remove children watches": [RemoveWatchesRequest("/java", CHILDREN)],
@@ -107,7 +107,7 @@ OURS: dict[str, list[Record]] = {
     "reconnect with persistent watches": [
         CONNECT,
         AUTH,
-        # Java's order within a list is that of a hash table.
+        # Within a list Java's order is that of a hash table.
         SetWatches2Request(0, ["/java"], ["/java/absent"], ["/java"], ["/java/another", "/java/one"], ["/java/tree"]),
     ],
 }
@@ -116,9 +116,9 @@ SET_WATCHES = (SetWatchesRequest.opcode, SetWatches2Request.opcode)
 
 
 def without_session(frame: bytes, *, first: bool) -> bytes:
-    """The frame of a client, with zeros for what differs from session to session.
+    """Return the frame of a client with zeros in place of what differs from session to session.
 
-    Xids that count are among it, and that of SetWatches: the Java client counts it, though it names it -8.
+    This includes xids that count requests, and the xid of SetWatches: the Java client names it -8 but counts it.
     """
     if first:  # the newest zxid; the session's id and password
         return frame[:4] + bytes(8) + frame[12:16] + bytes(8) + frame[24:28] + bytes(16) + frame[44:]
@@ -135,7 +135,7 @@ def frame_of(request: Record) -> bytes:
     return RequestHeader(xid, request.opcode).encode() + request.encode()
 
 
-def test_each_call_of_the_java_program_has_its_counterpart() -> None:
+def test_the_java_program_and_this_test_have_the_same_calls() -> None:
     assert set(OURS) == set(JAVA)
 
 
@@ -147,7 +147,7 @@ def test_a_request_is_encoded_as_the_java_client_does(call: str) -> None:
 
 
 @pytest.mark.parametrize("call", JAVA)
-def test_a_request_of_the_java_client_is_read_and_written_again_to_the_same_bytes(call: str) -> None:
+def test_a_request_of_the_java_client_is_decoded_and_encoded_to_the_same_bytes(call: str) -> None:
     for request, frame in zip(OURS[call], JAVA[call], strict=True):
         start = 8 if isinstance(request, Request) else 0
         read, end = type(request).decode(frame, start)

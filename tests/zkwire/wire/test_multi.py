@@ -1,4 +1,4 @@
-"""The transaction: the worked bytes of PROTOCOL 15.9 and 15.10, results decoded by their own type, and nonsense."""
+"""The transaction: worked bytes, results decoded by their own type, what may be in one, and nonsense."""
 
 import itertools
 from typing import Any
@@ -89,21 +89,19 @@ def _result(kind: int, body: bytes, err: int = 0) -> bytes:
 
 
 def test_a_transaction_is_encoded_byte_for_byte() -> None:
-    """15.9, 15.10"""
     assert _frame(6, GOOD) == GOOD_SENT
     assert _frame(7, BAD) == BAD_SENT
 
 
 def test_the_results_of_a_transaction_are_decoded_byte_for_byte() -> None:
-    """15.9"""
     assert ReplyHeader.decode(GOOD_RECEIVED, 4) == (ReplyHeader(6, 4, 0), 20)
     reply, end = MultiReply.decode(GOOD_RECEIVED, 20)
     assert reply.results == [CreateReply("/m"), Nothing(), StatReply(STAT), Nothing()]
     assert end == len(GOOD_RECEIVED)
 
 
-def test_a_refused_transaction_tells_each_operations_code() -> None:
-    """15.10: the error in the header is 0."""
+def test_a_refused_transaction_has_a_code_for_each_operation() -> None:
+    """The error in the header is 0."""
     assert ReplyHeader.decode(BAD_RECEIVED, 4) == (ReplyHeader(7, 5, 0), 20)
     reply, end = MultiReply.decode(BAD_RECEIVED, 20)
     assert reply.results == [ErrorResult(0), ErrorResult(-101), ErrorResult(-2)]
@@ -111,40 +109,33 @@ def test_a_refused_transaction_tells_each_operations_code() -> None:
 
 
 def test_the_empty_transaction_is_its_end_mark() -> None:
-    """PROTOCOL 10.1"""
     assert MultiRequest([]).encode() == END
     assert MultiReply.decode(END, 0)[0].results == []
 
 
-def test_the_end_mark_is_known_by_done_alone() -> None:
-    """PROTOCOL 10.1: its type and its error are ignored."""
+def test_only_done_marks_the_end() -> None:
+    """The type and the error in it are ignored."""
     reply, end = MultiReply.decode(_result(13, b"") + bytes.fromhex("00000001 01 00000000"), 0)
     assert (reply.results, end) == ([Nothing()], 18)
 
 
-def test_a_create2_may_be_answered_as_a_create() -> None:
-    """PROTOCOL 10.2, 14.4 case 16: servers before 3.7.2 and 3.8.2."""
-    request = MultiRequest([Create2Request("/m", b"", OPEN, 0)])
+def test_a_create2_may_be_answered_as_a_create_whose_path_is_the_name_that_was_made() -> None:
+    """Servers before 3.7.2 and 3.8.2 do so.  Pitfall 66"""
+    request = MultiRequest([Create2Request("/q-", b"", OPEN, 2)])
     assert request.encode().startswith(bytes.fromhex("0000000f 00 ffffffff"))
-    (result,) = MultiReply.decode(_result(1, CreateReply("/m").encode()) + END, 0)[0].results
-    assert result == CreateReply("/m")
-
-
-@pytest.mark.parametrize("stat", [STAT, Stat(*[0] * 11)], ids=["valid", "zero"])
-def test_a_create2_result_brings_the_stat_that_the_server_sent(stat: Stat) -> None:
-    """PROTOCOL 10.2; pitfall 67: whether it is valid is the server's affair."""
-    (result,) = MultiReply.decode(_result(15, Create2Reply("/m", stat).encode()) + END, 0)[0].results
-    assert result == Create2Reply("/m", stat)
-
-
-def test_a_sequential_create_brings_the_name_that_was_made() -> None:
-    """pitfall 66"""
     (result,) = MultiReply.decode(_result(1, CreateReply("/q-0000000003").encode()) + END, 0)[0].results
     assert result == CreateReply("/q-0000000003")
 
 
+@pytest.mark.parametrize("stat", [STAT, Stat(*[0] * 11)], ids=["valid", "zero"])
+def test_a_create2_result_has_the_stat_that_the_server_sent(stat: Stat) -> None:
+    """Pitfall 67: some servers send a Stat of zeros."""
+    (result,) = MultiReply.decode(_result(15, Create2Reply("/m", stat).encode()) + END, 0)[0].results
+    assert result == Create2Reply("/m", stat)
+
+
 def test_a_container_in_a_transaction_keeps_its_own_opcode() -> None:
-    """pitfall 68"""
+    """Pitfall 68"""
     request = MultiRequest([CreateContainerRequest("/c", b"", OPEN, 4)])
     assert request.encode().startswith(bytes.fromhex("00000013 00 ffffffff"))
 
@@ -164,7 +155,7 @@ results = st.one_of(
 
 
 @given(st.lists(results, max_size=6), st.binary(max_size=9), st.binary(max_size=9))
-def test_any_results_come_back_in_their_order(sent: list[tuple[int, Record]], before: bytes, behind: bytes) -> None:
+def test_any_results_are_decoded_in_their_order(sent: list[tuple[int, Record]], before: bytes, behind: bytes) -> None:
     encoded = b"".join(_result(kind, body.encode()) for kind, body in sent) + END
     reply, end = MultiReply.decode(before + encoded + behind, len(before))
     assert reply.results == [body for _, body in sent]
@@ -211,8 +202,7 @@ def test_a_reply_without_a_type_for_each_result_cannot_be_encoded() -> None:
         MultiReply([Nothing()]).encode()
 
 
-def test_reads_come_back_as_they_went() -> None:
-    """PROTOCOL 10.5"""
+def test_a_request_of_reads_and_its_results_are_decoded_as_they_were_encoded() -> None:
     request = MultiReadRequest([GetDataRequest("/a", False), GetChildrenRequest("/b", True)])
     decoded, end = MultiReadRequest.decode(b"??" + request.encode(), 2)
     assert (list(decoded.operations), end) == (list(request.operations), 2 + len(request.encode()))
@@ -222,7 +212,7 @@ def test_reads_come_back_as_they_went() -> None:
     assert _result(-1, ErrorResult(-101).encode())[:5] == b"\xff\xff\xff\xff\0"
 
 
-def test_ttl_nodes_can_stand_in_a_transaction() -> None:
+def test_a_transaction_may_create_ttl_nodes() -> None:
     request = MultiRequest([CreateTTLRequest("/t", b"", OPEN, 5, 9)])
     assert list(MultiRequest.decode(request.encode(), 0)[0].operations) == list(request.operations)
 
@@ -235,10 +225,9 @@ def test_ttl_nodes_can_stand_in_a_transaction() -> None:
         [DeleteRequest("/a", -1), GetChildrenRequest("/a", False)],
     ],
 )
-def test_what_cannot_stand_in_a_transaction_is_a_decode_error(operations: list[Request[Any]]) -> None:
-    """PROTOCOL 10.1"""
+def test_an_operation_that_is_not_allowed_in_a_transaction_is_a_decode_error(operations: list[Request[Any]]) -> None:
     for kind in (MultiRequest, MultiReadRequest):
-        with pytest.raises(DecodeError, match="cannot stand here"):
+        with pytest.raises(DecodeError, match="not allowed here"):
             kind.decode(MultiRequest(operations).encode(), 0)
 
 
@@ -255,7 +244,7 @@ def test_a_request_cut_at_any_byte_is_a_decode_error(request_: MultiRequest) -> 
     st.integers(9, 700),
     st.one_of(st.none(), st.integers(1, 5)),
 )
-def test_batches_hold_all_in_order_and_no_more_than_they_may(
+def test_batches_hold_all_operations_in_order_within_the_limits(
     operations: list[Request[Any]], most_bytes: int, most: int | None
 ) -> None:
     batches = batched(operations, most_bytes, most)
@@ -264,5 +253,5 @@ def test_batches_hold_all_in_order_and_no_more_than_they_may(
     for batch, after in itertools.zip_longest(batches, batches[1:]):
         assert most is None or len(batch) <= most
         assert len(batch) == 1 or len(MultiRequest(batch).encode()) <= most_bytes
-        if after is not None:  # one more would have been too many
+        if after is not None:  # the next operation would have exceeded a limit
             assert len(batch) == most or len(MultiRequest([*batch, after[0]]).encode()) > most_bytes

@@ -1,4 +1,8 @@
-"""One class per opcode: the table of PROTOCOL 4.1, the tie to the reply, and the worked bytes of PROTOCOL 15."""
+"""Requests: the opcode and the reply of each class, its declaration, its hints, and the order of its fields.
+
+The whole frames of most requests and replies are compared with recorded ones, in test_java_frames.py (requests of the
+Java client) and in tests/captures (what a real server answered).
+"""
 
 from typing import Any, Generic, TypeVar
 
@@ -6,15 +10,14 @@ import pytest
 
 from zkwire.wire import multi, requests
 from zkwire.wire.jute import Record, UString, record
-from zkwire.wire.records import ACL, OPEN_ACL, PING_XID, ReplyHeader, RequestHeader, Stat
+from zkwire.wire.records import ACL, OPEN_ACL, PING_XID, Stat
 from zkwire.wire.requests import (
-    AddWatchMode,
     AddWatchReply,
     AddWatchRequest,
     AuthRequest,
     CheckVersionRequest,
     CheckWatchesRequest,
-    ClientInfo,
+    ClientInfoRecord,
     CloseSessionRequest,
     Create2Reply,
     Create2Request,
@@ -59,112 +62,66 @@ from zkwire.wire.requests import (
 
 T = TypeVar("T")
 
-# PROTOCOL 4.1, by the operation's name in small letters: opcode, and whether it only looks.
-OPCODES = {
-    "create": (1, False),
-    "delete": (2, False),
-    "exists": (3, True),
-    "getdata": (4, True),
-    "setdata": (5, False),
-    "getacl": (6, True),
-    "setacl": (7, False),
-    "getchildren": (8, True),
-    "sync": (9, True),
-    "ping": (11, True),
-    "getchildren2": (12, True),
-    "checkversion": (13, False),
-    "multi": (14, False),
-    "create2": (15, False),
-    "reconfig": (16, False),
-    "checkwatches": (17, True),
-    "removewatches": (18, False),
-    "createcontainer": (19, False),
-    "createttl": (21, False),
-    "multiread": (22, True),
-    "auth": (100, False),
-    "setwatches": (101, False),
-    "sasl": (102, False),
-    "getephemerals": (103, True),
-    "getallchildrennumber": (104, True),
-    "setwatches2": (105, False),
-    "addwatch": (106, True),
-    "whoami": (107, True),
-    "closesession": (-11, False),
+# Each request with its opcode, its reply, whether it may be repeated because it changes nothing, and the first version
+# of ZooKeeper that knows it, if 3.4 does not.
+TABLE: dict[type[Request[Any]], tuple[int, type[Record], bool, str]] = {
+    CreateRequest: (1, CreateReply, False, ""),
+    DeleteRequest: (2, Nothing, False, ""),
+    ExistsRequest: (3, StatReply, True, ""),
+    GetDataRequest: (4, GetDataReply, True, ""),
+    SetDataRequest: (5, StatReply, False, ""),
+    GetACLRequest: (6, GetACLReply, True, ""),
+    SetACLRequest: (7, StatReply, False, ""),
+    GetChildrenRequest: (8, GetChildrenReply, True, ""),
+    SyncRequest: (9, SyncReply, True, ""),
+    PingRequest: (11, Nothing, True, ""),
+    GetChildren2Request: (12, GetChildren2Reply, True, ""),
+    CheckVersionRequest: (13, Nothing, False, ""),
+    multi.MultiRequest: (14, multi.MultiReply, False, ""),
+    Create2Request: (15, Create2Reply, False, "3.5.0"),
+    ReconfigRequest: (16, GetDataReply, False, "3.5.0"),
+    CheckWatchesRequest: (17, Nothing, True, "3.5.0"),
+    RemoveWatchesRequest: (18, Nothing, False, "3.5.0"),
+    CreateContainerRequest: (19, Create2Reply, False, "3.5.1"),
+    CreateTTLRequest: (21, Create2Reply, False, "3.5.3"),
+    multi.MultiReadRequest: (22, multi.MultiReply, True, "3.6.0"),
+    AuthRequest: (100, Nothing, False, ""),
+    SetWatchesRequest: (101, Nothing, False, ""),
+    SaslRequest: (102, SaslReply, False, ""),
+    GetEphemeralsRequest: (103, GetEphemeralsReply, True, "3.6.0"),
+    GetAllChildrenNumberRequest: (104, GetAllChildrenNumberReply, True, "3.6.0"),
+    SetWatches2Request: (105, Nothing, False, "3.6.0"),
+    AddWatchRequest: (106, AddWatchReply, True, "3.6.0"),
+    WhoAmIRequest: (107, WhoAmIReply, True, "3.7.0"),
+    CloseSessionRequest: (-11, Nothing, False, ""),
 }
 
-REPLIES: dict[type[Request[Any]], type[Record]] = {
-    CreateRequest: CreateReply,
-    Create2Request: Create2Reply,
-    CreateContainerRequest: Create2Reply,
-    DeleteRequest: Nothing,
-    ExistsRequest: StatReply,
-    GetDataRequest: GetDataReply,
-    SetDataRequest: StatReply,
-    GetChildrenRequest: GetChildrenReply,
-    GetChildren2Request: GetChildren2Reply,
-    SyncRequest: SyncReply,
-    CheckVersionRequest: Nothing,
-    PingRequest: Nothing,
-    CloseSessionRequest: Nothing,
-    RemoveWatchesRequest: Nothing,
-    SetWatchesRequest: Nothing,
-    SetWatches2Request: Nothing,
-    CreateTTLRequest: Create2Reply,
-    GetACLRequest: GetACLReply,
-    SetACLRequest: StatReply,
-    GetAllChildrenNumberRequest: GetAllChildrenNumberReply,
-    GetEphemeralsRequest: GetEphemeralsReply,
-    WhoAmIRequest: WhoAmIReply,
-    CheckWatchesRequest: Nothing,
-    AddWatchRequest: AddWatchReply,
-    ReconfigRequest: GetDataReply,
-    AuthRequest: Nothing,
-    SaslRequest: SaslReply,
-    multi.MultiRequest: multi.MultiReply,
-    multi.MultiReadRequest: multi.MultiReply,
-}
+each_request = pytest.mark.parametrize("cls", TABLE, ids=lambda cls: cls.__name__)
 
-REQUESTS: list[type[Request[Any]]] = sorted(
-    {
+
+def test_the_table_names_all_requests() -> None:
+    found = {
         value
         for module in (requests, multi)
         for value in vars(module).values()
         if isinstance(value, type) and issubclass(value, Request) and value is not Request
-    },
-    key=lambda cls: cls.opcode,
-)
+    }
+    assert set(TABLE) == found
+    assert len({cls.opcode for cls in found}) == len(found)
 
 
-@pytest.mark.parametrize("cls", REQUESTS, ids=lambda cls: cls.__name__)
-def test_each_request_has_the_opcode_of_the_table(cls: type[Request[Any]]) -> None:
-    """pitfall 68: a container made with the opcode of a plain create is a plain node."""
-    assert cls.opcode == OPCODES[cls.operation.lower()][0]
+@each_request
+def test_each_request_has_the_opcode_the_reply_and_the_repeatability_of_the_table(cls: type[Request[Any]]) -> None:
+    """Pitfall 60: a write must not be repeated.  Pitfall 68: a container has an opcode of its own."""
+    assert (cls.opcode, cls.reply, cls.repeatable) == TABLE[cls][:3]
 
 
-def test_no_two_requests_share_an_opcode() -> None:
-    opcodes = [cls.opcode for cls in REQUESTS]
-    assert len(opcodes) == len(set(opcodes))
-    assert set(REPLIES) == set(REQUESTS)
-    assert {cls.opcode for cls in REQUESTS} == {opcode for opcode, _ in OPCODES.values()}
+@each_request
+def test_only_ping_and_auth_have_an_xid_of_their_own(cls: type[Request[Any]]) -> None:
+    assert cls.fixed_xid == (PING_XID if cls is PingRequest else -4 if cls is AuthRequest else None)
 
 
-@pytest.mark.parametrize("cls", REQUESTS, ids=lambda cls: cls.__name__)
-def test_only_requests_that_look_may_be_repeated(cls: type[Request[Any]]) -> None:
-    """pitfall 60"""
-    assert cls.repeatable is OPCODES[cls.operation.lower()][1]
-
-
-@pytest.mark.parametrize(("cls", "reply"), REPLIES.items(), ids=lambda cls: cls.__name__)
-def test_each_request_is_tied_to_its_reply(cls: type[Request[Any]], reply: type[Record]) -> None:
-    assert cls.reply is reply
-
-
-@pytest.mark.parametrize("cls", REQUESTS, ids=lambda cls: cls.__name__)
-def test_only_the_ping_has_an_xid_of_its_own(cls: type[Request[Any]]) -> None:
-    assert cls.fixed_xid == (PING_XID if cls is PingRequest else -4 if cls.opcode == 100 else None)
-
-
-def test_operations_have_the_names_of_zookeeper() -> None:
+def test_an_operation_has_the_name_that_zookeeper_uses() -> None:
     assert GetDataRequest.operation == "getData"
     assert Create2Request.operation == "create2"
     assert CloseSessionRequest.operation == "closeSession"
@@ -177,7 +134,7 @@ def test_the_subject_of_a_request_is_its_path() -> None:
     assert multi.MultiRequest([DeleteRequest("/a", -1)]).subject is None
 
 
-def test_the_numbers_on_the_wire_are_those_of_the_protocol() -> None:
+def test_flags_and_watcher_types_have_the_numbers_of_the_protocol() -> None:
     assert {flag.name: flag.value for flag in CreateFlags} == {"EPHEMERAL": 1, "SEQUENTIAL": 2, "CONTAINER": 4}
     assert int(CreateFlags.EPHEMERAL | CreateFlags.SEQUENTIAL) == 3
     assert {kind.name: kind.value for kind in WatcherType} == {
@@ -217,7 +174,7 @@ def test_a_request_with_two_replies_is_refused_when_the_class_is_made() -> None:
             pass
 
 
-def test_a_declared_request_knows_what_it_was_told() -> None:
+def test_a_request_keeps_what_its_class_declares() -> None:
     @record
     class KnockKnockRequest(Request[SyncReply], opcode=99, repeatable=True, xid=-9):
         path: UString
@@ -228,185 +185,49 @@ def test_a_declared_request_knows_what_it_was_told() -> None:
     assert made.encode() == b"\0\0\0\2/a"
 
 
-# -- the worked bytes of PROTOCOL 15 ------------------------------------------------------------------
-
-LOCK = "/lock-0000000000"
-OPEN = list(OPEN_ACL)
-C_STAT = Stat(6, 6, 0x01A1FA8988B4, 0x01A1FA8988B4, 0, 0, 0, 0, 0, 0, 6)
-LOCK_STAT = Stat(2, 2, 0x01A1FA898892, 0x01A1FA898892, 0, 0, 0, 0x0100001E14CA0000, 2, 0, 2)
-
-WORKED: list[tuple[str, int, Request[Any], str, ReplyHeader, Record | None, str]] = [
-    (
-        "15.2 create",
-        1,
-        CreateRequest("/lock-", b"me", OPEN, CreateFlags.EPHEMERAL | CreateFlags.SEQUENTIAL),
-        "00000037 00000001 00000001 00000006 2f6c6f636b2d 00000002 6d65"
-        "00000001 0000001f 00000005 776f726c64 00000006 616e796f6e65 00000003",
-        ReplyHeader(1, 2, 0),
-        CreateReply(LOCK),
-        "00000024 00000001 0000000000000002 00000000 00000010 2f6c6f636b2d30303030303030303030",
-    ),
-    (
-        "15.3 getChildren",
-        2,
-        GetChildrenRequest("/", False),
-        "0000000e 00000002 00000008 00000001 2f 00",
-        ReplyHeader(2, 2, 0),
-        GetChildrenReply(["lock-0000000000", "zookeeper"]),
-        "00000034 00000002 0000000000000002 00000000 00000002"
-        "0000000f 6c6f636b2d30303030303030303030 00000009 7a6f6f6b6565706572",
-    ),
-    (
-        "15.4 exists, no node",
-        3,
-        ExistsRequest("/gone", True),
-        "00000012 00000003 00000003 00000005 2f676f6e65 01",
-        ReplyHeader(3, 2, -101),
-        None,
-        "00000010 00000003 0000000000000002 ffffff9b",
-    ),
-    (
-        "15.5 exists",
-        4,
-        ExistsRequest(LOCK, True),
-        "0000001d 00000004 00000003 00000010 2f6c6f636b2d30303030303030303030 01",
-        ReplyHeader(4, 2, 0),
-        StatReply(LOCK_STAT),
-        "00000054 00000004 0000000000000002 00000000"
-        "0000000000000002 0000000000000002 000001a1fa898892 000001a1fa898892 00000000 00000000 00000000"
-        "0100001e14ca0000 00000002 00000000 0000000000000002",
-    ),
-    (
-        "15.6 delete",
-        5,
-        DeleteRequest(LOCK, -1),
-        "00000020 00000005 00000002 00000010 2f6c6f636b2d30303030303030303030 ffffffff",
-        ReplyHeader(5, 3, 0),
-        Nothing(),
-        "00000010 00000005 0000000000000003 00000000",
-    ),
-    (
-        "15.7 ping",
-        -2,
-        PingRequest(),
-        "00000008 fffffffe 0000000b",
-        ReplyHeader(-2, 3, 0),
-        Nothing(),
-        "00000010 fffffffe 0000000000000003 00000000",
-    ),
-    (
-        "15.8 closeSession",
-        14,
-        CloseSessionRequest(),
-        "00000008 0000000e fffffff5",
-        ReplyHeader(14, 7, 0),
-        Nothing(),
-        "00000010 0000000e 0000000000000007 00000000",
-    ),
-    (
-        "15.12 setWatches",
-        -8,
-        SetWatchesRequest(2, [LOCK], ["/gone"], ["/"]),
-        "0000003e fffffff8 00000065 0000000000000002 00000001 00000010 2f6c6f636b2d30303030303030303030"
-        "00000001 00000005 2f676f6e65 00000001 00000001 2f",
-        ReplyHeader(-8, 5, 0),
-        Nothing(),
-        "00000010 fffffff8 0000000000000005 00000000",
-    ),
-    (
-        "15.13 createContainer",
-        8,
-        CreateContainerRequest("/c", b"", OPEN, CreateFlags.CONTAINER),
-        "00000031 00000008 00000013 00000002 2f63 00000000"
-        "00000001 0000001f 00000005 776f726c64 00000006 616e796f6e65 00000004",
-        ReplyHeader(8, 6, 0),
-        Create2Reply("/c", C_STAT),
-        "0000005a 00000008 0000000000000006 00000000 00000002 2f63"
-        "0000000000000006 0000000000000006 000001a1fa8988b4 000001a1fa8988b4 00000000 00000000 00000000"
-        "0000000000000000 00000000 00000000 0000000000000006",
-    ),
-    (
-        "15.11 auth",
-        -4,
-        AuthRequest(0, "digest", b"bob:pw"),
-        "00000020 fffffffc 00000064 00000000 00000006 646967657374 00000006 626f623a7077",
-        ReplyHeader(-4, 0, 0),
-        Nothing(),
-        "00000010 fffffffc 0000000000000000 00000000",
-    ),
-    (
-        "15.13 addWatch",
-        9,
-        AddWatchRequest("/c", AddWatchMode.PERSISTENT_RECURSIVE),
-        "00000012 00000009 0000006a 00000002 2f63 00000001",
-        ReplyHeader(9, 6, 0),
-        AddWatchReply(0),
-        "00000014 00000009 0000000000000006 00000000 00000000",
-    ),
-    (
-        "15.14 getEphemerals",
-        10,
-        GetEphemeralsRequest("/"),
-        "0000000d 0000000a 00000067 00000001 2f",
-        ReplyHeader(10, 6, 0),
-        GetEphemeralsReply([]),
-        "00000014 0000000a 0000000000000006 00000000 00000000",
-    ),
-    (
-        "15.14 whoAmI",
-        11,
-        WhoAmIRequest(),
-        "00000008 0000000b 0000006b",
-        ReplyHeader(11, 6, 0),
-        WhoAmIReply([ClientInfo("digest", "bob"), ClientInfo("ip", "127.0.0.1")]),
-        "00000038 0000000b 0000000000000006 00000000 00000002"
-        "00000006 646967657374 00000003 626f62 00000002 6970 00000009 3132372e302e302e31",
-    ),
-    (
-        "15.14 getACL",
-        12,
-        GetACLRequest("/c"),
-        "0000000e 0000000c 00000006 00000002 2f63",
-        ReplyHeader(12, 6, 0),
-        GetACLReply(OPEN, C_STAT),
-        "0000006f 0000000c 0000000000000006 00000000"
-        "00000001 0000001f 00000005 776f726c64 00000006 616e796f6e65"
-        "0000000000000006 0000000000000006 000001a1fa8988b4 000001a1fa8988b4 00000000 00000000 00000000"
-        "0000000000000000 00000000 00000000 0000000000000006",
-    ),
-    (
-        "15.14 sync",
-        13,
-        SyncRequest("/c"),
-        "0000000e 0000000d 00000009 00000002 2f63",
-        ReplyHeader(13, 6, 0),
-        SyncReply("/c"),
-        "00000016 0000000d 0000000000000006 00000000 00000002 2f63",
-    ),
-]
+# -- hints: what the caller can do about a refusal -------------------------------------------------------
 
 
-@pytest.mark.parametrize(("xid", "request_", "sent"), [row[1:4] for row in WORKED], ids=[row[0] for row in WORKED])
-def test_a_worked_request_is_encoded_byte_for_byte(xid: int, request_: Request[Any], sent: str) -> None:
-    body = RequestHeader(xid, request_.opcode).encode() + request_.encode()
-    assert len(body).to_bytes(4, "big") + body == bytes.fromhex(sent)
-    assert type(request_).decode(body, 8) == (request_, len(body))
+@each_request
+def test_the_refusal_of_an_unknown_operation_names_the_version_that_has_it(cls: type[Request[Any]]) -> None:
+    version = TABLE[cls][3]
+    hint = cls.hints.get(-6, "")
+    assert hint.startswith(f"it needs ZooKeeper {version} or newer" if version else "")
+    assert bool(hint) is bool(version)
 
 
 @pytest.mark.parametrize(
-    ("request_", "header", "reply", "received"), [row[2:3] + row[4:] for row in WORKED], ids=[row[0] for row in WORKED]
+    ("request_", "code", "hint"),
+    [
+        (CreateTTLRequest("/a", b"", [], 5, 1), -6, "zookeeper.extendedTypesEnabled=true"),
+        (ReconfigRequest(None, None, None, -1), -6, "an ensemble"),
+        (multi.MultiReadRequest([]), -6, "Client.pipeline"),
+        (DeleteRequest("/", -1), -8, "the root and /zookeeper cannot be deleted"),
+        (ReconfigRequest(None, None, None, -1), -8, "server.4=host:port:port:role;port"),
+        (Create2Request("/a", b"", [], 0), -8, ""),
+        (DeleteRequest("/a", -1), -6, ""),
+    ],
 )
-def test_a_worked_reply_is_decoded_byte_for_byte(
-    request_: Request[Any], header: ReplyHeader, reply: Record | None, received: str
-) -> None:
-    raw = bytes.fromhex(received)
-    assert int.from_bytes(raw[:4], "big") == len(raw) - 4
-    assert ReplyHeader.decode(raw, 4) == (header, 20)
-    if reply is None:
-        assert len(raw) == 20
-    else:
-        assert request_.reply.decode(raw, 20) == (reply, len(raw))
-        assert header.encode() + reply.encode() == raw[4:]
+def test_a_refusal_says_what_the_caller_can_do(request_: Request[Any], code: int, hint: str) -> None:
+    error = request_.refusal(code, "zk1:2181")
+    assert hint in str(error)
+    assert bool(error.hint) is bool(hint)
+    assert (error.code, error.path, error.server) == (code, request_.subject, "zk1:2181")
+    assert error.operation == request_.operation
+
+
+def test_a_refusal_can_name_the_path_as_the_caller_wrote_it() -> None:
+    assert DeleteRequest("/chroot/a", -1).refusal(-101, path="/a").path == "/a"
+
+
+# -- fields ---------------------------------------------------------------------------------------------
+
+OPEN = list(OPEN_ACL)
+STAT = Stat(*range(11))
+STAT_HEX = (
+    "0000000000000000 0000000000000001 0000000000000002 0000000000000003 00000004 00000005 00000006"
+    "0000000000000007 00000008 00000009 000000000000000a"
+)
 
 
 @pytest.mark.parametrize(
@@ -443,13 +264,37 @@ def test_a_worked_reply_is_decoded_byte_for_byte(
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_the_other_requests_have_their_fields_in_order(request_: Request[Any], hexadecimal: str) -> None:
-    """PROTOCOL 4.3, 4.4"""
-    assert request_.encode() == bytes.fromhex(hexadecimal)
+def test_a_request_has_its_fields_in_the_order_of_the_protocol(request_: Request[Any], hexadecimal: str) -> None:
+    encoded = bytes.fromhex(hexadecimal)
+    assert request_.encode() == encoded
+    assert type(request_).decode(encoded, 0) == (request_, len(encoded))
 
 
 def test_null_data_is_not_empty_data() -> None:
-    """PROTOCOL 4.3: a node remembers the difference."""
-    stat = C_STAT.encode()
-    assert GetDataReply.decode(b"\xff\xff\xff\xff" + stat, 0)[0] == GetDataReply(None, C_STAT)
-    assert GetDataReply.decode(b"\0\0\0\0" + stat, 0)[0] == GetDataReply(b"", C_STAT)
+    """A node stores which of the two it was given."""
+    assert GetDataReply.decode(b"\xff\xff\xff\xff" + STAT.encode(), 0)[0] == GetDataReply(None, STAT)
+    assert GetDataReply.decode(b"\0\0\0\0" + STAT.encode(), 0)[0] == GetDataReply(b"", STAT)
+
+
+@pytest.mark.parametrize(
+    ("reply", "hexadecimal"),
+    [
+        (CreateReply("/m"), "00000002 2f6d"),
+        (SyncReply("/m"), "00000002 2f6d"),
+        (GetChildrenReply(["a", "bc"]), "00000002 00000001 61 00000002 6263"),
+        (GetEphemeralsReply(["/m"]), "00000001 00000002 2f6d"),
+        (GetAllChildrenNumberReply(7), "00000007"),
+        (AddWatchReply(-1), "ffffffff"),
+        (SaslReply(b"t"), "00000001 74"),
+        (SaslReply(None), "ffffffff"),
+        (GetACLReply([ACL(1, "ip", "::1")], STAT), "00000001 00000001 00000002 6970 00000003 3a3a31" + STAT_HEX),
+        (Create2Reply("/m", STAT), "00000002 2f6d" + STAT_HEX),
+        (GetChildren2Reply([], STAT), "00000000" + STAT_HEX),
+        (WhoAmIReply([ClientInfoRecord("digest", "bob")]), "00000001 00000006 646967657374 00000003 626f62"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_reply_has_its_fields_in_the_order_of_the_protocol(reply: Record, hexadecimal: str) -> None:
+    encoded = bytes.fromhex(hexadecimal)
+    assert reply.encode() == encoded
+    assert type(reply).decode(encoded, 0) == (reply, len(encoded))

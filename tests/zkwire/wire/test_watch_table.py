@@ -1,4 +1,4 @@
-"""The watch table: what a reply registers, what an event wakes (PROTOCOL 9.9), what is set again after a reconnect."""
+"""The watch table: what a reply registers, which watchers an event is for, what is set again after a reconnect."""
 
 import itertools
 from collections import Counter
@@ -20,7 +20,7 @@ CHANGED, CHILDREN = WatchEventType.CHANGED, WatchEventType.CHILDREN
 SERVER_LIMIT = 1_048_575
 CHUNK = 128 * 1024
 
-# PROTOCOL 9.9: who is removed and called.
+# The kinds of one-shot watches that an event removes and wakes.
 WOKEN = {
     CREATED: {DATA, EXIST},
     CHANGED: {DATA, EXIST},
@@ -37,7 +37,7 @@ entries = st.lists(st.tuples(kinds, some_paths), max_size=20)
 
 
 def _filled(watches: list[Entry]) -> WatchTable[int]:
-    """A table whose watchers are the places of their entries."""
+    """A table in which the watcher of each entry is the entry's index."""
     table: WatchTable[int] = WatchTable()
     for number, (kind, path) in enumerate(watches):
         table.add(kind, path, number)
@@ -56,7 +56,7 @@ def _rearmed(requests: Rearming) -> Counter[Entry]:
 
 
 def _concerns(kind: WatchKind, at: str, event: WatchEventType, path: str) -> bool:
-    """PROTOCOL 9.3 and 9.9, once more: whether an event for `path` is for a watch on `at`."""
+    """Whether an event for `path` is for a watch on `at`: the rule once more, in other words than the table's."""
     if kind is RECURSIVE:
         return event is not CHILDREN and (at in ("/", path) or path.startswith(f"{at}/"))
     return at == path and (kind is PERSISTENT or kind in WOKEN[event])
@@ -81,14 +81,14 @@ def _concerns(kind: WatchKind, at: str, event: WatchEventType, path: str) -> boo
         *((asked, code, None) for asked in WatchKind for code in (-1, -4, -5, -6, -8, -102, -127, 1, -9999)),
     ],
 )
-def test_a_reply_registers_what_the_table_of_the_protocol_says(
+def test_a_reply_registers_a_watch_of_the_right_kind_or_none(
     asked: WatchKind, code: int, kind: WatchKind | None
 ) -> None:
-    """pitfall 19: a getData on a missing node sets nothing, an exists does."""
+    """Pitfall 19: on a missing node exists sets a watch, getData does not."""
     assert kind_set_by(asked, code) is kind
 
 
-def test_data_and_exist_watches_are_in_one_table_of_the_server() -> None:
+def test_data_and_exist_watches_are_of_one_kind_for_the_server() -> None:
     numbers = {DATA: 2, EXIST: 2, CHILD: 1, PERSISTENT: 4, RECURSIVE: 5}
     assert {kind: int(kind.on_server) for kind in WatchKind} == numbers
 
@@ -103,7 +103,7 @@ def test_the_event_types_have_the_numbers_of_the_protocol() -> None:
 @pytest.mark.parametrize("event", WatchEventType)
 @pytest.mark.parametrize("kind", WatchKind)
 def test_an_event_wakes_each_kind_as_the_table_says(event: WatchEventType, kind: WatchKind) -> None:
-    """pitfall 36"""
+    """Pitfall 36"""
     table = _filled([(kind, "/a")])
     woken = kind in WOKEN[event]
     stays = kind is PERSISTENT or (kind is RECURSIVE and event is not CHILDREN)
@@ -113,76 +113,27 @@ def test_an_event_wakes_each_kind_as_the_table_says(event: WatchEventType, kind:
     assert table.lasting == (kind in LASTING)
 
 
-@given(entries, st.sampled_from(WatchEventType), some_paths)
-def test_an_event_wakes_all_that_it_concerns_once_and_nobody_else(
-    watches: list[Entry], event: WatchEventType, path: str
-) -> None:
-    """pitfall 40: kinds and paths do not disturb one another."""
-    table = _filled(watches)
-    concerned = {number for number, (kind, at) in enumerate(watches) if at == path and kind in WOKEN[event]}
-    woken = table.dispatch(event, path)
-    assert sorted(woken) == sorted(concerned)
-    assert sorted(table.all()) == sorted(set(range(len(watches))) - concerned)
-    assert len(table) == len(watches) - len(concerned)
-    assert table.dispatch(event, path) == []
-
-
-@given(entries, st.sampled_from(WatchEventType), some_paths)
-def test_an_event_is_for_the_lasting_watches_that_cover_its_path_and_they_stay(
-    watches: list[Entry], event: WatchEventType, path: str
-) -> None:
-    """pitfall 40: and a recursive one never gets CHILDREN, which a plain watch below it may bring."""
-    table = _filled(watches)
-    concerned = [n for n, (kind, at) in enumerate(watches) if kind in LASTING and _concerns(kind, at, event, path)]
-    for _ in range(2):
-        assert sorted(table.concerned(event, path)) == concerned
-    assert len(table) == len(watches)
-
-
 @pytest.mark.parametrize(
     ("path", "covered"), [("/", True), ("/a", True), ("/a/b", True), ("/ab", False), ("/b", False), ("/a/b/c/d", True)]
 )
-def test_a_recursive_watch_covers_names_and_not_prefixes(path: str, covered: bool) -> None:
+def test_a_recursive_watch_covers_paths_below_its_own_but_not_paths_that_only_begin_alike(
+    path: str, covered: bool
+) -> None:
     at = "/" if path == "/" else "/a"
     assert _filled([(RECURSIVE, at)]).concerned(CREATED, path) == [0] * covered
 
 
 @given(entries)
-def test_watchers_of_one_kind_and_path_are_woken_in_the_order_in_which_they_came(watches: list[Entry]) -> None:
+def test_watchers_of_one_kind_and_path_are_woken_in_the_order_of_their_registration(watches: list[Entry]) -> None:
     table = _filled(watches)
     for path in {path for _, path in watches}:
         assert table.dispatch(CHILDREN, path) == [n for n, entry in enumerate(watches) if entry == (CHILD, path)]
 
 
-def test_an_event_for_a_path_that_nobody_watches_wakes_nobody() -> None:
-    table = _filled([(DATA, "/a"), (CHILD, "/a")])
-    for event in WatchEventType:
-        assert table.dispatch(event, "/a/b") == []
-        assert table.dispatch(event, "/") == []
-        assert table.concerned(event, "/a") == []
-    assert len(table) == 2
+# -- discarding and clearing -----------------------------------------------------------------------------
 
 
-# -- giving up and ending -----------------------------------------------------------------------------
-
-
-@given(entries)
-def test_a_discarded_watcher_is_gone_and_its_table_named(watches: list[Entry]) -> None:
-    table = _filled(watches)
-    for number, (kind, path) in enumerate(watches):
-        assert table.is_wanted(kind.on_server, path)
-        assert table.discard(path, number) is kind.on_server
-        assert table.discard(path, number) is None
-        others = watches[number + 1 :]
-        assert table.is_wanted(kind.on_server, path) is any(
-            other.on_server is kind.on_server and at == path for other, at in others
-        )
-        assert len(table) == len(others)
-        assert table.lasting == sum(other in LASTING for other, _ in others)
-    assert table.rearm(0) == []
-
-
-def test_a_watcher_is_discarded_by_its_own_path_only() -> None:
+def test_discard_finds_a_watcher_by_its_own_path_only() -> None:
     table = _filled([(DATA, "/a")])
     assert table.discard("/b", 0) is None
     assert table.discard("/a", 1) is None
@@ -190,8 +141,8 @@ def test_a_watcher_is_discarded_by_its_own_path_only() -> None:
 
 
 @given(entries)
-def test_clear_gives_every_watcher_once_and_leaves_nothing(watches: list[Entry]) -> None:
-    """pitfall 35"""
+def test_clear_returns_every_watcher_once_and_leaves_none(watches: list[Entry]) -> None:
+    """Pitfall 35"""
     table = _filled(watches)
     table.asked(DATA, "/asked")
     assert sorted(table.clear()) == list(range(len(watches)))
@@ -202,10 +153,10 @@ def test_clear_gives_every_watcher_once_and_leaves_nothing(watches: list[Entry])
     assert table.clear() == []
 
 
-# -- requests under way -------------------------------------------------------------------------------
+# -- requests in flight --------------------------------------------------------------------------------
 
 
-def test_a_watch_is_wanted_while_a_request_for_it_is_under_way() -> None:
+def test_a_watch_is_wanted_while_a_request_for_it_is_in_flight() -> None:
     table: WatchTable[str] = WatchTable()
     assert not table.is_wanted(WatcherType.DATA, "/a")
     table.asked(EXIST, "/a")
@@ -216,24 +167,8 @@ def test_a_watch_is_wanted_while_a_request_for_it_is_under_way() -> None:
     assert not table.is_wanted(WatcherType.DATA, "/a")
 
 
-@given(st.lists(st.tuples(kinds, some_paths, st.booleans()), max_size=30))
-def test_each_request_under_way_is_counted(steps: list[tuple[WatchKind, str, bool]]) -> None:
-    table: WatchTable[str] = WatchTable()
-    under_way: Counter[tuple[WatcherType, str]] = Counter()
-    for kind, path, asks in steps:
-        key = (kind.on_server, path)
-        if asks:
-            table.asked(kind, path)
-            under_way[key] += 1
-        elif under_way[key]:
-            table.answered(kind, path)
-            under_way[key] -= 1
-        for where, at in itertools.product(WatcherType, SOME_PATHS):
-            assert table.is_wanted(where, at) is (under_way[where, at] > 0)
-
-
-def test_an_answer_that_comes_after_the_end_of_the_session_leaves_no_trace() -> None:
-    """pitfall 35"""
+def test_a_reply_that_comes_after_the_end_of_the_session_is_not_counted() -> None:
+    """Pitfall 35"""
     table: WatchTable[str] = WatchTable()
     table.asked(DATA, "/a")
     table.clear()
@@ -245,7 +180,7 @@ def test_an_answer_that_comes_after_the_end_of_the_session_leaves_no_trace() -> 
     assert not table.is_wanted(WatcherType.DATA, "/a")
 
 
-def test_a_request_under_way_is_not_a_watch_yet() -> None:
+def test_a_request_in_flight_is_not_a_watch_yet() -> None:
     table: WatchTable[str] = WatchTable()
     table.asked(DATA, "/a")
     assert len(table) == 0
@@ -269,7 +204,7 @@ ANY = WatcherType.ANY
         (RECURSIVE, [RECURSIVE, DATA], None),
         (DATA, [CHILD], WatcherType.DATA),
         (CHILD, [EXIST], WatcherType.CHILDREN),
-        # beside a lasting one, servers before 3.9 would take that away too
+        # beside a persistent watch, which a server before 3.9 would remove as well
         (DATA, [PERSISTENT], None),
         (CHILD, [PERSISTENT], None),
         (EXIST, [RECURSIVE], None),
@@ -279,13 +214,14 @@ ANY = WatcherType.ANY
         (PERSISTENT, [DATA], WatcherType.PERSISTENT),
     ],
 )
-@pytest.mark.parametrize("under_way", [False, True])
-def test_what_is_removed_harms_nobody_else_pitfall_40(
-    gone: WatchKind, others: list[WatchKind], removed: WatcherType | None, under_way: bool
+@pytest.mark.parametrize("in_flight", [False, True])
+def test_a_removal_takes_away_no_watch_that_is_still_needed(
+    gone: WatchKind, others: list[WatchKind], removed: WatcherType | None, in_flight: bool
 ) -> None:
+    """Pitfall 40"""
     table = _filled([(gone, "/a"), *((kind, "/b") for kind in WatchKind)])
     for number, kind in enumerate(others):
-        if under_way:
+        if in_flight:
             table.asked(kind, "/a")
         else:
             table.add(kind, "/a", 100 + number)
@@ -294,8 +230,8 @@ def test_what_is_removed_harms_nobody_else_pitfall_40(
     assert table.to_remove(where, "/a") is removed
 
 
-def test_a_server_without_removal_is_not_asked_again_in_that_session() -> None:
-    """A server of 3.4 drops the connection for it."""
+def test_removal_is_not_tried_again_in_a_session_once_a_server_did_not_know_it() -> None:
+    """A server of 3.4 closes the connection because of it."""
     table: WatchTable[int] = WatchTable()
     removal = RemoveWatchesRequest("/a", ANY)
     for request, code in [(removal, 0), (removal, -121), (removal, -5), (PingRequest(), -6)]:
@@ -312,12 +248,12 @@ def test_a_server_without_removal_is_not_asked_again_in_that_session() -> None:
 
 @given(entries, st.integers(0, 2**63 - 1))
 def test_every_watch_is_set_again_once_in_the_list_of_its_kind(watches: list[Entry], zxid: int) -> None:
-    """pitfalls 1, 2, 30: no kind is left out; pitfall 33: all carry the zxid that the replies have shown."""
+    """Pitfalls 1, 2, 30: no kind is left out.  Pitfall 33: all requests carry the zxid of the last reply."""
     table = _filled(watches)
     requests = table.rearm(zxid)
     assert _rearmed(requests) == Counter(set(watches))
     assert {request.relative_zxid for request in requests} <= {zxid}
-    assert len(table) == len(watches)  # they wait on
+    assert len(table) == len(watches)  # they stay registered
     assert table.rearm(zxid) == requests
 
 
@@ -333,37 +269,37 @@ def test_what_has_fired_is_not_set_again() -> None:
 
 
 @given(entries)
-def test_only_lasting_watches_need_the_newer_request_pitfall_31(watches: list[Entry]) -> None:
-    """Servers before 3.6 do not know SetWatches2."""
+def test_only_persistent_watches_need_set_watches_2(watches: list[Entry]) -> None:
+    """Servers before 3.6 do not know it.  Pitfall 31"""
     requests = _filled(watches).rearm(1)
     assert any(isinstance(request, SetWatches2Request) for request in requests) == any(
         kind in LASTING for kind, _ in watches
     )
 
 
-def test_chunks_without_lasting_watches_keep_to_the_older_request() -> None:
+def test_chunks_without_persistent_watches_use_the_older_request() -> None:
     watches = [(kind, f"/{'x' * 1000}{number:03d}") for kind in (DATA, RECURSIVE, PERSISTENT) for number in range(300)]
     requests = _filled(watches).rearm(1)
     assert _rearmed(requests) == Counter(watches)
     kinds = [isinstance(request, SetWatches2Request) for request in requests]
     assert len(kinds) == 7
-    assert kinds == sorted(kinds)  # no chunk behind the first with lasting ones, none in front
+    assert kinds == sorted(kinds)  # the chunks with persistent watches come last
     assert kinds.count(False) == 2
 
 
 @given(entries)
-def test_lasting_watchers_stand_again_with_the_answer_and_one_shot_ones_before(watches: list[Entry]) -> None:
-    """Each is told once; a one-shot watch may fire in front of the answer."""
+def test_persistent_watchers_get_events_again_once_the_server_has_confirmed_them(watches: list[Entry]) -> None:
+    """Each is returned once.  A one-shot watch may fire before the reply."""
     table = _filled(watches)
     requests = table.rearm(1)
     for event, path in itertools.product(WatchEventType, SOME_PATHS):
-        assert table.concerned(event, path) == []  # made up for one-shot watches, and out of order
+        assert table.concerned(event, path) == []  # events made up for one-shot watches, in no order
     assert sorted(table.one_shot()) == [n for n, (kind, _) in enumerate(watches) if kind not in LASTING]
-    stand = [watcher for request in requests for watcher in table.heard(request, 0)]
-    assert sorted(stand) == [n for n, (kind, _) in enumerate(watches) if kind in LASTING]
+    confirmed = [watcher for request in requests for watcher in table.heard(request, 0)]
+    assert sorted(confirmed) == [n for n, (kind, _) in enumerate(watches) if kind in LASTING]
     for event, path in itertools.product(WatchEventType, SOME_PATHS):
-        concerned = [n for n, (kind, at) in enumerate(watches) if kind in LASTING and _concerns(kind, at, event, path)]
-        assert sorted(table.concerned(event, path)) == concerned
+        expected = [n for n, (kind, at) in enumerate(watches) if kind in LASTING and _concerns(kind, at, event, path)]
+        assert sorted(table.concerned(event, path)) == expected
     assert [table.heard(request, -6) for request in requests] == [[] for _ in requests]
     table.clear()
     assert [table.heard(request, 0) for request in requests] == [[] for _ in requests]
@@ -374,8 +310,8 @@ def _frame_size(request: SetWatchesRequest | SetWatches2Request) -> int:
 
 
 @pytest.mark.parametrize("character", ["x", "é", "中"])
-def test_ten_thousand_watches_on_long_paths_go_in_chunks_below_the_limit(character: str) -> None:
-    """pitfalls 30, 32"""
+def test_ten_thousand_watches_on_long_paths_are_sent_in_chunks_below_the_limit(character: str) -> None:
+    """Pitfalls 30, 32"""
     watches = [(kind, f"/{character * 200}/{number:05d}") for number in range(2001) for kind in WatchKind]
     assert len(watches) > 10_000
     requests = _filled(watches).rearm(9)
@@ -385,24 +321,22 @@ def test_ten_thousand_watches_on_long_paths_go_in_chunks_below_the_limit(charact
     assert len(requests) <= 2 * paths_size / CHUNK + 1
 
 
-def test_300_kb_of_paths_go_in_three_chunks() -> None:
-    """PROTOCOL 14.4 case 14; pitfall 32"""
+def test_300_kb_of_paths_are_sent_in_three_chunks() -> None:
+    """Pitfall 32"""
     watches = [(DATA, f"/{'x' * 1000}{number:04d}") for number in range(300)]
-    requests = _filled(watches).rearm(1)
-    assert len(requests) == 3
-    assert _rearmed(requests) == Counter(watches)
+    assert len(_filled(watches).rearm(1)) == 3
 
 
 def test_a_hundred_thousand_short_paths_stay_below_the_limit_too() -> None:
-    """pitfall 32: the lengths in front of the paths count as well."""
+    """Pitfall 32: the length field before each path counts as well."""
     watches = [(CHILD, f"/{number:x}") for number in range(100_000)]
     requests = _filled(watches).rearm(1)
     assert sum(_rearmed(requests).values()) == len(watches)
     assert max(map(_frame_size, requests)) <= CHUNK + 100
 
 
-def test_a_path_nearly_as_long_as_the_limit_goes_alone() -> None:
-    """pitfall 32: behind a chunk that is nearly full it would make a frame that the server refuses, again and again."""
+def test_a_path_nearly_as_long_as_the_limit_gets_a_request_of_its_own() -> None:
+    """Pitfall 32: added to a nearly full chunk, it would make a frame that the server refuses at every reconnect."""
     huge = "/" + "y" * 1_000_000
     watches = [(DATA, "/" + "x" * (CHUNK - 10)), (DATA, huge), (DATA, "/a"), (EXIST, huge), (CHILD, huge)]
     requests = _filled(watches).rearm(1)
@@ -412,7 +346,7 @@ def test_a_path_nearly_as_long_as_the_limit_goes_alone() -> None:
 
 @given(st.lists(st.tuples(kinds, st.integers(1, 300_000)), min_size=1, max_size=12))
 def test_chunks_of_any_paths_are_bounded_and_lose_nothing(sizes: list[tuple[WatchKind, int]]) -> None:
-    """pitfall 32"""
+    """Pitfall 32"""
     watches = [(kind, f"/{number}{'x' * size}") for number, (kind, size) in enumerate(sizes)]
     requests = _filled(watches).rearm(1)
     assert _rearmed(requests) == Counter(watches)
@@ -425,25 +359,25 @@ def test_chunks_of_any_paths_are_bounded_and_lose_nothing(sizes: list[tuple[Watc
 
 
 class Table(RuleBasedStateMachine):
-    """The table does what a plain list of (kind, path, watcher) would, whatever comes in which order."""
+    """The table behaves like a plain list of (kind, path, watcher), for any sequence of calls.  Pitfalls 36, 40"""
 
     def __init__(self) -> None:
         super().__init__()
         self.table: WatchTable[int] = WatchTable()
         self.model: list[tuple[WatchKind, str, int]] = []
-        self.under_way: Counter[tuple[WatcherType, str]] = Counter()
+        self.in_flight: Counter[tuple[WatcherType, str]] = Counter()
         self.numbers = itertools.count()
 
     @rule(kind=kinds, path=some_paths)
     def ask(self, kind: WatchKind, path: str) -> None:
         self.table.asked(kind, path)
-        self.under_way[kind.on_server, path] += 1
+        self.in_flight[kind.on_server, path] += 1
 
     @rule(kind=kinds, path=some_paths, code=st.sampled_from([0, -101, -102, -1]))
     def answer(self, kind: WatchKind, path: str, code: int) -> None:
-        if not self.under_way[kind.on_server, path]:
+        if not self.in_flight[kind.on_server, path]:
             return
-        self.under_way[kind.on_server, path] -= 1
+        self.in_flight[kind.on_server, path] -= 1
         self.table.answered(kind, path)
         found = kind_set_by(kind, code)
         if found is not None:
@@ -452,12 +386,13 @@ class Table(RuleBasedStateMachine):
             self.model.append((found, path, number))
 
     @rule(event=st.sampled_from(WatchEventType), path=some_paths)
-    def tell(self, event: WatchEventType, path: str) -> None:
-        concerned = [each for each in self.model if _concerns(each[0], each[1], event, path)]
-        once = [each for each in concerned if each[0] not in LASTING]
+    def deliver(self, event: WatchEventType, path: str) -> None:
+        expected = [each for each in self.model if _concerns(each[0], each[1], event, path)]
+        once = [each for each in expected if each[0] not in LASTING]
         assert sorted(self.table.dispatch(event, path)) == [number for _, _, number in once]
+        assert self.table.dispatch(event, path) == []
         lasting = self.table.concerned(event, path) if self.table.lasting else []
-        assert sorted(lasting) == [number for kind, _, number in concerned if kind in LASTING]
+        assert sorted(lasting) == [number for kind, _, number in expected if kind in LASTING]
         self.model = [each for each in self.model if each not in once]
 
     @rule(data=st.data())
@@ -468,9 +403,10 @@ class Table(RuleBasedStateMachine):
         self.model.remove(entry)
         where = self.table.discard(entry[1], entry[2])
         assert where is entry[0].on_server
+        assert self.table.discard(entry[1], entry[2]) is None
         removed = self.table.to_remove(where, entry[1])
         wanted = {kind.on_server for kind, path, _ in self.model if path == entry[1]}
-        wanted |= {kind for (kind, path), count in self.under_way.items() if path == entry[1] and count}
+        wanted |= {kind for (kind, path), count in self.in_flight.items() if path == entry[1] and count}
         if removed is ANY:
             assert not wanted
         else:
@@ -482,17 +418,20 @@ class Table(RuleBasedStateMachine):
     def expire(self) -> None:
         assert sorted(self.table.clear()) == sorted(number for _, _, number in self.model)
         self.model.clear()
-        self.under_way.clear()
+        self.in_flight.clear()
 
     @invariant()
     def agrees(self) -> None:
         assert sorted(self.table.all()) == sorted(number for _, _, number in self.model)
         assert len(self.table) == len(self.model)
         assert self.table.lasting == sum(kind in LASTING for kind, _, _ in self.model)
+        wanted = {(kind.on_server, path) for kind, path, _ in self.model}
+        wanted |= {key for key, count in self.in_flight.items() if count}
+        assert wanted == {each for each in itertools.product(WatcherType, SOME_PATHS) if self.table.is_wanted(*each)}
         requests = self.table.rearm(1)
         assert _rearmed(requests) == Counter({(kind, path) for kind, path, _ in self.model})
-        stand = [watcher for request in requests for watcher in self.table.heard(request, 0)]
-        assert sorted(stand) == [number for kind, _, number in self.model if kind in LASTING]
+        confirmed = [watcher for request in requests for watcher in self.table.heard(request, 0)]
+        assert sorted(confirmed) == [number for kind, _, number in self.model if kind in LASTING]
 
 
 TestTable = Table.TestCase

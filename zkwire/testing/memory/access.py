@@ -1,4 +1,4 @@
-"""Who may do what: ACLs as they are checked, stored and shown, and identities as connections gain them."""
+"""Access control: how ACLs are checked, stored and shown, and how a connection gains its identities."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Identity(NamedTuple):
 
     @property
     def user(self) -> str:
-        """What whoAmI shows of it."""
+        """The user name that whoAmI shows."""
         if self.scheme == "digest":
             return self.id.partition(":")[0]
         return "" if self.scheme == "super" else self.id
@@ -35,7 +35,7 @@ SUPER: Final = Identity("super", "")
 
 
 def ip_identity(peer: str) -> Identity:
-    """Return the identity that a client has by its address; Java spells IPv6 out, and IPv4 in it as IPv4."""
+    """Return the identity of a client's address; as in Java, IPv6 is written in full and IPv4 within it as IPv4."""
     address, _, zone = peer.partition("%")
     if ":" not in address:
         return Identity("ip", address)
@@ -53,7 +53,7 @@ def digest_id(credentials: str) -> str:
 
 
 def authenticate(scheme: str | None, data: bytes | None, peer: Identity, super_digest: str | None) -> list[Identity]:
-    """Return the identities that an auth request adds, none if it is refused."""
+    """Return the identities that an auth request adds; an empty list means that it is refused."""
     if scheme == "ip":
         return [peer]
     if scheme != "digest" or data is None:
@@ -63,12 +63,12 @@ def authenticate(scheme: str | None, data: bytes | None, peer: Identity, super_d
 
 
 def in_java_order(identities: Iterable[Identity]) -> list[Identity]:
-    """Return them in the order in which the real server's hash table of 16 buckets has them."""
+    """Return the identities in the order of the real server, which keeps them in a hash table of 16 buckets."""
     return sorted(identities, key=lambda identity: _spread(_hash_of_identity(identity)) & 15)
 
 
 def is_allowed(acl: Sequence[ACL], perms: int, identities: Sequence[Identity]) -> bool:
-    """Whether one of `identities` may do one of the things that the bits of `perms` stand for."""
+    """Return whether `acl` grants one of the permissions `perms` to one of `identities`."""
     for entry in acl:
         if entry.perms & perms:
             if entry.scheme == "world":
@@ -80,7 +80,7 @@ def is_allowed(acl: Sequence[ACL], perms: int, identities: Sequence[Identity]) -
 
 
 def stored(acl: Sequence[ACL], identities: Sequence[Identity]) -> tuple[ACL, ...]:
-    """Return `acl` as a node keeps it: without repeats, `auth` replaced by who the connection is.
+    """Return `acl` as a node stores it: without repeats, `auth` replaced by the identities of the connection.
 
     Raises: Refused.
     """
@@ -101,7 +101,7 @@ def stored(acl: Sequence[ACL], identities: Sequence[Identity]) -> tuple[ACL, ...
 
 
 def masked(acl: Sequence[ACL]) -> list[ACL]:
-    """Return `acl` as it is shown to who may not administer the node: without the hashes of passwords."""
+    """Return `acl` without the hashes of passwords, for a client that may not administer the node."""
     return [
         ACL(entry.perms, entry.scheme, re.sub(":.*", ":x", entry.id)) if entry.scheme == "digest" else entry
         for entry in acl
@@ -111,7 +111,7 @@ def masked(acl: Sequence[ACL]) -> list[ACL]:
 def _is_valid(scheme: str, id_: str | None) -> bool:
     if scheme not in ("world", "digest", "ip"):
         return False
-    if id_ is None:  # the real server stumbles here
+    if id_ is None:  # the real server fails on a null id in the same way
         raise Refused(MarshallingError)
     if scheme == "world":
         return id_ == "anyone"
@@ -143,7 +143,7 @@ def _parse_ip(expression: str) -> tuple[bytes, int] | None:
 
 
 def _address(text: str) -> bytes | None:
-    """The bytes of an address as the real server reads it: more tolerant than the modules made for it."""
+    """Return the bytes of an address; the real server accepts more spellings than Python's ipaddress does."""
     if ":" in text:
         return _address6(text)
     parts = text.split(".")

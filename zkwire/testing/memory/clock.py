@@ -1,6 +1,6 @@
-"""The clocks that a test server goes by: the event loop's own, or one that a test advances by hand.
+"""The clocks of a test server: that of the event loop, or one that a test advances by hand.
 
-A server asks its clock for the time and to be called at a time; it knows no other.
+A server takes every time and every timer from its clock.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from typing import Protocol
 
 
 class Timer(Protocol):
-    """A call that is due later, until it is cancelled."""
+    """A scheduled call, which can be cancelled."""
 
     def cancel(self) -> None: ...
 
 
 class Clock(Protocol):
-    """What a server needs of a clock; both times in seconds."""
+    """The interface of a clock; all times in seconds."""
 
     def time(self) -> float:
-        """The time by which timeouts run; never steps back."""
+        """Return the time that timeouts are measured by; it never goes back."""
         ...
 
     def wall(self) -> float:
-        """The time since 1970, which nodes are stamped with."""
+        """Return the time since 1970, which becomes the ctime and mtime of nodes."""
         ...
 
     def call_at(self, when: float, call: Callable[[], object]) -> Timer:
@@ -43,7 +43,7 @@ class LoopClock:
         self._loop = asyncio.get_running_loop()
 
     def time(self) -> float:
-        """The loop's time."""
+        """Return the time of the running loop."""
         return self._loop.time()
 
     def wall(self) -> float:
@@ -51,7 +51,7 @@ class LoopClock:
         return time.time()
 
     def call_at(self, when: float, call: Callable[[], object]) -> Timer:
-        """As the loop's `call_at`."""
+        """Make `call` at the loop's time `when`."""
         return self._loop.call_at(when, call)
 
 
@@ -66,12 +66,12 @@ class _Call:
 
 
 class VirtualClock:
-    """A clock that stands still until `advance` moves it, so that a timeout of 30 s takes no time to test.
+    """A clock that moves only by `advance`, so that a test of a timeout of 30 s takes no time.
 
         clock = VirtualClock()
         async with Server(clock=clock) as server: ...; clock.advance(30)
 
-    Several servers may go by one clock. A client has its own: it sees what the servers do, not that time has passed.
+    Several servers may use one clock. A client does not use it: it sees what the servers do, not that time has passed.
 
     Arguments: `wall`, the time of day at the start, in seconds since 1970; None takes the computer's.
     """
@@ -83,7 +83,7 @@ class VirtualClock:
         self._order = itertools.count()
 
     def time(self) -> float:
-        """The seconds advanced so far."""
+        """Return the seconds advanced so far."""
         return self._now
 
     def wall(self) -> float:
@@ -97,9 +97,9 @@ class VirtualClock:
         return timer
 
     def advance(self, seconds: float) -> None:
-        """Let `seconds` pass: what falls due is done now, in its order, each at its own time.
+        """Let `seconds` pass: make all the calls that become due, in their order, each at its own time.
 
-        What the servers then have to say is written, but clients see it only when their event loop comes round: await
+        The servers have then written their output, but clients read it only in a later turn of their event loop: await
         something that depends on it.
         Raises: ValueError when `seconds` is negative, infinite or no number.
         """

@@ -1,6 +1,7 @@
-"""Faults at exact points: which requests they hit, how often they did, and the context managers that bound them.
+"""Faults at exact points: which requests they hit, how often they have struck, and how long they are active.
 
-Knows requests as bytes, sessions as numbers and no socket: the server asks, and carries out what it is told.
+Knows requests as bytes and sessions as numbers, and knows no socket: the server asks which faults a request meets, and
+carries them out.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ Operation: TypeAlias = str | int | type[Request[Any]] | None
 PathPattern: TypeAlias = str | re.Pattern[str] | None
 Refusal: TypeAlias = int | ServerError | type[ServerError]
 
-# A name stands for all the requests that do what it says; a class or a number for one kind of request.
+# A name means all the requests that do this; a class or a number means exactly one kind of request.
 _OPCODES: Final[dict[str, frozenset[int]]] = {
     "create": frozenset({1, 15, 19, 21}),
     "delete": frozenset({2}),
@@ -61,7 +62,7 @@ class _Subject(Record):
 
 
 class Asked:
-    """A request as it arrived: its xid, its opcode, and the nodes that it is about."""
+    """A request as it arrived: its xid, its opcode, and the nodes that it names."""
 
     def __init__(self, payload: bytes) -> None:
         header, at = RequestHeader.decode(payload, 0)
@@ -80,7 +81,7 @@ class Asked:
             if self.opcode == MultiReadRequest.opcode:
                 return _paths(MultiReadRequest.decode(self._payload, self._at)[0])
         except DecodeError:
-            pass  # nonsense names no node; the server answers it as it always does
+            pass  # a request that cannot be decoded names no node; the server answers it as without faults
         return []
 
 
@@ -99,13 +100,13 @@ class Selector:
         self.opcodes = _opcodes(operation)
         self.path = path
         self.session = None if session is None else signed(session)
-        # What is chosen by no property of a request is not only replies, but all that goes out.
+        # Without any property of a request, a fault is about all output, not only about replies.
         self.is_everything = operation is None and path is None and nth == 1 and times is None
         self._to_pass = nth - 1
         self._left = times
 
     def takes(self, asked: Asked, session: int) -> bool:
-        """Whether the fault hits this request; it is counted."""
+        """Return whether the fault hits this request, and count it."""
         if not self._fits(asked, session) or self._left == 0:
             return False
         if self._to_pass:
@@ -120,7 +121,7 @@ class Selector:
             return False
         if self.opcodes is None:
             if asked.opcode == PingRequest.opcode:
-                return False  # a ping comes at any time: it would take the place of the request that is meant
+                return False  # a ping comes at any time, and would be hit in place of the request that the test means
         elif asked.opcode not in self.opcodes:
             return False
         if self.path is None:
@@ -141,14 +142,15 @@ def _opcodes(operation: Operation) -> frozenset[int] | None:
 
 
 def signed(session_id: int) -> int:
-    """Return a session id as the wire has it; ids are often printed unsigned."""
+    """Return a session id as a signed number, as it is on the wire; ids are often printed unsigned."""
     return (session_id + 2**63) % 2**64 - 2**63
 
 
 class Fault:
-    """A fault from its making on, until `end` or the end of its `with` or `async with` block.
+    """A fault, active from its creation until `end` or the end of its `with` or `async with` block.
 
-    `hits` counts how often it struck; one that ends without is logged as a warning, as the test has then shown nothing.
+    `hits` counts how often it has struck. A fault that ends without a hit logs a warning, because the test has
+    then shown nothing.
     """
 
     def __init__(self, name: str, selector: Selector, ended: Callable[[Fault], None]) -> None:
@@ -222,7 +224,7 @@ class Answering(Fault):
 
 
 class Delay(Fault):
-    """Keeps replies, and what follows them, back for `seconds`."""
+    """Keeps back replies, and what follows them, for `seconds`."""
 
     def __init__(self, seconds: float, selector: Selector, ended: Callable[[Fault], None]) -> None:
         super().__init__("delay_replies", selector, ended)
@@ -230,10 +232,10 @@ class Delay(Fault):
 
 
 class Hold(Fault):
-    """Keeps replies, and what follows them, back until it ends."""
+    """Keeps back replies, and what follows them, until it ends."""
 
     def release(self) -> None:
-        """Let out what was held, in its order, and hold nothing more; the end of the block does the same."""
+        """Send what was held, in its order, and hold nothing more; the end of the block does the same."""
         self.end()
 
 
@@ -245,9 +247,9 @@ F = TypeVar("F", bound=Fault)
 
 
 class Faults:
-    """The faults that a server is under; what each method returns is at work at once, and bounded by `with`.
+    """The faults of a server; each method returns a fault that is active at once, and that `with` can bound.
 
-    Arguments that choose requests: `operation`, a name in ZooKeeper's own terms ("create" stands for every kind of
+    Arguments that choose requests: `operation`, a name in ZooKeeper's own terms ("create" means every kind of
     create, "getChildren" and "setWatches" for both of theirs), a request class or an opcode for exactly that request,
     None for every request but a ping; `path`, the node named by the request, or by any operation of a transaction: a
     str for exactly that node, a compiled pattern that must match the whole path, None for any; `session`, a session's
@@ -262,7 +264,7 @@ class Faults:
         self, operation: Operation = None, *, path: PathPattern = None, session: int | None = None,
         nth: int = 1, times: int | None = 1,
     ) -> Fault:  # fmt: skip
-        """Drop the connection that brings a request, which is not carried out."""
+        """Drop the connection when a chosen request arrives; the request is not carried out."""
         selector = Selector(operation, path, session, nth, times)
         return self._begin(DropBefore("drop_before", selector, self._fault_ended))
 
@@ -270,7 +272,7 @@ class Faults:
         self, operation: Operation = None, *, path: PathPattern = None, session: int | None = None,
         nth: int = 1, times: int | None = 1,
     ) -> Fault:  # fmt: skip
-        """Carry a request out and drop its connection without an answer."""
+        """Carry out a chosen request and drop its connection in place of the reply."""
         selector = Selector(operation, path, session, nth, times)
         return self._begin(DropAfter("drop_after", selector, self._fault_ended))
 
@@ -281,17 +283,19 @@ class Faults:
         """Answer requests with `error` (a ServerError, its class, or a code) without carrying them out."""
         code = error if isinstance(error, int) else error.code
         if code == 0:
-            raise ValueError("an error with a code is needed to answer with; 0 is success")
+            raise ValueError("0 is the code of success: give an error that has a code")
         return self._begin(Answering(code, Selector(operation, path, session, nth, times), self._fault_ended))
 
     def hold_replies(
         self, operation: Operation = None, *, path: PathPattern = None, session: int | None = None,
         nth: int = 1, times: int | None = None,
     ) -> Hold:  # fmt: skip
-        """Keep replies back until `release`, or the end of the block; the requests are carried out.
+        """Keep back replies until `release`, or until the end of the block; the requests are carried out.
 
-        Told nothing but a session, it holds all that goes out from now on; otherwise the reply to each chosen request.
-        What follows on the same connection, events too, waits behind: their order is kept.
+        Without an argument, or with `session` alone, it holds all output from now on; otherwise it holds the reply to
+        each chosen request.
+
+        Order: what follows on the same connection, events too, waits behind the held reply.
         """
         selector = Selector(operation, path, session, nth, times)
         return self._begin(Hold("hold_replies", selector, self._fault_ended))
@@ -300,24 +304,25 @@ class Faults:
         self, seconds: float, operation: Operation = None, *, path: PathPattern = None, session: int | None = None,
         nth: int = 1, times: int | None = None,
     ) -> Fault:  # fmt: skip
-        """Keep replies back for `seconds` of the server's clock.
+        """Keep back replies for `seconds` of the server's clock.
 
-        Told nothing but a session, it delays all that goes out from now on; otherwise the reply to each chosen request.
-        What follows on the same connection, events too, waits behind: their order is kept. What is delayed when the
-        block ends still takes its time.
+        Without an argument, or with `session` alone, it delays all output from now on; otherwise it delays the reply to
+        each chosen request. A reply that is delayed when the block ends is still sent at its time.
+
+        Order: what follows on the same connection, events too, waits behind the delayed reply.
         """
         if not 0 <= seconds < math.inf:
             raise ValueError(f"a delay lasts 0 or more seconds, not {seconds!r}")
         return self._begin(Delay(seconds, Selector(operation, path, session, nth, times), self._fault_ended))
 
     def refuse_connections(self) -> Fault:
-        """Close every new connection at once; those that are open stay."""
+        """Close every new connection at once; open connections stay."""
         return self._begin(Refusing("refuse_connections", Selector(None, None, None, 1, None), self._fault_ended))
 
     # -- for the server -----------------------------------------------------------------------------------
 
     def _hit_by(self, payload: bytes, session: int) -> tuple[int, list[Fault]]:
-        """Return the xid of a request and the faults that it meets, which are counted."""
+        """Return the xid of a request and the faults that it meets, and count the hits."""
         if len(payload) < _HEADER_BYTES:
             return 0, []
         asked = Asked(payload)
@@ -328,14 +333,14 @@ class Faults:
         return asked.xid, hit
 
     def _keeping_back(self, session: int) -> list[Fault]:
-        """Return the faults that keep back all that goes out to a session, which are counted."""
+        """Return the faults that keep back all output to a session, and count the hits."""
         kept = [fault for fault in self._faults if _keeps_all(fault) and fault.selector.session in (None, session)]
         for fault in kept:
             fault.strike()
         return kept
 
     def _refuses(self) -> bool:
-        """Whether a new connection is to be closed; counted."""
+        """Return whether a new connection must be closed, and count the hits."""
         refusing = [fault for fault in self._faults if isinstance(fault, Refusing)]
         for fault in refusing:
             fault.strike()

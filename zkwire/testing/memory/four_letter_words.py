@@ -1,7 +1,7 @@
-"""The four-letter words: what tools ask on a connection that has not begun a session, answered as ZooKeeper 3.9.5 does.
+"""The four-letter words, which tools send on a connection without a session, answered as ZooKeeper 3.9.5 does.
 
-Makes text of a Machine and changes nothing but the counters that `crst` and `srst` reset.  What has no meaning here
-(threads, disks, quorums) is left out of `mntr` or shown as zero.
+Renders a Machine as text and changes only the counters that `crst` and `srst` reset.  Values that have no meaning here
+(threads, disks, quorums) are left out of `mntr` or shown as zero.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ VERSION: Final = "3.9.5-zkwire, built on 2026-02-11 20:18 UTC"
 
 
 class _Asked(NamedTuple):
-    """What an answer is made of; `now` by the server's clock, `wall` in seconds since 1970."""
+    """The input of an answer; `now` is of the server's clock, `wall` in seconds since 1970."""
 
     machine: Machine
     now: float
@@ -87,7 +87,7 @@ def _cons(asked: _Asked) -> str:
 
 
 def _client(connection: Connection) -> str:
-    ready = 0 if connection.session is None else 1  # the real server shows what its selector waits for
+    ready = 0 if connection.session is None else 1  # the real server shows the interest set of its selector
     counts = f"queued=0,recved={connection.received},sent={connection.sent}"
     return f" /{connection.peer}:{connection.port}[{ready}]({counts}"
 
@@ -183,7 +183,7 @@ def _dump(asked: _Asked) -> str:
     lines += ["ephemeral nodes dump:", f"Sessions with Ephemerals ({len(owners)}):"]
     for session_id, paths in owners.items():
         lines += [f"{session_id % 2**64:#x}:", *(f"\t{path}" for path in paths)]
-    # The real server groups connections by when it looks at them again; this one has no such times.
+    # The real server groups connections by the time of their next check; there are no such checks here.
     count = len(machine.connections)
     lines += ["Connections dump:", f"Connections Sets ({min(count, 1)})/({count}):"]
     if count:
@@ -202,7 +202,7 @@ def _wchs(asked: _Asked) -> str:
 
 
 def _wchc(asked: _Asked) -> str:
-    """The data watches by session."""
+    """Return the data watches by session."""
     lines: list[str] = []
     for connection, paths in asked.machine.watches.data.by_watcher.items():
         lines += [_session_of(connection), *(f"\t{path}" for path in paths)]
@@ -210,7 +210,7 @@ def _wchc(asked: _Asked) -> str:
 
 
 def _wchp(asked: _Asked) -> str:
-    """The data watches by path."""
+    """Return the data watches by path."""
     lines: list[str] = []
     for path, watchers in asked.machine.watches.data.by_path.items():
         lines += [path, *(f"\t{_session_of(connection)}" for connection in watchers)]
@@ -242,7 +242,7 @@ def _milliseconds(seconds: float) -> int:
 
 
 def _date(wall: float) -> str:
-    """A time as Java shows it, in English wherever the server runs."""
+    """Return a time as Java prints it, in English on every machine."""
     at = time.gmtime(wall)
     day, month = _DAYS[at.tm_wday], _MONTHS[at.tm_mon - 1]
     return f"{day} {month} {at.tm_mday:02} {time.strftime('%H:%M:%S', at)} UTC {at.tm_year}"

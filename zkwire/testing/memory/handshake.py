@@ -1,4 +1,4 @@
-"""The first frame of a connection: a new session, an old one resumed, a refusal, or no answer at all."""
+"""The handshake: a connection begins a session, resumes one, is refused, or gets no answer."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _NO_PASSWORD = bytes(16)
 
 
 def connect(state: State, connection: Connection, payload: bytes) -> None:
-    """Answer a ConnectRequest, in the order of the real server's decisions; only a good one gets a session."""
+    """Answer a ConnectRequest; the decisions come in the order in which the real server makes them."""
     try:
-        # Clients before 3.4 leave the last byte, the flag read_only, out, and get an answer without one.
+        # Clients before 3.4 leave out the last byte, the flag read_only, and get a reply without it.
         request, end = ConnectRequest.decode(payload + b"\0", 0)
     except DecodeError:
         state.close(connection)
@@ -31,7 +31,9 @@ def connect(state: State, connection: Connection, payload: bytes) -> None:
     else:
         known = state.sessions.by_id.get(request.session_id)
         if known is not None and known.connection is not None:
-            state.close(known.connection)  # before the password is looked at: a wrong one drops the owner as well
+            state.close(
+                known.connection
+            )  # before the password is checked: as on the real server, a wrong one drops the owner's connection, too
         if known is None or request.password != known.password:
             _answer(state, connection, ConnectResponse(0, 0, 0, _NO_PASSWORD), flag)
             state.close(connection)

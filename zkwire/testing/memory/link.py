@@ -1,6 +1,6 @@
-"""One TCP connection of the test server: bytes into frames, frames into writes, and what holds either of them up.
+"""One TCP connection of the in-memory server: it turns bytes into frames and frames into writes.
 
-Decides nothing about requests or faults: its owner does.
+Decides nothing about requests or faults: that is the task of its owner, the server.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from zkwire.testing.memory.faults import Delay, Fault
 from zkwire.testing.memory.machine import Connection
 from zkwire.wire.frames import FrameError, FrameReader
 
-_READ_SIZE: Final = 8 * 1024  # of every connection, so that a thousand of them cost little
-_WRITE_SIZE: Final = 64 * 1024  # answers to one read are written each time that they come to this
-_KEPT_LIMIT: Final = 4 * 1024 * 1024  # a client whose answers are held back further is not read
-_BACKLOG_LIMIT: Final = 64 * 1024 * 1024  # a client that reads no events for so long is dropped
+_READ_SIZE: Final = 8 * 1024  # bytes; each connection has such a buffer, so it is small
+_WRITE_SIZE: Final = 64 * 1024  # bytes; replies are written as soon as there are so many
+_KEPT_LIMIT: Final = 4 * 1024 * 1024  # bytes; while more output is held back, the client's requests are not read
+_BACKLOG_LIMIT: Final = 64 * 1024 * 1024  # bytes; a client that leaves so much output unread is dropped
 _WORD_SIZE: Final = 4
-_IDLE_TIME: Final = 10.0  # seconds, also the tick of this limit: who begins no session is dropped after 10 to 20 s
+_IDLE_TIME: Final = 10.0  # seconds; a connection without a session is dropped after 10 to 20 s
 
 
 class LinkOwner(Protocol):
-    """Who decides: told of each thing in the step in which it happens."""
+    """The interface of the server that a Link calls, in the same turn of the loop in which something happens."""
 
     clock: Clock
     is_paused: bool
@@ -41,7 +41,7 @@ class LinkOwner(Protocol):
 
 
 class _Kept(NamedTuple):
-    """Output that waits until its time has come and the faults that hold it are over."""
+    """Output that waits until its time has come and the faults that hold it have ended."""
 
     data: bytes
     ready_at: float
@@ -64,9 +64,9 @@ class Link(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._view = memoryview(bytearray(_READ_SIZE))
         self._reader = FrameReader(max_buffer)
-        self._beginning: bytes | None = b""  # the first bytes, until it is known whether they are a word
-        self._pending: deque[bytes] = deque()  # frames that were read and wait for their turn
-        self._is_torn = False  # nothing can be read behind the pending frames
+        self._beginning: bytes | None = b""  # the first bytes, until they are known to be a four-letter word or not
+        self._pending: deque[bytes] = deque()  # frames that were read and not yet carried out
+        self._is_torn = False  # the stream is invalid after the pending frames
         self._is_over = False
         self._is_write_blocked = False
         self._kept: deque[_Kept] = deque()
@@ -78,11 +78,11 @@ class Link(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        if self._is_over:  # too late
+        if self._is_over:  # the server was stopped between accept and now
             self._transport.abort()
             return
         peer = transport.get_extra_info("peername")
-        if peer is None:  # it has left already
+        if peer is None:  # the client has disconnected already
             self.drop()
             return
         self._owner.link_opened(self, peer[0], peer[1])
@@ -112,14 +112,14 @@ class Link(asyncio.BufferedProtocol):
         self.go_on()
 
     def go_on(self) -> None:
-        """Hand over the frames that were read, as long as nothing is in the way, then read on or not."""
+        """Hand over the pending frames while nothing blocks, then continue or pause reading."""
         size = 0
         while self._pending and not self._is_over and not self._is_blocked():
             self._owner.link_received(self, self._pending.popleft())
             outgoing = self.connection.outgoing if self.connection is not None else None
             if outgoing:
                 size += len(outgoing[-1])
-                if size >= _WRITE_SIZE:  # perhaps the client does not read: then no more is done for it
+                if size >= _WRITE_SIZE:  # writing shows whether the client reads; if it does not, the rest must wait
                     self._owner.flush()
                     size = 0
         self._owner.flush()
@@ -146,7 +146,7 @@ class Link(asyncio.BufferedProtocol):
     # -- what goes out ------------------------------------------------------------------------------------
 
     def send(self, frames: Iterable[bytes], faults: Sequence[Fault], *, closing: bool) -> None:
-        """Write frames, when `faults` let them and what is kept back before them out; then close if `closing`."""
+        """Write frames when `faults` let them out and all earlier output is written; then close if `closing`."""
         data = b"".join(frames)
         if self._is_over:
             return
@@ -160,7 +160,7 @@ class Link(asyncio.BufferedProtocol):
         self.let_out()
 
     def let_out(self) -> None:
-        """Write what is kept back, as far as nothing holds it any longer, and read on if that was in the way."""
+        """Write the output that is no longer kept back, and continue reading if the kept output had blocked it."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -181,7 +181,7 @@ class Link(asyncio.BufferedProtocol):
             self._read_or_wait()
 
     def drop(self) -> None:
-        """Close the socket at once; what was not yet written is lost."""
+        """Close the socket at once; unwritten output is lost."""
         self._end()
         if self._transport is not None:
             self._transport.abort()

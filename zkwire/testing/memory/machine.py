@@ -5,9 +5,9 @@
     machine.receive(connection, payload, 0.1)
     machine.take_dirty(), connection.outgoing, connection.closing
 
-It owns no socket and no clock, and answers as a real 3.9 server does.  One request is carried out at a time, events are
-put out before the reply of the request that caused them, and each connection's frames are in one order: that gives all
-the guarantees of order that ZooKeeper makes.
+It owns no socket and no clock, and answers as a real 3.9 server does.  The machine carries out one request at a time,
+sends events before the reply to the request that caused them, and keeps the frames of each connection in one order.
+These three rules give all the guarantees of order that ZooKeeper makes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _Write: TypeAlias = Callable[[State, Connection, Any, int, int], writes.Change]
 
 
 class _Operation(NamedTuple):
-    """What an opcode stands for; a write also has what makes a reply's body of its change."""
+    """How an opcode is carried out; for a write also how the body of the reply is made from the change."""
 
     name: str
     decode: Decoder
@@ -77,7 +77,7 @@ _BY_OPCODE: Final = {
     **{cls.opcode: _Operation(name, cls.decode, None, write, body) for cls, (name, write, body) in _WRITES.items()},
 }
 _PING: Final = requests.PingRequest.opcode
-# The reading thread of the real server answers these: no sign of life of the session.
+# The reading thread of the real server answers these itself, so they do not extend the session.
 _WITHOUT_SESSION: Final = (requests.AuthRequest.opcode, requests.SaslRequest.opcode)
 
 
@@ -101,16 +101,16 @@ class Machine(State):
     # -- connections --------------------------------------------------------------------------------------
 
     def open(self, peer: str, port: int, now: float) -> Connection:
-        """Begin with a connection from the address `peer`."""
+        """Accept a connection from the address `peer`."""
         self.now = now
         connection = Connection(peer, port, now)
         self.connections[connection] = None
         return connection
 
     def receive(self, connection: Connection, payload: bytes, now: float) -> None:
-        """Take one frame, without its length, and do what it asks; never raises, whatever is in it."""
+        """Carry out the request in one frame, given without its length; raises nothing, whatever the frame holds."""
         if connection.closing:
-            return  # what comes behind the request that ended the connection is dropped
+            return  # frames after the request that ended the connection are dropped
         self.now = now
         self.received += 1
         connection.received += 1
@@ -134,20 +134,20 @@ class Machine(State):
             self.close(connection)
 
     def lost(self, connection: Connection, now: float) -> None:
-        """Let go of a connection that is gone; its session lives until its time is over."""
+        """Forget a connection that is gone; its session lives until its timeout."""
         self.now = now
         connection.closing = True
         connection.outgoing.clear()
         self.forget(connection)
 
     def refuse(self, connection: Connection, xid: int, err: int) -> None:
-        """Answer a request with the error `err` without carrying anything out."""
+        """Answer a request with the error `err` without carrying it out."""
         self.reply(connection, xid, self.last_zxid, err)
 
     # -- time ---------------------------------------------------------------------------------------------
 
     def advance(self, now: float) -> None:
-        """Do what is due at `now`: sessions end, containers and TTL nodes are cleaned up."""
+        """Do what is due at `now`: expire sessions, clean up containers and TTL nodes."""
         self.now = now
         for session in self.sessions.due(now):
             self._expire(session.id)
@@ -163,12 +163,12 @@ class Machine(State):
         return self._cleanup_at if ends is None else min(ends, self._cleanup_at)
 
     def expire(self, session_id: int, now: float) -> None:
-        """End a session at once, as if its time were over.  Raises: KeyError if there is none of that id."""
+        """Expire a session at once.  Raises: KeyError when there is no session of that id."""
         self.now = now
         self._expire(session_id)
 
     def restart(self, now: float, *, lose_data: bool = False) -> None:
-        """Go down and come back: connections and watches are gone, sessions have their full time again.
+        """Restart the server: connections and watches are gone, sessions get their full timeout again.
 
         With `lose_data` the nodes, the sessions and the count of transactions are gone as well.
         """
@@ -185,7 +185,7 @@ class Machine(State):
     def _expire(self, session_id: int) -> None:
         session = self.sessions.by_id[session_id]
         if session.connection is not None:
-            self.close(session.connection)  # first, so that nothing is told to who is no longer there
+            self.close(session.connection)  # first, so that no event is sent to a closed connection
         writes.end_session(self, session)
 
     # -- requests -----------------------------------------------------------------------------------------
@@ -204,7 +204,7 @@ class Machine(State):
                 assert operation.write is not None
                 zxid = self.next_zxid()
                 change = operation.write(self, connection, request, zxid, self.wall_ms())
-                change.tell(self, zxid)
+                change.send_events(self, zxid)
                 body = operation.body(change)
         except Refused as refused:
             self.reply(connection, xid, self.last_zxid, refused.code, refused.body)
@@ -213,7 +213,7 @@ class Machine(State):
 
     def _multi(self, connection: Connection, xid: int, payload: bytes) -> None:
         connection.last_operation = "MULT"
-        zxid = self.next_zxid()  # also when it cannot be read
+        zxid = self.next_zxid()  # a request that cannot be decoded takes a zxid, too
         try:
             request, _ = multi.MultiRequest.decode(payload, _HEADER.size)
             body = writes.multi(self, connection, request, zxid, self.wall_ms())
@@ -244,7 +244,7 @@ class Machine(State):
         self.reply(connection, xid, 0, 0)
 
     def _refuse_sasl(self, connection: Connection, xid: int, payload: bytes) -> None:
-        """A server without SASL answers each step with a null token, and nothing comes of it."""
+        """Answer a step of SASL as a server without SASL does: with a null token, which authenticates nothing."""
         try:
             requests.SaslRequest.decode(payload, _HEADER.size)
         except DecodeError:

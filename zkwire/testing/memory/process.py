@@ -1,6 +1,6 @@
-"""The server in memory as a child process: for programs without an event loop, and for measurements.
+"""The in-memory server as a child process: for programs without an event loop, and for measurements.
 
-Knows how to start `python -m zkwire.testing` and to read on which port it listens.
+Knows how to start `python -m zkwire.testing` and how to read the port that it listens on.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ _GREETING: Final = re.compile(r"\S+:\d+(?=;)")
 
 
 class ServerProcess:
-    """A Server in memory in a process of its own, on a free loopback port.
+    """An in-memory Server in a process of its own, on a free loopback port.
 
         with ServerProcess() as server:
             ... server.hosts ...
 
     Arguments, in seconds: `tick_time`; `max_session_timeout`, 20 ticks when None.
-    Raises: ServerFailedError when it does not come up.
+    Raises: ServerFailedError when it does not start.
 
     It ends with the `with` block, by `close`, and with the process that made it, however that ends.
     """
@@ -44,7 +44,7 @@ class ServerProcess:
         found = _GREETING.search(greeting)
         if found is None:
             self.close()
-            raise ServerFailedError(f"the server in memory ended with {self._process.returncode}; see what it said")
+            raise ServerFailedError(f"the in-memory server ended with {self._process.returncode}; see its output")
         self.hosts = found[0]
 
     def __enter__(self) -> Self:
@@ -60,7 +60,7 @@ class ServerProcess:
         if self._process.returncode is not None:
             return
         try:
-            self._process.communicate(timeout=_END_TIME_LIMIT)  # closes its input, which is the sign to end
+            self._process.communicate(timeout=_END_TIME_LIMIT)  # closes its input, upon which the process ends
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.communicate()

@@ -1,7 +1,8 @@
-"""Quotas: which subtrees have one, and the text in which the server counts what is in such a subtree.
+"""Quotas: the subtrees that have one, and the text in which the server counts their nodes and bytes.
 
 A subtree has a quota while a node of limits for it is below /zookeeper/quota; the node of statistics beside that one is
-kept up to date by the server.  No limit is enforced, as by the real server's default.  Knows paths and texts, no nodes.
+kept up to date by the server.  Limits are not enforced, which is the real server's default.  Knows paths and texts,
+not nodes.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ class Quotas:
         return bool(self._subtrees)
 
     def add(self, subtree: str) -> None:
-        """Have what is done in `subtree` counted."""
+        """Begin to count the nodes and bytes in `subtree`."""
         self._subtrees.add(subtree)
 
     def discard(self, subtree: str) -> None:
-        """Have it counted no more."""
+        """Stop counting in `subtree`."""
         self._subtrees.discard(subtree)
 
     def statistics_for(self, path: str) -> str | None:
@@ -63,6 +64,6 @@ def statistics(count: int, size: int) -> bytes:
 
 
 def moved(text: bytes | None, count: int, size: int) -> bytes:
-    """Return a text in which so many nodes and bytes more are counted; what it does not say counts as -1."""
+    """Return a text with so many nodes and bytes added; a number that is missing in it counts as -1."""
     found = dict(_PAIR.findall(text or b""))
     return statistics(int(found.get(b"count", -1)) + count, int(found.get(b"bytes", -1)) + size)

@@ -51,7 +51,7 @@ from zkwire.wire.requests import (
 )
 
 _ERROR_TYPE: Final = -1
-_BLANK: Final = "".join(map(chr, range(0x21)))  # what Java trims
+_BLANK: Final = "".join(map(chr, range(0x21)))  # the characters that String.trim of Java removes
 
 
 def _readable(state: State, connection: Connection, path: str, perms: int = Perms.READ) -> Node:
@@ -64,7 +64,7 @@ def _readable(state: State, connection: Connection, path: str, perms: int = Perm
 
 
 def exists(state: State, connection: Connection, request: ExistsRequest) -> bytes:
-    """The Stat; the watch is set on a missing node too."""
+    """Return the Stat; a watch is also set when the node is missing."""
     path = request.path
     if path is None:
         raise Refused(MarshallingError)
@@ -81,7 +81,7 @@ def exists(state: State, connection: Connection, request: ExistsRequest) -> byte
 
 
 def get_data(state: State, connection: Connection, request: GetDataRequest) -> bytes:
-    """Data and Stat."""
+    """Return the data and the Stat of a node."""
     node = _readable(state, connection, request.path)
     if request.watch:
         state.watches.data.add(request.path, connection, ONE_SHOT)
@@ -89,7 +89,7 @@ def get_data(state: State, connection: Connection, request: GetDataRequest) -> b
 
 
 def get_children(state: State, connection: Connection, request: GetChildrenRequest | GetChildren2Request) -> bytes:
-    """The names."""
+    """Return the names of the children."""
     node = _readable(state, connection, request.path)
     if request.watch:
         state.watches.child.add(request.path, connection, ONE_SHOT)
@@ -97,13 +97,13 @@ def get_children(state: State, connection: Connection, request: GetChildrenReque
 
 
 def get_children2(state: State, connection: Connection, request: GetChildren2Request) -> bytes:
-    """The names and the Stat."""
+    """Return the names of the children, and the Stat of the node."""
     names = get_children(state, connection, request)
     return names + state.tree.nodes[request.path].stat()
 
 
 def get_acl(state: State, connection: Connection, request: GetACLRequest) -> bytes:
-    """The ACL and the Stat; the hashes of passwords only for who may administer the node."""
+    """Return the ACL and the Stat; only a client that may administer the node sees the hashes of passwords."""
     node = _readable(state, connection, request.path, Perms.READ | Perms.ADMIN)
     is_admin = access.is_allowed(node.acl, Perms.ADMIN, connection.identities)
     shown = node.acl if is_admin else access.masked(node.acl)
@@ -112,13 +112,13 @@ def get_acl(state: State, connection: Connection, request: GetACLRequest) -> byt
 
 
 def get_all_children_number(state: State, connection: Connection, request: GetAllChildrenNumberRequest) -> bytes:
-    """How many nodes are below."""
+    """Return how many nodes are below a node."""
     _readable(state, connection, request.path)
     return INT.pack(state.tree.descendants(request.path))
 
 
 def get_ephemerals(state: State, connection: Connection, request: GetEphemeralsRequest) -> bytes:
-    """The paths of the session's own ephemeral nodes that begin with the prefix."""
+    """Return the paths of the session's own ephemeral nodes that begin with the prefix."""
     assert connection.session is not None
     owned = list(state.tree.ephemerals.get(connection.session.id, ()))
     prefix = request.prefix
@@ -128,18 +128,18 @@ def get_ephemerals(state: State, connection: Connection, request: GetEphemeralsR
 
 
 def sync(state: State, connection: Connection, request: SyncRequest) -> bytes:
-    """The path as it came: a server without followers has nothing to wait for."""
+    """Return the path of the request: a server without followers has nothing to wait for."""
     return encode_text(request.path)
 
 
 def who_am_i(state: State, connection: Connection, request: WhoAmIRequest) -> bytes:
-    """The identities of the connection."""
+    """Return the identities of the connection."""
     who = [encode_text(identity.scheme) + encode_text(identity.user) for identity in connection.identities]
     return INT.pack(len(who)) + b"".join(who)
 
 
 def nothing(state: State, connection: Connection, request: Record) -> bytes:
-    """A sign of life is answered with a header."""
+    """Return an empty body, for a ping."""
     return b""
 
 
@@ -147,7 +147,7 @@ def nothing(state: State, connection: Connection, request: Record) -> bytes:
 
 
 def add_watch(state: State, connection: Connection, request: AddWatchRequest) -> bytes:
-    """Sets a watch that stays; the node need not be there."""
+    """Set a persistent watch; the node need not exist."""
     if request.mode == AddWatchMode.PERSISTENT:
         state.watches.add_persistent(request.path, connection)
     elif request.mode == AddWatchMode.PERSISTENT_RECURSIVE:
@@ -165,21 +165,21 @@ def _watcher_type(number: int) -> WatcherType:
 
 
 def check_watches(state: State, connection: Connection, request: CheckWatchesRequest) -> bytes:
-    """Whether the connection has such a watch."""
+    """Refuse unless the connection has such a watch."""
     if not state.watches.has(request.path, connection, _watcher_type(request.type)):
         raise Refused(NoWatcherError)
     return b""
 
 
 def remove_watches(state: State, connection: Connection, request: RemoveWatchesRequest) -> bytes:
-    """Takes the connection's watches of that kind away."""
+    """Remove the watches of that kind that the connection has."""
     if not state.watches.remove(request.path, connection, _watcher_type(request.type)):
         raise Refused(NoWatcherError)
     return b""
 
 
 def set_watches(state: State, connection: Connection, request: SetWatchesRequest | SetWatches2Request) -> bytes:
-    """Sets each watch again, or sends the event that it has missed; ACLs are not looked at."""
+    """Set each watch again, or send the event that it has missed; the real server checks no ACLs here."""
     nodes, watches, since = state.tree.nodes, state.watches, request.relative_zxid
     for path in request.data:
         node = nodes.get(path)
@@ -214,7 +214,7 @@ def set_watches(state: State, connection: Connection, request: SetWatchesRequest
 
 
 def multi_read(state: State, connection: Connection, request: MultiReadRequest) -> bytes:
-    """Each read's answer, or its own error, in its place; watch flags are not looked at."""
+    """Return the result or the error of each read, in the order of the reads; watch flags are ignored."""
     results: list[Record] = []
     types: list[int] = []
     for read in request.operations:
@@ -228,7 +228,8 @@ def multi_read(state: State, connection: Connection, request: MultiReadRequest) 
         try:
             body = answer(state, connection, read)
         except Refused as refused:
-            if refused.code == MarshallingError.code:  # a null path: the real server stops, and sends what it has
+            if refused.code == MarshallingError.code:
+                # A path is null: the real server stops here, and sends the results so far.
                 raise Refused(MarshallingError, MultiReply(results, types).encode()) from None
             results.append(ErrorResult(refused.code))
             types.append(_ERROR_TYPE)

@@ -6,10 +6,10 @@ from zkwire.errors import ServerError
 
 
 class Refused(Exception):
-    """The request gets an error.
+    """Raised to answer a request with an error.
 
-    Arguments: `error`, the class of zkwire.errors that stands for the code; `body`, what follows the header after
-    all, in the one case where something does.
+    Arguments: `error`, the class of zkwire.errors with the code; `body`, what follows the header, which is empty but
+    in one case.
     """
 
     def __init__(self, error: type[ServerError], body: bytes = b"") -> None:

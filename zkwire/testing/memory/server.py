@@ -1,9 +1,9 @@
-"""A ZooKeeper server in memory, for tests: asyncio around a Machine, and the faults that a test puts it under.
+"""An in-memory ZooKeeper server for tests: asyncio around a Machine, and the faults that a test injects.
 
     async with Server() as server, zkwire.connect(server.hosts) as zk: ...
 
-A test double, never a store: one node, nothing on disk. Knows sockets, timers and which connection is whose; what a
-request does is the Machine's.
+A test double, never a store: it is one server and writes nothing to disk. This module knows sockets, timers, and which
+socket belongs to which connection; the Machine carries out the requests.
 """
 
 from __future__ import annotations
@@ -33,12 +33,13 @@ class Server(Faults):
 
     Arguments, times in seconds: `tick_time`; `min_session_timeout` and `max_session_timeout`, 2 and 20 ticks when None;
     `max_buffer`, the largest frame accepted from a client, in bytes; `ttl_nodes`, whether nodes can have a time to
-    live; `super_digest`, "super:<hash>" of who may do everything; `container_interval`, how often empty containers and
-    TTL nodes are cleaned up; `clock`, a VirtualClock, or None for the event loop's time; `host`, the address to listen
-    on; `port`, 0 for a free one.
+    live; `super_digest`, "super:<hash>" of the user who is not subject to ACLs; `container_interval`, how often empty
+    containers and TTL nodes are cleaned up; `clock`, a VirtualClock, or None for the event loop's time; `host`, the
+    address to listen on; `port`, 0 for a free one.
     Raises: ValueError for a tick of less than a millisecond.
 
-    It runs in the event loop in which it was started, in no thread and no task. Clients of any kind may connect.
+    The server runs in the event loop in which it was started, without a thread or a task. Any ZooKeeper client may
+    connect.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class Server(Faults):
         self._host = host
         self._wanted_port = port
         self._machine: Machine | None = None
-        self._socket: socket.socket | None = None  # has the port, also while the server is down
+        self._socket: socket.socket | None = None  # keeps the port bound while the server is down
         self._listener: asyncio.Server | None = None
         self._is_up = False
         self._links: set[Link] = set()
@@ -104,18 +105,18 @@ class Server(Faults):
 
     @property
     def sessions(self) -> list[int]:
-        """The ids of the living sessions, the oldest first."""
+        """The ids of the live sessions, the oldest first."""
         return [] if self._machine is None else list(self._machine.sessions.by_id)
 
     async def start(self) -> None:
-        """Listen; a server that was stopped comes back on its port with its data, each session with its full time.
+        """Start to listen; a stopped server gets its port and data back, and each session its full timeout.
 
-        Raises: OSError when the port is taken; RuntimeError when it runs already.
+        Raises: OSError when the port is taken; RuntimeError when it is running already.
         """
         await self._start(lose_data=False)
 
     async def stop(self) -> None:
-        """Go down: connections are dropped and new ones refused. The data, the sessions and the port are kept."""
+        """Stop: drop all connections and refuse new ones. The data, the sessions and the port are kept."""
         await self._go_down(keep_port=True)
 
     async def restart(self, *, lose_data: bool = False) -> None:
@@ -125,7 +126,7 @@ class Server(Faults):
 
     @contextlib.asynccontextmanager
     async def stopped(self, *, lose_data: bool = False) -> AsyncIterator[None]:
-        """Be down in an `async with` block, and come back after it."""
+        """Be stopped within an `async with` block, and start again after it."""
         await self.stop()
         try:
             yield
@@ -133,9 +134,9 @@ class Server(Faults):
             await self._start(lose_data=lose_data)
 
     async def close(self) -> None:
-        """Go down for good: the port is given back, the data and the sessions are forgotten.
+        """Stop and release everything: the port, the data and the sessions.
 
-        Nothing happens when it is closed already. It may be started again, as a new server.
+        Nothing happens when the server is closed already. It may be started again, as a new server.
         """
         try:
             await self._go_down(keep_port=False)
@@ -144,7 +145,7 @@ class Server(Faults):
 
     async def _start(self, *, lose_data: bool) -> None:
         if self._listener is not None:
-            raise RuntimeError(f"the server on {self.hosts} runs already")
+            raise RuntimeError(f"the server on {self.hosts} is running already")
         if self._socket is None:
             self._socket = _bind(self._host, self._wanted_port)
         self.clock = self._given_clock or LoopClock()
@@ -167,7 +168,7 @@ class Server(Faults):
         self.flush()
 
     async def _go_down(self, *, keep_port: bool) -> None:
-        """Drop every connection and take no more in this step, then stop listening and wait for the sockets' end."""
+        """Drop every connection and accept no more, then stop listening and wait until all sockets are closed."""
         self._is_up = False
         self.is_paused = False
         for link in list(self._links):
@@ -176,10 +177,12 @@ class Server(Faults):
             self._timer.cancel()
             self._timer = None
         if self._listener is not None and self._socket is not None:
-            with contextlib.suppress(NotImplementedError):  # a loop that accepts in other ways
+            with contextlib.suppress(NotImplementedError):  # the loop does not accept by add_reader
                 asyncio.get_running_loop().remove_reader(self._socket.fileno())
         try:
-            await asyncio.sleep(0)  # who was accepted just now gets a Link, which asyncio cannot do once it is closed
+            await asyncio.sleep(
+                0
+            )  # asyncio makes the Links of accepted sockets in the next turn, and fails once the listener is closed
         finally:
             self._stop_listening(keep_port)
         for link in list(self._links):
@@ -195,7 +198,7 @@ class Server(Faults):
             self._listener.close()
             self._listener = None
         self._socket.close()
-        # A port that is bound but not listened on refuses connections, and nobody else is given it meanwhile.
+        # A port that is bound but not listened on refuses connections, and the system gives it to no other process.
         self._socket = _bind(self._host, port) if keep_port else None
 
     def _make_link(self) -> Link:
@@ -207,13 +210,13 @@ class Server(Faults):
     # -- faults (those that hit requests are in Faults) ---------------------------------------------------
 
     def pause(self) -> None:
-        """Stand still as a process that is stopped: connections open, but nothing is read, answered or expired."""
+        """Freeze, as a stopped process does: connections stay open, but nothing is read, answered or expired."""
         self.is_paused = True
         for link in self._links:
             link.go_on()
 
     def resume(self) -> None:
-        """Go on after `pause`; sessions whose time has passed meanwhile are expired first."""
+        """Continue after `pause`; sessions whose timeout has passed meanwhile are expired first."""
         self.is_paused = False
         self._on_timer()
         for link in list(self._links):
@@ -222,7 +225,7 @@ class Server(Faults):
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Be paused in a `with` block."""
+        """Be paused within a `with` block."""
         self.pause()
         try:
             yield
@@ -230,14 +233,14 @@ class Server(Faults):
             self.resume()
 
     def end_faults(self) -> None:
-        """End every fault that is at work, and a pause."""
+        """End every active fault, and a pause."""
         for fault in list(self._faults):
             fault.end()
         if self.is_paused:
             self.resume()
 
     def expire(self, session_id: int) -> None:
-        """End a session now, as if nothing had been heard of it for too long.
+        """Expire a session now, as if its timeout had passed.
 
         Raises: LookupError when there is no such session.
         """
@@ -248,14 +251,14 @@ class Server(Faults):
         self.flush()
 
     def drop(self, session_id: int | None = None) -> int:
-        """Drop the connection of a session, or every connection, now; return how many. Sessions live on."""
+        """Drop the connection of a session, or every connection, now; return how many. The sessions stay alive."""
         links = list(self._links) if session_id is None else self._links_of(session_id)
         for link in links:
             link.drop()
         return len(links)
 
     def send_garbage(self, session_id: int, data: bytes = GARBAGE) -> None:
-        """Send bytes that are no reply to the client of a session.
+        """Send bytes that make no valid frame to the client of a session.
 
         Raises: LookupError when the session has no connection.
         """
@@ -273,7 +276,7 @@ class Server(Faults):
     # -- for the links ------------------------------------------------------------------------------------
 
     def link_opened(self, link: Link, peer: str, port: int) -> None:
-        """Take a new connection in."""
+        """Accept a new connection, or close it."""
         if not self._is_up or self._refuses():
             link.drop()
             return
@@ -281,7 +284,7 @@ class Server(Faults):
         self._by_connection[link.connection] = link
 
     def link_received(self, link: Link, payload: bytes) -> None:
-        """Do what a frame asks, or what the faults say."""
+        """Carry out the request in a frame, with the faults that it meets."""
         connection = link.connection
         assert connection is not None
         machine = self._running()
@@ -293,7 +296,7 @@ class Server(Faults):
         if not hit:
             machine.receive(connection, payload, self.clock.time())
             return
-        self.flush()  # what came before is not hit
+        self.flush()  # the replies to earlier requests are sent first: the faults do not concern them
         if any(isinstance(fault, DropBefore) for fault in hit):
             link.drop()
             return
@@ -314,13 +317,13 @@ class Server(Faults):
             self._running().lost(link.connection, self.clock.time())
 
     def link_began(self, link: Link, word: bytes) -> bytes | None:
-        """Answer a four-letter word, the first bytes of a connection; None for what is none."""
+        """Return the answer to a four-letter word, the first bytes of a connection; None when they are no such word."""
         assert link.connection is not None
         now, wall = self.clock.time(), self.clock.wall()
         return four_letter_words.answer(self._running(), link.connection, word, now, wall, self.port)
 
     def flush(self) -> None:
-        """Write what the machine has to say, in one write for each connection, and see to its next deadline."""
+        """Write the machine's output, in one write for each connection, and set the timer for its next deadline."""
         machine = self._machine
         if machine is None:
             return
@@ -337,7 +340,7 @@ class Server(Faults):
 
     def _send(self, link: Link, connection: Connection, faults: Sequence[Fault]) -> None:
         if not connection.outgoing and not connection.closing:
-            return  # it was sent already
+            return  # an earlier flush has sent it
         if self._faults and connection.session is not None:
             faults = [*faults, *self._keeping_back(connection.session.id)]
         frames, connection.outgoing = connection.outgoing, []
@@ -364,16 +367,16 @@ class Server(Faults):
 
     def _running(self) -> Machine:
         if self._machine is None:
-            raise RuntimeError("the server does not run")
+            raise RuntimeError("the server is not running")
         return self._machine
 
 
 def _bind(host: str, port: int) -> socket.socket:
     family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-    # Named as TCP, or asyncio does not know that it may switch Nagle's delays off.
+    # asyncio sets TCP_NODELAY only on a socket whose protocol is named as TCP.
     bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
-        if os.name == "posix":  # elsewhere it would let two servers have one port
+        if os.name == "posix":  # on Windows it would let two servers share one port
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(address)
     except OSError:

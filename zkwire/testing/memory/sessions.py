@@ -1,6 +1,6 @@
 """The server's sessions: ids, passwords, timeouts, and the ticks at which they end.
 
-Knows a session's connection only as something to be kept for others.  Times are seconds of the server's clock.
+Stores the connection of each session for others and does not use it.  Times are seconds of the server's clock.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Sessions(Generic[C]):
         return len(self.by_id)
 
     def create(self, timeout_ms: int, now: float) -> Session[C]:
-        """Begin a session whose id no other had."""
+        """Begin a session with an id that no other session has had."""
         session: Session[C] = Session(self._next_id)
         self._next_id += 1
         self.by_id[session.id] = session
@@ -61,13 +61,13 @@ class Sessions(Generic[C]):
         return session
 
     def renew(self, session: Session[C], timeout_ms: int, now: float) -> None:
-        """Give a session the timeout that its connection has negotiated."""
+        """Set the timeout that the session's new connection has negotiated."""
         session.timeout_ms = timeout_ms
         session.timeout = timeout_ms / 1000
         self.touch(session, now)
 
     def touch(self, session: Session[C], now: float) -> None:
-        """Put a session's end off, to the first tick behind `now` and its timeout."""
+        """Postpone the end of a session to the first tick after `now` plus its timeout."""
         tick = (round(now * 1000) + session.timeout_ms) // self._tick + 1
         if tick != session.tick:
             self._leave(session)
@@ -75,32 +75,32 @@ class Sessions(Generic[C]):
             self._buckets.setdefault(tick, {})[session.id] = None
 
     def end(self, session: Session[C]) -> None:
-        """Take a session off the list."""
+        """Remove a session from the list."""
         self._leave(session)
         del self.by_id[session.id]
 
     def due(self, now: float) -> list[Session[C]]:
-        """Return the sessions whose time is over, the earliest first."""
+        """Return the sessions whose timeout has passed, the earliest first."""
         ticks = sorted(tick for tick in self._buckets if tick * self._tick <= round(now * 1000))
         return [self.by_id[session_id] for tick in ticks for session_id in self._buckets[tick]]
 
     def next_deadline(self) -> float | None:
-        """Return when the next session ends if nothing is heard of it, None without sessions."""
+        """Return when the next session expires unless its client sends something; None when there is no session."""
         return min(self._buckets) * self._tick / 1000 if self._buckets else None
 
     def restart(self, now: float, *, lose_data: bool) -> None:
-        """Give every session its full timeout again, as a server that comes back does, or forget them all."""
+        """Give every session its full timeout again, as a restarted server does, or forget all sessions."""
         if lose_data:
             self.by_id.clear()
             self._buckets.clear()
         for session in self.by_id.values():
             session.connection = None
             self.touch(session, now)
-        # Without a step of the clock since the last start the ids go on, so that none comes twice.
+        # When the clock shows no later millisecond than at the last start, the numbers go on: no id is used twice.
         self._next_id = max(self._next_id, _first_id(now))
 
     def deadline(self, session: Session[C]) -> float:
-        """Return when `session` ends if nothing is heard of it."""
+        """Return when `session` expires unless its client sends something."""
         return session.tick * self._tick / 1000
 
     def _leave(self, session: Session[C]) -> None:
@@ -112,5 +112,5 @@ class Sessions(Generic[C]):
 
 
 def _first_id(now: float) -> int:
-    """The server's number above the low 40 bits of the clock in milliseconds, above 16 bits to count with."""
+    """Return the first id: the server's number, then the low 40 bits of the clock in ms, then 16 bits to count with."""
     return _SERVER_ID << 56 | (round(now * 1000) & (1 << 40) - 1) << 16

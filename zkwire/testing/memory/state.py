@@ -1,6 +1,6 @@
-"""What a server is made of, and how replies and events get into a connection's outgoing frames.
+"""The state of an in-memory server, and how replies and events get into a connection's outgoing frames.
 
-Knows the rooms below (tree, watches, sessions) and the layout of a reply; decides nothing about any request.
+Knows the parts that it consists of (tree, watches, sessions) and the layout of a reply. Does not know any request.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ def _as_surrogates(found: re.Match[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the real server has as configuration; times in seconds, sizes in bytes.
+    """The configuration of a server; times in seconds, sizes in bytes.
 
     Arguments: `min_session_timeout` and `max_session_timeout`, 2 and 20 ticks when None; `max_buffer`, the largest
-    frame of a client; `ttl_nodes`, whether nodes can have a time to live; `super_digest`, "super:<hash>" of who may
-    do everything; `container_interval`, how often containers and TTL nodes are looked at.
+    frame of a client; `ttl_nodes`, whether nodes can have a time to live; `super_digest`, "super:<hash>" of the user
+    who is not subject to ACLs; `container_interval`, how often the clean-up of containers and TTL nodes runs.
     """
 
     tick_time: float = 2.0
@@ -71,9 +71,9 @@ class Settings:
 class Connection:
     """The server's side of one TCP connection.
 
-    `outgoing` are whole frames in order, for the shell to take and empty; behind them the connection is to be closed
-    if `closing` is set.  The rest is for the words that show connections: `received` and `sent` count frames, times
-    are by the server's clock.
+    `outgoing` holds whole frames in order; the socket layer takes them and empties the list. If `closing` is set, the
+    connection must be closed after them. The other attributes serve the four-letter words that show connections:
+    `received` and `sent` count frames, times are of the server's clock.
     """
 
     __slots__ = (
@@ -100,7 +100,7 @@ class Connection:
 
 
 class State:
-    """A server's whole state; `now` is the time of what is being done."""
+    """The whole state of a server; `now` is the time of the operation that is being carried out."""
 
     def __init__(self, settings: Settings, now: float, wall: float) -> None:
         self.settings = settings
@@ -117,7 +117,7 @@ class State:
         self._dirty: list[Connection] = []
 
     def next_zxid(self) -> int:
-        """Return the zxid of the next transaction, which is begun thereby."""
+        """Begin the next transaction and return its zxid."""
         self.last_zxid += 1
         return self.last_zxid
 
@@ -128,7 +128,7 @@ class State:
     # -- what goes out ------------------------------------------------------------------------------------
 
     def send(self, connection: Connection, frame: bytes) -> None:
-        """Put a whole frame behind what is to go out on `connection`."""
+        """Append a whole frame to the output of `connection`."""
         connection.outgoing.append(frame)
         connection.sent += 1
         self.sent += 1
@@ -149,7 +149,7 @@ class State:
         self.send(connection, _REPLY.pack(_HEADER_SIZE + len(body), EVENT_XID, zxid, 0) + body)
 
     def close(self, connection: Connection) -> None:
-        """Have `connection` closed behind what goes out on it, and forget it; its session lives on."""
+        """Close `connection` after its pending output, and forget it; its session lives on."""
         self.forget(connection)
         connection.closing = True
         if not connection.is_dirty:
@@ -157,7 +157,7 @@ class State:
             self._dirty.append(connection)
 
     def forget(self, connection: Connection) -> None:
-        """Let go of a connection that ends: its watches end with it."""
+        """Forget a connection that ends, and its watches with it."""
         self.connections.pop(connection, None)
         self.watches.forget(connection)
         session = connection.session
@@ -165,7 +165,7 @@ class State:
             session.connection = None
 
     def take_dirty(self) -> list[Connection]:
-        """Return the connections with something outgoing, or to be closed, since the last call."""
+        """Return the connections that got output, or that must be closed, since the last call."""
         dirty, self._dirty = self._dirty, []
         for connection in dirty:
             connection.is_dirty = False
@@ -174,28 +174,30 @@ class State:
     # -- events -------------------------------------------------------------------------------------------
 
     def created(self, path: str, zxid: int, acl: tuple[ACL, ...], parent_acl: tuple[ACL, ...]) -> None:
-        """Tell who watches that `path` was created."""
+        """Send the events for the creation of `path`."""
         if self.watches.data.by_path or self.watches.child.by_path:
-            self._tell(self.watches.data.trigger(path), NODE_CREATED, path, zxid, acl)
+            self._notify_all(self.watches.data.trigger(path), NODE_CREATED, path, zxid, acl)
             self._children_changed(path, zxid, parent_acl)
 
     def deleted(self, path: str, zxid: int, acl: tuple[ACL, ...], parent_acl: tuple[ACL, ...]) -> None:
-        """Tell who watches that `path` was deleted: each connection once, then who watches the parent's children."""
+        """Send the events for the deletion of `path`, one to each connection, then those for the parent's children."""
         if self.watches.data.by_path or self.watches.child.by_path:
-            for told in self.watches.deleted(path):
-                self._tell(told, NODE_DELETED, path, zxid, acl)
+            for watchers in self.watches.deleted(path):
+                self._notify_all(watchers, NODE_DELETED, path, zxid, acl)
             self._children_changed(path, zxid, parent_acl)
 
     def changed(self, path: str, zxid: int, acl: tuple[ACL, ...]) -> None:
-        """Tell who watches that the data of `path` was set."""
-        self._tell(self.watches.data.trigger(path), NODE_DATA_CHANGED, path, zxid, acl)
+        """Send the events for new data of `path`."""
+        self._notify_all(self.watches.data.trigger(path), NODE_DATA_CHANGED, path, zxid, acl)
 
     def _children_changed(self, path: str, zxid: int, parent_acl: tuple[ACL, ...]) -> None:
         parent = path.rpartition("/")[0] or "/"
-        self._tell(self.watches.child.trigger(parent), NODE_CHILDREN_CHANGED, parent, zxid, parent_acl)
+        self._notify_all(self.watches.child.trigger(parent), NODE_CHILDREN_CHANGED, parent, zxid, parent_acl)
 
-    def _tell(self, connections: Iterable[Connection], event: int, path: str, zxid: int, acl: tuple[ACL, ...]) -> None:
+    def _notify_all(
+        self, connections: Iterable[Connection], event: int, path: str, zxid: int, acl: tuple[ACL, ...]
+    ) -> None:
         for connection in connections:
-            # Who may not read the node is not told; the watch is used up all the same.
+            # A client that may not read the node gets no event, but its one-shot watch is used up.
             if access.is_allowed(acl, Perms.READ, connection.identities):
                 self.notify(connection, event, path, zxid)

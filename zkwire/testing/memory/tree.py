@@ -1,7 +1,7 @@
 """The tree of nodes: what a transaction does to it, and how a failed multi is undone.
 
-It is told the zxid and the wall time (in ms) of each change.  It knows no session but as the number that owns an
-ephemeral node, no connection, no watch, and it checks nothing: whoever changes it has looked first.
+The caller gives the zxid and the wall time (in ms) of each change.  The tree knows a session only as the number that
+owns an ephemeral node, and knows no connection and no watch.  It checks nothing: the caller has done all the checks.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Final
 from zkwire.testing.memory.quotas import QUOTA_NODE, Quotas, counted_in, limited_by, moved, statistics
 from zkwire.wire.records import ACL, OPEN_ACL, READ_ONLY_ACL
 
-# The owner of a node that is not ephemeral, as the real server stores it: 0 for a plain one, these for the others.
-# Session ids of a standalone server are positive.
+# The owner of a node that is not ephemeral, as the real server stores it: 0 for a plain node, these for the others.
+# They are negative, so they never equal a session id of a standalone server.
 CONTAINER: Final = -(1 << 63)
 _TTL: Final = -(1 << 56)
 LONGEST_TTL: Final = (1 << 40) - 1
@@ -32,7 +32,7 @@ def as_int(number: int) -> int:
 
 
 def ttl_owner(ttl: int) -> int:
-    """Return the owner that stands for a time to live of `ttl` ms."""
+    """Return the owner number that encodes a time to live of `ttl` ms."""
     return _TTL | ttl
 
 
@@ -43,8 +43,8 @@ def _size(data: bytes | None) -> int:
 class Node:
     """One node.
 
-    `creates` counts the children that were ever created: the next sequence number, and what cversion is made of.
-    `children` is None until there is one; a dict keeps names without a value, in the order of their creation.
+    `creates` counts the children that were ever created: it gives the next sequence number and enters into cversion.
+    `children` is None until there is a child; the dict has the names as keys, in the order of creation.
     """
 
     __slots__ = (
@@ -63,7 +63,7 @@ class Node:
 
     @property
     def is_ephemeral(self) -> bool:
-        """Whether a session owns it."""
+        """Whether the node belongs to a session."""
         return self.owner > 0
 
     @property
@@ -92,8 +92,8 @@ class Node:
     def names(self) -> list[str]:
         """Return the names of the children.
 
-        The order is the same in every run, but not the alphabet's and not that of creation: the real server
-        promises none, and a program that relies on one should fail in its tests.
+        The order is the same in every run, but neither alphabetical nor that of creation: the real server promises no
+        order, and a program that relies on one should fail in its tests.
         """
         names = list(self.children) if self.children else []
         return names[1::2] + names[::2]
@@ -117,7 +117,7 @@ class Tree:
         self._undo: list[Callable[[], None]] | None = None
         for path in ("/zookeeper", QUOTA_NODE, CONFIG_NODE):
             self.create(path, b"", OPEN_ACL, 0, 0, 0)
-        for path in ("", "/zookeeper"):  # the server does not count its own nodes: hence cversions below 0
+        for path in ("", "/zookeeper"):  # the real server does not count its own nodes, which makes cversions below 0
             self.nodes[path].creates = 0
         config = self.nodes[CONFIG_NODE]
         config.acl = READ_ONLY_ACL
@@ -134,7 +134,8 @@ class Tree:
         parent = self.nodes[parent_path]
         if self._undo is not None:
             self._undo.append(self._uncreate(path, parent))
-        if parent.creates < _MAX_INT:  # there the counter sticks, and pzxid with it
+        # At the largest int the counter of the real server stops, and then pzxid no longer changes either.
+        if parent.creates < _MAX_INT:
             parent.creates += 1
             parent.pzxid = zxid
         node = self.nodes[path] = Node(data, acl, owner, zxid, time)
@@ -147,7 +148,7 @@ class Tree:
         return node
 
     def delete(self, path: str, zxid: int) -> Node:
-        """Take the node `path`, which has no children, away and return it."""
+        """Remove the node `path`, which has no children, and return it."""
         parent_path, _, name = path.rpartition("/")
         parent = self.nodes[parent_path]
         node = self.nodes.pop(path)
@@ -155,7 +156,7 @@ class Tree:
             self._undo.append(self._undelete(path, node, parent))
         parent.pzxid = max(zxid, parent.pzxid)
         self._drop_child(parent, name)
-        self._disown(path, node)
+        self._unaccount(path, node)
         if self._quotas:
             self._stop_counting(path)
             self._count(path, -1, -_size(node.data))
@@ -191,11 +192,11 @@ class Tree:
         return sum(1 for other in self.nodes if other.startswith(prefix))
 
     def expired(self, now: int) -> Collection[str]:
-        """Return the containers and TTL nodes that are due to go at the wall time `now`, in ms."""
+        """Return the containers and TTL nodes that must be deleted at the wall time `now`, in ms."""
         due = []
         for path in sorted(self.containers):
             node = self.nodes[path]
-            if not node.children and node.creates > 0:  # one that never had a child waits for its first
+            if not node.children and node.creates > 0:  # a container that never had a child stays
                 due.append(path)
         for path in sorted(self.ttls):
             node = self.nodes[path]
@@ -206,15 +207,15 @@ class Tree:
     # -- a multi: all or nothing --------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Remember from here on how to undo what is done."""
+        """Begin to record how to undo each change."""
         self._undo = []
 
     def commit(self) -> None:
-        """Keep what was done since begin."""
+        """Keep the changes since `begin`."""
         self._undo = None
 
     def rollback(self) -> None:
-        """Undo what was done since begin, the counters of sequence numbers included."""
+        """Undo the changes since `begin`, also those of the sequence counters."""
         undo, self._undo = self._undo or [], None
         for step in reversed(undo):
             step()
@@ -223,7 +224,7 @@ class Tree:
         creates, pzxid = parent.creates, parent.pzxid
 
         def undo() -> None:
-            self._disown(path, self.nodes.pop(path))
+            self._unaccount(path, self.nodes.pop(path))
             self._drop_child(parent, path.rpartition("/")[2])
             parent.creates, parent.pzxid = creates, pzxid
 
@@ -275,7 +276,7 @@ class Tree:
             self._recount(where, moved(self.nodes[where].data, nodes, size))
 
     def _recount(self, path: str, data: bytes) -> None:
-        """Replace the data of a node of statistics: no change that its Stat or a watch would show."""
+        """Replace the data of a node of statistics, without a change of its Stat and without an event."""
         node, before = self.nodes[path], self.nodes[path].data
         self.data_size += _size(data) - _size(before)
         node.data = data
@@ -300,7 +301,7 @@ class Tree:
         else:
             self.ttls.add(path)
 
-    def _disown(self, path: str, node: Node) -> None:
+    def _unaccount(self, path: str, node: Node) -> None:
         self.data_size -= len(path) + _size(node.data)
         if not node.owner:
             return

@@ -1,7 +1,7 @@
-"""The server's watches: which connection waits for what on which path, and who is to be told.
+"""The server's watches: which connection watches which path, and which connections get an event.
 
-Knows watchers as opaque, hashable things and sends nothing: each trigger returns whom to tell.  The three kinds of
-watch are independent on one path, as on servers of 3.9.
+Knows watchers as opaque, hashable objects and sends nothing: each trigger returns the watchers that get an event.
+The three kinds of watch are independent of one another on one path, as on servers of 3.9.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ W = TypeVar("W")
 
 
 class WatchTable(Generic[W]):
-    """Watches of one table: for each path the watchers, each with the kinds that it has there as bits."""
+    """One table of watches: the watchers of each path, and as bits the kinds of watch that each has there."""
 
     def __init__(self) -> None:
         self.by_path: dict[str, dict[W, int]] = {}
@@ -28,7 +28,7 @@ class WatchTable(Generic[W]):
         self._recursive = 0
 
     def add(self, path: str, watcher: W, kind: int) -> None:
-        """Set a watch; one that is there already stays one."""
+        """Set a watch; setting the same one twice changes nothing."""
         there = self.by_path.setdefault(path, {})
         kinds = there.get(watcher, 0)
         if not kinds:
@@ -37,11 +37,11 @@ class WatchTable(Generic[W]):
         there[watcher] = kinds | kind
 
     def has(self, path: str, watcher: W, kinds: int) -> bool:
-        """Whether `watcher` has a watch of one of `kinds` on `path`."""
+        """Return whether `watcher` has a watch of one of `kinds` on `path`."""
         return bool(self.by_path.get(path, {}).get(watcher, 0) & kinds)
 
     def remove(self, path: str, watcher: W, kinds: int) -> bool:
-        """Take the watches of `kinds` away; return whether there was one."""
+        """Remove the watches of `kinds`; return whether there was one."""
         there = self.by_path.get(path, {})
         before = there.get(watcher, 0)
         gone = before & kinds
@@ -61,25 +61,25 @@ class WatchTable(Generic[W]):
         return True
 
     def forget(self, watcher: W) -> None:
-        """Take away all that `watcher` has."""
+        """Remove all watches of `watcher`."""
         for path in list(self.by_watcher.get(watcher, ())):
             self.remove(path, watcher, _ALL)
 
     def trigger(self, path: str) -> list[W]:
-        """Return who has a watch that covers `path`; one-shot watches on it are used up."""
-        told: dict[W, None] = {}
+        """Return the watchers of `path`, and use up the one-shot watches on it."""
+        found: dict[W, None] = {}
         there = self.by_path.get(path)
         if there:
             for watcher, kinds in list(there.items()):
-                told[watcher] = None
+                found[watcher] = None
                 if kinds & ONE_SHOT:
                     self.remove(path, watcher, ONE_SHOT)
         if self._recursive:
             for above in _above(path):
                 for watcher, kinds in self.by_path.get(above, {}).items():
                     if kinds & RECURSIVE:
-                        told[watcher] = None
-        return list(told)
+                        found[watcher] = None
+        return list(found)
 
 
 def _above(path: str) -> Iterable[str]:
@@ -96,7 +96,7 @@ class Watches(Generic[W]):
         self.child: WatchTable[W] = WatchTable()
 
     def add_persistent(self, path: str, watcher: W) -> None:
-        """Set a watch on everything that happens to the node `path`, until it is removed."""
+        """Set a watch on every change of the node `path`, until it is removed."""
         self.data.add(path, watcher, PERSISTENT)
         self.child.add(path, watcher, PERSISTENT)
 
@@ -105,23 +105,23 @@ class Watches(Generic[W]):
         self.data.add(path, watcher, RECURSIVE)
 
     def has(self, path: str, watcher: W, kind: WatcherType) -> bool:
-        """Whether `watcher` has a watch of that kind on `path`."""
+        """Return whether `watcher` has a watch of that kind on `path`."""
         return any(table.has(path, watcher, kinds) for table, kinds in self._where(kind))
 
     def remove(self, path: str, watcher: W, kind: WatcherType) -> bool:
-        """Take the watches of that kind away; return whether there was one."""
+        """Remove the watches of that kind; return whether there was one."""
         found = [table.remove(path, watcher, kinds) for table, kinds in self._where(kind)]
         return any(found)
 
     def forget(self, watcher: W) -> None:
-        """Take away all that `watcher` has."""
+        """Remove all watches of `watcher`."""
         self.data.forget(watcher)
         self.child.forget(watcher)
 
     def deleted(self, path: str) -> tuple[Collection[W], Collection[W]]:
-        """Return who is told of a deletion for the node itself, and who else for its children."""
-        told = self.data.trigger(path)
-        return told, [watcher for watcher in self.child.trigger(path) if watcher not in told]
+        """Return the watchers of a deleted node itself, and the other watchers, which have watched its children."""
+        found = self.data.trigger(path)
+        return found, [watcher for watcher in self.child.trigger(path) if watcher not in found]
 
     def _where(self, kind: WatcherType) -> list[tuple[WatchTable[W], int]]:
         match kind:

@@ -1,7 +1,7 @@
 """What each request that changes nodes checks, in the real server's order, and does.
 
 Every function takes the state, the connection, the decoded request, and the zxid and wall time (ms) of the
-transaction.  It returns what was done; the events are sent from there, at once or at the end of a multi.
+transaction.  It returns the change, which sends its events later: at once, or at the end of a multi.
 Raises: Refused, with nothing done.
 """
 
@@ -66,7 +66,7 @@ AnyCreate: TypeAlias = CreateRequest | Create2Request | CreateContainerRequest |
 
 @dataclass(slots=True)
 class Change:
-    """One change of the tree: what to tell who watches, and the node to make an answer of."""
+    """One change of the tree: the events that it causes, and the node that the reply shows."""
 
     event: int
     path: str
@@ -74,7 +74,7 @@ class Change:
     acl: tuple[ACL, ...]
     parent_acl: tuple[ACL, ...] = ()
 
-    def tell(self, state: State, zxid: int) -> None:
+    def send_events(self, state: State, zxid: int) -> None:
         """Send the events."""
         if self.event == NODE_CREATED:
             state.created(self.path, zxid, self.acl, self.parent_acl)
@@ -116,7 +116,7 @@ def _check_version(current: int, expected: int) -> None:
 
 
 def _owner(state: State, connection: Connection, request: AnyCreate) -> int:
-    """Who owns the node to create: a session, or the mark of its kind."""
+    """Return the owner of the node to create: a session, or the number that marks its kind."""
     flags = request.flags
     if not 0 <= flags <= _HIGHEST_FLAGS:
         raise Refused(BadArgumentsError)
@@ -130,13 +130,13 @@ def _owner(state: State, connection: Connection, request: AnyCreate) -> int:
         raise Refused(BadArgumentsError)
     if isinstance(request, CreateContainerRequest):
         return CONTAINER
-    # The flags of a container make a plain node under the opcodes of plain nodes.
+    # With an opcode for plain nodes, the flags of a container make a plain node.
     assert connection.session is not None
     return connection.session.id if flags in _EPHEMERAL else 0
 
 
 def create(state: State, connection: Connection, request: AnyCreate, zxid: int, time: int) -> Change:
-    """A new node, with the parent's counter in its name if it is sequential."""
+    """Create a node; a sequential one gets the parent's counter as the end of its name."""
     owner = _owner(state, connection, request)
     parent_path = _parent(request.path)
     acl = access.stored(request.acl, connection.identities)
@@ -154,12 +154,13 @@ def create(state: State, connection: Connection, request: AnyCreate, zxid: int, 
 
 
 def delete(state: State, connection: Connection, request: DeleteRequest, zxid: int, time: int) -> Change:
-    """A node less."""
+    """Delete a node."""
     path = request.path
     parent_path = _parent(path)
     if path in PROTECTED:
         raise Refused(BadArgumentsError)
     parent = _allowed(state, connection, parent_path, Perms.DELETE)
+    # The order of the checks is that of the real server: permission, existence, version, children.
     node = state.tree.nodes.get(path)
     if node is None:
         raise Refused(NoNodeError)
@@ -171,7 +172,7 @@ def delete(state: State, connection: Connection, request: DeleteRequest, zxid: i
 
 
 def set_data(state: State, connection: Connection, request: SetDataRequest, zxid: int, time: int) -> Change:
-    """New data."""
+    """Set the data of a node."""
     _validate(request.path)
     node = _allowed(state, connection, request.path, Perms.WRITE)
     _check_version(node.version, request.version)
@@ -180,7 +181,7 @@ def set_data(state: State, connection: Connection, request: SetDataRequest, zxid
 
 
 def set_acl(state: State, connection: Connection, request: SetACLRequest, zxid: int, time: int) -> Change:
-    """A new ACL; nobody is told."""
+    """Set the ACL of a node; this causes no event."""
     _validate(request.path)
     acl = access.stored(request.acl, connection.identities)
     node = _allowed(state, connection, request.path, Perms.ADMIN)
@@ -190,7 +191,7 @@ def set_acl(state: State, connection: Connection, request: SetACLRequest, zxid: 
 
 
 def check(state: State, connection: Connection, request: CheckVersionRequest, zxid: int, time: int) -> Change:
-    """Nothing, if the version is the one expected; only inside a multi."""
+    """Compare the version of a node; allowed only inside a multi."""
     _validate(request.path)
     node = _allowed(state, connection, request.path, Perms.READ)
     _check_version(node.version, request.version)
@@ -198,7 +199,7 @@ def check(state: State, connection: Connection, request: CheckVersionRequest, zx
 
 
 def reconfig(state: State, connection: Connection, request: ReconfigRequest, zxid: int, time: int) -> Change:
-    """Switched off, as it is by default."""
+    """Refuse a reconfiguration, which a server has switched off by default."""
     raise Refused(ReconfigDisabledError)
 
 
@@ -206,22 +207,22 @@ def reconfig(state: State, connection: Connection, request: ReconfigRequest, zxi
 
 
 def path_of(change: Change) -> bytes:
-    """The body of a create's reply."""
+    """Return the body of the reply to a create."""
     return encode_ustring(change.path)
 
 
 def path_and_stat_of(change: Change) -> bytes:
-    """The body of a create2's reply."""
+    """Return the body of the reply to a create2."""
     return encode_ustring(change.path) + change.node.stat()
 
 
 def stat_of(change: Change) -> bytes:
-    """The body of a set's reply."""
+    """Return the body of the reply to a setData or setACL."""
     return change.node.stat()
 
 
 def nothing_of(change: Change) -> bytes:
-    """A delete's reply is only a header."""
+    """Return the body of the reply to a delete, which is only a header."""
     return b""
 
 
@@ -240,7 +241,7 @@ _PARTS: Final[dict[type[Request[Any]], _Apply]] = {
 
 
 def multi(state: State, connection: Connection, request: MultiRequest, zxid: int, time: int) -> bytes:
-    """All parts or none; returns the body of the reply, which is no refusal even when a part was refused."""
+    """Carry out all parts or none, and return the body of the reply; a refused part does not raise Refused."""
     parts = [_part(part) for part in request.operations]
     changes: list[Change] = []
     results: list[Record] = []
@@ -262,14 +263,14 @@ def multi(state: State, connection: Connection, request: MultiRequest, zxid: int
         return MultiReply([ErrorResult(code) for code in codes], [_ERROR_TYPE] * len(codes)).encode()
     state.tree.commit()
     for change in changes:
-        change.tell(state, zxid)
+        change.send_events(state, zxid)
     return MultiReply(results, types).encode()
 
 
 def _part(part: Request[Any]) -> Request[Any]:
-    """The part as the real server takes it up: the create mode in the flags decides over the opcode.
+    """Return a part as the real server understands it: the create mode in the flags counts, not the opcode.
 
-    Raises: Refused, for what ends the whole multi and not the part alone.
+    Raises: Refused, when the whole multi fails and not the part alone.
     """
     if type(part) not in _PARTS or part.subject is None:
         raise Refused(MarshallingError)
@@ -300,14 +301,14 @@ def _result(part: Request[Any], change: Change) -> tuple[int, Record]:
 
 
 def remove(state: State, path: str, zxid: int) -> None:
-    """Take a node away without asking anybody: a session's end, and the clean-up of containers and TTL nodes."""
+    """Delete a node without any check, at the end of a session or in the clean-up of containers and TTL nodes."""
     parent = state.tree.nodes[path.rpartition("/")[0]]
     node = state.tree.delete(path, zxid)
     state.deleted(path, zxid, node.acl, parent.acl)
 
 
 def end_session(state: State, session: Session[Connection]) -> int:
-    """End a session: its ephemeral nodes go in one transaction.  Return the zxid."""
+    """End a session and delete its ephemeral nodes in one transaction; return the zxid."""
     zxid = state.next_zxid()
     for path in list(state.tree.ephemerals.get(session.id, ())):
         remove(state, path, zxid)

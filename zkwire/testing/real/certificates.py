@@ -1,4 +1,4 @@
-"""Certificates for tests of TLS, made by the `openssl` command: an authority, and what it confirms_session for.
+"""Certificates for tests of TLS, made by the `openssl` command: an authority, and the certificates that it signs.
 
 Knows openssl's command line, and the form that a ZooKeeper server of 3.5 to 3.9 takes for its key store and its trust
 store: PEM, with the unencrypted key and the certificate in one file.
@@ -18,7 +18,7 @@ _DAYS: Final = "2"
 
 
 class OpenSSLError(RuntimeError):
-    """The `openssl` command is missing or failed; the message holds what it said."""
+    """The `openssl` command is missing or failed; the message has its output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Certificate:
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """What a server with TLS and its clients need: the authority's certificate, one for the server, one for a client.
+    """The certificates for tests of TLS: of the authority, of a server and of a client.
 
     tls = make_certificates(folder)
     context = ssl.create_default_context(cafile=tls.ca.certificate)
@@ -55,14 +55,14 @@ def make_certificates(folder: Path) -> Certificates:
 
 
 def authority(folder: Path, name: str) -> Certificate:
-    """Make a certificate, valid from now for two days, that may vouch for others.  Raises: OpenSSLError."""
+    """Make a certificate, valid from now for two days, that may sign others.  Raises: OpenSSLError."""
     return _make(folder, name, "-addext", "keyUsage=critical,keyCertSign,cRLSign")
 
 
 def issue(ca: Certificate, folder: Path, name: str, *, hosts: Sequence[str] = LOOPBACK) -> Certificate:
-    """Make a certificate that `ca` confirms_session for, for servers and clients alike.
+    """Make a certificate signed by `ca`, for servers and clients alike.
 
-    Arguments: `name`, of the files and the subject; `hosts`, the names it is good for: "DNS:zk1", "IP:127.0.0.1".
+    Arguments: `name`, of the files and the subject; `hosts`, the names that it is valid for: "DNS:zk1", "IP:127.0.0.1".
     Raises: OpenSSLError.
     """
     names = ("-addext", f"subjectAltName={','.join(hosts)}")

@@ -1,7 +1,6 @@
-"""A quorum of real ZooKeeper servers on loopback, each a child process, for tests of what one server cannot show.
+"""A quorum of real ZooKeeper servers on loopback, each a child process, for behaviour that one server does not show.
 
-Knows what members of one ensemble must be told of each other. How one server is run is
-`zkwire.testing.real.server`'s affair.
+Knows how the members of one ensemble are configured to find each other. `zkwire.testing.real.server` runs one server.
 """
 
 from __future__ import annotations
@@ -36,26 +35,28 @@ class _Ports:
 class EnsembleServer(RealServer):
     """One server of a RealEnsemble: a RealServer that serves only together with others.
 
-    `start` waits until it leads, follows or observes, so the servers that make a quorum are started together. One
-    without a quorum serves nothing, or reads only where the ensemble allows it: see `mode`.
+    `start` waits until it leads, follows or observes, so start the servers of a quorum together. A server
+    without a quorum serves nothing, or only reads where the ensemble allows that: see `mode`.
     """
 
-    _port_attempts = 1  # the others have been told where it listens
+    _port_attempts = 1  # the other servers' configuration names its ports
 
-    def __init__(self, number: int, ports: _Ports, **options: Any) -> None:
+    def __init__(self, number: int, ports: _Ports, *, is_observer: bool = False, **options: Any) -> None:
         super().__init__(**options)
         self.number = number
+        self.is_observer = is_observer
         self._ports = ports
         self._others: tuple[str, ...] = ()
 
     @property
     def spec(self) -> str:
-        """What stands for this server in a reconfiguration: "server.1=127.0.0.1:q:e:participant;127.0.0.1:c"."""
+        """The text that names this server in a reconfiguration: "server.1=127.0.0.1:q:e:participant;127.0.0.1:c"."""
         ports = self._ports
-        return f"server.{self.number}=127.0.0.1:{ports.quorum}:{ports.election}:participant;127.0.0.1:{ports.client}"
+        role = "observer" if self.is_observer else "participant"
+        return f"server.{self.number}=127.0.0.1:{ports.quorum}:{ports.election}:{role};127.0.0.1:{ports.client}"
 
     def join(self, others: Iterable[str]) -> None:
-        """Say by which servers' `spec`, its own aside, it finds its ensemble when it is started for the first time."""
+        """Set the `spec` of the other servers by which it finds its ensemble at its first start."""
         self._others = tuple(others)
 
     def _take_ports(self) -> None:
@@ -70,6 +71,7 @@ class EnsembleServer(RealServer):
             "initLimit": "40",
             "syncLimit": "8",
             "standaloneEnabled": "false",
+            **({"peerType": "observer"} if self.is_observer else {}),
             **dict(spec.split("=", 1) for spec in (self.spec, *self._others)),
         }
 
@@ -87,20 +89,22 @@ class RealEnsemble:
             async with zkwire.connect(ensemble.hosts) as zk:
                 (await ensemble.leader()).kill()
 
-    Arguments: `size`, how many servers, all of which vote; `read_only`, whether a server without a quorum serves reads
-    to clients that accept that (about 2 s after it lost the quorum; sessions are local ones, as 3.7 and newer want it);
+    Arguments: `size`, how many servers vote; `observers`, how many more follow without a vote;
+    `read_only`, whether a server without a quorum serves reads to clients that accept that (about 2 s after it lost the
+    quorum; sessions are local ones, as 3.7 and newer want it);
     `reconfig`, whether the ensemble may be reconfigured, which is for the user "super" unless `properties` has
     `skipACL`; the others as for RealServer.
     Raises: ZooKeeperMissingError, ValueError.
 
     `servers` are its servers, each with `start`, `stop`, `kill`, `pause`, `resume`, `mode`, `is_leader` and `hosts`.
-    Nothing is left behind by any path, as with RealServer.
+    As with RealServer, no process and no folder is left behind, whatever happens.
     """
 
     def __init__(
         self,
         size: int = 3,
         *,
+        observers: int = 0,
         version: str | None = None,
         tick_time: float = 0.5,
         properties: Mapping[str, str] | None = None,
@@ -114,6 +118,8 @@ class RealEnsemble:
     ) -> None:
         if size < 1:
             raise ValueError(f"an ensemble has one server at least, not {size}")
+        if observers < 0:
+            raise ValueError(f"observers must be 0 or more, not {observers}")
         settings: dict[str, str] = {}
         java: list[str] = []
         if read_only:
@@ -131,8 +137,9 @@ class RealEnsemble:
             "sasl_users": sasl_users,
             "super_password": super_password,
         }
-        self._size = size
-        self.servers: list[EnsembleServer] = self._made(range(1, size + 1))
+        self._size = size + observers
+        self._voters = size
+        self.servers: list[EnsembleServer] = self._made(range(1, size + observers + 1))
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -181,18 +188,18 @@ class RealEnsemble:
                 await self.close()
 
     async def close(self) -> None:
-        """End every server and remove its data; there is no await in this, so nothing that could be cancelled."""
+        """End every server and remove its data; this contains no await, so it cannot be cancelled."""
         for server in self.servers:
             await server.close()
 
     async def settled(self) -> None:
-        """Wait until every server leads or follows; one that started early may serve reads on its own before.
+        """Wait until every server leads, follows or observes; until then, an early server may serve reads alone.
 
         Raises: ServerFailedError after 45 s, with the ends of the logs.
         """
         try:
             async with asyncio.timeout(READY_TIME_LIMIT):
-                while {await server.mode() for server in self.servers} - {"leader", "follower"}:
+                while {await server.mode() for server in self.servers} - {"leader", "follower", "observer"}:
                     await asyncio.sleep(POLL_INTERVAL)
         except TimeoutError as error:
             logs = "\n".join(server.log_tail() for server in self.servers)
@@ -207,7 +214,7 @@ class RealEnsemble:
             await asyncio.sleep(POLL_INTERVAL)
 
     async def followers(self) -> list[EnsembleServer]:
-        """The servers that follow now."""
+        """Return the servers that follow now."""
         return [server for server in self.servers if await server.mode() == "follower"]
 
     async def add(self) -> EnsembleServer:
@@ -225,7 +232,12 @@ class RealEnsemble:
         numbers = list(numbers)
         free = iter(free_ports(4 * len(numbers)))
         servers = [
-            EnsembleServer(number, _Ports(next(free), next(free), next(free), next(free)), **self._options)
+            EnsembleServer(
+                number,
+                _Ports(next(free), next(free), next(free), next(free)),
+                is_observer=self._voters < number <= self._size,
+                **self._options,
+            )
             for number in numbers
         ]
         for server in servers:

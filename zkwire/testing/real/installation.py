@@ -1,4 +1,4 @@
-"""Where a ZooKeeper's jars, and the Java to run them, lie on this machine.
+"""Finds the jars of a ZooKeeper, and the Java to run them, on this machine.
 
 This module knows folders and the names of jars. It must not know how a server is configured or started.
 """
@@ -66,14 +66,14 @@ def find_zookeeper(version: str | None = None) -> Installation:
 
 
 def versions_in(store: Path) -> list[str]:
-    """The versions that a ``.zookeeper`` folder holds, newest first."""
+    """Return the versions in a ``.zookeeper`` folder, the newest first."""
     names = [jar.parent.name for jar in store.glob("*/zookeeper-*.jar") if _SERVER_JAR.fullmatch(jar.name)]
     numbered = [name for name in set(names) if re.fullmatch(r"\d+\.\d+\.\d+", name)]
     return sorted(numbered, key=lambda name: tuple(map(int, name.split("."))), reverse=True)
 
 
 def fits(version: str, wanted: str) -> bool:
-    """Whether a version is the one wanted, or of the line wanted ("3.9" is fitted by "3.9.5")."""
+    """Return whether a version is the wanted one or belongs to the wanted line ("3.9.5" belongs to "3.9")."""
     return version == wanted or version.startswith(f"{wanted}.")
 
 

@@ -1,8 +1,8 @@
 """One real, standalone ZooKeeper server as a child process, for tests and benchmarks.
 
-This module knows how a server is configured, run, and seen to serve. It must not know the client: readiness is seen
-through four-letter words on a plain socket. The process is a ``subprocess.Popen`` and not asyncio's, so that one server
-may outlive an event loop and serve many.
+This module knows how a server is configured and run, and when it is ready. It must not know the client: it detects
+readiness by four-letter words on a plain socket. The process is a ``subprocess.Popen`` and not asyncio's, so that one
+server can be used by several event loops, one after the other.
 """
 
 import asyncio
@@ -35,12 +35,12 @@ PROBE_TIME_LIMIT = 0.25
 TLS_PROBE_TIME_LIMIT = 5.0
 LOG_TAIL_LINES = 30
 
-# Without its second compiler Java starts in half the time, and with this collector it takes less from its neighbours.
+# Without its second compiler Java starts in half the time, and this collector uses fewer threads.
 QUICK_START: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
-# Where a port is looked for: below the range that Linux gives to outgoing connections. Inside it, a client that keeps
-# connecting to a stopped server is in the end given the server's own port as its source, is connected to itself, and
-# so keeps the server from coming back.
+# Ports are chosen below the range that Linux uses for outgoing connections. Within that range, a client that keeps
+# connecting to a stopped server would at some time get the server's own port as its source port. It would then be
+# connected to itself, and the server could not listen on its port again.
 PORTS = range(15_000, 32_000)
 PORT_ATTEMPTS = 5
 
@@ -52,12 +52,12 @@ class ServerFailedError(RuntimeError):
 
 
 class PortTakenError(ServerFailedError):
-    """A server died because somebody else has one of its ports."""
+    """A server died because another process has one of its ports."""
 
 
 @dataclass(slots=True)
 class _Belongings:
-    """What a server would leave behind: its process and its folder. Apart, so that a finalizer can hold it."""
+    """The process and the folder of a server, in an object of their own so that a finalizer can end them."""
 
     process: subprocess.Popen[bytes] | None = None
     folder: Path | None = None
@@ -83,22 +83,22 @@ class RealServer:
         async with RealServer() as server:
             async with zkwire.connect(server.hosts) as zk: ...
 
-    ``version``     an exact version or a line; None takes the first that ``find_zookeeper`` finds
+    ``version``     an exact version or a line; None means the first that ``find_zookeeper`` finds
     ``tick_time``   the server's tick in seconds; sessions may be as short as two ticks and as long as 60 s
     ``properties``  further lines of the configuration file, which win over ours
-    ``jvm``         options of the ``java`` command; by default those with which it starts in half the time; () for a
-                    server as it runs elsewhere
+    ``jvm``         options of the ``java`` command; by default those with which it starts in half the time; () for
+                    the defaults of Java
     ``fsync``       whether the server forces its log to disk before it answers a write, as it does by default
     ``tls``         certificates, with which the server listens on a second port too, ``secure_hosts``, for TLS; it asks
                     every client there for a certificate unless ``properties`` has ``ssl.clientAuth`` as "none" (3.6 on)
     ``sasl_users``  names and passwords of users who may log in by SASL's DIGEST-MD5
-    ``super_password``  the password of the user "super" of scheme digest, for whom no ACL counts
+    ``super_password``  the password of the user "super" of scheme digest, who is not subject to ACLs
 
-    Raises ZooKeeperMissingError when no fitting ZooKeeper or no Java is found. Nothing is left behind by any path:
+    Raises ZooKeeperMissingError when no fitting ZooKeeper or no Java is found. Nothing is left behind:
     ``close``, a start that fails or is cancelled, a server that is garbage collected, and the end of the interpreter
-    all end the process and remove the folder. On Linux the process also dies with ours when ours is killed (where the
-    system has ``setpriv``; a server that was started by another thread than the main one is exempt, as it would die
-    with that thread).
+    all end the process and remove the folder. On Linux the server also ends when the Python process is killed, if the
+    system has ``setpriv``. This does not hold for a server that was started by another thread than the main one: it
+    would end with that thread.
     """
 
     _port_attempts = PORT_ATTEMPTS
@@ -183,10 +183,10 @@ class RealServer:
         """Start the server and wait until it serves; one that was stopped or killed keeps its port and its data.
 
         Raises ServerFailedError, with the end of the server's log, when the process dies or 45 s pass; RuntimeError
-        when it runs already. Cancellation, like failure, ends the process and removes the folder.
+        when it is running already. Cancellation, like failure, ends the process and removes the folder.
         """
         if self.is_running:
-            raise RuntimeError(f"the server on {self.hosts} runs already")
+            raise RuntimeError(f"the server on {self.hosts} is running already")
         if self._belongings.folder is None:
             self._belongings.folder = Path(tempfile.mkdtemp(prefix="zookeeper-"))
         serves = False
@@ -202,13 +202,13 @@ class RealServer:
                 self._forget()
 
     async def stop(self) -> None:
-        """End the server as an administrator would (SIGTERM) and keep its data; nothing happens if it does not run.
+        """End the server as an administrator would (SIGTERM) and keep its data; nothing happens if it is not running.
 
         A server that has not ended after 10 s is killed. Cancellation kills it at once.
         """
         if not self.is_running:
             return
-        self.resume()  # a stopped process takes no signal but SIGKILL
+        self.resume()  # a paused process handles no signal but SIGKILL
         process = self._running_process()
         process.terminate()
         try:
@@ -216,18 +216,18 @@ class RealServer:
                 while process.poll() is None:
                     await asyncio.sleep(POLL_INTERVAL)
         except TimeoutError:
-            pass  # it is killed like one whose stop is cancelled
+            pass  # it is killed below, as when the stop is cancelled
         finally:
             self.kill()
 
     def kill(self) -> None:
-        """End the server as a power cut would (SIGKILL) and keep its data; it is gone when this returns."""
+        """Kill the server (SIGKILL), as a power cut would, and keep its data; it has ended when this returns."""
         self._belongings.kill()
 
     async def restart(self) -> None:
         """Stop the server if it runs and start it again on the same data and port.
 
-        Raises and is cancelled like ``stop`` and ``start``.
+        Raises: as ``stop`` and ``start``, and so does its cancellation.
         """
         await self.stop()
         await self.start()
@@ -243,7 +243,7 @@ class RealServer:
             os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
-        """Let a paused server go on (SIGCONT); one that is not paused is left alone.
+        """Continue a paused server (SIGCONT); nothing happens to a server that is not paused.
 
         Raises RuntimeError when the server does not run.
         """
@@ -266,9 +266,9 @@ class RealServer:
         return answer.decode()
 
     async def mode(self) -> str | None:
-        """What the server is now: "standalone", "leader", "follower", "observer", "read-only"; None while it is none.
+        """Return what the server is now: "standalone", "leader", "follower", "observer", "read-only", or None.
 
-        It is none of these when it does not run, is paused, has no quorum, or does not allow the word srvr.
+        It is None when the server is not running, is paused, has no quorum, or does not allow the word srvr.
         """
         try:
             async with asyncio.timeout(PROBE_TIME_LIMIT):
@@ -282,14 +282,14 @@ class RealServer:
         return await self.mode() == "leader"
 
     def log_tail(self, lines: int = LOG_TAIL_LINES) -> str:
-        """The last lines of the server's log, over all its starts. Raises RuntimeError before ``start``."""
+        """Return the last lines of the server's log, over all its starts. Raises RuntimeError before ``start``."""
         text = (self.folder / "log").read_text(encoding="utf-8", errors="replace")
         return "\n".join(text.splitlines()[-lines:])
 
     async def close(self) -> None:
         """End the server, if it runs, and remove its folder. It may be started again, on another port and without data.
 
-        As nothing is kept, the process is killed; there is no await in this, so nothing that could be cancelled.
+        As nothing is kept, the process is killed. This contains no await, so it cannot be cancelled.
         """
         self._forget()
 
@@ -300,11 +300,11 @@ class RealServer:
     def _running_process(self) -> subprocess.Popen[bytes]:
         process = self._belongings.process
         if process is None or process.poll() is not None:
-            raise RuntimeError("the server does not run")
+            raise RuntimeError("the server is not running")
         return process
 
     async def _launch(self) -> None:
-        """Spawn the process and wait until it serves; a new server changes its ports if somebody else takes one."""
+        """Spawn the process and wait until it serves; a new server changes its ports if another process takes one."""
         if self._port is not None:
             await self._run()
             return
@@ -324,7 +324,7 @@ class RealServer:
         self._secure_port = _free_port() if self._tls is not None else None
 
     async def _run(self) -> None:
-        process, log_start = self._spawn()  # it may have ended by now
+        process, log_start = self._spawn()  # the process may have ended by the time it is checked
         while not await self._serves():
             if process.poll() is None:
                 await asyncio.sleep(POLL_INTERVAL)
@@ -335,7 +335,7 @@ class RealServer:
             raise error(f"{message}\n{self.log_tail()}")
 
     def _configure(self) -> None:
-        """Write what the server reads at each start; it changes the file itself when its ensemble is reconfigured."""
+        """Write the configuration file; the server changes it itself when its ensemble is reconfigured."""
         settings = {**self._settings(), **self._properties}
         lines = "".join(f"{key}={value}\n" for key, value in settings.items())
         (self.folder / "zoo.cfg").write_text(lines, encoding="utf-8")
@@ -375,7 +375,7 @@ class RealServer:
         return options
 
     def _spawn(self) -> tuple[subprocess.Popen[bytes], int]:
-        """Start the process and return it, and where in the log its lines begin."""
+        """Start the process; return it, and the position in the log where its lines begin."""
         command = [
             *_dies_with_us(),
             self._java,
@@ -407,17 +407,18 @@ class RealServer:
         return process, log_start
 
     async def _serves(self) -> bool:
-        """Whether this server answers requests.
+        """Return whether this server answers requests.
 
-        ``ruok`` does not tell: it is answered 0.2 s before requests are, and by a stranger on our port too. ``conf``
-        is answered with the data folder once requests are. A server that is asked in the first moments of its life
-        may trip over its own missing database and leave the connection open without an answer, hence the time limit.
+        ``ruok`` does not show this: a server answers it 0.2 s before it answers requests, and so does another process
+        that has taken the port. ``conf`` is answered with the data folder as soon as requests are. A server that has
+        just started may fail on its missing database and leave the connection open without an answer, hence the time
+        limit.
         """
         try:
             async with asyncio.timeout(PROBE_TIME_LIMIT):
                 if str(self.folder) not in await self.four_letter_word("conf"):
                     return False
-            # The port for TLS is opened last, and takes its time over its first handshake.
+            # The server opens the port for TLS last, and its first handshake is slow.
             async with asyncio.timeout(TLS_PROBE_TIME_LIMIT):
                 return self._tls is None or await self._serves_tls(self._tls)
         except OSError:  # refused, reset, or (TimeoutError is one) not answered
@@ -437,7 +438,7 @@ class RealServer:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return `count` different ports that nobody listens on now."""
+    """Return `count` different ports on which no process listens now."""
     ports: list[int] = []
     while len(ports) < count:
         if (port := _free_port()) not in ports:
@@ -457,7 +458,7 @@ def _free_port() -> int:
 
 
 def _dies_with_us() -> list[str]:
-    """The command that runs another so that the kernel kills it when the thread that started it ends."""
+    """Return a command prefix that makes the kernel kill the command when the thread that started it ends."""
     setpriv = shutil.which("setpriv")
     if setpriv is None or sys.platform != "linux" or threading.current_thread() is not threading.main_thread():
         return []
@@ -465,7 +466,7 @@ def _dies_with_us() -> list[str]:
 
 
 def _jaas(users: Mapping[str, str]) -> str:
-    """The file from which Java's login module learns who may log in."""
+    """Return the file with the users that Java's login module accepts."""
 
     def quoted(text: str) -> str:
         return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,4 +1,4 @@
-"""Which requests a fault hits, and its bounds; what the server does then is in test_server_faults."""
+"""Which requests a fault hits, and how long it is active; test_server_faults.py tests what the server then does."""
 
 from __future__ import annotations
 
@@ -140,13 +140,13 @@ def test_refusing_is_no_matter_of_requests() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"nth": 0}, {"times": 0}, {"operation": "get_data"}])
-def test_misuse_is_told(wrong: dict[str, Any]) -> None:
+def test_wrong_arguments_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"count from 1|no request is called 'get_data'; there are create, delete"):
         Faults().drop_before(**wrong)
 
 
 def test_success_is_no_error_and_a_delay_not_negative() -> None:
-    with pytest.raises(ValueError, match="0 is success"):
+    with pytest.raises(ValueError, match="0 is the code of success"):
         Faults().answering("exists", 0)
     for seconds in (-1, float("nan"), float("inf")):
         with pytest.raises(ValueError, match="a delay lasts"):

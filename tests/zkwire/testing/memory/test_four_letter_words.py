@@ -1,4 +1,4 @@
-"""The four-letter words of the server in memory, line by line in the shape of the real server's."""
+"""The four-letter words of the in-memory server have the same lines as those of the real server."""
 
 from __future__ import annotations
 

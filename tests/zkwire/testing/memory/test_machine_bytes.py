@@ -1,4 +1,4 @@
-"""PROTOCOL 15, the worked bytes, played to the machine in one session; and bytes that are no request."""
+"""Requests as bytes and the exact bytes of their replies, in one session; and bytes that are no valid request."""
 
 import pytest
 from hypothesis import given
@@ -149,7 +149,7 @@ def test_the_worked_bytes_of_the_protocol() -> None:
 
 
 def test_a_password_is_derived_from_the_sessions_id() -> None:
-    """PROTOCOL 2.6"""
+    """Every server derives the same password from a session id."""
     assert password_of(0x0100000AB02B0000).hex() == "57c0c7f99840a45f8ddc184fa1de5a31"
 
 
@@ -171,7 +171,7 @@ def test_a_first_frame_that_is_no_connect_request_closes(first: bytes) -> None:
 
 
 def test_a_client_of_old_gets_an_answer_without_the_flag() -> None:
-    """PROTOCOL 2.3"""
+    """Clients before 3.4 send no read_only flag."""
     client = Client(World())
     (answer,) = client.send(ConnectRequest(0, 0, 10_000, 0, bytes(16), False).encode()[:-1])
     assert len(answer) == 36
@@ -179,7 +179,7 @@ def test_a_client_of_old_gets_an_answer_without_the_flag() -> None:
 
 @pytest.mark.parametrize("opcode", [0, -1, 10, 13, 20, 23, 99, 108, -10, -12, 2**31 - 1, -(2**31)])
 def test_an_unknown_opcode_is_answered_and_closes(opcode: int) -> None:
-    """PROTOCOL 14.3; a lone check too, as on servers from 3.9.3 on"""
+    """A lone check is unknown too, on servers from 3.9.3 on."""
     world = World()
     client = world.client()
     answer = client.send((-2).to_bytes(4, "big", signed=True) + opcode.to_bytes(4, "big", signed=True))
@@ -194,7 +194,7 @@ TRUNCATED = [1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 14, 15, 16, 17, 18, 19, 21, 22, 101,
 
 @pytest.mark.parametrize("opcode", TRUNCATED)
 def test_a_truncated_record_is_a_marshalling_error(opcode: int) -> None:
-    """PROTOCOL 14.1, 17.2: the connection stays, no zxid is taken; only a multi takes one."""
+    """The connection stays open, and only a multi takes a zxid."""
     world = World()
     client = world.client()
     (frame,) = client.send(bytes.fromhex(f"00000007 {opcode:08x} 0000"))

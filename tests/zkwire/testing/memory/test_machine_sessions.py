@@ -27,7 +27,7 @@ def world() -> World:
     ("asked", "granted"), [(-5, 4_000), (0, 4_000), (4_001, 4_001), (10_000, 10_000), (2**31 - 1, 40_000)]
 )
 def test_the_timeout_is_clamped(world: World, asked: int, granted: int) -> None:
-    """PROTOCOL 2.4"""
+    """The server grants 2 to 20 ticks unless it is configured otherwise."""
     welcome = Client(world).connect(timeout=asked)
     assert welcome is not None
     assert welcome.timeout == granted
@@ -49,7 +49,7 @@ def test_ids_differ_and_a_new_session_takes_a_zxid(world: World) -> None:
 
 
 def test_a_session_goes_on_under_another_connection(world: World) -> None:
-    """PROTOCOL 2.5: the timeout is negotiated anew, the old connection is closed, no zxid is taken"""
+    """The timeout is negotiated anew, the old connection is closed, and no zxid is taken."""
     first = world.client(timeout=4_000)
     first.create("/e", flags=EPHEMERAL)
     second = Client(world)
@@ -76,14 +76,14 @@ def test_a_wrong_password_is_refused_and_drops_the_owners_connection(world: Worl
 
 
 def test_an_unknown_session_is_refused(world: World) -> None:
-    """Invariant 10"""
+    """The reply has timeout 0 and session id 0."""
     other = World(now=5.0).client()
     client = Client(world)
     assert client.connect(resume=other) == REFUSED
     assert client.is_closed
 
 
-def test_who_has_seen_more_than_there_is_gets_no_answer(world: World) -> None:
+def test_a_client_that_has_seen_a_later_zxid_gets_no_answer(world: World) -> None:
     for seen in (1, 2**62):
         client = Client(world)
         assert client.connect(seen=seen) is None
@@ -99,7 +99,7 @@ def test_who_has_seen_more_than_there_is_gets_no_answer(world: World) -> None:
     ("start", "timeout", "ends"), [(1000.0, 4.0, 1006.0), (1000.5, 4.0, 1006.0), (1001.9, 5.0, 1008.0)]
 )
 def test_a_silent_session_ends_at_the_next_tick(start: float, timeout: float, ends: float) -> None:
-    """PROTOCOL 11.2: strictly behind its timeout"""
+    """A session ends at the first tick after its timeout, never at its timeout."""
     world = World(Settings(tick_time=TICK), now=start)
     client = world.client(timeout=round(timeout * 1000))
     assert world.machine.sessions.next_deadline() == ends
@@ -122,7 +122,7 @@ def test_any_request_is_a_sign_of_life(world: World) -> None:
 
 
 def test_a_lost_connection_leaves_its_session_until_its_time_is_over(world: World) -> None:
-    """Invariant 5"""
+    """Its ephemeral nodes stay as long as it does."""
     client, other = world.client(timeout=4_000), world.client(timeout=40_000)
     client.create("/e", flags=EPHEMERAL)
     other.ask(AddWatchRequest("/e", 0))
@@ -150,7 +150,7 @@ def test_a_session_can_be_expired_at_once(world: World) -> None:
 
 
 def test_closing_ends_the_session(world: World) -> None:
-    """PROTOCOL 11.3"""
+    """Its ephemeral nodes go with it."""
     client = world.client()
     client.create("/e", flags=EPHEMERAL)
     answer = client.ask(CloseSessionRequest())
@@ -166,7 +166,7 @@ def test_closing_ends_the_session(world: World) -> None:
 
 
 def test_a_container_goes_once_its_last_child_has_gone(world: World) -> None:
-    """PROTOCOL 5.4: at the next look, with a zxid of its own; one that never had a child stays"""
+    """It goes at the next clean-up, with a zxid of its own; a container that never had a child stays."""
     client = world.client(timeout=40_000)
     client.ask(CreateContainerRequest("/c", b"", OPEN, 4))
     client.ask(CreateContainerRequest("/unused", b"", OPEN, 4))
@@ -191,7 +191,7 @@ def test_a_container_goes_once_its_last_child_has_gone(world: World) -> None:
 
 
 def test_a_ttl_node_goes_when_it_is_childless_and_unchanged_for_its_time() -> None:
-    """PROTOCOL 5.3"""
+    """It goes at the clean-up after its time to live."""
     world = World(Settings(tick_time=TICK, container_interval=1.0, max_session_timeout=1000.0))
     client = world.client(timeout=1_000_000)
     client.ask(CreateTTLRequest("/t", b"", OPEN, 5, 5_000))
@@ -213,7 +213,7 @@ def test_a_ttl_node_goes_when_it_is_childless_and_unchanged_for_its_time() -> No
 
 
 def test_a_restart_keeps_nodes_and_sessions_and_drops_connections_and_watches(world: World) -> None:
-    """PROTOCOL 17.8"""
+    """Sessions get their full timeout again."""
     client = world.client(timeout=4_000)
     client.create("/e", flags=EPHEMERAL)
     client.ask(AddWatchRequest("/e", 0))
@@ -249,7 +249,7 @@ def test_a_request_can_be_refused_without_being_carried_out(world: World) -> Non
     assert world.machine.last_zxid == 1
 
 
-def test_who_has_something_to_send_is_listed_once(world: World) -> None:
+def test_a_connection_with_output_is_listed_once(world: World) -> None:
     def dirty() -> list[Connection]:
         return world.machine.take_dirty()
 

@@ -1,4 +1,4 @@
-"""The server in memory from outside: its life, its framing, its clock. Faults have a file of their own."""
+"""The in-memory server over TCP: start and stop, framing, clock. Faults have a file of their own."""
 
 from __future__ import annotations
 
@@ -108,13 +108,13 @@ async def test_closing_what_was_never_started_does_nothing() -> None:
 
 async def test_it_is_started_once() -> None:
     async with Server() as server:
-        with pytest.raises(RuntimeError, match="runs already"):
+        with pytest.raises(RuntimeError, match="is running already"):
             await server.start()
         async with zkwire.connect(server.hosts) as zk:
             assert await zk.exists("/") is not None
 
 
-async def test_a_port_that_is_taken_is_told() -> None:
+async def test_a_port_that_is_taken_raises() -> None:
     async with Server() as first:
         with pytest.raises(OSError, match="in use"):
             await Server(port=first.port).start()
@@ -364,7 +364,7 @@ async def test_sessions_also_end_by_the_time_of_the_loop() -> None:
                 await zk.ping()
 
 
-async def test_who_begins_no_session_is_dropped_after_10_to_20_seconds() -> None:
+async def test_a_connection_without_a_session_is_dropped_after_10_to_20_seconds() -> None:
     clock = VirtualClock()
     async with Server(clock=clock) as server, raw(server) as silent, raw(server) as torn, raw(server) as begun:
         torn.send(frame(HANDSHAKE)[:20])

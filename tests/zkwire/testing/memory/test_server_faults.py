@@ -1,4 +1,4 @@
-"""The faults of the server in memory, as a client meets them."""
+"""The faults of the in-memory server, as a client meets them."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ async def test_delayed_replies_wait_for_the_servers_clock() -> None:
         assert await behind is not None
 
 
-async def test_a_paused_server_answers_nobody_until_it_goes_on() -> None:
+async def test_a_paused_server_answers_nothing_until_it_is_resumed() -> None:
     async with Server() as server, zkwire.connect(server.hosts) as zk:
         with server.paused():
             reading = asyncio.create_task(zk.exists("/"))
@@ -163,7 +163,7 @@ async def test_a_paused_server_answers_nobody_until_it_goes_on() -> None:
         writer.close()
 
 
-async def test_sessions_whose_time_passed_in_a_pause_end_when_it_does() -> None:
+async def test_sessions_whose_timeout_passed_in_a_pause_expire_at_its_end() -> None:
     clock = VirtualClock()
     async with Server(clock=clock) as server, zkwire.connect(server.hosts, session_timeout=10) as zk:
         session = zk.session_id
@@ -173,7 +173,7 @@ async def test_sessions_whose_time_passed_in_a_pause_end_when_it_does() -> None:
         assert server.sessions == []
 
 
-async def test_an_expired_session_is_told_and_its_nodes_go() -> None:
+async def test_the_client_of_an_expired_session_learns_it_and_its_nodes_are_deleted() -> None:
     async with Server() as server, zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
         await zk.create("/mine", ephemeral=True)
         _, watch = await zk.exists_and_watch("/never")

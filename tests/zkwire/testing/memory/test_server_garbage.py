@@ -1,4 +1,4 @@
-"""A client that sends garbage never takes the server in memory down.
+"""A client that sends garbage never stops the in-memory server.
 
 The invariant: whatever bytes come, the server goes on to serve others, and nothing reaches the loop's exception handler
 (the harness fails a test in which something does).

@@ -71,8 +71,8 @@ def test_the_size_is_that_of_all_paths_and_data(steps: list[tuple[int, int, int]
     assert tree.data_size == sum(len(path) + len(node.data or b"") for path, node in tree.nodes.items() if path[1:])
 
 
-def test_who_is_due_to_go() -> None:
-    """PROTOCOL 5.3, 5.4"""
+def test_which_nodes_the_clean_up_deletes() -> None:
+    """Containers go when they are empty after having had a child, TTL nodes when they are empty and old enough."""
     tree = Tree()
     for path, owner in (("/c", CONTAINER), ("/never", CONTAINER), ("/t", ttl_owner(1000)), ("/full", ttl_owner(1))):
         tree.create(path, b"", OPEN_ACL, owner, 1, 5000)
@@ -85,7 +85,7 @@ def test_who_is_due_to_go() -> None:
 
 
 def test_the_kinds_of_owner() -> None:
-    """PROTOCOL 6.2: only a session is shown"""
+    """A Stat shows an owner only if it is a session."""
     shown = [Node(b"", OPEN_ACL, owner, 7, 8) for owner in OWNERS]
     assert [Stat.decode(node.stat(), 0)[0].ephemeral_owner for node in shown] == [0, SESSION, 0, 0]
     assert [node.is_ephemeral for node in shown] == [False, True, False, False]
@@ -94,7 +94,7 @@ def test_the_kinds_of_owner() -> None:
 
 
 def test_the_server_counts_the_root_twice() -> None:
-    """PROTOCOL 13.2"""
+    """The real server finds its root under "/" and under ""."""
     assert Tree().count == 5
 
 

@@ -68,7 +68,7 @@ def test_an_ensemble_of_none_is_refused() -> None:
         RealEnsemble(size=0)
 
 
-async def test_an_ensemble_that_cannot_start_tells_why_and_leaves_nothing(scratch: Path) -> None:
+async def test_an_ensemble_that_cannot_start_raises_the_reason_and_leaves_nothing(scratch: Path) -> None:
     ensemble = RealEnsemble(jvm=["-XX:NoSuchOption"])
     with pytest.raises(ServerFailedError, match=r"ended with 1 before it served.*\n(.*\n)*.*NoSuchOption"):
         await ensemble.start()
@@ -101,7 +101,7 @@ async def test_ports_taken_meanwhile_are_given_up(monkeypatch: pytest.MonkeyPatc
 # Certificates
 
 
-async def test_a_server_takes_clients_whom_its_authority_vouches_for(tmp_path: Path) -> None:
+async def test_a_server_accepts_clients_with_a_certificate_of_its_authority(tmp_path: Path) -> None:
     tls = make_certificates(tmp_path)
     context = ssl.create_default_context(cafile=tls.ca.certificate)
     async with RealServer(tls=tls) as server:

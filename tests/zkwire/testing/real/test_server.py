@@ -89,7 +89,7 @@ async def test_stop_is_orderly_and_may_be_repeated(zookeeper_own: RealServer) ->
     assert not zookeeper_own.is_running
     assert not _is_alive(pid)
     for misuse in (zookeeper_own.pause, zookeeper_own.resume):
-        with pytest.raises(RuntimeError, match="does not run"):
+        with pytest.raises(RuntimeError, match="not running"):
             misuse()
 
 
@@ -121,7 +121,7 @@ async def test_a_cancelled_stop_kills(zookeeper_own: RealServer) -> None:
 
 
 async def test_a_running_server_cannot_be_started_twice(zookeeper: RealServer) -> None:
-    with pytest.raises(RuntimeError, match="runs already"):
+    with pytest.raises(RuntimeError, match="is running already"):
         await zookeeper.start()
     assert await zookeeper.four_letter_word("ruok") == "imok"
 
@@ -161,7 +161,7 @@ async def test_close_leaves_nothing(scratch: Path) -> None:
     await server.close()
 
 
-async def test_a_failed_start_tells_why_and_leaves_nothing(scratch: Path) -> None:
+async def test_a_failed_start_raises_the_reason_and_leaves_nothing(scratch: Path) -> None:
     server = RealServer(jvm=["-XX:NoSuchOption"])
     with pytest.raises(ServerFailedError, match=r"ended with 1 before it served.*\n(.*\n)*.*NoSuchOption"):
         await server.start()
@@ -169,7 +169,7 @@ async def test_a_failed_start_tells_why_and_leaves_nothing(scratch: Path) -> Non
     assert list(scratch.iterdir()) == []
 
 
-async def test_a_restart_on_a_port_taken_meanwhile_tells_why_and_leaves_nothing(scratch: Path) -> None:
+async def test_a_restart_on_a_port_taken_meanwhile_raises_the_reason_and_leaves_nothing(scratch: Path) -> None:
     server = RealServer()
     await server.start()
     await server.stop()

@@ -1,4 +1,4 @@
-"""Trying, by every kind of lock: what has nothing to do with who holds it is no reason to give up."""
+"""A try, by every kind of lock, is repeated when its session expires; only a lock that is held ends it."""
 
 import asyncio
 from collections.abc import Callable
@@ -29,8 +29,8 @@ KINDS: dict[str, Callable[[Client, str], Locking[Any]]] = {
 }
 
 
-async def expired_while_it_waits_for(operation: str, stage: Scene, trying: Callable[[], Any], zk: Client) -> Any:
-    """Try, and have the session end when `operation` was carried out, and its answer is still to come."""
+async def expired_during(operation: str, stage: Scene, trying: Callable[[], Any], zk: Client) -> Any:
+    """Try, and expire the session when `operation` was carried out and its answer is still under way."""
     with stage.server.hold_replies(operation, session=zk.session_id) as held:
         task = asyncio.create_task(trying())
         await held.until_hit()
@@ -42,13 +42,13 @@ async def expired_while_it_waits_for(operation: str, stage: Scene, trying: Calla
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_session_that_expires_meanwhile_is_followed_by_another_try(kind: str) -> None:
+async def test_a_try_whose_session_expires_is_repeated(kind: str) -> None:
     """Pitfall 17."""
     async with scene() as stage, no_task_stays():
         await stage.other.create(stage.path)
         path = f"{stage.path}/at" if kind == "TryLock" else stage.path
         lock = KINDS[kind](stage.zk, path)
-        lease = await expired_while_it_waits_for("create", stage, lock.try_acquire, stage.zk)
+        lease = await expired_during("create", stage, lock.try_acquire, stage.zk)
         assert lease is not None
         lease.check()
         await lease.release()
@@ -56,22 +56,22 @@ async def test_a_session_that_expires_meanwhile_is_followed_by_another_try(kind:
 
 
 @pytest.mark.parametrize("kind", ["read, writers first", "write, readers first"])
-async def test_or_by_another_look_whether_it_is_our_turn(kind: str) -> None:
+async def test_a_check_for_preferred_tickets_whose_session_expires_is_repeated(kind: str) -> None:
     """Pitfall 17."""
     async with scene() as stage, no_task_stays():
         await stage.other.create(stage.path)
         lock = KINDS[kind](stage.zk, stage.path)
-        lease = await expired_while_it_waits_for("getChildren", stage, lock.try_acquire, stage.zk)
+        lease = await expired_during("getChildren", stage, lock.try_acquire, stage.zk)
         assert lease is not None
         await lease.release()
         await nothing_stays(stage)
 
 
-async def test_without_renewal_it_is_told() -> None:
+async def test_without_renewal_a_try_raises_the_expiry() -> None:
     async with scene() as stage, no_task_stays():
         await stage.other.create(stage.path)
         async with zkwire.connect(stage.server.hosts, renew=False) as zk:
             with pytest.raises(SessionExpiredError):
-                await expired_while_it_waits_for("create", stage, Lock(zk, stage.path).try_acquire, zk)
+                await expired_during("create", stage, Lock(zk, stage.path).try_acquire, zk)
             with pytest.raises(SessionExpiredError):
                 await ReadWriteLock(zk, stage.path, prefer="readers").write().try_acquire()

@@ -1,8 +1,9 @@
-"""Our verbs send what Apache's Java client sends for the same calls, seen from the wire by a proxy in between."""
+"""Our verbs and streams send the same bytes as Apache's Java client for the same calls, as recorded by a proxy."""
 
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
@@ -63,58 +64,106 @@ CALLS: dict[str, Callable[[Client], Awaitable[Any]]] = {
     "add auth": lambda zk: zk.add_auth("digest", b"bob:secret"),
 }
 
-# They are the last calls before the connection is cut, and their watches go with it to the next one.
+# The last calls before the connection is cut: SetWatches sets their watches again on the next one.
 WATCHES: dict[str, Callable[[Client], Awaitable[tuple[Any, zkwire.Watch]]]] = {
     "exists and watch": lambda zk: zk.exists_and_watch("/java/absent"),
     "get and watch": lambda zk: zk.get_and_watch("/java"),
     "get children and watch": lambda zk: zk.get_children_and_watch("/java"),
 }
 
+CUT = "reconnect with persistent watches"
+# In the order in which the Java client sends them after the cut, which is that of its hash table.
+STREAMS = {
+    "watch another for good": ("/java/another", False),
+    "watch for good": ("/java/one", False),
+    "watch a tree for good": ("/java/tree", True),
+}
+
 PLAYED = ["connect", *CALLS, *WATCHES, "reconnect", "close"]
+
+
+class Recording:
+    """The frames that go through a proxy, by the name of the call that has sent them."""
+
+    def __init__(self, proxy: Proxy) -> None:
+        self.sent: dict[str, list[bytes]] = {}
+        self._proxy = proxy
+        self.mark = proxy.mark()
+
+    def keep(self, name: str) -> None:
+        frames = self._proxy.log[self.mark :]
+        self.sent[name] = [f.payload for f in frames if f.direction == "request" and f.opcode != "ping"]
+        self.mark = self._proxy.mark()
 
 
 @pytest.fixture(scope="module")
 def ours() -> dict[str, list[bytes]]:
-    """The frames that each call of ours sends, under its name."""
-    return asyncio.run(_play())
+    """The frames that each of our calls sends, by its name."""
+    return asyncio.run(_play_calls())
 
 
-async def _play() -> dict[str, list[bytes]]:
-    sent: dict[str, list[bytes]] = {}
+@pytest.fixture(scope="module")
+def streams() -> dict[str, list[bytes]]:
+    """The frames that our streams of events send, by the name of the call."""
+    return asyncio.run(_play_streams())
+
+
+async def _play_calls() -> dict[str, list[bytes]]:
     async with Server() as server, Proxy(server.hosts) as proxy:
-        mark = 0
-
-        def keep(name: str) -> None:
-            nonlocal mark
-            frames = [frame for frame in proxy.log[mark:] if frame.direction == "request" and frame.opcode != "ping"]
-            sent[name] = [frame.payload for frame in frames]
-            mark = proxy.mark()
-
+        recording = Recording(proxy)
         zk = await zkwire.connect(proxy.hosts, session_timeout=10.0)
-        keep("connect")
+        recording.keep("connect")
         for name, call in CALLS.items():
-            with contextlib.suppress(zkwire.ServerError):  # what the server thinks of it is not the question
+            with contextlib.suppress(zkwire.ServerError):  # only the request matters here
                 await call(zk)
-            keep(name)
+            recording.keep(name)
         watches = []
         for name, watch in WATCHES.items():
             watches.append((await watch(zk))[1])
-            keep(name)
-        proxy.cut()
-        await proxy.seen(RECONNECTS["reconnect"], mark)
-        keep("reconnect")
+            recording.keep(name)
+        proxy.drop()
+        await proxy.seen(RECONNECTS["reconnect"], recording.mark)
+        recording.keep("reconnect")
         for each in watches:
             each.cancel()
-        await zk.ping()  # what giving them up may send is not of the closing
-        mark = proxy.mark()
+        await zk.ping()  # requests that remove the watches do not belong to the close
+        recording.mark = proxy.mark()
         await zk.close()
-        keep("close")
-    return sent
+        recording.keep("close")
+    return recording.sent
+
+
+async def _play_streams() -> dict[str, list[bytes]]:
+    async with (
+        Server() as server,
+        Proxy(server.hosts) as proxy,
+        zkwire.connect(proxy.hosts) as zk,
+        AsyncExitStack() as others,
+    ):
+        await zk.create("/java")
+        await zk.exists_and_watch("/java/absent")
+        await zk.get_and_watch("/java")
+        await zk.get_children_and_watch("/java")
+        one = zk.events("/java/one")
+        recording = Recording(proxy)
+        for name, (path, recursive) in STREAMS.items():
+            if path == "/java/one":
+                await one.__aenter__()
+            else:
+                await others.enter_async_context(zk.events(path, recursive=recursive))
+            recording.keep(name)
+        proxy.drop()
+        await proxy.seen(RECONNECTS[CUT], recording.mark)
+        recording.keep(CUT)
+        await one.__aexit__(None, None, None)
+        await zk.ping()
+        recording.keep("remove all watches")
+    return recording.sent
 
 
 def test_each_call_of_the_java_program_is_played_or_has_no_verb_here() -> None:
-    streams = {name for name in JAVA if "for good" in name or name.startswith("remove") or "persistent" in name}
-    assert set(PLAYED) == set(JAVA) - streams - {"ping"}
+    of_streams = {name for name in JAVA if "for good" in name or name.startswith("remove") or "persistent" in name}
+    assert set(PLAYED) == set(JAVA) - of_streams - {"ping"}
 
 
 @pytest.mark.parametrize("call", PLAYED)
@@ -124,4 +173,16 @@ def test_a_call_sends_what_the_java_client_sends(ours: dict[str, list[bytes]], c
         [without_session(frame, first=first and at == 0) for at, frame in enumerate(frames)]
         for frames in (ours[call], JAVA[call])
     )
+    assert mine == theirs
+
+
+@pytest.mark.parametrize("call", [*STREAMS, "remove all watches"])
+def test_a_stream_sends_what_the_java_client_sends(streams: dict[str, list[bytes]], call: str) -> None:
+    mine, theirs = ([without_session(frame, first=False) for frame in frames] for frames in (streams[call], JAVA[call]))
+    assert mine == theirs
+
+
+def test_persistent_watches_are_set_again_as_by_the_java_client(streams: dict[str, list[bytes]]) -> None:
+    """The Java client also sends its credentials before, which other tests check."""
+    mine, theirs = (without_session(frames[-1], first=False) for frames in (streams[CUT], JAVA[CUT]))
     assert mine == theirs

@@ -1,0 +1,135 @@
+"""Entering a line: the create of a ticket's node, and the search for it when the answer was lost.
+
+Knows nodes; what a list of the children means for a ticket is decided in waiting_ticket and position.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import zkwire
+from recipes.common import lost_answers
+from recipes.common.shared_nodes import make_container
+from recipes.line.ticket import TicketNode
+from zkwire import ACL, Client, Create, GetChildren, GetData, Node, join_path
+
+
+@dataclass(slots=True, kw_only=True)
+class Entrance:
+    """Creates the nodes of tickets below `path`.
+
+    Arguments: `prefix`, the part of a ticket's name between its unique id and its number; `reads`, the requests that
+    are sent together with each create, the list of the children first; `data` and `acl`, of the nodes; `parent_data`,
+    returns the data of the node at `path`, if it has to be created; `container`, the topmost node above the tickets
+    that is created as a container.
+    """
+
+    zk: Client
+    path: str
+    prefix: str
+    reads: Sequence[GetData | GetChildren]
+    data: bytes
+    acl: Sequence[ACL]
+    parent_data: Callable[[], bytes]
+    container: str
+
+    async def enter(self) -> tuple[TicketNode, list[Any]]:
+        """Create a node and send the reads, in one round trip; return the node, and what each read got.
+
+        Missing parents are created.  If the answer is lost, the node is searched for: its name begins with an id that
+        no other node has.
+        Raises: what the client raises.
+        Cancellation: the node is removed.
+        """
+        session_id, unique = self.zk.session_id, self._unique_name()
+        make_parents = False
+        while True:
+            created, answers = await self._create_and_read(unique, make_parents)
+            if isinstance(created, zkwire.NoNodeError):
+                make_parents = True
+                continue
+            if isinstance(created, zkwire.ConnectionLostError):
+                found = await self._find(unique)
+                if found is not None:
+                    return found
+                if self.zk.session_id != session_id:
+                    # The session has expired meanwhile, and with it whatever it had created: begin anew.
+                    session_id, unique = self.zk.session_id, self._unique_name()
+                    make_parents = False
+                continue
+            if isinstance(created, zkwire.NodeExistsError):
+                created.hint = "the sequence numbers below this parent are used up: delete it and make it anew"
+            if isinstance(created, BaseException):
+                raise created
+            path, stat = created
+            return TicketNode(path, path.rpartition("/")[2], stat.czxid, stat.ephemeral_owner), answers
+
+    def _unique_name(self) -> str:
+        return f"_c_{self.zk.unique_id()}-{self.prefix}"
+
+    async def _create_and_read(self, unique: str, make_parents: bool) -> tuple[Any, list[Any]]:
+        """Send the create and the reads in one write; return for each its result, or its error."""
+        parents = [
+            Create(
+                at,
+                self.parent_data() if at == self.path else b"",
+                container=at == self.container or at.startswith(f"{self.container}/"),
+                acl=self.acl,
+            )
+            for at in (zkwire.ancestors(self.path) if make_parents else ())
+        ]
+        # The list goes behind the create: a server executes the requests of a session in order, so the list shows every
+        # ticket that comes before ours.  No later ticket can.
+        answers = await self.zk.pipeline(
+            [
+                *parents,
+                Create(join_path(self.path, unique), self.data, ephemeral=True, sequential=True, acl=self.acl),
+                *self.reads,
+            ]
+        )
+        created, *read = answers[len(parents) :]
+        if make_parents and isinstance(created, zkwire.NoNodeError):
+            # The parents cannot be created like this: the chroot is missing, or the client has no right to create them.
+            # `make_container` creates them, or raises the reason.
+            await make_container(self.zk, self.path, self.acl)
+        return created, read
+
+    async def _find(self, unique: str) -> tuple[TicketNode, list[Any]] | None:
+        """Search for the node whose create lost its answer; return None if it was never created.
+
+        Cancellation: the search goes on without the caller, and removes the node.
+        """
+        searching = asyncio.create_task(self._search(unique))
+        try:
+            return await asyncio.shield(searching)
+        except asyncio.CancelledError:
+            searching.add_done_callback(self._discard_found)
+            raise
+
+    def _discard_found(self, searching: asyncio.Task[tuple[TicketNode, list[Any]] | None]) -> None:
+        found = lost_answers.late_result(searching)
+        if found is not None:
+            self.zk.discard(found[0].path)
+
+    async def _search(self, unique: str) -> tuple[TicketNode, list[Any]] | None:
+        """Search until it is known whether the node exists.
+
+        Raises: the refusal of the server to show it.  If its name has been seen by then, the node is removed.
+        """
+        answers = await lost_answers.read(self.zk, self.path, *self.reads)
+        for name in lost_answers.result(answers[0]) or ():
+            if name.startswith(unique):
+                path = join_path(self.path, name)
+                read = await lost_answers.read(self.zk, path, GetData(path))
+                try:
+                    node: Node | None = lost_answers.result(read[0])
+                except zkwire.ServerError:
+                    self.zk.discard(path)
+                    raise
+                # A node of a former session is about to go, and must not be taken for ours.
+                if node is not None and node.stat.ephemeral_owner == self.zk.session_id:
+                    return TicketNode(path, name, node.stat.czxid, node.stat.ephemeral_owner), answers
+        return None

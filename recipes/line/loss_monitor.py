@@ -1,0 +1,126 @@
+"""The monitor of a held ticket: it watches the session's certainty and the ticket's own node, and reports a loss.
+
+Knows the ticket.  What a loss means for the holder is for the lease to say.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from recipes.line.certainty import Certainty
+from recipes.line.ticket import Ticket
+from zkwire import Client, Node, NoNodeError, ServerError, SessionError, Watch, WatchEventType, ZooKeeperError
+
+# Seconds.  The own node of a ticket that owned at once is watched only when it has been held for so long, so that a
+# short hold costs two round trips and no third.  The price: a deletion by somebody else in this time is noticed late.
+_UNWATCHED: Final = 0.1
+
+DELETED: Final = "somebody else has deleted it"
+
+
+class LossMonitor:
+    """Watches over one lease of `ticket`, from now until `stop`.
+
+    Arguments: `certainty`, that of the ticket's session; `on_uncertain`, called when it has ended; `on_lost`, called
+    with the reason when the ticket's node is lost.  Both stop the monitor.
+    """
+
+    __slots__ = ("_certainty", "_is_stopped", "_on_lost", "_on_uncertain", "_ticket", "_timer", "_zk")
+
+    def __init__(
+        self,
+        zk: Client,
+        ticket: Ticket,
+        certainty: Certainty,
+        *,
+        on_uncertain: Callable[[], object],
+        on_lost: Callable[[str], object],
+    ) -> None:
+        self._zk = zk
+        self._ticket = ticket
+        self._on_uncertain = on_uncertain
+        self._on_lost = on_lost
+        self._is_stopped = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._certainty = certainty
+        certainty.need()
+        certainty.add_callback(self._certainty_ended)
+        if ticket.is_watched:  # a ticket that has waited brings its watch along
+            ticket.watches.set_callback(self._watch_fired)
+        elif ticket.watch_request is not None:  # begun under the lease before this one, of the same ticket
+            ticket.watch_request.add_done_callback(self._watch_answered)
+        else:
+            loop = asyncio.get_running_loop()
+            if ticket.held_since is None:
+                ticket.held_since = loop.time()
+            # Counted from the first lease: otherwise a ticket that is passed on again and again, each time after less
+            # than a tenth of a second, would never be watched.
+            self._timer = loop.call_at(ticket.held_since + _UNWATCHED, self._watch_own_node)
+
+    def stop(self) -> None:
+        """Stop watching; the ticket keeps its watches, and a request for one, for the lease that may follow."""
+        if not self._is_stopped:
+            self._certainty.release()
+        self._is_stopped = True
+        self._certainty.remove_callback(self._certainty_ended)
+        self._ticket.watches.set_callback(None)
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._ticket.watch_request is not None:
+            self._ticket.watch_request.remove_done_callback(self._watch_answered)
+        self._on_uncertain = self._on_lost = _ignore  # breaks the reference cycle with the lease
+
+    def _certainty_ended(self) -> None:
+        if self._certainty.seconds_left() > 0:  # an answer has arrived since this call was scheduled
+            self._certainty.add_callback(self._certainty_ended)
+        else:
+            self._on_uncertain()
+
+    def _watch_own_node(self) -> None:
+        """Send the request that reads and watches the ticket's own node; an earlier one counts no more."""
+        ticket = self._ticket
+        asked = self._zk.get_and_watch(ticket.node.path, into=ticket.watches)
+        ticket.watch_request = asyncio.get_running_loop().create_task(asked)
+        ticket.watch_request.add_done_callback(self._watch_answered)
+
+    def _watch_answered(self, request: asyncio.Task[tuple[Node, Watch]]) -> None:
+        if request.cancelled():
+            return
+        error = request.exception()
+        ticket = self._ticket
+        if self._is_stopped or request is not ticket.watch_request:
+            return
+        ticket.watch_request = None
+        if isinstance(error, ServerError) and error.is_transient:
+            self._timer = asyncio.get_running_loop().call_later(_UNWATCHED, self._watch_own_node)
+        elif isinstance(error, ZooKeeperError) and not isinstance(error, NoNodeError):
+            # For example, the right to read the node is missing.  Without the watch a deletion would go unnoticed, so
+            # the lease cannot be relied upon.
+            self._on_lost(str(error))
+        elif isinstance(error, NoNodeError) or request.result()[0].stat.czxid != ticket.node.token:
+            self._on_lost(DELETED)  # another token: the node was deleted, and one of the same name was created
+        else:
+            ticket.is_watched = True
+            ticket.watches.set_callback(self._watch_fired)
+
+    def _watch_fired(self) -> None:
+        path = self._ticket.node.path
+        try:
+            # Watches on blockers from the time of waiting may still fire: they mean nothing to a holder.
+            events = [event for event in self._ticket.watches.take() if event.path == path]
+        except SessionError as error:
+            self._on_lost(str(error))
+            return
+        if any(event.type is WatchEventType.DELETED for event in events):
+            self._on_lost(DELETED)
+        elif events:
+            # The node's data has changed, which uses up the watch.  It also uses up a watch whose request is still
+            # unanswered here, so a request that is under way does not make this one superfluous.
+            self._ticket.is_watched = False
+            self._watch_own_node()
+
+
+def _ignore(why: str = "") -> None:
+    """Do nothing: the monitor is stopped."""

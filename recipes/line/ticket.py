@@ -1,0 +1,51 @@
+"""A ticket: one ephemeral sequential node in a waiting line, with its removal and the watches around it.
+
+Knows nothing of the order of the line (see position) and nothing of leases: a ticket may serve several leases, one
+after the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from zkwire import Node, Removal, Watch, WatchSet
+
+
+class TicketNode(NamedTuple):
+    """The node of a ticket: its path and name, its fencing token (the zxid of its creation), and the owning session."""
+
+    path: str
+    name: str
+    token: int
+    session_id: int
+
+
+@dataclass(slots=True)
+class Ticket:
+    """A node in the line that belongs to this client.
+
+    Arguments: `node`; `removal`, deletes the node once it is started; `watches`, all watches of this ticket;
+    `is_watched`, whether a watch on the ticket's own node is among them; `watch_request`, the request that sets that
+    watch, while it is under way; `held_since`, when the first lease of this ticket began, on the loop's clock.
+    """
+
+    node: TicketNode
+    removal: Removal
+    watches: WatchSet = field(default_factory=WatchSet)
+    is_watched: bool = False
+    watch_request: asyncio.Task[tuple[Node, Watch]] | None = None
+    held_since: float | None = None
+
+    def give_up(self) -> None:
+        """Delete the node, as soon as a server can be reached, and drop the watches."""
+        self.removal.start()
+        self.cancel_watch_request()
+        self.watches.cancel()
+
+    def cancel_watch_request(self) -> None:
+        """Cancel the request for the watch on the ticket's own node, if it is under way."""
+        request, self.watch_request = self.watch_request, None
+        if request is not None and not request.cancel() and not request.cancelled():
+            request.exception()  # read it, or asyncio logs "exception was never retrieved"

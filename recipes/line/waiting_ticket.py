@@ -1,0 +1,273 @@
+"""A ticket that waits: it sends what its position needs to know, takes in answers and events, and waits until it owns.
+
+What follows from the answers is decided in `position`; docs/waiting-line.md has the argument.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import zkwire
+from recipes.line import ticket_data
+from recipes.line.certainty import Certainty
+from recipes.line.position import Position, Promises, every_contender
+from recipes.line.ticket import Ticket, TicketNode
+from recipes.line.yielding import yield_processor
+from zkwire import Client, GetChildren, GetData, Node, WatchEventType, WatchSet, join_path
+
+# A holder that has promised to be done in some seconds is given a tenth more, for the end of its body and for clocks
+# that run at different speeds.
+_PATIENCE: Final = 1.1
+
+
+class EvictedError(Exception):
+    """The ticket's node is gone before it owned: somebody else has deleted it, or its session is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Which tickets wait for which, in the line below `path`.
+
+    Arguments: `blocks`, `slots` and `ahead`, see Position, but `slots` may be a function of the data of the node at
+    `path`, which may raise: then waiting tickets watch this node; `ignores_shared`, whether a holder that lets readers
+    in (see ticket_data) does not block.
+    """
+
+    path: str
+    blocks: Callable[[str], bool] = every_contender
+    slots: int | Callable[[bytes], int] = 1
+    ahead: int = 1
+    ignores_shared: bool = False
+
+    def reads(self) -> list[GetData | GetChildren]:
+        """Return the requests that show where a new ticket stands.
+
+        The number of slots is read after the children.  In the other order the number could shrink, and a holder leave,
+        between the two reads: the ticket would then count the few blockers against the old, greater number.
+        """
+        if isinstance(self.slots, int):
+            return [GetChildren(self.path)]
+        return [GetChildren(self.path), GetData(self.path)]
+
+
+class WaitingTicket:
+    """The ticket `ticket` while it does not own yet.
+
+    Arguments: `answers`, what each of `rules.reads()` got when it was sent behind the create of the ticket's node.
+    Raises: a server's refusal among the answers; what `rules.slots` raises.
+    """
+
+    __slots__ = ("_position", "_promises", "_rules", "_zk", "certainty", "ticket")
+
+    def __init__(self, zk: Client, rules: Rules, ticket: Ticket, answers: list[Any]) -> None:
+        self._zk = zk
+        self._rules = rules
+        self.ticket = ticket
+        self.certainty = Certainty(zk, ticket.node.session_id)
+        self._promises = Promises()
+        slots = rules.slots if isinstance(rules.slots, int) else None
+        self._position = Position(ticket.node.name, blocks=rules.blocks, slots=slots, ahead=rules.ahead)
+        self._take_list(answers[0])
+        if slots is None:
+            self._take_slots(answers[1], is_watched=False)
+
+    @property
+    def node(self) -> TicketNode:
+        """The ticket's node."""
+        return self.ticket.node
+
+    @property
+    def is_first(self) -> bool:
+        """Whether the ticket owns, provided that its session is alive."""
+        return self._position.owns
+
+    @property
+    def owns(self) -> bool:
+        """Whether the ticket owns, for certain."""
+        return self._position.owns and self.certainty.seconds_left() > 0
+
+    @property
+    def is_in_present_session(self) -> bool:
+        """Whether the client still has the session that created the ticket's node."""
+        return self.certainty.is_present_session
+
+    async def check_single_blocker(self) -> None:
+        """If a single blocker remains, read whether it lets readers in; called where the ticket does not wait.
+
+        Of several blockers one at least is no holder, and only a holder lets readers in.
+        Cancellation: the ticket is given up, as for any error.
+        """
+        if not self._rules.ignores_shared or len(self._position.before) != 1:
+            return
+        (name,) = self._position.before
+        try:
+            (node,) = await self._zk.pipeline([GetData(join_path(self._rules.path, name))])
+            if isinstance(node, zkwire.NoNodeError):
+                self._position.departed(name)
+            elif isinstance(node, Node):
+                self._take_blocker(name, node)
+            elif not isinstance(node, zkwire.NoAuthError):  # a blocker that we may not read goes on blocking
+                raise node
+        except BaseException:
+            self.ticket.give_up()
+            raise
+
+    async def make_certain(self) -> None:
+        """If the ticket is first, but its session is not certain to be alive, ask the leader.
+
+        Cancellation: the ticket is given up, as for any error.
+        """
+        try:
+            if self.is_first and not self.owns and self.is_in_present_session:
+                await self.certainty.renew()
+        except BaseException:
+            self.ticket.give_up()
+            raise
+
+    async def wait(self) -> Ticket:
+        """Wait until the ticket owns, and return it.
+
+        Raises: EvictedError when its node is gone; what the client raises; what `rules.slots` raises.
+        Cancellation: the ticket is given up, as for any error.
+        """
+        position = self._position
+        try:
+            while not self.owns:
+                if position.is_gone or not self.certainty.is_present_session:
+                    raise EvictedError
+                if position.owns:
+                    # The last answer of the leader is so old that the session may have expired: ask before believing.
+                    await self.certainty.renew()
+                elif position.needs_requests:
+                    await self._send_requests()
+                elif self._promises.next_end is not None:
+                    await self._enforce_promises(self._promises.next_end)
+                else:
+                    gone = await self._next_event()
+                    if gone is not None:
+                        position.departed(gone.rpartition("/")[2])
+                        continue  # the event itself can be taken only a moment later, and is not needed to own
+                self._take_events()
+        except BaseException:
+            self.ticket.give_up()
+            raise
+        self.ticket.is_watched = position.is_watched
+        return self.ticket
+
+    def _next_event(self) -> asyncio.Future[str | None]:
+        """Return a future for the next event; its result is the path of a blocker that has left, or None.
+
+        This is the fast path of a hand-over.  If the next departure makes the ticket own, it is awaited as urgent: the
+        client recognises the bytes of that event as soon as they are read, and resumes this task at once with the path,
+        before it decodes the event and does its other work for it.  Otherwise the event only lets the ticket look
+        ahead.  The same deletion has then just made another ticket own, perhaps that of another process on this
+        machine, which should get the processor first.
+        """
+        watches, position = self.ticket.watches, self._position
+        decisive = [join_path(self._rules.path, name) for name in position.before] if position.is_armed else []
+        watches.set_callback(None if decisive else yield_processor)
+        return watches.ready(urgent=decisive)
+
+    def _take_events(self) -> None:
+        ticket, position = self.ticket, self._position
+        for event in ticket.watches.take():
+            if event.type is WatchEventType.DELETED:
+                position.departed(event.path.rpartition("/")[2])
+            elif event.path != self._rules.path:
+                position.unwatched(event.path.rpartition("/")[2])
+            else:
+                position.slots_changed()
+        if ticket.watches.was_rearmed:
+            # The watches were set again on a new connection, and events from there come in an order that says nothing.
+            # Those that were taken in above stay true (a node that is gone stays gone), but are no reason to own.
+            ticket.watches.cancel()
+            ticket.watches = WatchSet()
+            position.reconnected()
+
+    async def _send_requests(self) -> None:
+        """Send, in one write, the watches that are missing and the list if one is due; take in the answers.
+
+        The watch on our own node is sent ahead of those on the blockers.  A server executes requests in order and
+        reports events in order: so if our own node is deleted, we know it before the departure of any blocker could
+        make us own.  In the other order a blocker's departure could be reported while the deletion of our node, which
+        came before it, was not watched yet.  The watch on the number of slots goes ahead of the blockers, too, because
+        a departure is to be counted by the number that is valid at that time.
+        """
+        path, position, watches = self._rules.path, self._position, self.ticket.watches
+        watched = [] if position.is_watched else [position.name]
+        slots = [GetData(path, into=watches)] if position.needs_slots else []
+        own = len(watched)
+        if not position.needs_list:
+            watched += position.to_watch
+        operations: list[GetData | GetChildren] = [GetData(join_path(path, name), into=watches) for name in watched]
+        operations[own:own] = slots
+        if position.needs_list:
+            yield_processor()  # a list is never urgent, and the departure behind it has made another ticket own
+            operations.append(GetChildren(path))
+        answers = await self._zk.pipeline(operations)
+        if slots:
+            self._take_slots(answers.pop(own), is_watched=True)
+        if position.needs_list:
+            self._take_list(answers.pop())
+        for name, answer in zip(watched, answers, strict=True):
+            if isinstance(answer, zkwire.NoNodeError):
+                position.departed(name)
+            elif isinstance(answer, BaseException):
+                raise answer
+            else:
+                position.watched(name)
+                if name != position.name:
+                    self._take_blocker(name, answer)
+
+    def _take_list(self, names: Any) -> None:
+        if isinstance(names, zkwire.NoNodeError):
+            names = []  # sent again after a reconnect, and meanwhile somebody has deleted the whole line
+        if isinstance(names, BaseException):
+            raise names
+        self._position.listed(names)
+
+    def _take_slots(self, node: Any, *, is_watched: bool) -> None:
+        if isinstance(node, zkwire.NoNodeError):
+            self._position.departed(self._position.name)  # without its parent the ticket's node is gone, too
+        elif isinstance(node, BaseException):
+            raise node
+        elif not isinstance(self._rules.slots, int):
+            self._position.slots_read(self._rules.slots(node.data), is_watched=is_watched)
+
+    def _take_blocker(self, name: str, node: Node) -> None:
+        """Take in the data of a blocker: a promise, or that it lets readers in."""
+        written = ticket_data.parse(node.data, node.stat.version)
+        if written is None or written.limit is None:
+            self._promises.forget(name)
+        else:
+            end = asyncio.get_running_loop().time() + written.limit * _PATIENCE
+            self._promises.seen(name, node.stat.version, end)
+        if written is not None and written.is_shared and self._rules.ignores_shared:
+            self._position.departed(name)
+
+    async def _enforce_promises(self, end: float) -> None:
+        """Wait for an event until `end`, when a promise ends; then delete the nodes whose promise is broken.
+
+        The delete names the version of the node that was read.  If the holder has promised anew meanwhile, the server
+        refuses the delete.
+        """
+        loop = asyncio.get_running_loop()
+        event = self.ticket.watches.ready()
+        await asyncio.wait([event], timeout=max(0.0, end - loop.time()))
+        event.cancel()
+        for name, version in self._promises.broken(loop.time()):
+            try:
+                if self._position.is_blocked_by(name):
+                    await self._zk.delete(join_path(self._rules.path, name), version)
+            except zkwire.ConnectionLostError:
+                continue  # it may have been deleted: the list that follows the reconnect will show it
+            except zkwire.NoNodeError:
+                self._position.departed(name)
+            except (zkwire.BadVersionError, zkwire.NoAuthError):
+                pass  # an event has announced the new promise, which is read next; or we may not delete the node
+            else:
+                self._position.departed(name)
+            self._promises.forget(name)

@@ -1,0 +1,104 @@
+"""`python -m tests.partition`: is a lease ever certain while another client owns, however an ensemble is split?
+
+Plays every topology on real ensembles of three servers and an observer, with stalled links, prints a line for each and
+exits with 1 if two leases were certain at a time, or a body was still running when the next client owned.
+
+With `--healthy MINUTES` nothing is split: leases are held in one process beside a thousand tickets that wait, and none
+may be given up.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import itertools
+import logging
+import sys
+from typing import Final, get_args
+
+import zkwire
+from recipes import Lock
+from tests.support.partition import Certainty, Fault, Home, Outcome, Trial
+from tests.support.split import SplitEnsemble
+
+HEALTHY_CLIENTS: Final = 6
+HEALTHY_TICKETS: Final = 1000
+TIMEOUTS: Final = (4.0, 7.0, 10.0)
+
+
+def main() -> int:
+    """Return the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m tests.partition", description=__doc__)
+    parser.add_argument("--timeouts", type=float, nargs="+", default=TIMEOUTS, help="session timeouts, in seconds")
+    parser.add_argument("--homes", nargs="+", default=get_args(Home), choices=get_args(Home))
+    parser.add_argument("--faults", nargs="+", default=get_args(Fault), choices=get_args(Fault))
+    parser.add_argument("--certainty", default="leader", choices=get_args(Certainty))
+    parser.add_argument("--observers", type=int, default=1)
+    parser.add_argument("--healthy", type=float, metavar="MINUTES", help="split nothing, and hold for so long")
+    options = parser.parse_args()
+    logging.disable()  # what clients say of lost connections would tear the table apart
+    if options.healthy is not None:
+        return asyncio.run(hold(60 * options.healthy, min(options.timeouts)))
+    trials = [
+        Trial(timeout, home, fault, knows_all, options.certainty)
+        for timeout, home, fault, knows_all in itertools.product(
+            options.timeouts, options.homes, options.faults, (False, True)
+        )
+        if home != "leader" or fault != "both"  # the same as "leader cut off"
+    ]
+    return asyncio.run(play(trials, options.observers))
+
+
+async def play(trials: list[Trial], observers: int) -> int:
+    """Play all trials, each on an ensemble of its own; return the exit status."""
+    print("T     home      fault           knows   overlap  body ended  next owned", flush=True)
+    failed = 0
+    for number, trial in enumerate(trials):
+        async with SplitEnsemble(observers=observers if trial.home == "observer" else 0) as ensemble:
+            outcome = await trial.run(ensemble, f"/partition-{number}")
+        bad = outcome.overlap > 0 or outcome.was_running
+        failed += bad
+        print(line(trial, outcome), "<- FAILED" if bad else "", flush=True)
+    print(f"{len(trials) - failed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+async def hold(seconds: float, timeout: float) -> int:
+    """Hold leases beside waiting tickets on an ensemble that is whole; return the exit status."""
+    loop = asyncio.get_running_loop()
+    async with SplitEnsemble() as ensemble, contextlib.AsyncExitStack() as stack:
+        clients = [
+            await stack.enter_async_context(zkwire.connect(ensemble.hosts, timeout)) for _ in range(HEALTHY_CLIENTS)
+        ]
+        leases = [await Lock(zk, f"/healthy/{number}").acquire() for number, zk in enumerate(clients)]
+        waiting = [
+            asyncio.create_task(Lock(zk, "/healthy/0").acquire())
+            for zk in clients[1:]
+            for _ in range(HEALTHY_TICKETS // (HEALTHY_CLIENTS - 1))
+        ]
+        least, end = timeout, loop.time() + seconds
+        while loop.time() < end and all(lease.is_certain() for lease in leases):
+            least = min(least, *(lease.certain_for() for lease in leases))
+            await asyncio.sleep(0.01)
+        lost = sum(not lease.is_certain() for lease in leases)
+        print(
+            f"{len(leases)} leases, {len(waiting)} tickets that wait, session timeout {timeout:g} s, {seconds:g} s:"
+            f" {lost} lost; the least that was certain ahead was {least:.2f} s"
+        )
+        for task in waiting:
+            task.cancel()
+        await asyncio.wait(waiting)
+    return 1 if lost else 0
+
+
+def line(trial: Trial, outcome: Outcome) -> str:
+    """Return the line of the table for a trial."""
+    ended, owned = ("-" if moment is None else f"{moment:.1f} s" for moment in (outcome.body_ended, outcome.next_owned))
+    knows = "all" if trial.knows_all else "one"
+    return (
+        f"{trial.timeout:<5g} {trial.home:<9} {trial.fault:<15} {knows:<7} {outcome.overlap:>5.2f} s"
+        f" {ended:>11} {owned:>11}"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

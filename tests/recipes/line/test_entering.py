@@ -1,0 +1,225 @@
+"""Entering a line: the node of a ticket, its parents, and a create whose answer is lost."""
+
+import asyncio
+import itertools
+
+import pytest
+
+import zkwire
+from recipes import Lock
+from tests.support.everywhere import scene
+from tests.support.proxy import Frame, Proxy
+from tests.support.recipes import (
+    expire,
+    line,
+    no_task_stays,
+    outcome,
+    proxied,
+    until,
+    until_line,
+    until_state,
+    until_watches,
+)
+from zkwire import SessionState
+from zkwire.testing import RealServer
+
+pytestmark = pytest.mark.limit(50)
+
+
+def is_step(frame: Frame) -> bool:
+    """Return whether the frame is a request of the recipe."""
+    return (
+        frame.direction == "request" and frame.opcode not in ("connect", "ping", "closeSession") and frame.path != "/"
+    )
+
+
+# -- nodes ------------------------------------------------------------------------------------------------------------
+
+
+async def test_data_and_names_are_as_other_clients_expect(zookeeper: RealServer, path: str) -> None:
+    async with zkwire.connect(zookeeper.hosts) as zk, Lock(zk, path, data=b"host-7:4711") as lease:
+        data, _ = await zk.get(lease.path)
+        assert data == b"host-7:4711"
+        prefix, unique, number = lease.path.rpartition("/")[2].partition("_c_")[2].partition("-lock-")
+        assert (len(prefix), unique, len(number)) == (36, "-lock-", 10)
+
+
+async def test_the_parent_is_a_container_below_persistent_ones(zookeeper: RealServer, path: str) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk, Lock(zk, f"{path}/a/b"):
+        made = [f for f in proxy.log if f.direction == "reply" and f.opcode.startswith("create") and not f.err]
+        assert [frame.path for frame in made[:-1]] == [path, f"{path}/a", f"{path}/a/b"]
+        assert [frame.opcode == "createContainer" for frame in made] == [False, False, True, False]
+
+
+async def test_a_missing_parent_costs_one_round_trip_more(zookeeper: RealServer, path: str) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+        mark = proxy.mark()
+        async with Lock(zk, f"{path}/lock"):
+            paths = [frame.path for frame in proxy.log[mark:] if frame.direction == "request"]
+            ticket = paths[0]
+            assert paths == [ticket, f"{path}/lock", path, f"{path}/lock", ticket, f"{path}/lock"]
+            assert proxy.segments(mark) == 2
+
+
+@pytest.mark.parametrize("is_before", [True, False])
+async def test_a_missing_chroot_is_created_in_spite_of_lost_connections(
+    is_before: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pitfall 20: each of the creates is cut in turn."""
+    monkeypatch.setattr("zkwire.session.hosts._FIRST_PAUSE", 0.001)
+    for nth in itertools.count(1):
+        async with scene() as stage, zkwire.connect(f"{stage.server.hosts}/app/x") as zk:
+            drop = stage.server.drop_before if is_before else stage.server.drop_after
+            with drop("create", session=zk.session_id, nth=nth) as cut:
+                lease = await Lock(zk, "/l").acquire()
+                lease.check()
+            assert await line(stage.other, "/app/x/l") == [lease.path.rpartition("/")[2]]
+            await lease.release()
+        if not cut.hits:
+            assert nth > 6
+            break
+
+
+async def test_a_missing_permission_raises_and_leaves_nothing(zookeeper: RealServer, path: str) -> None:
+    """Pitfall 9: a lock whose acquire failed can be used again."""
+    async with zkwire.connect(zookeeper.hosts) as zk:
+        await zk.create(path, acl=zkwire.READ_ONLY_ACL)
+        lock = Lock(zk, path)
+        for _ in range(2):
+            with pytest.raises(zkwire.NoAuthError):
+                await lock.acquire(within=5)
+            with pytest.raises(zkwire.NoAuthError):
+                await lock.try_acquire()
+        with pytest.raises(zkwire.NoAuthError):
+            await Lock(zk, f"{path}/below").acquire(within=5)
+        assert await line(zk, path) == []
+
+
+async def test_an_ephemeral_parent_raises(zookeeper: RealServer, path: str) -> None:
+    async with zkwire.connect(zookeeper.hosts) as zk:
+        await zk.create(path, ephemeral=True)
+        with pytest.raises(zkwire.NoChildrenForEphemeralsError, match=path):
+            await Lock(zk, path).acquire(within=5)
+        with pytest.raises(zkwire.NoChildrenForEphemeralsError, match=path):
+            await Lock(zk, f"{path}/a/b").acquire(within=5)
+
+
+# -- a create whose answer is lost ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("first", range(1, 5))
+async def test_the_search_for_a_lost_create_may_be_cut_too(zookeeper: RealServer, path: str, first: int) -> None:
+    """Pitfalls 10 and 20."""
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(zookeeper.hosts) as safe:
+        async with zkwire.connect(proxy.hosts) as zk, no_task_stays():
+            await safe.create(path)
+            cuts = [proxy.cut_after("create2"), proxy.cut_after(is_step, 2 + first), proxy.cut_after("delete")]
+            async with Lock(zk, path).hold(within=20):
+                assert len(await line(safe, path)) == 1
+            assert await line(safe, path) == []
+            assert [cut.done() for cut in (cuts[0], cuts[2])] == [True, True]
+        assert proxy.connections >= 3
+
+
+async def test_several_lost_creates_and_deletes_leave_one_node_and_then_none(zookeeper: RealServer, path: str) -> None:
+    """Pitfalls 10 and 20."""
+    async with proxied(zookeeper) as (proxy, safe, zk):
+        await safe.create(path)
+        before = [proxy.cut_before("create2", n) for n in range(1, 4)]
+        after = [proxy.cut_after("delete", n) for n in range(1, 4)]
+        async with Lock(zk, path).hold(within=40):
+            assert len(await line(safe, path)) == 1
+        assert await line(safe, path) == []
+        assert all(cut.done() for cut in before)
+        assert sum(cut.done() for cut in after) >= 1
+
+
+async def test_a_bound_that_passes_while_there_is_no_connection_leaves_no_node(
+    zookeeper: RealServer, path: str
+) -> None:
+    """Pitfall 10: the answer to the create is lost, and acquire gives up before it can search for the node."""
+    async with proxied(zookeeper) as (proxy, safe, zk):
+        await safe.create(path)
+        cut = proxy.drop_after("create2")
+        refusal = proxy.refuse_connections()
+        acquiring = asyncio.create_task(Lock(zk, path).acquire(within=0.5))
+        await cut.until_hit()
+        with pytest.raises(TimeoutError, match=path):
+            await acquiring
+        assert len(await line(safe, path)) == 1
+        refusal.end()
+        await until_line(safe, path, 0)
+        assert zk.state is SessionState.CONNECTED
+
+
+async def test_a_cancelled_search_for_a_lost_create_leaves_no_node(zookeeper: RealServer, path: str) -> None:
+    """Pitfalls 10 and 11: the answers to the search are held back when it is cancelled."""
+    async with proxied(zookeeper) as (proxy, safe, zk):
+        await safe.create(path)
+        cut = proxy.drop_after("create2")
+        acquiring = asyncio.create_task(Lock(zk, path).acquire())
+        await cut.until_hit()
+        await proxy.seen("sync", proxy.mark())
+        hold = proxy.hold_replies()
+        await asyncio.sleep(0)
+        assert len(await line(safe, path)) == 1
+        acquiring.cancel()
+        assert isinstance(await outcome(acquiring), asyncio.CancelledError)
+        hold.release()
+        await until_line(safe, path, 0)
+
+
+async def test_a_create_that_is_lost_in_a_new_session_is_found(zookeeper: RealServer, path: str) -> None:
+    """Pitfalls 12, 13 and 20: after an expiry a ticket is taken while there is no session yet, and the first create of
+    the new session loses its answer."""
+    async with proxied(zookeeper) as (proxy, safe, zk):
+        held = await Lock(safe, path).acquire()
+        waiter = asyncio.create_task(Lock(zk, path).acquire(within=30))
+        await until_line(safe, path, 2)
+        await until_watches(zookeeper, 3)
+        session = zk.session_id
+        cut = proxy.drop_after("create2")
+        await expire(zookeeper, zk)
+        await cut.until_hit()
+        await until(lambda: zk.state is SessionState.CONNECTED and zk.session_id != session)
+        await until_watches(zookeeper, 3)
+        assert len(await line(safe, path)) == 2
+        await held.release()
+        await (await waiter).release()
+        assert await line(safe, path) == []
+
+
+async def test_a_node_of_an_expired_session_is_not_adopted(zookeeper: RealServer, path: str) -> None:
+    """Pitfalls 12, 13 and 17: the session ends while its lost create is searched for."""
+    async with proxied(zookeeper) as (proxy, safe, zk):
+        await safe.create(path)
+        cut = proxy.drop_after("create2")
+        refusal = proxy.refuse_connections()
+        waiter = asyncio.create_task(Lock(zk, path).acquire(within=30))
+        await cut.until_hit()
+        old = (await until_line(safe, path, 1))[0]
+        await until_state(zk, SessionState.SUSPENDED)
+        session = zk.session_id
+        await expire(zookeeper, zk)
+        refusal.end()
+        lease = await waiter
+        assert zk.session_id != session
+        assert await line(safe, path) == [lease.path.rpartition("/")[2]]
+        assert not lease.path.endswith(old)
+        lease.check()
+        await lease.release()
+
+
+async def test_a_node_of_another_session_is_not_adopted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pitfalls 12 and 13: a server that is behind still shows the node of the session before, under our unique id."""
+    async with scene() as stage, no_task_stays():
+        monkeypatch.setattr(stage.zk, "unique_id", lambda: "0-0")
+        await stage.other.create(stage.path)
+        foreign = await stage.other.create(f"{stage.path}/_c_0-0-lock-", ephemeral=True, sequential=True)
+        with stage.server.drop_before("create", session=stage.zk.session_id):
+            acquiring = asyncio.create_task(Lock(stage.zk, stage.path).acquire())
+            await until_line(stage.other, stage.path, 2, limit=5)
+        await stage.other.delete(foreign)
+        lease = await acquiring
+        assert lease.path != foreign
+        await lease.release()

@@ -1,0 +1,240 @@
+"""The queue of the tasks of one process that share a lock."""
+
+import asyncio
+
+import pytest
+
+import zkwire
+from recipes import Lease, Lock, LockLostError
+from tests.support.everywhere import scene
+from tests.support.recipes import (
+    line,
+    no_task_stays,
+    outcome,
+    proxied,
+    two_clients,
+    until,
+    until_armed,
+    until_line,
+    until_watches,
+)
+from zkwire import AuthFailedError, SessionClosedError, SessionError, SessionExpiredError
+from zkwire.testing import RealServer, Server
+
+pytestmark = pytest.mark.limit(20)
+
+
+async def test_tasks_that_share_a_lock_are_served_in_order_and_need_one_node(zookeeper: RealServer, path: str) -> None:
+    async with zkwire.connect(zookeeper.hosts) as zk:
+        lock = Lock(zk, path)
+        served: list[int] = []
+        inside = 0
+
+        async def worker(number: int) -> None:
+            nonlocal inside
+            async with lock:
+                inside += 1
+                served.append(number)
+                assert inside == 1
+                assert len(await line(zk, path)) == 1
+                inside -= 1
+
+        await asyncio.gather(*(worker(number) for number in range(12)))
+        assert served == list(range(12))
+        assert await line(zk, path) == []
+
+
+async def test_release_gives_the_other_processes_their_turn_first(zookeeper: RealServer, path: str) -> None:
+    async with two_clients(zookeeper) as (zk, zk2):
+        lock, other = Lock(zk, path), Lock(zk2, path)
+        served: list[str] = []
+
+        async def worker(lock: Lock, name: str) -> None:
+            async with lock:
+                served.append(name)
+
+        lease = await lock.acquire()
+        local = [asyncio.create_task(worker(lock, "local")) for _ in range(2)]
+        remote = asyncio.create_task(worker(other, "remote"))
+        await until_line(zk, path, 2)
+        await lease.release()
+        await asyncio.gather(*local, remote)
+        assert served == ["remote", "local", "local"]
+
+
+@pytest.mark.parametrize("passes", [1, 2, 5])
+async def test_a_ticket_is_passed_on_as_often_as_local_passes_allows(
+    zookeeper: RealServer, path: str, passes: int
+) -> None:
+    async with proxied(zookeeper) as (proxy, zk2, zk):
+        lock, other = Lock(zk, path, local_passes=passes), Lock(zk2, path)
+        served: list[tuple[str, int]] = []
+
+        async def worker(lock: Lock, name: str) -> None:
+            async with lock as lease:
+                lease.check()
+                served.append((name, lease.token))
+
+        lease = await lock.acquire()
+        local = [asyncio.create_task(worker(lock, "local")) for _ in range(4)]
+        remote = asyncio.create_task(worker(other, "remote"))
+        await until_line(zk2, path, 2)
+        mark = proxy.mark()
+        await lease.release()
+        assert proxy.requests(mark).count("delete") == 0
+        await asyncio.gather(*local, remote)
+        first = min(passes, 4)
+        assert [name for name, _ in served] == ["local"] * first + ["remote"] + ["local"] * (4 - first)
+        assert [token for _, token in served[:first]] == [lease.token] * first
+        assert await line(zk, path) == []
+
+
+async def test_the_loss_of_a_ticket_that_was_passed_on_is_noticed(zookeeper: RealServer, path: str) -> None:
+    async with two_clients(zookeeper) as (zk, other):
+        lock = Lock(zk, path, local_passes=3)
+        lease = await lock.acquire()
+        bodies = 0
+
+        async def worker() -> None:
+            nonlocal bodies
+            async with lock as passed:
+                bodies += 1
+                assert passed.token == lease.token
+                await other.delete(passed.path)
+                await asyncio.Event().wait()
+
+        task = asyncio.create_task(worker())
+        await until_watches(zookeeper, 1)  # the first lease watches its node by now
+        await lease.release()
+        with pytest.raises(LockLostError, match="somebody else has deleted it"):
+            await task
+        assert bodies == 1
+        await (await lock.acquire(within=5)).release()
+
+
+async def test_a_ticket_that_is_passed_on_all_the_time_is_watched_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time after which it is watched is longer here, so that no single lease lasts for so long."""
+    monkeypatch.setattr("recipes.line.loss_monitor._UNWATCHED", 0.6)
+    async with scene() as stage, no_task_stays():
+        lock = Lock(stage.zk, stage.path, local_passes=10**6)
+        tokens: set[int] = set()
+
+        async def user() -> None:
+            while True:
+                async with lock as lease:
+                    tokens.add(lease.token)
+                    await stage.zk.ping()
+
+        users = [asyncio.create_task(user()) for _ in range(3)]
+        await until_armed(1, stage.zk)
+        (ticket,) = await line(stage.other, stage.path)
+        assert len(tokens) == 1
+        await stage.other.delete(f"{stage.path}/{ticket}")
+        _, others = await asyncio.wait(users, return_when=asyncio.FIRST_COMPLETED)
+        for other in others:
+            other.cancel()
+        came = [await outcome(one) for one in users]
+        assert [one for one in came if isinstance(one, LockLostError)], came
+        await until_line(stage.other, stage.path, 0)
+
+
+async def test_any_waiting_task_may_be_cancelled(zookeeper: RealServer, path: str) -> None:
+    async with zkwire.connect(zookeeper.hosts) as zk:
+        lock = Lock(zk, path)
+        for victim in range(4):
+            lease = await lock.acquire()
+            waiters = [asyncio.create_task(lock.acquire()) for _ in range(4)]
+            await until(lambda: len(lock._local_queue._waiting) == 4)
+            waiters[victim].cancel()
+            await lease.release()  # in the same turn of the loop as the cancellation
+            for number, waiter in enumerate(waiters):
+                got = await outcome(waiter)
+                if number == victim:
+                    assert isinstance(got, asyncio.CancelledError), repr(got)
+                else:
+                    assert isinstance(got, Lease), repr(got)
+                    await got.release()
+            assert await line(zk, path) == []
+
+
+@pytest.mark.parametrize(("passes", "count"), [(0, 3), (3, 3), (3, 1)])
+async def test_a_turn_that_comes_together_with_a_cancellation_is_passed_on(
+    zookeeper: RealServer, path: str, passes: int, count: int
+) -> None:
+    """Pitfall 9: a ticket that no task takes is dropped, and the lock can be used as before."""
+    async with zkwire.connect(zookeeper.hosts) as zk:
+        lock = Lock(zk, path, local_passes=passes)
+        lease = await lock.acquire()
+        waiters = [asyncio.create_task(lock.acquire()) for _ in range(count)]
+        await until(lambda: len(lock._local_queue._waiting) == count)
+        releasing = asyncio.create_task(lease.release())
+        await asyncio.sleep(0)  # the first waiter has the turn and has not resumed yet
+        waiters[0].cancel()
+        await releasing
+        assert isinstance(await outcome(waiters[0]), asyncio.CancelledError)
+        for waiter in waiters[1:]:
+            await (await waiter).release()
+        await until_line(zk, path, 0)
+        async with lock.hold(within=5):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("ends", "expected"),
+    [("close", SessionClosedError), ("expire", SessionExpiredError), ("refuse", AuthFailedError)],
+)
+async def test_the_end_of_the_session_ends_waits_for_a_lease_that_is_never_released(
+    ends: str, expected: type[SessionError]
+) -> None:
+    """Pitfall 6: the lease is lost, but its owner has not released it."""
+    async with Server() as server, no_task_stays():
+        zk = await zkwire.connect(server.hosts, renew=False)
+        lock = Lock(zk, "/l")
+        lease = await lock.acquire()
+        waiters = [asyncio.create_task(lock.acquire(within=5)) for _ in range(3)]
+        await until(lambda: len(lock._local_queue._waiting) == 3)
+        if ends == "close":
+            await zk.close()
+        elif ends == "expire":
+            server.expire(zk.session_id)
+        else:
+            await outcome(zk.add_auth("nonsense", b""))
+        waiters[1].cancel()
+        came = [await outcome(waiter) for waiter in waiters]
+        assert {type(error) for error in came} <= {expected, asyncio.CancelledError}, came
+        assert type(came[0]) is type(came[2]) is expected
+        assert came[0] is not came[2]
+        for verb in (lock.acquire, lock.try_acquire):
+            with pytest.raises(expected):
+                await verb()
+        await lease.release()
+        assert lock._local_queue.is_free
+        await zk.close()
+
+
+async def test_the_next_task_goes_on_after_the_body_of_a_lost_lease_has_ended(zookeeper: RealServer, path: str) -> None:
+    """Pitfall 14."""
+    async with two_clients(zookeeper) as (zk, other):
+        lock = Lock(zk, path)
+        ended = False
+
+        async def first() -> None:
+            nonlocal ended
+            async with lock as lease:
+                holding.set_result(lease)
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    await asyncio.sleep(0.05)
+                    ended = True
+
+        async def second() -> None:
+            async with lock:
+                assert ended
+
+        holding: asyncio.Future[Lease] = asyncio.get_running_loop().create_future()
+        one, two = asyncio.create_task(first()), asyncio.create_task(second())
+        await other.delete((await holding).path)
+        assert isinstance(await outcome(one), LockLostError)
+        await two
+        assert await line(zk, path) == []

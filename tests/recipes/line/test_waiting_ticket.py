@@ -1,0 +1,400 @@
+"""A ticket that waits: its requests, the hand-over, reconnects, and what others do to its node."""
+
+import asyncio
+from contextlib import AsyncExitStack
+
+import pytest
+
+import zkwire
+from recipes import Lease, Lock, LockLostError
+from recipes.line.ticket import Ticket, TicketNode
+from recipes.line.waiting_ticket import Rules, WaitingTicket
+from tests.support.everywhere import nothing_stays, scene
+from tests.support.proxy import Proxy
+from tests.support.recipes import (
+    all_watches,
+    line,
+    no_task_stays,
+    outcome,
+    proxied,
+    two_clients,
+    until,
+    until_armed,
+    until_line,
+    until_state,
+    until_watches,
+)
+from zkwire import Client, SessionState
+from zkwire.testing import RealServer
+
+pytestmark = pytest.mark.limit(50)
+
+
+def asked(proxy: Proxy, path: str, since: int, direction: str = "request") -> list[str]:
+    """The requests from `since` on: "list" for a list of the line, "watch" for a watch on a ticket, or what else."""
+    kinds = []
+    for frame in proxy.log[since:]:
+        if frame.direction == direction and frame.opcode in ("getData", "getChildren"):
+            kinds.append("list" if frame.path == path else "watch")
+        elif frame.direction == direction and frame.opcode != "ping":
+            kinds.append(frame.opcode)
+    return kinds
+
+
+async def behind_a_holder(
+    first: Client, second: Client, path: str, *, within: float | None = None
+) -> tuple[Lease, asyncio.Task[Lease], str]:
+    """Have `first` hold the lock and `second` wait for it; return lease, waiting task and the path of its node."""
+    holder = await Lock(first, path).acquire()
+    waiter = asyncio.create_task(Lock(second, path).acquire(within=within))
+    names = await until_line(first, path, 2)
+    await until_armed(2, second)
+    return holder, waiter, f"{path}/{names[1]}"
+
+
+# -- requests and events ----------------------------------------------------------------------------------------------
+
+
+async def test_a_waiter_watches_its_own_node_first_and_all_nodes_in_one_write(zookeeper: RealServer, path: str) -> None:
+    async with proxied(zookeeper) as (proxy, zk, zk2):
+        first = await Lock(zk, path).acquire()
+        second = asyncio.create_task(Lock(zk, path).acquire())
+        nodes = await until_line(zk, path, 2)
+        mark = proxy.mark()
+        third = asyncio.create_task(Lock(zk2, path).acquire())
+        nodes = await until_line(zk, path, 3)
+        await proxy.until(lambda: len(proxy.requests(mark)) >= 5)
+        assert asked(proxy, path, mark) == ["create2", "list", "watch", "watch", "watch"]
+        frames = [frame for frame in proxy.log[mark:] if frame.direction == "request"]
+        assert [frame.path.rpartition("/")[2] for frame in frames[2:]] == [nodes[2], nodes[0], nodes[1]]
+        assert len({frame.write for frame in frames[2:]}) == 1
+        assert proxy.segments(mark) == 2
+        await first.release()
+        await (await second).release()
+        await (await third).release()
+
+
+async def test_the_hand_over_to_an_armed_waiter_sends_nothing(zookeeper: RealServer, path: str) -> None:
+    """Pitfall 19: the watches are set with getData, not with exists."""
+    async with proxied(zookeeper) as (proxy, zk, zk2):
+        first = await Lock(zk, path).acquire()
+        mark = proxy.mark()
+        waiter = asyncio.create_task(Lock(zk2, path).acquire())
+        await proxy.until(lambda: asked(proxy, path, mark, "reply").count("watch") == 2)
+        mark = proxy.mark()
+        await first.release()
+        lease = await waiter
+        assert proxy.requests(mark) == []
+        assert proxy.events(mark) == [("NodeDeleted", first.path)]
+        await lease.release()
+        assert proxy.requests(mark) == ["delete"]
+        assert "exists" not in proxy.requests()
+
+
+async def test_a_departure_wakes_at_most_two_waiters(zookeeper: RealServer, path: str) -> None:
+    async with AsyncExitStack() as stack:
+        proxies = [await stack.enter_async_context(Proxy(zookeeper.hosts)) for _ in range(6)]
+        clients = [await stack.enter_async_context(zkwire.connect(proxy.hosts)) for proxy in proxies]
+        watching = await stack.enter_async_context(zkwire.connect(zookeeper.hosts))
+        waiting: list[asyncio.Task[Lease]] = []
+        for number, zk in enumerate(clients):
+            waiting.append(asyncio.create_task(Lock(zk, path).acquire()))
+            await until_line(watching, path, number + 1)
+        # One in the middle leaves, then the second; then the line moves to its end.
+        for number in (3, 1):
+            await until_watches(zookeeper, all_watches(len(waiting)))
+            gone = (await line(watching, path))[number]
+            marks = [proxy.mark() for proxy in proxies]
+            waiting.pop(number).cancel()
+            await until_line(watching, path, len(waiting))
+            await asyncio.gather(*(zk.ping() for zk in clients))
+            events = [
+                event
+                for proxy, mark in zip(proxies, marks, strict=True)
+                for event in proxy.events(mark)
+                if event == ("NodeDeleted", f"{path}/{gone}")
+            ]
+            assert 1 <= len(events) <= 3  # two waiters, and perhaps the one that left
+        while waiting:
+            # The holder's watch on its own node and the look-ahead may be under way: let them settle.
+            await asyncio.gather(*(zk.ping() for zk in clients))
+            marks = [proxy.mark() for proxy in proxies]
+            holder = waiting.pop(0)
+            lease = await holder
+            own = clients.index(lease._zk)
+            await lease.release()
+            if waiting:
+                await asyncio.wait([waiting[0]])
+            await asyncio.gather(*(zk.ping() for zk in clients))
+            woken = {
+                number
+                for number, (proxy, mark) in enumerate(zip(proxies, marks, strict=True))
+                if number != own and ("NodeDeleted", lease.path) in proxy.events(mark)
+            }
+            assert len(woken) <= 2
+            assert not waiting or woken
+
+
+async def test_the_next_owner_resumes_before_all_other_work_for_the_event(zookeeper: RealServer, path: str) -> None:
+    async with two_clients(zookeeper) as (zk, zk2):
+        order = []
+        lease = await Lock(zk, path).acquire()
+        _, watch = await zk2.get_and_watch(lease.path)
+
+        async def plainly() -> None:
+            await watch
+            order.append("watch")
+
+        async def owning() -> None:
+            next_lease = await Lock(zk2, path).acquire()
+            order.append("owner")
+            await next_lease.release()
+            order.append("released")
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(plainly())
+            group.create_task(owning())
+            await until_armed(3, zk2)
+            await lease.release()
+        assert order == ["owner", "watch", "released"]
+        assert await line(zk, path) == []
+        assert len(zk2._session.watches) == 0
+
+
+async def test_a_waiter_looks_ahead_before_the_hand_over(zookeeper: RealServer, path: str) -> None:
+    """When the blocker before the last one leaves, the list is read then, and not at the hand-over."""
+    async with proxied(zookeeper) as (proxy, zk, zk2):
+        leases = [await Lock(zk, path).acquire()]
+        tasks = [asyncio.create_task(Lock(zk, path).acquire())]
+        await until_line(zk, path, 2)
+        tasks.append(asyncio.create_task(Lock(zk, path).acquire()))
+        await until_line(zk, path, 3)
+        waiter = asyncio.create_task(Lock(zk2, path).acquire())
+        await until_armed(all_watches(4), zk, zk2)
+        mark = proxy.mark()
+        tasks[0].cancel()  # the second of four: the fourth sees it leave and lists
+        await proxy.until(lambda: "watch" in asked(proxy, path, mark, "reply"))
+        assert asked(proxy, path, mark) == ["list", "watch"]
+        mark = proxy.mark()
+        await leases[0].release()
+        third = await tasks[1]
+        await zk2.ping()
+        assert proxy.requests(mark) == []  # it watches both blockers already, so it is armed without a request
+        await third.release()
+        await (await waiter).release()
+        assert proxy.requests(mark) == ["delete"]
+        assert isinstance(await outcome(tasks[0]), asyncio.CancelledError)
+
+
+@pytest.mark.parametrize("turns", range(20))
+async def test_a_waiter_that_is_cancelled_at_the_hand_over_lets_the_next_one_own(turns: int) -> None:
+    """Pitfalls 10 and 11."""
+    async with scene() as stage, no_task_stays():
+        held = await Lock(stage.other, stage.path).acquire()
+        middle = asyncio.create_task(Lock(stage.zk, stage.path).acquire())
+        await until_line(stage.other, stage.path, 2)
+        last = asyncio.create_task(Lock(stage.other, stage.path).acquire())
+        await until_line(stage.other, stage.path, 3)
+        await until_armed(all_watches(3), stage.zk, stage.other)
+        releasing = asyncio.create_task(held.release())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        middle.cancel()
+        came = await outcome(middle)
+        await releasing
+        if isinstance(came, Lease):
+            assert not last.done()
+            await came.release()
+        else:
+            assert isinstance(came, asyncio.CancelledError)
+        await (await last).release()
+        await nothing_stays(stage)
+
+
+# -- reconnects and sessions ------------------------------------------------------------------------------------------
+
+
+async def test_waiters_keep_their_tickets_over_many_reconnects(zookeeper: RealServer, path: str) -> None:
+    """Pitfalls 1 and 2."""
+    async with (
+        Proxy(zookeeper.hosts) as proxy,
+        zkwire.connect(zookeeper.hosts) as safe,
+        zkwire.connect(proxy.hosts) as zk,
+        zkwire.connect(proxy.hosts) as zk2,
+        no_task_stays(),
+    ):
+        held = await Lock(safe, path).acquire()
+        waiters = []
+        for number, client in enumerate((zk, zk2, zk, zk2)):
+            waiters.append(asyncio.create_task(Lock(client, path).acquire()))
+            await until_line(safe, path, number + 2)
+        nodes = await line(safe, path)
+        for _ in range(3):
+            connections = proxy.connections
+            proxy.drop()
+            await proxy.connected(connections + 2)
+            await asyncio.gather(zk.ping(), zk2.ping())
+        assert await line(safe, path) == nodes
+        await until_armed(all_watches(5), safe, zk, zk2)
+        await held.release()
+        for waiter, node in zip(waiters, nodes[1:], strict=True):
+            lease = await waiter
+            assert lease.path == f"{path}/{node}"
+            await lease.release()
+
+
+async def test_a_waiter_whose_node_and_blocker_are_deleted_during_a_cut_does_not_own(
+    zookeeper: RealServer, path: str
+) -> None:
+    """Pitfalls 13 and 17: after a reconnect the order in which the server reports the deletions says nothing."""
+    for attempt in range(4):  # the order of the events is that of the paths, which are random
+        at = f"{path}-{attempt}"
+        async with proxied(zookeeper) as (proxy, safe, zk):
+            held, waiter, node = await behind_a_holder(safe, zk, at)
+            refusal = proxy.refuse_connections()
+            proxy.drop()
+            await until_state(zk, SessionState.SUSPENDED)
+            await safe.delete(node)
+            await held.release()
+            other = await Lock(safe, at).acquire()
+            refusal.end()
+            await until_line(safe, at, 2)
+            await until_watches(zookeeper, 3)
+            assert not waiter.done()
+            await other.release()
+            lease = await waiter
+            assert lease.path != node
+            await lease.release()
+
+
+async def test_after_a_reconnect_the_line_is_listed_before_the_waiter_owns(zookeeper: RealServer, path: str) -> None:
+    """Pitfalls 1 and 17: a reconnect disarms."""
+    async with proxied(zookeeper) as (proxy, safe, zk):
+        held, waiter, _ = await behind_a_holder(safe, zk, path)
+        await until_watches(zookeeper, 3)
+        mark = proxy.mark()
+        proxy.drop()
+        await proxy.connected(2)
+        await until_watches(zookeeper, 3)
+        await held.release()
+        lease = await waiter
+        asked = proxy.requests(mark)
+        assert asked[:2] == ["connect", "setWatches"]
+        assert "getChildren" in asked
+        await lease.release()
+
+
+@pytest.mark.parametrize("reset", [False, True])
+async def test_a_cancellation_without_a_connection_cleans_up_later(
+    zookeeper: RealServer, path: str, reset: bool
+) -> None:
+    """Pitfalls 3 and 10: a waiter, and an acquire that has sent nothing yet, are cancelled."""
+    async with proxied(zookeeper) as (proxy, other, zk):
+        holder, waiter, _ = await behind_a_holder(other, zk, path)
+        await until_watches(zookeeper, 3)
+        refusal = proxy.refuse_connections()
+        proxy.drop(reset=reset)
+        await until(lambda: zk.state is SessionState.SUSPENDED)
+        entering = asyncio.create_task(Lock(zk, path).acquire())
+        with pytest.raises(TimeoutError):
+            await Lock(zk, path).acquire(within=0.05)
+        for task in (waiter, entering):
+            task.cancel()
+            assert isinstance(await outcome(task), asyncio.CancelledError)
+        assert len(await line(other, path)) == 2
+        refusal.end()
+        await until_line(other, path, 1)
+        await until_watches(zookeeper, 1)
+        assert "create2" not in proxy.requests(len(proxy.log) - 1)
+        await holder.release()
+
+
+async def test_a_ticket_of_a_former_session_never_owns(zookeeper: RealServer, path: str) -> None:
+    """Pitfalls 12, 13 and 17: and the wait for certainty about it comes to an end."""
+    async with zkwire.connect(zookeeper.hosts) as zk:
+        await zk.create(path)
+        node, stat = await zk.create_and_stat(f"{path}/lock-", ephemeral=True, sequential=True)
+        name = node.rpartition("/")[2]
+        former = TicketNode(node, name, stat.czxid, zk.session_id ^ 1)
+        waiting = WaitingTicket(zk, Rules(path), Ticket(former, zk.removal(node)), [[name]])
+        came = await outcome(asyncio.wait_for(waiting.wait(), 3))
+        assert isinstance(came, Exception)
+        assert not isinstance(came, TimeoutError)
+
+
+# -- what others do to our nodes --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("changed", [False, True])
+async def test_a_waiter_whose_node_is_deleted_takes_a_new_ticket(
+    zookeeper: RealServer, path: str, changed: bool
+) -> None:
+    """Also after a change of its data, which has used up the watch on its own node."""
+    async with two_clients(zookeeper) as (zk, zk2):
+        holder, waiter, old = await behind_a_holder(zk, zk2, path, within=30)
+        await until_watches(zookeeper, 3)
+        if changed:
+            await zk.set(old, b"a note")
+            await until_watches(zookeeper, 3)
+        await zk.delete(old)
+        await until_line(zk, path, 2)
+        await holder.release()
+        lease = await waiter
+        assert lease.path != old
+        assert (await line(zk, path)) == [lease.path.rpartition("/")[2]]
+        await lease.release()
+
+
+async def test_a_waiter_does_not_own_if_change_deletion_and_departure_arrive_at_once() -> None:
+    """The watch on its own node is not set again when the event of the blocker arrives."""
+    async with scene() as stage:
+        server, other = stage.server, stage.other
+        holder, waiter, old = await behind_a_holder(other, stage.zk, stage.path, within=30)
+        third = asyncio.create_task(Lock(other, stage.path).acquire(within=30))
+        await until_line(other, stage.path, 3)
+        with server.hold_replies(session=stage.zk.session_id):
+            await other.set(old, b"a note")
+            await other.delete(old)
+            await holder.release()
+            lease = await third
+        await until_line(other, stage.path, 2)  # it has a new ticket
+        assert not waiter.done()
+        lease.check()
+        await lease.release()
+        following = await waiter
+        assert following.path != old
+        await following.release()
+
+
+async def test_a_waiter_watches_a_blocker_again_after_a_change_of_its_data(zookeeper: RealServer, path: str) -> None:
+    async with two_clients(zookeeper) as (zk, zk2):
+        holder, waiter, _ = await behind_a_holder(zk, zk2, path)
+        for note in (b"a", b"b", b"c"):
+            await until_watches(zookeeper, 3)
+            await zk.set(holder.path, note)
+        await holder.release()
+        await (await waiter).release()
+
+
+async def test_waiters_take_new_tickets_after_the_whole_line_was_deleted(zookeeper: RealServer, path: str) -> None:
+    """Pitfall 18: nodes and parent are deleted while the lock is held and waited for."""
+    async with AsyncExitStack() as stack:
+        zk = await stack.enter_async_context(zkwire.connect(zookeeper.hosts))
+        clients = [await stack.enter_async_context(zkwire.connect(zookeeper.hosts)) for _ in range(4)]
+        holder = await Lock(clients[0], path).acquire()
+        waiters = [asyncio.create_task(Lock(zk_, path).acquire(within=30)) for zk_ in clients[1:]]
+        await until_line(zk, path, 4)
+        async with zk.transaction() as transaction:
+            for name in await zk.get_children(path):
+                transaction.delete(f"{path}/{name}")
+            transaction.delete(path)
+        assert isinstance(await holder.lost(), LockLostError)
+        pending = set(waiters)
+        while pending:
+            done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+            leases = [waiter.result() for waiter in done]
+            # A waiter may see the deletion of the holder before its own, which follows: it owns for that moment only.
+            assert sum(lease.is_certain() for lease in leases) <= 1
+            for lease in leases:
+                await lease.release()
+        await until_line(zk, path, 0)

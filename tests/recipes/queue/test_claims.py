@@ -1,0 +1,226 @@
+"""Claimed items: hidden while the body runs, deleted or handed back at its end, and safe after a loss."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+import zkwire
+from recipes import Item, LockLostError, Queue
+from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, no_watch_stays, scene
+from tests.support.lost_answers import answer_lost
+from tests.support.queues import (
+    PATH,
+    STAYS,
+    clients,
+    contents,
+    drain,
+    numbers,
+    settled,
+    three_are_there,
+)
+from tests.support.recipes import body_raises, outcome, until, until_line, until_watches
+from zkwire import SessionState
+from zkwire.testing import RealServer
+
+# -- the body ---------------------------------------------------------------------------------------------------------
+
+
+async def test_a_claimed_item_is_hidden_and_deleted_at_the_end(zookeeper: RealServer, path: str) -> None:
+    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
+        queue, theirs = Queue(zk, path), Queue(other, path)
+        await queue.put_many([b"a", b"b"])
+        async with queue.claim() as item:
+            assert item == item.data == b"a"
+            assert item.is_certain()
+            assert item.certain_for() > 0
+            item.check()
+            assert await theirs.size() == 1
+            assert await theirs.peek() == b"b"
+            async with theirs.claim() as second:
+                assert second.data == b"b"
+                assert second.token > item.token
+            transaction = item.transaction()
+            transaction.create(f"{path}-result", b"done")
+            await transaction.commit()
+        assert await item.lost() is None
+        assert await theirs.size() == 0
+        assert await zk.get_children(f"{path}/entries") == []
+        assert (await zk.get(f"{path}-result")).data == b"done"
+        await settled(zk, path)
+        await until_watches(zookeeper, 0)
+
+
+async def test_the_item_of_a_failed_body_goes_back_to_its_place(zookeeper: RealServer, path: str) -> None:
+    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
+        queue = Queue(zk, path)
+        await queue.put_many([b"a", b"b", b"c"])
+        with body_raises(KeyError):
+            async with queue.claim() as item:
+                raise KeyError(item.data)
+        assert await drain(Queue(other, path)) == [b"a", b"b", b"c"]
+        await settled(zk, path)
+
+
+@pytest.mark.limit(15)
+async def test_an_item_that_is_handed_back_goes_to_a_waiting_consumer() -> None:
+    """No child of `entries` appears then."""
+    async with clients(3) as (server, (zk, other, third)):
+        queue = Queue(zk, PATH)
+        await queue.put(b"x")
+        with body_raises(KeyError):
+            async with queue.claim():
+                waiting = asyncio.create_task(Queue(other, PATH).get())
+                behind = asyncio.create_task(Queue(third, PATH).get())
+                await until_line(zk, f"{PATH}/consumers", 2)
+                await zk.ping()
+                raise KeyError
+        done, pending = await asyncio.wait({waiting, behind}, return_when=asyncio.FIRST_COMPLETED)
+        assert [task.result() for task in done] == [b"x"]
+        for task in pending:
+            task.cancel()
+            await outcome(task)
+        await settled(zk, PATH)
+        await no_watch_stays(server.hosts)
+
+
+async def test_claims_of_one_item_have_growing_tokens() -> None:
+    async with clients(1) as (_, (zk,)):
+        queue = Queue(zk, PATH)
+        await queue.put(b"a")
+        tokens = []
+        for _ in range(5):
+            with body_raises(KeyError):
+                async with queue.claim() as item:
+                    tokens.append(item.token)
+                    raise KeyError
+        assert tokens == sorted(set(tokens))
+
+
+async def test_an_item_deleted_by_hand_counts_as_handled() -> None:
+    async with clients() as (_, (zk, other)):
+        queue = Queue(zk, PATH)
+        await queue.put(b"a")
+        async with queue.claim() as item:
+            await other.delete(item.entry)
+        await settled(zk, PATH)
+
+
+# -- losses -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("signal", ["expiry", "deleted"])
+async def test_a_lost_claim_interrupts_its_body_and_leaves_the_next_claim_alone(signal: str) -> None:
+    """Pitfall 24: a consumer that lost its claim must not delete or free an item that another one claimed since."""
+    async with clients() as (server, (zk, other)):
+        queue, theirs = Queue(zk, PATH), Queue(other, PATH)
+        await queue.put(b"a")
+        inside: asyncio.Future[Item] = asyncio.get_running_loop().create_future()
+
+        async def handle() -> None:
+            async with queue.claim() as item:
+                inside.set_result(item)
+                await asyncio.Event().wait()
+
+        handling = asyncio.create_task(handle())
+        item = await inside
+        if signal == "expiry":
+            server.expire(zk.session_id)
+        else:
+            transaction = other.transaction()
+            transaction.delete(item.path)
+            transaction.delete(f"{PATH}/taken/{item.entry.rpartition('/')[2]}")
+            await transaction.commit()
+        async with theirs.claim() as second:
+            with pytest.raises(LockLostError):
+                await handling
+            assert second.data == b"a"
+            assert second.token > item.token
+            await zk.ping()
+            second.check()
+            assert await queue.size() == 0
+        assert await other.get_children(f"{PATH}/entries") == []
+        await settled(zk, PATH)
+
+
+async def test_a_body_that_ignores_the_loss_ends_with_the_error() -> None:
+    async with clients() as (server, (zk, other)):
+        queue, theirs = Queue(zk, PATH), Queue(other, PATH)
+        await queue.put(b"a")
+        with body_raises(LockLostError):
+            async with queue.claim():
+                server.expire(zk.session_id)
+                taking = asyncio.ensure_future(theirs.get())
+                while not taking.done():
+                    try:
+                        await asyncio.shield(taking)
+                    except asyncio.CancelledError:
+                        continue
+        assert taking.result() == b"a"
+        await until(lambda: zk.state is SessionState.CONNECTED)
+        assert await other.get_children(f"{PATH}/entries") == []
+
+
+async def claim_one(stage: Scene) -> None:
+    """Pitfall 24."""
+    await Queue(stage.other, stage.path).put_many([b"0", b"1"])
+    async with Queue(stage.zk, stage.path).claim() as item:
+        assert item.data == b"0"
+        assert await Queue(stage.other, stage.path).size() == 1
+    assert await contents(stage) == [b"1"]
+
+
+async def claim_and_hand_back(stage: Scene) -> None:
+    await Queue(stage.other, stage.path).put_many([b"0", b"1"])
+    with body_raises(KeyError):
+        async with Queue(stage.zk, stage.path).claim():
+            raise KeyError
+    assert await contents(stage) == [b"0", b"1"]
+
+
+@pytest.mark.parametrize(("play", "steps"), [(claim_one, 6), (claim_and_hand_back, 5)])
+async def test_a_claim_ends_well_wherever_the_connection_is_cut(
+    play: Callable[[Scene], Awaitable[None]], steps: int
+) -> None:
+    assert await cut_at_every_step(play, stays=STAYS, at_least=steps) < 60
+
+
+async def test_a_cancelled_claim_loses_nothing() -> None:
+    handled: list[bytes] = []
+
+    async def claim(stage: Scene) -> None:
+        handled.clear()
+        async with Queue(stage.zk, stage.path).claim() as item:
+            await asyncio.sleep(0)
+            handled.append(item.data)
+
+    async def afterwards(stage: Scene) -> None:
+        left = await contents(stage)
+        assert left == numbers(3) or (left == [b"1", b"2"] and handled == [b"0"])
+
+    await cancel_at_every_moment(claim, prepare=three_are_there, afterwards=afterwards, stays=STAYS, at_least=8)
+
+
+@pytest.mark.parametrize("carried_out", [False, True])
+async def test_a_claim_whose_session_ends_with_its_last_answer_is_lost(carried_out: bool) -> None:
+    async with scene() as stage:
+        await three_are_there(stage)
+        inside, leaving = asyncio.Event(), asyncio.Event()
+
+        async def handle() -> None:
+            async with Queue(stage.zk, stage.path).claim():
+                inside.set()
+                await leaving.wait()
+
+        handling = asyncio.create_task(handle())
+        await inside.wait()
+
+        async def leave() -> None:
+            leaving.set()
+            await handling
+
+        async with answer_lost(stage, leave(), carried_out=carried_out) as ending:
+            stage.server.expire(stage.zk.session_id)
+        with pytest.raises(LockLostError, match="handled again"):
+            await ending
+        assert await contents(stage) == ([b"1", b"2"] if carried_out else numbers(3))

@@ -1,0 +1,225 @@
+"""Taking items out: each at most once, none lost by a cut or a cancellation, and no herd among competing consumers."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+
+import pytest
+
+import zkwire
+from recipes import Queue
+from tests.support.everywhere import Scene, below, cancel_at_every_moment, cut_at_every_step, scene
+from tests.support.lost_answers import answer_lost
+from tests.support.queues import (
+    PATH,
+    STAYS,
+    Counting,
+    clients,
+    contents,
+    drain,
+    numbers,
+    settled,
+    three_are_there,
+)
+from tests.support.recipes import no_task_stays, outcome, until, until_line
+from zkwire.testing import Server, VirtualClock
+
+# -- lost answers and cancellation ------------------------------------------------------------------------------------
+
+
+async def get_two(stage: Scene) -> None:
+    """Pitfall 23."""
+    await three_are_there(stage)
+    queue = Queue(stage.zk, stage.path)
+    assert await queue.get() == b"0"
+    assert await queue.get() == b"1"
+    assert await contents(stage) == [b"2"]
+
+
+async def wait_and_get(stage: Scene) -> None:
+    taking = asyncio.create_task(Queue(stage.zk, stage.path).get())
+    await until_line(stage.other, f"{stage.path}/consumers", 1)
+    await Queue(stage.other, stage.path).put(b"0")
+    assert await taking == b"0"
+    assert await contents(stage) == []
+
+
+@pytest.mark.parametrize("play", [get_two, wait_and_get])
+async def test_a_get_takes_once_wherever_the_connection_is_cut(play: Callable[[Scene], Awaitable[None]]) -> None:
+    assert await cut_at_every_step(play, stays=STAYS, at_least=8) < 60
+
+
+async def test_a_cancelled_get_loses_nothing() -> None:
+    """Pitfall 9, too: the queue is as good as before, also for the consumer that was cancelled."""
+    found: list[bytes] = []
+    queues: list[Queue] = []
+
+    async def prepare(stage: Scene) -> None:
+        found.clear()
+        queues[:] = [Queue(stage.zk, stage.path)]
+        await three_are_there(stage)
+
+    async def get(stage: Scene) -> None:
+        found.append(await queues[0].get())
+
+    async def afterwards(stage: Scene) -> None:
+        await settled(stage.other, stage.path)
+        assert found in ([], [b"0"])
+        assert [*found, await queues[0].get()] == [b"0", b"1"][: len(found) + 1]
+        assert await contents(stage) == numbers(3)[len(found) + 1 :]
+
+    await cancel_at_every_moment(get, prepare=prepare, afterwards=afterwards, stays=STAYS, at_least=5)
+
+
+async def test_a_get_whose_client_is_closed_upon_the_cancellation_loses_nothing() -> None:
+    found: list[bytes] = []
+
+    async def prepare(stage: Scene) -> None:
+        found.clear()
+        await three_are_there(stage)
+
+    async def get(stage: Scene) -> None:
+        async with zkwire.connect(stage.server.hosts) as zk:
+            found.append(await Queue(zk, stage.path).get())
+
+    async def afterwards(stage: Scene) -> None:
+        assert [*found, *await contents(stage)] == numbers(3)
+
+    await cancel_at_every_moment(get, prepare=prepare, afterwards=afterwards, stays=STAYS, at_least=5)
+
+
+async def test_a_cancelled_wait_leaves_nothing() -> None:
+    async def get(stage: Scene) -> None:
+        await Queue(stage.zk, stage.path).get()
+
+    async def afterwards(stage: Scene) -> None:
+        await settled(stage.other, stage.path)
+        await Queue(stage.other, stage.path).put(b"0")
+        assert await contents(stage) == [b"0"]
+
+    await cancel_at_every_moment(get, afterwards=afterwards, stays=STAYS, most=40)
+
+
+@pytest.mark.parametrize("carried_out", [False, True])
+async def test_a_get_whose_session_ends_with_its_answer_goes_on_in_the_next_session(carried_out: bool) -> None:
+    """At most once: the item that the ended session took is lost, and no other."""
+    async with scene() as stage:
+        await three_are_there(stage)
+        async with answer_lost(stage, Queue(stage.zk, stage.path).get(), carried_out=carried_out) as taking:
+            stage.server.expire(stage.zk.session_id)
+        first = await taking
+        assert [first, *await contents(stage)] == ([b"1", b"2"] if carried_out else numbers(3))
+
+
+@pytest.mark.parametrize("is_deleted", [False, True], ids=["empty for long", "deleted"])
+async def test_a_repeated_take_does_not_take_a_later_item_of_the_same_name(is_deleted: bool) -> None:
+    clock = VirtualClock()
+    async with (
+        Server(clock=clock, container_interval=10, max_session_timeout=900) as server,
+        zkwire.connect(server.hosts, 600) as zk,
+        zkwire.connect(server.hosts, 600) as other,
+    ):
+        await Queue(zk, PATH).put(b"old")
+        with server.drop_before("multi", session=other.session_id) as taking:
+            getting = asyncio.create_task(Queue(other, PATH).get())
+            await taking.until_hit()
+            refusing = server.refuse_connections()
+        assert await Queue(zk, PATH).get() == b"old"
+        await settled(zk, PATH)
+        if is_deleted:
+            await zk.delete_tree(PATH)
+        else:
+            for _ in range(4):
+                clock.advance(10)
+        assert (await zk.exists(f"{PATH}/entries") is None) is is_deleted
+        await Queue(zk, PATH).put(b"new")
+        refusing.end()
+        assert await getting == b"new"
+
+
+@pytest.mark.limit(10)
+async def test_the_time_limit_of_a_get_holds_when_the_connection_is_lost_while_it_puts_back() -> None:
+    async with clients() as (server, (zk, other)):
+        await Queue(other, PATH).put(b"x")
+        with server.hold_replies("multi", session=zk.session_id) as taking:
+            getting = asyncio.create_task(Queue(zk, PATH).get(within=0.05))
+            await taking.until_hit()
+            await until(lambda: getting.cancelling() > 0)  # by the time limit; it waits until the item is put back
+            with server.refuse_connections():
+                server.drop(zk.session_id)
+                with pytest.raises(TimeoutError):
+                    await getting
+        assert await Queue(other, PATH).get() == b"x"
+
+
+async def test_an_item_is_put_back_although_another_one_has_its_number_by_now() -> None:
+    """The server gives the last number, 2147483647, again when the item with it has been taken."""
+    async with clients() as (server, (zk, other)):
+        await Queue(other, PATH).put(b"a")
+        assert await Queue(other, PATH).get() == b"a"
+        server._machine.tree.nodes[f"{PATH}/entries"].creates = 2**31 - 1  # type: ignore[union-attr]
+        await Queue(other, PATH).put(b"old")
+        with server.hold_replies("multi", session=zk.session_id) as taking:
+            getting = asyncio.create_task(Queue(zk, PATH).get())
+            await taking.until_hit()
+            await Queue(other, PATH).put(b"new")
+            getting.cancel()
+        assert isinstance(await outcome(getting), asyncio.CancelledError)
+        await settled(other, PATH)
+        assert await drain(Queue(other, PATH)) == [b"old", b"new"]
+
+
+# -- the listing ------------------------------------------------------------------------------------------------------
+
+
+async def test_a_deep_queue_is_not_listed_for_each_take() -> None:
+    count = Counting()
+    async with clients(1) as (server, (zk,)), zkwire.connect(server.hosts, observer=count) as other:
+        await Queue(zk, PATH).put_many(numbers(2560))
+        queue = Queue(other, PATH)
+        assert [await queue.get() for _ in range(30)] == numbers(30)
+        assert 2 * 3 <= count.requests.count("getChildren") <= 2 * 5
+
+
+async def test_consumers_that_take_one_after_the_other_keep_the_order() -> None:
+    async with clients(4) as (_, (zk, *others)):
+        await Queue(zk, PATH).put_many(numbers(1600))
+        queues = [Queue(other, PATH) for other in others]
+        for number in range(60):
+            assert await queues[number % 2].get() == b"%d" % number
+        for number in range(60, 70):  # and one with an old listing
+            assert await queues[2 if number % 5 == 0 else number % 2].get() == b"%d" % number
+
+
+async def test_a_listing_long_out_of_date_is_not_tried_to_its_end() -> None:
+    count = Counting()
+    async with clients(1) as (server, (zk,)), zkwire.connect(server.hosts, observer=count) as other:
+        await Queue(zk, PATH).put_many(numbers(2000))
+        queue = Queue(other, PATH)
+        assert await queue.get() == b"0"
+        for name in await zk.get_children(f"{PATH}/entries"):
+            await zk.delete(f"{PATH}/entries/{name}")
+        await Queue(zk, PATH).put(b"new")
+        before = len(count.requests)
+        assert await queue.get() == b"new"
+        assert len(count.requests) - before <= 10
+
+
+async def test_fifty_consumers_of_a_deep_queue_do_not_all_try_the_same_item() -> None:
+    count = Counting()
+    async with AsyncExitStack() as stack:
+        server, (zk,) = await stack.enter_async_context(clients(1))
+        await Queue(zk, PATH).put_many(numbers(1000))
+        others = [await stack.enter_async_context(zkwire.connect(server.hosts, observer=count)) for _ in range(50)]
+        found: list[bytes] = []
+
+        async def consume(queue: Queue) -> None:
+            found.extend([await queue.get() for _ in range(5)])
+
+        async with no_task_stays():
+            await asyncio.gather(*(consume(Queue(other, PATH)) for other in others))
+        assert len(set(found)) == 250
+        # A take without a rival is one transaction; a consumer mostly notices a rival when it reads the item.
+        assert count.requests.count("multi") <= 250 * 2, count.requests.count("multi")
+        await settled(others[0], PATH)
+        assert len(await below(zk, f"{PATH}/entries")) == 750

@@ -1,0 +1,390 @@
+"""Putting items: each put is carried out once, in order, all or nothing, and within the bound of the queue."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+import zkwire
+from recipes import Queue
+from recipes.queue.order import in_order
+from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, no_watch_stays, scene
+from tests.support.lost_answers import answer_lost
+from tests.support.proxy import Proxy
+from tests.support.queues import (
+    PATH,
+    STAYS,
+    clients,
+    contents,
+    drain,
+    numbers,
+    settled,
+)
+from tests.support.recipes import outcome, until, until_line, until_watches
+from zkwire.testing import RealServer
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Delete idle traces sooner, for plays that wait for this very often."""
+    monkeypatch.setattr("recipes.common.trace._KEPT_FOR", 0.01)
+
+
+# -- order ------------------------------------------------------------------------------------------------------------
+
+
+async def test_put_many_puts_all_items_in_order_or_none() -> None:
+    async with clients() as (server, (zk, other)):
+        queue = Queue(zk, PATH)
+        await queue.put_many(numbers(50))
+        await queue.put_many([])
+        with server.answering("multi", zkwire.NoAuthError, times=1), pytest.raises(zkwire.NoAuthError):
+            await queue.put_many([b"x", b"y"])
+        with pytest.raises(ValueError, match="too large"):
+            await queue.put_many([bytes(400_000)] * 3)
+        assert await drain(Queue(other, PATH)) == numbers(50)
+        await settled(zk, PATH)
+
+
+async def test_concurrent_puts_keep_the_order_of_the_calls() -> None:
+    async with clients() as (_, (zk, other)):
+        queue = Queue(zk, PATH)
+        await queue.put(b"0")
+        async with asyncio.TaskGroup() as group:
+            for data in numbers(1, 200):
+                group.create_task(queue.put(data))
+        assert await drain(Queue(other, PATH)) == numbers(200)
+        await settled(zk, PATH)
+
+
+# -- lost answers -----------------------------------------------------------------------------------------------------
+
+
+async def put_three(stage: Scene) -> None:
+    queue = Queue(stage.zk, stage.path)
+    for data in numbers(3):
+        await queue.put(data)
+    assert await contents(stage) == numbers(3)
+
+
+async def put_while_another_client_takes(stage: Scene) -> None:
+    """Pitfall 23, from the other side: the item may be gone before its producer looks for it."""
+    taking = asyncio.create_task(Queue(stage.other, stage.path).get())
+    await Queue(stage.zk, stage.path).put(b"0")
+    assert await taking == b"0"
+    assert await contents(stage) == []
+
+
+async def put_many(stage: Scene) -> None:
+    await Queue(stage.zk, stage.path).put_many(numbers(3))
+    assert await contents(stage) == numbers(3)
+
+
+async def put_within_a_bound(stage: Scene) -> None:
+    queue = Queue(stage.zk, stage.path, 2)
+    await queue.put_many([b"0", b"1"])
+    waiting = asyncio.create_task(queue.put(b"2"))
+    await until_line(stage.other, f"{stage.path}/producers", 1)
+    assert await Queue(stage.other, stage.path).get() == b"0"
+    await waiting
+    assert await contents(stage) == [b"1", b"2"]
+
+
+async def put_with_numbers_used_up(stage: Scene) -> None:
+    queue = Queue(stage.zk, stage.path)
+    await Queue(stage.other, stage.path).put(b"0")
+    assert await contents(stage) == [b"0"]
+    stage.server._machine.tree.nodes[f"{stage.path}/entries"].creates = 2**31 - 1  # type: ignore[union-attr]
+    await queue.put_many(numbers(3))
+    assert await contents(stage) == numbers(3)
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(
+    ("play", "steps"),
+    [
+        (put_three, 5),
+        (put_while_another_client_takes, 1),
+        (put_many, 3),
+        (put_within_a_bound, 8),
+        (put_with_numbers_used_up, 2),
+    ],
+)
+async def test_a_put_is_made_once_wherever_the_connection_is_cut(
+    play: Callable[[Scene], Awaitable[None]], steps: int
+) -> None:
+    assert await cut_at_every_step(play, stays=STAYS, at_least=steps) < 60
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(("items", "maxsize"), [(1, None), (2, None), (1, 2)], ids=["put", "put_many", "bounded"])
+async def test_a_cancelled_put_is_made_once_or_not_at_all(items: int, maxsize: int | None) -> None:
+    async def put(stage: Scene) -> None:
+        await Queue(stage.zk, stage.path, maxsize).put_many(numbers(items))
+
+    async def afterwards(stage: Scene) -> None:
+        assert await contents(stage) in (numbers(items), [])
+
+    await cancel_at_every_moment(put, afterwards=afterwards, stays=STAYS)
+
+
+async def test_a_cancelled_put_that_waits_for_room_leaves_nothing() -> None:
+    async def fill(stage: Scene) -> None:
+        await Queue(stage.other, stage.path, 1).put(b"0")
+
+    async def put(stage: Scene) -> None:
+        await Queue(stage.zk, stage.path, 1).put(b"1")
+
+    async def afterwards(stage: Scene) -> None:
+        assert await contents(stage) == [b"0"]
+        await Queue(stage.zk, stage.path, 1).put(b"2", within=5)
+        assert await contents(stage) == [b"2"]
+
+    await cancel_at_every_moment(put, prepare=fill, afterwards=afterwards, stays=STAYS, most=40)
+
+
+@pytest.mark.parametrize("carried_out", [False, True])
+async def test_a_put_whose_session_ends_with_its_answer_may_have_been_applied(carried_out: bool) -> None:
+    async with scene() as stage:
+        queue = Queue(stage.zk, stage.path)
+        await queue.put(b"0")
+        async with answer_lost(stage, queue.put(b"1"), carried_out=carried_out) as putting:
+            stage.server.expire(stage.zk.session_id)
+        with pytest.raises(zkwire.ConnectionLostError) as caught:
+            await putting
+        assert caught.value.maybe_applied
+        await queue.put(b"2")
+        assert await contents(stage) == ([b"0", b"1", b"2"] if carried_out else [b"0", b"2"])
+
+
+async def test_a_cancelled_first_put_deletes_no_node_that_others_use() -> None:
+    async with clients() as (server, (zk, other)):
+        with server.hold_replies(path=f"{PATH}/entries", session=zk.session_id) as making:
+            putting = asyncio.create_task(Queue(zk, PATH).put(b"a"))
+            await making.until_hit()
+            await Queue(other, PATH).put(b"b")
+            assert await Queue(other, PATH).get() == b"b"
+            await settled(other, PATH)
+            putting.cancel()
+            await outcome(putting)
+        await zk.ping()
+        await zk.ping()  # behind everything that the answer to the create may have caused
+        await Queue(other, PATH).put(b"c")
+        assert await other.get_children(f"{PATH}/entries") == ["entry-100-0000000001"]
+
+
+# -- the bound --------------------------------------------------------------------------------------------------------
+
+
+async def test_producers_wait_for_room_in_their_order(zookeeper: RealServer, path: str) -> None:
+    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
+        queue = Queue(zk, path, 2)
+        await queue.put_many([b"0", b"1"])
+        with pytest.raises(TimeoutError, match=path):
+            await queue.put(b"never", within=0.05)
+        waiting = []
+        for number in range(2, 6):
+            waiting.append(asyncio.create_task(Queue(other, path, 2).put(b"%d" % number)))
+            await until_line(zk, f"{path}/producers", number - 1)
+        for number in range(6):
+            assert await queue.size() == 2 or number > 4
+            assert await queue.get() == b"%d" % number
+            if number < 4:
+                await waiting[number]
+        await settled(zk, path)
+        await until_watches(zookeeper, 0)
+
+
+async def test_the_bound_holds_for_producers_that_race() -> None:
+    """Pitfall 21: count and put must not be two steps."""
+    async with clients(6) as (_, zks):
+        queues = [Queue(zk, PATH, 5) for zk in zks]
+        most = 0
+        async with asyncio.TaskGroup() as group:
+            for number, queue in enumerate(queues[1:]):
+                for count in range(20):
+                    group.create_task(queue.put(b"%d-%d" % (number, count)))
+            found: list[bytes] = []
+            while len(found) < 100:
+                stat = await zks[0].exists(f"{PATH}/entries")
+                most = max(most, stat.num_children if stat else 0)
+                found.append(await queues[0].get())
+        assert most <= 5
+        assert len(set(found)) == 100
+        for number in range(5):
+            mine = [int(data.split(b"-")[1]) for data in found if data.startswith(b"%d-" % number)]
+            assert mine == list(range(20))
+        await settled(zks[0], PATH)
+
+
+async def test_a_claimed_item_keeps_its_room() -> None:
+    async with clients(1) as (_, (zk,)):
+        queue = Queue(zk, PATH, 1)
+        await queue.put(b"a")
+        async with queue.claim():
+            with pytest.raises(TimeoutError):
+                await queue.put(b"b", within=0.05)
+        await queue.put(b"b", within=5)
+        assert await queue.get() == b"b"
+
+
+async def test_put_many_waits_until_there_is_room_for_all_items() -> None:
+    async with clients() as (_, (zk, other)):
+        queue = Queue(zk, PATH, 3)
+        await queue.put_many([b"0", b"1"])
+        waiting = asyncio.create_task(Queue(other, PATH, 3).put_many([b"2", b"3"]))
+        await until_line(zk, f"{PATH}/producers", 1)
+        assert await queue.get() == b"0"
+        await waiting
+        assert await drain(queue) == [b"1", b"2", b"3"]
+
+
+async def test_a_cancelled_put_does_not_delete_the_room_that_others_use() -> None:
+    async with clients() as (server, (zk, other)):
+        for name in ("entries", "taken"):
+            await other.ensure_path(f"{PATH}/{name}")
+        patient = Queue(other, PATH, 3)
+        with server.hold_replies(path=f"{PATH}/room", session=zk.session_id, nth=2) as making:
+            putting = asyncio.create_task(Queue(zk, PATH, 3).put(b"a"))
+            await making.until_hit()
+            await patient.put(b"b")
+            putting.cancel()
+            await outcome(putting)
+        await zk.ping()
+        await zk.ping()  # behind everything that the answer to the create may have caused
+        await Queue(zk, PATH, 3).put(b"c")
+        with pytest.raises(TimeoutError):
+            await patient.put_many([b"d", b"e"], within=0.05)
+        assert await patient.size() == 2
+
+
+async def test_a_producer_that_knows_of_room_does_not_overtake_a_waiting_one() -> None:
+    async with clients() as (_, (zk, other)):
+        queue = Queue(zk, PATH, 4)
+        await queue.put(b"0")
+        waiting = asyncio.create_task(Queue(other, PATH, 4).put_many(numbers(1, 5)))
+        await until_line(zk, f"{PATH}/producers", 1)
+        await until(lambda: len(other._session.watches) == 1)  # for room
+        with pytest.raises(TimeoutError):
+            await queue.put(b"5", within=0.05)
+        assert await queue.get() == b"0"
+        await waiting
+        putting = asyncio.create_task(queue.put(b"5"))
+        await until_line(zk, f"{PATH}/producers", 1)
+        assert await queue.get() == b"1"
+        await putting
+        assert await drain(queue) == numbers(2, 6)
+
+
+async def test_a_bounded_put_of_a_lone_producer_is_one_request(zookeeper: RealServer, path: str) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+        queue = Queue(zk, path, 100)
+        await queue.put(b"0")
+        mark = proxy.mark()
+        for data in numbers(1, 20):
+            await queue.put(data)
+        assert [name for name in proxy.requests(mark) if name != "delete"] == ["multi"] * 19
+        assert await queue.size() == 20
+
+
+@pytest.mark.limit(10)
+async def test_a_put_within_0_seconds_uses_the_room_that_is_there_and_does_not_wait() -> None:
+    async with clients() as (server, (zk, other)):
+        queue, full = Queue(zk, PATH, 4), f"{PATH} had no room for 1 more within 0 s"
+        await queue.put(b"0", within=0)
+        await asyncio.gather(queue.put(b"1", within=0), queue.put(b"2", within=0), Queue(other, PATH, 4).put(b"3"))
+        with pytest.raises(TimeoutError, match=full):
+            await queue.put(b"4", within=0)
+        waiting = asyncio.create_task(queue.put(b"4"))  # by the same object: the next put does not wait for it either
+        await until_line(zk, f"{PATH}/producers", 1)
+        with pytest.raises(TimeoutError, match=full):
+            await queue.put(b"5", within=0)
+        assert await queue.get() in (b"1", b"3", b"0")
+        await waiting
+        assert len(await drain(queue)) == 4
+        await settled(zk, PATH)
+        await no_watch_stays(server.hosts)
+
+
+# -- members that do not agree ----------------------------------------------------------------------------------------
+
+
+async def test_producers_whose_maxsize_differs_get_an_error_that_names_both() -> None:
+    async with clients() as (_, (zk, other)):
+        queue, strange = Queue(zk, PATH, 2), Queue(other, PATH, 3)
+        await queue.put_many(numbers(2))
+        with pytest.raises(ValueError, match=f"{PATH} has maxsize 2, not 3"):
+            await strange.put(b"2")
+        waiting = asyncio.create_task(queue.put(b"2"))
+        await until_line(other, f"{PATH}/producers", 1)
+        with pytest.raises(ValueError, match=f"{PATH} has maxsize 2, not 3"):
+            await strange.put(b"3")
+        assert await strange.get() == b"0"  # a consumer need not know the number
+        await waiting
+        assert await drain(strange) == [b"1", b"2"]
+        await settled(zk, PATH)
+
+
+async def test_a_changed_maxsize_counts_for_producers_that_put_before_and_for_those_that_wait() -> None:
+    async with clients() as (server, (zk, other)):
+        queue, next_queue = Queue(zk, PATH, 2), Queue(other, PATH, 3)
+        await queue.put(b"0")
+        await other.set(f"{PATH}/room", b"3")  # as the documentation says
+        with pytest.raises(ValueError, match="has maxsize 3, not 2"):
+            await queue.put(b"1")
+        await next_queue.put_many([b"1", b"2"])
+        waiting = asyncio.create_task(next_queue.put(b"3"))
+        await until_line(zk, f"{PATH}/producers", 1)
+        await zk.set(f"{PATH}/room", b"1")
+        await next_queue.get()
+        with pytest.raises(ValueError, match="has maxsize 1, not 3"):
+            await waiting
+        await settled(zk, PATH)
+        await no_watch_stays(server.hosts)
+
+
+@pytest.mark.limit(10)
+async def test_a_waiting_producer_does_not_undo_a_change_of_maxsize() -> None:
+    async with clients() as (server, (zk, other)):
+        await Queue(zk, PATH, 1).put(b"0")
+        # The answer to its second read, in the line, is late: the number changes between its read and its write.
+        with server.hold_replies("getData", path=f"{PATH}/room", session=zk.session_id, nth=2) as reading:
+            waiting = asyncio.create_task(Queue(zk, PATH, 1).put(b"1"))
+            await reading.until_hit()
+            await other.set(f"{PATH}/room", b"2")
+        with pytest.raises(ValueError, match="has maxsize 2, not 1"):
+            await waiting
+
+
+# -- the end of the numbers -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("maxsize", [None, 5])
+async def test_numbers_that_are_used_up_begin_again_when_the_queue_is_empty(maxsize: int | None) -> None:
+    async with clients() as (server, (zk, other)):
+        queue, last = Queue(zk, PATH, maxsize), 2**31 - 1
+        await queue.put(b"0")
+        server._machine.tree.nodes[f"{PATH}/entries"].creates = last  # type: ignore[union-attr]
+        await queue.put(b"1")
+        for _ in range(2):
+            with pytest.raises(zkwire.NodeExistsError, match=r"after 2147483647; .* take all items out"):
+                await queue.put_many([b"2", b"3"])
+        assert in_order(await other.get_children(f"{PATH}/entries")) == ["entry-100-0000000000", "entry-100-2147483647"]
+        consumer = Queue(other, PATH)
+        assert await consumer.get() == b"0"
+        async with consumer.claim():
+            with pytest.raises(zkwire.NodeExistsError, match="take all items out"):
+                await queue.put(b"2")
+        await settled(zk, PATH)
+        being_taken = await other.create(f"{PATH}/taken/entry-100-0000000001", ephemeral=True)
+        with pytest.raises(zkwire.NodeExistsError, match="take all items out"):
+            await queue.put_many([b"2", b"3"])
+        await other.delete(being_taken)
+        waiting = asyncio.create_task(consumer.get())
+        await until_line(zk, f"{PATH}/consumers", 1)
+        await queue.put(b"2")
+        await asyncio.gather(queue.put(b"2"), Queue(other, PATH, maxsize).put(b"2"))
+        assert [await waiting, *await drain(queue)] == [b"2"] * 3
+        await queue.put_many([b"3", b"4"])
+        assert sorted(await other.get_children(f"{PATH}/entries")) == ["entry-100-0000000003", "entry-100-0000000004"]
+        await settled(zk, PATH)

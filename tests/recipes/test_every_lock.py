@@ -1,0 +1,95 @@
+"""What all kinds of locks have in common: timeouts, the loss of a lease, closed clients, and what they leave behind."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import zkwire
+from recipes import (
+    Election,
+    Lock,
+    LockLostError,
+    MultiLease,
+    MultiLock,
+    ReadWriteLock,
+    ReentrantLock,
+    Semaphore,
+    TimedLock,
+    TryLock,
+)
+from recipes.line.locking import Locking
+from tests.support.everywhere import nothing_stays, scene
+from tests.support.recipes import body_raises, no_task_stays, outcome, this_task, until_line
+from zkwire import Client, SessionClosedError
+from zkwire.testing import Server
+
+pytestmark = pytest.mark.limit(30)
+
+P = "/recipe"
+Make = Callable[[Client], Locking[Any]]
+
+# By the noun of the error messages.
+WAITING: dict[str, Make] = {
+    "lock": lambda zk: Lock(zk, P),
+    "read lock": lambda zk: ReadWriteLock(zk, P).read(),
+    "write lock": lambda zk: ReadWriteLock(zk, P).write(),
+    "semaphore": lambda zk: Semaphore(zk, P, 1),
+    "leadership of": lambda zk: Election(zk, P),
+    "set of locks": lambda zk: MultiLock([Lock(zk, P)]),
+}
+ALL: dict[str, Make] = WAITING | {
+    "re-entrant lock": lambda zk: ReentrantLock(zk, P),
+    "timed lock": lambda zk: TimedLock(zk, P, 20),
+    "try lock": lambda zk: TryLock(zk, f"{P}/job"),
+}
+every_kind = pytest.mark.parametrize("make", ALL.values(), ids=ALL.keys())
+
+
+@every_kind
+async def test_a_closed_client_is_an_error(make: Make) -> None:
+    """Pitfall 6."""
+    async with Server() as server:
+        zk = await zkwire.connect(server.hosts)
+        lock = make(zk)
+        await zk.close()
+        for attempt in (lock.acquire(), lock.try_acquire(), lock.hold().__aenter__()):
+            assert isinstance(await outcome(attempt), SessionClosedError)
+
+
+@pytest.mark.parametrize(("noun", "make"), WAITING.items(), ids=WAITING.keys())
+async def test_a_timeout_names_the_lock_and_leaves_no_ticket(noun: str, make: Make) -> None:
+    """Pitfall 8."""
+    async with scene(P) as stage, no_task_stays():
+        holder = WAITING["write lock" if noun == "read lock" else noun](stage.other)
+        async with holder:
+            for attempt in (make(stage.zk).acquire(within=0.01), make(stage.zk).hold(within=0.01).__aenter__()):
+                with pytest.raises(TimeoutError, match=rf"the {noun} {P} .* within 0\.01 s"):
+                    await attempt
+            await until_line(stage.other, P, 1)
+        await nothing_stays(stage)
+
+
+@every_kind
+async def test_a_timeout_works_while_no_server_answers(make: Make) -> None:
+    """Pitfall 8: what the requests create in the end is deleted."""
+    async with scene(P) as stage, no_task_stays():
+        with stage.server.paused(), pytest.raises(TimeoutError, match=P):
+            await make(stage.zk).acquire(within=0.05)
+        await nothing_stays(stage)
+
+
+@every_kind
+async def test_the_deletion_of_its_node_cancels_the_body(make: Make) -> None:
+    """Pitfall 14."""
+    async with scene(P) as stage, no_task_stays():
+        with body_raises(LockLostError, match="deleted") as error:
+            async with make(stage.zk) as lease:
+                single = lease.leases[P] if isinstance(lease, MultiLease) else lease
+                await stage.other.delete(single.path)
+                await asyncio.Event().wait()
+        assert error.value.path == single.path
+        assert this_task().cancelling() == 0
+        assert not lease.is_certain()
+        await nothing_stays(stage)

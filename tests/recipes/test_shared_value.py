@@ -1,0 +1,159 @@
+"""The shared value: every write is carried out exactly once, whatever breaks."""
+
+import asyncio
+
+import pytest
+
+import zkwire
+from recipes import SharedValue
+from tests.support.everywhere import Scene, below, cancel_at_every_moment, cut_at_every_step, no_watch_stays, scene
+from tests.support.lost_answers import answer_lost
+from tests.support.proxy import Proxy
+from tests.support.recipes import outcome, until
+from zkwire.testing import RealServer
+
+
+async def test_a_value_is_shared(zookeeper: RealServer, path: str) -> None:
+    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as zk2:
+        shared, other = SharedValue(zk, path, b"first"), SharedValue(zk2, path, b"ignored")
+        assert await shared.get() == (b"first", 0)
+        assert await other.compare_and_set(b"second", version=0) is True
+        assert await shared.compare_and_set(b"lost", version=0) is False
+        await shared.set(b"third")
+        await zk2.sync(path)
+        assert await other.get() == (b"third", 2)
+
+        async def has_no_trace() -> bool:
+            return not await below(zk, path)
+
+        await until(has_no_trace)
+
+
+async def test_any_method_creates_a_missing_value() -> None:
+    async with scene() as stage:
+        assert await SharedValue(stage.zk, "/a/v", b"x").compare_and_set(b"y", version=0)
+        await SharedValue(stage.zk, "/a/w").set(b"z")
+        assert await SharedValue(stage.zk, "/a/w").get() == (b"z", 1)
+        assert not await SharedValue(stage.zk, "/a/u").compare_and_set(b"y", version=1)
+
+
+async def test_bad_values_and_versions_are_refused() -> None:
+    async with scene() as stage:
+        shared = SharedValue(stage.zk, "/v")
+        with pytest.raises(TypeError, match="bytes"):
+            SharedValue(stage.zk, "/v", "text")  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="bytes"):
+            await shared.set("text")  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="version"):
+            await shared.compare_and_set(b"", version=True)
+        with pytest.raises(ValueError, match="version"):
+            await shared.compare_and_set(b"", version=-1)
+        assert await stage.zk.exists("/v") is None
+
+
+async def test_each_operation_is_one_request(zookeeper: RealServer, path: str) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+        shared = SharedValue(zk, path)
+        await shared.get()
+        mark = proxy.mark()
+        assert await shared.get() == (b"", 0)
+        await shared.set(b"1")
+        assert await shared.compare_and_set(b"2", version=1)
+        assert [name for name in proxy.requests(mark) if name != "delete"] == ["getData", "multi", "multi"]
+
+
+# -- lost answers -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("carried_out", [False, True])
+async def test_a_compare_and_set_that_lost_its_answer_knows_whether_it_won(carried_out: bool) -> None:
+    """The other client writes the very same bytes."""
+    async with scene() as stage:
+        shared, other = SharedValue(stage.zk, "/v"), SharedValue(stage.other, "/v")
+        await shared.get()
+        async with answer_lost(stage, shared.compare_and_set(b"same", version=0), carried_out=carried_out) as replacing:
+            assert await other.compare_and_set(b"same", version=0) is not carried_out
+        assert await replacing is carried_out
+        assert await shared.get() == (b"same", 1)
+
+
+@pytest.mark.parametrize(("theirs", "known"), [(b"other", True), (b"same", False)])
+async def test_a_compare_and_set_whose_session_expires_is_judged_by_the_node(theirs: bytes, known: bool) -> None:
+    """Other data one version further shows that another client was faster; the same data shows nothing."""
+    async with scene() as stage:
+        shared, other = SharedValue(stage.zk, "/v"), SharedValue(stage.other, "/v")
+        await shared.get()
+        async with answer_lost(stage, shared.compare_and_set(b"same", version=0), carried_out=False) as replacing:
+            await other.set(theirs)
+            stage.server.expire(stage.zk.session_id)
+        came = await outcome(replacing)
+        assert came is False if known else isinstance(came, zkwire.ConnectionLostError)
+
+
+@pytest.mark.parametrize("carried_out", [False, True])
+async def test_a_set_that_lost_its_answer_does_not_replace_a_later_one(carried_out: bool) -> None:
+    async with scene() as stage:
+        shared, other = SharedValue(stage.zk, "/v"), SharedValue(stage.other, "/v")
+        await shared.get()
+        async with answer_lost(stage, shared.set(b"ours"), carried_out=carried_out) as setting:
+            await other.set(b"later")
+        await setting
+        assert await shared.get() == (b"later" if carried_out else b"ours", 2)
+
+
+async def replace(stage: Scene) -> None:
+    shared = SharedValue(stage.zk, stage.path, b"0")
+    _, version = await shared.get()
+    assert await shared.compare_and_set(b"1", version=version)
+    assert not await shared.compare_and_set(b"2", version=version)
+    await shared.set(b"3")
+    assert (await shared.get())[0] == b"3"
+    async for value, _ in shared.watch():
+        assert value == b"3"
+        break
+
+
+async def test_a_value_is_replaced_once_wherever_the_connection_is_cut() -> None:
+    await cut_at_every_step(replace, at_least=5)
+
+
+async def test_a_value_can_be_replaced_whenever_a_write_was_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("recipes.common.trace._KEPT_FOR", 0.005)  # the play waits for that very often
+
+    async def goes_on(stage: Scene) -> None:
+        shared = SharedValue(stage.zk, stage.path)
+        assert await shared.compare_and_set(b"9", version=(await shared.get())[1])
+
+    await cancel_at_every_moment(replace, afterwards=goes_on, at_least=8)
+
+
+# -- watching ---------------------------------------------------------------------------------------------------------
+
+
+async def test_a_value_is_watched_and_created_when_it_is_missing() -> None:
+    async with scene() as stage:
+        shared, other = SharedValue(stage.zk, "/v", b"a"), SharedValue(stage.other, "/v")
+        seen = []
+        async for value, version in shared.watch():
+            seen.append((value, version))
+            if len(seen) == 3:
+                break
+            if version:
+                await stage.other.delete_tree("/v")
+            else:
+                assert await other.compare_and_set(b"b", version=version)
+        assert seen == [(b"a", 0), (b"b", 1), (b"a", 0)]
+        await no_watch_stays(stage.server.hosts)
+
+
+async def test_an_iteration_whose_first_wait_was_cancelled_goes_on() -> None:
+    async with scene() as stage:
+        values = SharedValue(stage.zk, "/v", b"a").watch()
+        with stage.server.drop_before(path="/v", session=stage.zk.session_id, nth=4) as making:  # behind three reads
+            waiting = asyncio.create_task(anext(values))
+            await making.until_hit()
+            waiting.cancel()
+            await outcome(waiting)
+        assert await stage.other.exists("/v") is None
+        assert await asyncio.wait_for(anext(values), 5) == (b"a", 0)
+        values.close()

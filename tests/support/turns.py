@@ -1,0 +1,118 @@
+"""A pytest plugin: `--processes N` runs the tests in N processes, each of which takes one file of tests after another.
+
+The tests are collected once, then the process forks.  Whichever process is free takes the next file, so that no table
+of durations is needed.  The output of the first process is shown as it comes, that of the others at the end.
+"""
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+import pytest
+from _pytest.capture import CaptureManager
+
+# The tests in this folder share an ensemble, which takes long to start: one process runs them all, and begins early.
+TOGETHER: Final = Path(__file__).parent.parent / "ensembles"
+# A turn is this many bytes in a pipe.  A process reads them at once, so no other process gets a part of them.
+SIZE: Final = 2
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--processes", type=int, default=1, help="run the tests in so many processes")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Turns(config), "turns")
+
+
+class Turns:
+    """The turns of one run: which files are left, and the other processes."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._count = config.getoption("--processes")
+        self._others: list[tuple[int, int]] = []  # the process ids, and the files that the processes print to
+        self._pipe = 0
+        self._groups: list[list[pytest.Item]] = []
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
+        """Fork, and run the tests of the files whose turns this process gets."""
+        if self._count == 1 or session.testsfailed or session.config.option.collectonly:
+            return None
+        self._groups = _groups(session.items)
+        self._pipe, giving = os.pipe()
+        with open(giving, "wb") as pipe:  # closed at once: the turns end when the pipe is empty
+            pipe.write(b"".join(number.to_bytes(SIZE, "big") for number in range(len(self._groups))))
+        self._fork(session.config)
+        session.testscollected = 0  # those of this process are counted below
+        group = self._next_group()
+        while group:
+            session.testscollected += len(group)
+            for item, following in zip(group, [*group[1:], None], strict=True):
+                if following is None:
+                    # The fixtures that the next test needs too are kept, so the next test must be known by now.
+                    group = self._next_group()
+                    following = group[0] if group else None
+                item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        return True
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Wait for the other processes; the run has failed when one of them has."""
+        for pid, _ in self._others:
+            _, status = os.waitpid(pid, 0)
+            code = os.waitstatus_to_exitcode(status)
+            if code not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+                session.exitstatus = pytest.ExitCode.TESTS_FAILED
+            elif code == pytest.ExitCode.OK and session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
+                session.exitstatus = pytest.ExitCode.OK  # the others were faster, and took all the files
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_unconfigure(self) -> None:
+        """Show what the other processes printed."""
+        sys.stdout.flush()
+        for _, output in self._others:
+            with open(output, "rb") as printed:
+                printed.seek(0)
+                sys.stdout.buffer.write(printed.read())
+        sys.stdout.flush()
+
+    def _fork(self, config: pytest.Config) -> None:
+        capture = config.pluginmanager.getplugin("capturemanager")
+        assert isinstance(capture, CaptureManager)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for _ in range(min(self._count, len(self._groups)) - 1):
+            output, name = tempfile.mkstemp()
+            os.unlink(name)
+            pid = os.fork()
+            if pid:
+                self._others.append((pid, output))
+                continue
+            # pytest captures into files that it has opened: this process needs its own.
+            capture.stop_global_capturing()
+            os.dup2(output, 1)
+            os.dup2(output, 2)
+            os.close(output)
+            capture.start_global_capturing()
+            capture.suspend_global_capture()
+            self._others = []
+            return
+
+    def _next_group(self) -> list[pytest.Item]:
+        """Return the tests of the next turn, or an empty list when all turns are taken."""
+        turn = os.read(self._pipe, SIZE)
+        return self._groups[int.from_bytes(turn, "big")] if turn else []
+
+
+def _groups(items: list[pytest.Item]) -> list[list[pytest.Item]]:
+    """Return the tests file by file, in the order in which the files are begun.
+
+    Long files come first: whatever is begun last decides how long the other processes wait for the end.
+    """
+    groups: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        groups.setdefault(TOGETHER if TOGETHER in item.path.parents else item.path, []).append(item)
+    order = sorted(groups, key=lambda path: (path != TOGETHER, -path.stat().st_size, path))
+    return [groups[path] for path in order]

@@ -1,0 +1,222 @@
+"""The rule of certainty against a model of an ensemble: a leader that expires sessions, a follower that reports them.
+
+The model is what real servers do: the follower answers pings by itself, notes which sessions it heard from, and sends
+its notes in the answer to each of the leader's pings; the leader expires a session one timeout after the last notes.
+"""
+
+import heapq
+import math
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+import pytest
+
+from zkwire.wire.certainty import Certainty, Reach
+
+TICK = 2000  # milliseconds, as all times of the model
+NEVER = math.inf
+
+
+@dataclass
+class Stream:
+    """One direction of a TCP connection: in order, with a delay, and stalled at times (bytes wait, none is lost)."""
+
+    delay: int
+    stalls: list[tuple[int, int]]
+    last: int = 0
+
+    def arrival(self, now: int) -> int:
+        at = now + self.delay
+        for start, end in self.stalls:
+            if start <= at < end:
+                at = end
+        self.last = max(self.last, at)
+        return self.last
+
+
+@dataclass
+class Ensemble:
+    """A leader, a follower, and one client of the follower."""
+
+    timeout: int
+    phase: int  # when the leader pings first
+    up: Stream  # from the follower to the leader
+    down: Stream
+    there: Stream  # from the client to the follower
+    back: Stream
+    certainty: Certainty = field(init=False)
+    expired_at: float = NEVER
+    untils: list[float] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._events: list[tuple[int, int, Callable[[int], None]]] = []
+        self._count = 0
+        self._is_touched = False
+        self._deadline = 0
+        self._keep(0)
+        # The handshake: the leader touches the session at the moment at which the client sends it, at the earliest.
+        self.certainty = Certainty(self.timeout, 0, is_new=True)
+
+    def play(self, requests: list[tuple[int, Reach]], horizon: int) -> None:
+        for at in range(self.phase, horizon, TICK // 2):
+            self._at(at, self._ping)
+        for at, reach in requests:
+            self._at(at, partial(self._send, reach))
+        while self._events:
+            now, _, event = heapq.heappop(self._events)
+            if self._deadline <= now:
+                self.expired_at = min(self.expired_at, self._deadline)
+            event(now)
+        self.expired_at = min(self.expired_at, self._deadline)
+
+    def _at(self, at: int, event: Callable[[int], None]) -> None:
+        self._count += 1
+        heapq.heappush(self._events, (at, self._count, event))
+
+    def _keep(self, now: int) -> None:
+        self._deadline = now + self.timeout  # real servers round it up to a whole tick: never less than this
+
+    def _ping(self, now: int) -> None:
+        self._at(self.down.arrival(now), self._report)
+
+    def _report(self, now: int) -> None:
+        touched, self._is_touched = self._is_touched, False
+        if touched:
+            self._at(self.up.arrival(now), self._touch)
+
+    def _touch(self, now: int) -> None:
+        if self.expired_at == NEVER:
+            self._keep(now)
+
+    def _send(self, reach: Reach, now: int) -> None:
+        self._at(self.there.arrival(now), lambda at: self._arrived(at, now, reach))
+
+    def _arrived(self, now: int, sent: int, reach: Reach) -> None:
+        self._is_touched = True
+        if reach is Reach.SERVER:
+            self._at(self.back.arrival(now), lambda at: self._answered(at, sent, reach))
+        else:
+            self._at(self.up.arrival(now), lambda at: self._led(at, sent, reach))
+
+    def _led(self, now: int, sent: int, reach: Reach) -> None:
+        if self.expired_at == NEVER:  # else the end of the session goes ahead of the answer
+            self._at(
+                self.down.arrival(now),
+                lambda at: self._at(self.back.arrival(at), lambda end: self._answered(end, sent, reach)),
+            )
+
+    def _answered(self, now: int, sent: int, reach: Reach) -> None:
+        self.certainty.answered(sent, now, reach)
+        self.untils.append(self.certainty.until)
+
+
+def random_stream(rng: random.Random, timeout: int) -> Stream:
+    start = rng.randrange(0, 3 * timeout)
+    stalls = [(start, start + rng.randrange(1, 3 * timeout))] if rng.random() < 0.6 else []
+    return Stream(rng.choice([1, 1, 1, rng.randrange(1, 900)]), stalls)
+
+
+def random_requests(rng: random.Random, timeout: int) -> list[tuple[int, Reach]]:
+    """Pings all the time, and requests through the leader at random or soon behind one another."""
+    every = rng.randrange(timeout // 16, timeout // 2)
+    asked = [(at, Reach.SERVER) for at in range(every, 5 * timeout, every)]
+    for _ in range(rng.randrange(1, 30)):
+        at = rng.randrange(1, 5 * timeout)
+        asked.append((at, rng.choice([Reach.LEADER, Reach.QUORUM])))
+        asked.append((at + rng.choice([5, timeout // 64, timeout // 5, timeout // 4 + 5]), Reach.LEADER))
+    return sorted(asked)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_no_session_expires_while_it_is_certain(seed: int) -> None:
+    """Pitfall 70: whatever waits on the way between client, follower and leader, for however long."""
+    rng = random.Random(seed)
+    expired = 0
+    for _ in range(800):
+        timeout = 2 * TICK if rng.random() < 0.7 else rng.randrange(2 * TICK, 5 * TICK)
+        up, down, there, back = (random_stream(rng, timeout) for _ in range(4))
+        ensemble = Ensemble(timeout, rng.randrange(TICK // 2), up, down, there, back)
+        ensemble.play(random_requests(rng, timeout), horizon=7 * timeout)
+        expired += ensemble.expired_at < 5 * timeout
+        assert max(ensemble.untils, default=0) <= ensemble.expired_at
+    assert expired > 100  # else nothing was shown
+
+
+def steady(every: int, until: int, reach: Reach) -> list[tuple[int, Reach]]:
+    return [(at, reach) for at in range(every, until, every)]
+
+
+@pytest.mark.parametrize("timeout", [4_000, 7_000, 10_000])
+def test_pings_alone_certify_nothing(timeout: int) -> None:
+    quick = Stream(1, []), Stream(1, []), Stream(1, []), Stream(1, [])
+    ensemble = Ensemble(timeout, 0, *quick)
+    ensemble.play(steady(timeout // 8, 60_000, Reach.SERVER), horizon=61_000)
+    assert set(ensemble.untils) == {timeout}
+
+
+@pytest.mark.parametrize("timeout", [4_000, 7_000, 10_000])
+@pytest.mark.parametrize("reach", [Reach.LEADER, Reach.QUORUM])
+def test_an_eighth_of_the_timeout_between_syncs_keeps_three_eighths_certain(timeout: int, reach: Reach) -> None:
+    ensemble = Ensemble(timeout, 0, Stream(1, []), Stream(1, []), Stream(1, []), Stream(1, []))
+    ahead = []
+    certainty = ensemble.certainty
+    every = timeout / 8
+    answered = certainty.answered
+
+    now = 0.0
+    for _ in range(200):
+        ahead.append(certainty.until - (now + every + 10))  # as the next answer comes
+        now += every
+        answered(now, now + 10, reach)
+    assert min(ahead) >= timeout * 3 / 8 - 100
+    assert certainty.until - now <= timeout * 3 / 4
+
+
+def test_a_lock_taken_after_a_long_time_of_pings_needs_one_sync_more() -> None:
+    certainty = Certainty(10.0, 0.0, is_new=True)
+    for beat in range(1, 40):
+        certainty.answered(beat * 2.5, beat * 2.5 + 0.01, Reach.SERVER)
+    assert certainty.until == 10.0
+    certainty.answered(98.0, 98.01, Reach.QUORUM)  # the create
+    assert certainty.until == 10.0
+    certainty.answered(98.02, 98.03, Reach.LEADER)  # the sync
+    assert certainty.until == pytest.approx(103.02)  # half of the timeout from its sending
+
+
+def test_requests_sent_together_are_no_chain() -> None:
+    certainty = Certainty(10.0, 0.0, is_new=True)
+    certainty.answered(20.0, 20.01, Reach.SERVER)
+    certainty.answered(30.0, 30.01, Reach.LEADER)
+    certainty.answered(30.005, 30.02, Reach.LEADER)  # sent before the former was answered
+    assert certainty.until == 10.0
+    certainty.answered(30.02, 30.03, Reach.LEADER)
+    assert certainty.until == 30.0  # the touch's sending and the timeout
+
+
+def test_a_resumed_session_is_certain_from_its_first_committed_write() -> None:
+    certainty = Certainty(10.0, 100.0, is_new=False)
+    assert certainty.until == -math.inf
+    for at in range(101, 130):
+        certainty.answered(at, at + 0.01, Reach.LEADER)
+    assert certainty.until == -math.inf  # by a leader that was stopped, perhaps, and that has no followers any more
+    certainty = Certainty(10.0, 100.0, is_new=False)
+    certainty.answered(100.1, 100.2, Reach.QUORUM)
+    assert certainty.until == 110.0
+
+
+def test_a_sync_never_certifies_more_than_half_of_the_timeout() -> None:
+    certainty = Certainty(10.0, 0.0, is_new=True)
+    for at in (10.0, 12.6, 12.7):
+        certainty.answered(at, at + 0.01, Reach.LEADER)
+    assert certainty.until == pytest.approx(17.7)
+    certainty.answered(12.8, 12.81, Reach.QUORUM)
+    assert certainty.until == pytest.approx(17.7)  # the chains are closed
+
+
+def test_the_memory_of_touches_is_bounded() -> None:
+    certainty = Certainty(10.0, 0.0, is_new=True)
+    for count in range(100_000):
+        certainty.answered(count / 1000, count / 1000 + 0.0005, Reach.LEADER if count % 7 == 0 else Reach.SERVER)
+    assert len(certainty._touches) + len(certainty._waiting) < 200

@@ -1,0 +1,46 @@
+"""The exchange of SASL tokens with a server, on a link after the handshake and before any other request."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from zkwire.errors import AuthFailedError
+from zkwire.session.hosts import Address
+from zkwire.session.sasl import SaslMechanism
+from zkwire.session.transport import Link
+from zkwire.wire.connection import Call
+from zkwire.wire.requests import SaslRequest
+
+
+async def authenticate(mechanism: SaslMechanism, link: Link, address: Address) -> None:
+    """Exchange tokens on `link`, to the server at `address`, until `mechanism` has no more to send.
+
+    Raises: AuthFailedError when the server or the mechanism refuses; the reason of the loss when the link is lost.
+    """
+    loop = asyncio.get_running_loop()
+    failed = f"no authentication by SASL with {address}"
+    token = _ask(mechanism.start, address.host, failed)
+    while token is not None:
+        answer: asyncio.Future[Any] = loop.create_future()
+        link.connection.send_apart(Call(SaslRequest(token), answer), loop.time())
+        link.flush()
+        await asyncio.wait({answer, link.closed}, return_when=asyncio.FIRST_COMPLETED)
+        if not answer.done():
+            raise link.closed.result()
+        refusal = answer.exception()
+        if refusal is not None:
+            raise AuthFailedError(f"{failed}: the server refuses: {refusal}") from refusal
+        token = _ask(mechanism.step, answer.result().token or b"", failed)
+
+
+def _ask(method: Callable[[Any], bytes | None], argument: object, failed: str) -> bytes | None:
+    """Return the next token of a mechanism, which may be the user's own code.
+
+    Raises: AuthFailedError for any exception of the mechanism.
+    """
+    try:
+        return method(argument)
+    except Exception as error:
+        raise AuthFailedError(f"{failed}: {error}") from error

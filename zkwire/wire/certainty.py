@@ -1,0 +1,130 @@
+"""The rule of certainty: until when can the ensemble not have expired the session?
+
+Pure: it is given the moments at which requests were sent and answered on one connection, and how far each answer
+reaches.  It must not know sockets, clocks or what the certainty is used for.
+
+Why an answered ping certifies nothing: the server that we are connected to answers pings and reads by itself.  When it
+is cut off from the leader it goes on answering for up to syncLimit ticks, and meanwhile the leader, which hears nothing
+of the session, expires it.  So certainty is taken from what passed through the leader:
+
+- A server notes each request of a session (a *touch*) and sends its notes to the leader in the answer to the leader's
+  ping, which comes every half tick.  The leader then keeps the session for one timeout from the arrival of the notes.
+- Requests that the leader answers (sync and writes) travel on the same two ordered streams as the pings and the notes.
+
+Let x be a request that the leader answered, sent at least half a tick after the answer to an earlier request, the
+touch.  The leader had put a ping into its stream within the half tick before it handled x, so our server saw the ping
+after the touch and before the answer to x, and sent its notes.  Let y be a further request that the leader answered,
+sent after the answer to x.  Our server forwarded y behind its notes, so the leader had the notes before it handled y.
+Hence, once y is answered: the session lives until the sending of the touch + timeout at least.
+
+A sync proves only the leader that our server follows, and that leader may have lost its quorum without knowing it yet.
+It gives up at the latest one tick after the last of its followers has, and a new leader gives every session a whole
+timeout from its own start.  So a sync sent at t never certifies more than t + timeout - one tick.  A committed write
+proves the quorum, and is not limited in this way.  A leader that was stopped, and goes on for a moment after its
+ensemble has elected another one, would accept a reconnecting session and answer its syncs: so on each connection
+nothing counts before a write was committed on it.
+
+The tick is not known to clients.  The shortest session timeout that a server grants is two ticks, unless it was
+configured otherwise: half a tick is at most a quarter of the timeout, one tick at most half of it.
+
+docs/waiting-line.md has the whole argument, with its assumptions.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from typing import Final, NamedTuple
+
+_HALF_TICK: Final = 1 / 4  # of the timeout, at most
+_TICK: Final = 1 / 2
+_GRAIN: Final = 1 / 64  # touches closer together than this are not told apart: it bounds the memory
+
+
+class Reach(enum.IntEnum):
+    """How far the answer to a request reaches."""
+
+    SERVER = 0  # the server that we are connected to answers by itself
+    LEADER = 1  # the answer has come through the leader
+    QUORUM = 2  # a quorum has committed it
+
+
+class _Touch(NamedTuple):
+    sent: float
+    answered: float
+
+
+class Certainty:
+    """What the answers on one connection prove about the session.
+
+    Arguments: `timeout`, the session timeout that this connection's server granted, in seconds; `sent`, when the
+    handshake was sent; `is_new`, whether it made a new session, which takes a committed write.  All moments are in
+    seconds on one monotonic clock.
+
+    `has_quorum` is whether a quorum has committed anything on this connection.  `until` is the moment before which the
+    ensemble cannot have expired the session, as far as this connection has proven; -inf while it has proven nothing.
+    """
+
+    __slots__ = ("_greeted", "_timeout", "_touches", "_waiting", "has_quorum", "until")
+
+    def __init__(self, timeout: float, sent: float, *, is_new: bool) -> None:
+        self._timeout = timeout
+        self._greeted = sent
+        self.has_quorum = is_new
+        self.until = sent + timeout if is_new else float("-inf")
+        # Touches that are too recent for an x; then the touches that an answered x covers, with the answer's moment.
+        self._touches: deque[_Touch] = deque()
+        self._waiting: deque[tuple[float, float]] = deque()
+
+    def answered(self, sent: float, now: float, reach: Reach) -> None:
+        """Take in that a request sent at `sent` was answered at `now`.
+
+        Order: to be called in the order of the answers; of several answers that came together it is enough to take in
+        the one that was sent last.
+        """
+        if reach:
+            if reach is Reach.QUORUM and not self.has_quorum:
+                # The leader touched the session for the handshake, and it had a quorum after that.
+                self.has_quorum = True
+                self._prove(self._greeted + self._timeout)
+            self._take_as_y(sent, reach)
+            self._take_as_x(sent, now)
+        touches = self._touches
+        if not touches or sent >= touches[-1].sent + self._timeout * _GRAIN:
+            touches.append(_Touch(sent, now))
+
+    def forget(self) -> None:
+        """Drop all that the connection has proven, and all chains that were begun.
+
+        The case for it: the machine was suspended, so that the clock of the moments has left out some time.
+        """
+        self._touches.clear()
+        self._waiting.clear()
+        self._greeted = self.until = float("-inf")
+        self.has_quorum = False
+
+    def _take_as_y(self, sent: float, reach: Reach) -> None:
+        """Close the chains whose x was answered before this request was sent."""
+        waiting = self._waiting
+        touched = None
+        while waiting and waiting[0][0] <= sent:
+            touched = waiting.popleft()[1]
+        if touched is None or not self.has_quorum:
+            return
+        until = touched + self._timeout
+        if reach is Reach.LEADER:
+            until = min(until, sent + self._timeout * (1 - _TICK))
+        self._prove(until)
+
+    def _take_as_x(self, sent: float, now: float) -> None:
+        """Begin a chain for the latest touch that was answered half a tick before this request was sent."""
+        touches = self._touches
+        covered = None
+        while touches and touches[0].answered <= sent - self._timeout * _HALF_TICK:
+            covered = touches.popleft().sent
+        if covered is not None:
+            self._waiting.append((now, covered))
+
+    def _prove(self, until: float) -> None:
+        if until > self.until:
+            self.until = until
