@@ -297,7 +297,7 @@ class DoubleBarrier:
             if count_of(name) == self.count:
                 return
             raise ValueError(
-                f"the first member at the barrier {self.path} has count={count_of(name)}, and this one count={self.count}:"
+                f"the first member at the barrier {self.path} has count={count_of(name)}, this one count={self.count}:"
                 " all members at a barrier need the same count"
             )
 

@@ -71,10 +71,11 @@ class Keeper:
 
     async def created(self) -> None:
         """Return when the node exists.  Raises: the error that has ended the keeping; RuntimeError after `discard`."""
-        if not self.exists and self._error is None:
-            # The session has expired, and `keep` has not noticed yet: the event is still set for the old node.
-            self._settled.clear()
-        await self._settled.wait()
+        if self._error is None:
+            if not self.exists:
+                # The session may have expired without `keep` having noticed: then the event is set for the old node.
+                self._settled.clear()
+            await self._settled.wait()
         if self._error is not None:
             raise self._error
 

@@ -225,7 +225,7 @@ async def test_a_member_with_another_count_gets_an_error_that_names_both(inside:
         if inside:
             await asyncio.gather(*entering)
         for count in (1, 3):
-            with pytest.raises(ValueError, match=f"has count=2, and this one count={count}:"):
+            with pytest.raises(ValueError, match=f"has count=2, this one count={count}:"):
                 await DoubleBarrier(stage.zk, stage.path, count).enter(within=5)
         if not inside:
             entering.append(asyncio.create_task(members[1].enter()))
@@ -271,6 +271,32 @@ async def test_no_member_starves() -> None:
 
         await asyncio.gather(*(take_part(number) for number in rounds))
         assert max(rounds.values()) - min(rounds.values()) <= 3, rounds
+
+
+async def test_the_end_of_a_dead_round_does_not_end_the_next_round() -> None:
+    """A member sees that all members of a round are gone.  Before it deletes `ready`, the next round begins."""
+    async with scene() as stage:
+        one, two = DoubleBarrier(stage.zk, stage.path, 2), DoubleBarrier(stage.other, stage.path, 2)
+        ready = f"{stage.path}/ready"
+        await stage.other.create(stage.path)
+        await stage.other.create(ready, b"dead")
+        with stage.server.hold_replies("getData", path=ready, session=stage.zk.session_id, nth=2, times=1) as held:
+            entering = asyncio.create_task(one.enter())
+            await held.until_hit()
+            member = await stage.other.create(
+                f"{stage.path}/{FORMER.removesuffix('0000000000')}", ephemeral=True, sequential=True
+            )
+            async with stage.other.transaction() as beginning:
+                beginning.delete(ready)
+                beginning.create(ready, member.rpartition("/")[2].encode())
+                beginning.set(stage.path, b"2")
+        await until_armed(3, stage.zk)  # the member waits for the end of the next round
+        assert await stage.other.exists(ready) is not None
+        await stage.other.delete(member)
+        await two.enter(within=10)
+        await entering
+        await asyncio.gather(one.leave(), two.leave())
+        await nothing_stays(stage)
 
 
 @pytest.mark.parametrize("within", [0, 0.05])

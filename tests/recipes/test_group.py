@@ -1,4 +1,4 @@
-"""A group: who is in it, who is told, and what becomes of a member whose session or node goes."""
+"""A group: its members, the stream of their changes, and members whose session or node is gone."""
 
 import asyncio
 import gc
@@ -8,9 +8,16 @@ import pytest
 
 import zkwire
 from recipes import Group
-from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, no_watch_stays, scene
+from tests.support.everywhere import (
+    Scene,
+    cancel_at_every_moment,
+    cut_at_every_step,
+    expire_at_every_step,
+    no_watch_stays,
+    scene,
+)
 from tests.support.proxy import Proxy
-from tests.support.recipes import body_raises, expire, until, until_state, until_watches
+from tests.support.recipes import body_raises, expire, until, until_armed, until_state, until_watches
 from zkwire import NodeExistsError, NoNodeError, SessionState
 from zkwire.testing import RealServer, Server, VirtualClock
 
@@ -35,7 +42,7 @@ async def test_members_join_change_and_leave(zookeeper: RealServer, path: str) -
         await until_watches(zookeeper, 0)
 
 
-async def test_who_watches_is_told_of_each_change(zookeeper: RealServer, path: str) -> None:
+async def test_the_stream_gives_each_change(zookeeper: RealServer, path: str) -> None:
     async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as zk2:
         group, other = Group(zk, path), Group(zk2, path)
         async with group.watch() as changes:
@@ -62,33 +69,35 @@ async def test_who_watches_is_told_of_each_change(zookeeper: RealServer, path: s
         await until_watches(zookeeper, 0)
 
 
-async def test_what_it_costs(zookeeper: RealServer, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_requests_of_members_and_of_the_stream(
+    zookeeper: RealServer, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         await zk.create(path)
         group = Group(zk, path)
         monkeypatch.setattr("recipes.group._UNWATCHED", 60.0)
-        mark = proxy.mark()
+        start = proxy.mark()
         member = await group.join("one", b"1")
         await member.leave()
-        assert proxy.requests(mark) == ["create2", "delete"]
+        assert proxy.requests(start) == ["create2", "delete"]
         monkeypatch.setattr("recipes.group._UNWATCHED", 0.1)
-        mark = proxy.mark()
+        start = proxy.mark()
         members = [await group.join(name) for name in ("one", "two", "three")]
         await until_watches(zookeeper, 3)
-        assert sorted(proxy.requests(mark)) == sorted(["create2", "getData", "getChildren"] * 3)
-        mark = proxy.mark()
+        assert sorted(proxy.requests(start)) == sorted(["create2", "getData", "getChildren"] * 3)
+        start = proxy.mark()
         assert len(await group.members()) == 3
         await members[0].set(b"2")
-        assert proxy.requests(mark) == ["getChildren", "getData", "getData", "getData", "setData"]
+        assert proxy.requests(start) == ["getChildren", "getData", "getData", "getData", "setData"]
         async with group.watch() as changes:
             await anext(changes)
-            mark = proxy.mark()
+            start = proxy.mark()
             await members[0].set(b"3")
             await anext(changes)
             await members[1].leave()
             await anext(changes)
-            told = [name for name in proxy.requests(mark) if name != "removeWatches"]
-            assert told == ["setData", "getData", "delete", "getChildren"]
+            sent = [name for name in proxy.requests(start) if name != "removeWatches"]
+            assert sent == ["setData", "getData", "delete", "getChildren"]
         for member in members:
             await member.leave()
 
@@ -103,7 +112,7 @@ async def test_a_name_is_taken_by_a_live_session(zookeeper: RealServer, path: st
         with pytest.raises(TimeoutError, match="was not free within"):
             await Group(zk2, path).join("one", within=0.02)
         waiting = asyncio.create_task(Group(zk2, path).join("one", b"theirs", within=30))
-        await until_watches(zookeeper, 2)  # the member's own, and that of who waits
+        await until_watches(zookeeper, 2)  # that of the member and that of the waiting client
         assert await Group(zk, path).members() == {"one": b"ours"}
         await member.leave()
         member = await waiting
@@ -138,7 +147,7 @@ async def test_a_membership_comes_back_in_a_new_session(zookeeper: RealServer, p
 async def test_a_member_whose_node_is_deleted_is_put_back() -> None:
     async with scene() as stage:
         member = await Group(stage.zk, "/g").join("one", b"1")
-        await until(lambda: len(stage.zk._session.watches) == 1)
+        await until_armed(1, stage.zk)
         for _ in range(2):
             await stage.other.delete(member.path)
 
@@ -149,7 +158,7 @@ async def test_a_member_whose_node_is_deleted_is_put_back() -> None:
         await member.leave()
 
 
-async def test_a_name_lost_to_another_session_is_told() -> None:
+async def test_a_membership_ends_when_another_session_takes_the_name() -> None:
     async with scene() as stage:
         member = await Group(stage.zk, "/g").join("one", b"ours")
         losing = asyncio.create_task(member.lost())
@@ -165,7 +174,7 @@ async def test_a_name_lost_to_another_session_is_told() -> None:
         assert await Group(stage.other, "/g").members() == {"one": b"theirs"}
 
 
-async def test_what_has_ended_a_membership_is_raised_at_the_end_of_its_block() -> None:
+async def test_the_error_that_has_ended_a_membership_is_raised_once_at_the_end_of_its_block() -> None:
     async with scene() as stage:
         with body_raises(NodeExistsError):
             async with await Group(stage.zk, "/g").join("one") as member:
@@ -174,7 +183,7 @@ async def test_what_has_ended_a_membership_is_raised_at_the_end_of_its_block() -
                 await Group(stage.other, "/g").join("one")
                 refusal.end()
                 await until(member._over.done)
-        await member.leave()  # told
+        await member.leave()  # raises nothing: the block has raised the error
 
 
 async def test_memberships_end_with_their_client() -> None:
@@ -182,7 +191,7 @@ async def test_memberships_end_with_their_client() -> None:
         zk = await zkwire.connect(stage.server.hosts)
         group = Group(zk, "/g")
         early = await group.join("early")
-        await until(lambda: len(zk._session.watches) == 1)
+        await until_armed(1, zk)
         late = await group.join("late")
         changes = group.watch()
         assert set(await anext(changes)) == {"early", "late"}
@@ -210,7 +219,7 @@ async def test_bad_names_are_refused(name: object) -> None:
 
 
 @pytest.mark.parametrize("expires", [False, True])
-async def test_changes_while_we_are_away_are_told_when_we_are_back(expires: bool) -> None:
+async def test_the_stream_gives_changes_that_happened_during_a_disconnection(expires: bool) -> None:
     async with scene() as stage, Group(stage.zk, "/g").watch() as changes:
         group = Group(stage.other, "/g")
         one, two = await group.join("one", b"1"), await group.join("two", b"2")
@@ -231,7 +240,7 @@ async def test_changes_while_we_are_away_are_told_when_we_are_back(expires: bool
             members = await anext(changes)
 
 
-async def test_nothing_is_told_twice_and_the_last_state_is_never_left_out() -> None:
+async def test_the_stream_repeats_no_state_and_never_leaves_out_the_last() -> None:
     async with scene() as stage, Group(stage.zk, "/g").watch() as changes:
         group = Group(stage.other, "/g")
         members = [await group.join(f"m{number}") for number in range(10)]
@@ -250,8 +259,8 @@ async def test_nothing_is_told_twice_and_the_last_state_is_never_left_out() -> N
         await asyncio.wait([waiting])
 
 
-async def test_a_set_is_refused_when_no_other_session_follows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Though nobody has looked after the node yet, who would have said so."""
+async def test_a_set_fails_when_an_expired_session_is_not_renewed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here no task looks after the node yet that could have noticed the end of the session."""
     monkeypatch.setattr("recipes.group._UNWATCHED", 60.0)
     async with scene() as stage, zkwire.connect(stage.server.hosts, renew=False) as zk:
         member = await Group(zk, "/g").join("one")
@@ -315,10 +324,10 @@ async def test_the_former_node_of_a_member_is_waited_for_even_if_the_answer_to_i
 async def test_a_waiting_set_fails_when_the_member_leaves() -> None:
     async with scene() as stage:
         member = await Group(stage.zk, "/g").join("one")
-        await until(lambda: len(stage.zk._session.watches) == 1)
-        with stage.server.hold_replies("create", path="/g/one", session=stage.zk.session_id) as putting:
+        await until_armed(1, stage.zk)
+        with stage.server.hold_replies("create", path="/g/one", session=stage.zk.session_id) as held:
             await stage.other.delete("/g/one")
-            await putting.until_hit()
+            await held.until_hit()
             setting = asyncio.create_task(member.set(b"1"))
             await asyncio.sleep(0)
             leaving = asyncio.create_task(member.leave())
@@ -328,14 +337,30 @@ async def test_a_waiting_set_fails_when_the_member_leaves() -> None:
             await setting
 
 
-@pytest.mark.parametrize("is_cut", [False, True])
-async def test_who_leaves_while_the_node_is_put_back_leaves_none(is_cut: bool) -> None:
+async def test_a_set_in_flight_that_finds_no_node_fails_when_the_member_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("recipes.group._UNWATCHED", 60.0)
     async with scene() as stage:
         member = await Group(stage.zk, "/g").join("one")
-        await until(lambda: len(stage.zk._session.watches) == 1)
-        with stage.server.hold_replies("create", path="/g/one", session=stage.zk.session_id) as putting:
+        await stage.other.delete("/g/one")
+        with stage.server.hold_replies("setData", path="/g/one") as held:
+            setting = asyncio.create_task(member.set(b"1"))
+            await held.until_hit()
+            leaving = asyncio.create_task(member.leave())
+            await asyncio.sleep(0)
+        await leaving
+        async with asyncio.timeout(5):
+            with pytest.raises(RuntimeError, match="/g/one"):
+                await setting
+
+
+@pytest.mark.parametrize("is_cut", [False, True])
+async def test_a_member_that_leaves_while_its_node_is_put_back_leaves_no_node(is_cut: bool) -> None:
+    async with scene() as stage:
+        member = await Group(stage.zk, "/g").join("one")
+        await until_armed(1, stage.zk)
+        with stage.server.hold_replies("create", path="/g/one", session=stage.zk.session_id) as held:
             await stage.other.delete("/g/one")
-            await putting.until_hit()
+            await held.until_hit()
             leaving = asyncio.create_task(member.leave())
             for _ in range(10):
                 await asyncio.sleep(0)
@@ -357,17 +382,17 @@ async def test_a_loop_left_by_break_leaves_no_watch() -> None:
 
         await first()
         gc.collect()
-        await until(lambda: len(stage.zk._session.watches) == 0)
+        await until_armed(0, stage.zk)
         changes = Group(stage.zk, "/g").watch()
         await anext(changes)
         waiting = asyncio.create_task(anext(changes))
         await asyncio.sleep(0)
-        with pytest.raises(RuntimeError, match="another task waits"):
+        with pytest.raises(RuntimeError, match="waits"):
             await anext(changes)
         changes.close()
         with pytest.raises(StopAsyncIteration):
             await waiting
-        await until(lambda: len(stage.zk._session.watches) == 0)
+        await until_armed(0, stage.zk)
 
 
 async def take_part(stage: Scene) -> None:
@@ -385,16 +410,16 @@ async def take_part(stage: Scene) -> None:
             pass
 
 
-async def test_it_is_cut_at_every_step() -> None:
+async def test_the_connection_is_cut_at_every_request() -> None:
     await cut_at_every_step(take_part, at_least=8)
 
 
-async def test_it_is_cancelled_at_every_moment() -> None:
+async def test_the_task_is_cancelled_at_every_moment() -> None:
     await cancel_at_every_moment(take_part, afterwards=take_part, at_least=8)
 
 
-async def last(stage: Scene) -> None:
-    """As `take_part`, of somebody who is not there for a moment when the session expires."""
+async def follow_one_member(stage: Scene) -> None:
+    """As `take_part`, but without the states in which the member is gone because the session has expired."""
     group = Group(stage.zk, stage.path)
     async with group.watch() as changes, await group.join("one", b"1") as member:
         await member.set(b"2")
@@ -403,22 +428,5 @@ async def last(stage: Scene) -> None:
                 break
 
 
-async def test_a_session_expires_at_every_step() -> None:
-    for step in range(1, 40):
-        async with scene() as stage:
-            fault = stage.server.drop_after(session=stage.zk.session_id, nth=step)
-
-            async def end(stage: Scene = stage) -> None:
-                await fault.until_hit()  # noqa: B023
-                stage.server.expire(stage.zk.session_id)
-
-            ending = asyncio.create_task(end())
-            async with asyncio.timeout(20):
-                await last(stage)
-            ending.cancel()
-            await asyncio.wait([ending])
-            assert await Group(stage.other, stage.path).members() == {}
-            await no_watch_stays(stage.server.hosts)
-            if not fault.hits:
-                return
-    raise AssertionError("there is no end of steps")
+async def test_the_session_expires_at_every_request() -> None:
+    await expire_at_every_step(follow_one_member, at_least=5)

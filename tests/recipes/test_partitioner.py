@@ -165,6 +165,7 @@ async def test_many_members_come_and_go_together() -> None:
         await nothing_stays(stage, stays=STAYS)
 
 
+@pytest.mark.limit(20)
 async def test_partitions_are_handed_back_when_the_body_asks_for_the_next_set() -> None:
     async with scene() as stage, Partitioner(stage.zk, stage.path, range(4), settle=0.0) as mine:
         given = frozenset[int]()
@@ -194,6 +195,7 @@ async def until_all_held_by(worker: Worker, partitions: frozenset[int]) -> None:
     await until(lambda: worker.held == partitions)
 
 
+@pytest.mark.limit(20)
 async def test_a_partition_whose_lock_is_lost_is_left_out_once_and_comes_back() -> None:
     async with scene() as stage, Partitioner(stage.zk, stage.path, ["only"], settle=0.0) as mine:
         assert await anext(mine) == {"only"}
