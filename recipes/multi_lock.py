@@ -105,7 +105,7 @@ class MultiLease:
     # -- for bodies and leases --------------------------------------------------------------------------------------
 
     def enter_body(self, body: Body) -> None:
-        """Interrupt `body` when one of the locks is lost; of several bodies of one task, only the innermost one."""
+        """Have `body` interrupted when one of the locks is lost."""
         self._bodies.append(body)
 
     def leave_body(self, body: Body) -> LockLostError | None:
@@ -116,13 +116,13 @@ class MultiLease:
                 lease.find_loss()  # calls our `interrupt` if it finds a loss
         return self._loss
 
-    def interrupt(self, loss: LockLostError, stopped: set[asyncio.Task[Any]]) -> None:
+    def interrupt(self, loss: LockLostError) -> None:
         """Record the loss of one of the locks, and interrupt the bodies; called by the lease that is lost."""
         if self._loss is None:
             self._loss = loss
             self._wake_lost()
             for body in reversed(self._bodies):
-                body.interrupt(loss, stopped)
+                body.interrupt(loss)
 
     def go_on_under(self, lease: Lease, before: Lease) -> None:
         """Replace `before` by `lease`; called by `before` when it is downgraded."""

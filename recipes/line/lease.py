@@ -10,7 +10,7 @@ that was answered.  The third signal comes before another ticket can own.
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Protocol
+from typing import Protocol
 
 from recipes.line.certainty import Certainty
 from recipes.line.local_queue import LocalQueue
@@ -35,12 +35,8 @@ class LockLostError(ZooKeeperError):
 class Body(Protocol):
     """The code that runs while a lease is held, usually the body of an `async with`."""
 
-    def interrupt(self, loss: LockLostError, stopped: set[asyncio.Task[Any]]) -> None:
-        """Stop the body, because the lease is lost.
-
-        Arguments: `loss`, the loss; `stopped`, the tasks that were cancelled for this loss already.  A task whose inner
-        body was cancelled is not cancelled again for an outer one; a body that cancels its task adds it.
-        """
+    def interrupt(self, loss: LockLostError) -> None:
+        """Stop the body, because the lease is lost; called once, for inner bodies first."""
 
     def go_on_under(self, lease: Lease, before: Lease) -> None:
         """Replace the lease `before` by `lease`, which is the one to release from now on."""
@@ -63,10 +59,9 @@ class Bodies:
         self._bodies.remove(body)
 
     def interrupt(self, loss: LockLostError) -> None:
-        """Interrupt all bodies, the innermost first, each task once."""
-        stopped: set[asyncio.Task[Any]] = set()
+        """Interrupt all bodies, the innermost first."""
         for body in reversed(self._bodies):
-            body.interrupt(loss, stopped)
+            body.interrupt(loss)
 
     def move(self, old: Lease, new: Lease) -> None:
         """Have all bodies, which run under `old`, go on under `new`."""
@@ -212,7 +207,7 @@ class Lease:
     # -- bodies -----------------------------------------------------------------------------------------------------
 
     def enter_body(self, body: Body) -> None:
-        """Have `body` interrupted when the lease is lost.  Of several bodies of one task only the innermost one is."""
+        """Have `body` interrupted when the lease is lost."""
         self._bodies.add(body)
 
     def leave_body(self, body: Body) -> LockLostError | None:

@@ -9,7 +9,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from recipes.common.arguments import checked_within, current_task
 from recipes.line.lease import Body, LockLostError
@@ -32,10 +32,18 @@ class Held(Protocol):
 H = TypeVar("H", bound=Held)
 
 
+# The holds that each task has entered and not left yet, the innermost last.
+_ENTERED: Final[dict[asyncio.Task[Any], list[Hold[Any]]]] = {}
+
+
 class Hold(Generic[H]):
     """The context manager of `async with lock.hold() as lease`: it acquires the lock, and releases it at the end.
 
     When the lease is lost, it cancels the body and raises LockLostError in place of the cancellation.
+
+    Holds may be nested in one task, of one lease or of several.  One cancellation stops only the innermost body: the
+    code around that body may catch its LockLostError and go on.  Therefore a body that is left has the next outer body
+    cancelled, if the lease of that one is lost too.
     """
 
     def __init__(self, acquire: Callable[[], Awaitable[H]]) -> None:
@@ -43,15 +51,25 @@ class Hold(Generic[H]):
         self._lease: Held | None = None
         self._task: asyncio.Task[Any] | None = None
         self._cancelling = 0
-        self._interrupted = False
+        self._is_lost = False
+        self._cancellations = 0  # by this hold
+        self._cancelling_soon: asyncio.Handle | None = None
 
     async def __aenter__(self) -> H:
         if self._lease is not None:
             raise RuntimeError("this hold is entered already: call hold() for each `async with`")
-        lease = await self._acquire()
+        try:
+            lease = await self._acquire()
+        except BaseException as error:
+            # If this is the loss of a lease that an outer body has, the code in between may catch it.
+            _stop_outer_body(current_task(), passes_cancellation=isinstance(error, asyncio.CancelledError))
+            raise
         self._task = current_task()
         self._cancelling = self._task.cancelling()
+        self._is_lost = False
+        self._cancellations = 0
         self._lease = lease
+        _ENTERED.setdefault(self._task, []).append(self)
         lease.enter_body(self)
         return lease
 
@@ -63,12 +81,16 @@ class Hold(Generic[H]):
             raise RuntimeError("left without having been entered")
         self._lease = None
         loss = lease.leave_body(self)
-        # If `interrupt` cancelled the task, that cancellation ends here.  One from elsewhere at the same time
-        # goes on: then `cancelling()` stays above its value on entering.  If another task leaves the block than the
-        # one that entered it, the cancelled task is not the present one, and nothing must be taken back.
-        is_here = self._interrupted and task is asyncio.current_task()
-        ours = is_here and task.uncancel() <= self._cancelling and kind is asyncio.CancelledError
-        await lease.release()
+        self._leave(task)
+        ours = self._take_back_cancellations(task) and kind is asyncio.CancelledError
+        passes_cancellation = kind is asyncio.CancelledError and not ours
+        try:
+            await lease.release()
+        except asyncio.CancelledError:
+            passes_cancellation = True
+            raise
+        finally:
+            _stop_outer_body(task, passes_cancellation=passes_cancellation)
         if loss is not None and (ours or kind is None or isinstance(error, SessionError)):
             raise loss from error
 
@@ -76,13 +98,67 @@ class Hold(Generic[H]):
         """Release `lease` at the end of the body, in place of the lease that the body began with."""
         self._lease = lease
 
-    def interrupt(self, loss: LockLostError, stopped: set[asyncio.Task[Any]]) -> None:
-        """Cancel the task of the body, unless it was cancelled for an inner body; called when the lease is lost."""
+    def interrupt(self, loss: LockLostError) -> None:
+        """Have the task of the body cancelled; called when the lease is lost.
+
+        If an inner body of the task is being cancelled already, the end of that body cancels this one.  If the task
+        itself has found the loss, for example by `check`, it gets the error in place.
+        """
+        self._is_lost = True
         task = self._task
-        if task is not None and task not in stopped and task is not asyncio.current_task():
-            stopped.add(task)
-            self._interrupted = True
-            task.cancel()
+        if task is not None and task is not asyncio.current_task():
+            holds = _ENTERED[task]
+            if not any(inner._is_lost for inner in holds[holds.index(self) + 1 :]):
+                self._cancel_body()
+
+    def cancel_body_soon(self) -> None:
+        """Cancel the task in the next turn of the event loop, unless the body has ended by then."""
+        if self._cancelling_soon is None and self._task is not None:
+            self._cancelling_soon = self._task.get_loop().call_soon(self._cancel_body)
+
+    def _cancel_body(self) -> None:
+        self._cancelling_soon = None
+        if self._task is not None:
+            self._cancellations += 1
+            self._task.cancel()
+
+    def _leave(self, task: asyncio.Task[Any]) -> None:
+        if self._cancelling_soon is not None:
+            self._cancelling_soon.cancel()
+            self._cancelling_soon = None
+        holds = _ENTERED[task]
+        holds.remove(self)
+        if not holds:
+            del _ENTERED[task]
+
+    def _take_back_cancellations(self, task: asyncio.Task[Any]) -> bool:
+        """Undo the cancellations by this hold; return whether there were some, and none from elsewhere.
+
+        A cancellation from elsewhere at the same time goes on: then `cancelling()` stays above its value on entering.
+        If another task leaves the block than the one that entered it, the cancelled task is not the present one, and
+        nothing must be taken back.
+        """
+        if not self._cancellations or task is not asyncio.current_task():
+            return False
+        for _ in range(self._cancellations):
+            task.uncancel()
+        return task.cancelling() <= self._cancelling
+
+
+def _stop_outer_body(task: asyncio.Task[Any], *, passes_cancellation: bool) -> None:
+    """Have the next outer body of `task` whose lease is lost cancelled; called when an inner hold has ended.
+
+    Not at once: `task.cancel()` in the running task takes effect at whatever the task awaits next, even behind the
+    outer body.  In the next turn of the event loop the task waits for something, within the body.
+    Arguments: `passes_cancellation`, whether the inner hold has passed a CancelledError on.  If the outer hold has
+    cancelled the task before, this CancelledError is on its way to the outer body, and another one would only disturb
+    the clean-up in between.  If it was not passed on, the inner body has swallowed it.
+    """
+    for hold in reversed(_ENTERED.get(task, ())):
+        if hold._is_lost:
+            if not (passes_cancellation and hold._cancellations):
+                hold.cancel_body_soon()
+            return
 
 
 class Locking(ABC, Generic[H]):
