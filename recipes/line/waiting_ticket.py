@@ -16,7 +16,7 @@ from recipes.line.certainty import Certainty
 from recipes.line.position import Position, Promises, every_contender
 from recipes.line.ticket import Ticket, TicketNode
 from recipes.line.yielding import yield_processor
-from zkwire import Client, GetChildren, GetData, Node, WatchEventType, WatchSet, join_path
+from zkwire import Client, GetChildren, GetData, Node, Sync, WatchEventType, WatchSet, join_path
 
 # A holder that has promised to be done in some seconds is given a tenth more, for the end of its body and for clocks
 # that run at different speeds.
@@ -202,12 +202,16 @@ class WaitingTicket:
         own = len(watched)
         if not position.needs_list:
             watched += position.to_watch
-        operations: list[GetData | GetChildren] = [GetData(join_path(path, name), into=watches) for name in watched]
+        operations: list[GetData | GetChildren | Sync] = [GetData(join_path(path, name), into=watches) for name in watched]
         operations[own:own] = slots
         if position.needs_list:
             yield_processor()  # a list is never urgent, and the departure behind it has made another ticket own
             operations.append(GetChildren(path))
+        if position.needs_sync:
+            operations.insert(0, Sync(path))
         answers = await self._zk.pipeline(operations)
+        if position.needs_sync:
+            self._take_sync(answers.pop(0))
         if slots:
             self._take_slots(answers.pop(own), is_watched=True)
         if position.needs_list:
@@ -221,6 +225,11 @@ class WaitingTicket:
                 position.watched(name)
                 if name != position.name:
                     self._take_blocker(name, answer)
+
+    def _take_sync(self, answer: Any) -> None:
+        if isinstance(answer, BaseException):
+            raise answer
+        self._position.synced()
 
     def _take_list(self, names: Any) -> None:
         if isinstance(names, zkwire.NoNodeError):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import zkwire
-from recipes import Lease, PermitsError, Semaphore
+from recipes import Lease, Lock, PermitsError, Semaphore
 from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, nothing_stays, scene
 from tests.support.locks import cancel_every_wait, release, start_waiting, taken, two_clients, watch_count
 from tests.support.proxy import Proxy
@@ -383,6 +383,32 @@ async def test_a_resize_costs_three_requests_and_one_for_each_waiting_ticket(zoo
         assert [frame.path for frame in read if frame.path == path] == [path]
         await release(*leases)
         await release(await asyncio.wait_for(task, 10))
+
+
+@pytest.mark.parametrize("kind", [Semaphore, Lock])
+async def test_after_a_reconnect_a_waiting_ticket_has_the_server_catch_up_if_the_number_may_change(
+    zookeeper: RealServer, path: str, kind: type[Semaphore | Lock]
+) -> None:
+    """Pitfall 77."""
+    async with (
+        Proxy(zookeeper.hosts) as proxy,
+        zkwire.connect(zookeeper.hosts) as zk,
+        zkwire.connect(proxy.hosts) as zk2,
+    ):
+        first, second = (Semaphore(each, path, 1) if kind is Semaphore else Lock(each, path) for each in (zk, zk2))
+        held = await first.acquire()
+        waiter = await start_waiting(zk2, second, 2)
+        own = (await line(zk, path))[1]
+        proxy.drop()
+        await proxy.connected(2)
+        mark = proxy.mark()
+        await held.release()
+        await release(await waiter)
+        frames = [frame for frame in proxy.log[mark:] if frame.direction == "request"]
+        reads = [frame for frame in frames if frame.opcode in ("sync", "getData", "getChildren")]
+        asked = [frame.opcode for frame in reads if frame.path in (path, f"{path}/{own}")]
+        expected = ["sync", "getData", "getData"] if kind is Semaphore else ["getData"]
+        assert asked == [*expected, "getChildren"]
 
 
 # -- cuts and cancellations -------------------------------------------------------------------------------------------
