@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from recipes.line.event_loops import same_loop
 from recipes.line.lease import Body, Lease, LockLostError
 from recipes.line.locking import Locking
 from zkwire import Client, Transaction
@@ -28,6 +29,7 @@ class MultiLease:
         self._leases = dict(leases)
         self.leases = MappingProxyType(self._leases)
         self._zk = zk
+        self._loop = asyncio.get_running_loop()
         self._bodies: list[Body] = []
         self._loss: LockLostError | None = None
         self._is_released = False
@@ -71,8 +73,10 @@ class MultiLease:
     async def lost(self) -> LockLostError | None:
         """Wait until the first of the locks is lost, and return its error; return None if all were released before.
 
+        Raises: RuntimeError in another event loop.
         Cancellation: harmless.
         """
+        same_loop(self._loop, ", ".join(self.leases))
         if self._loss is None and not self._is_released:
             if self._ended is None:
                 self._ended = asyncio.get_running_loop().create_future()
@@ -93,8 +97,10 @@ class MultiLease:
     async def release(self) -> None:
         """Release all locks, the last acquired first, and return when their nodes are gone.
 
+        Raises: RuntimeError in another event loop.
         Cancellation: the locks are released nevertheless.
         """
+        same_loop(self._loop, ", ".join(self.leases))
         if not self._is_released:
             self._is_released = True
             for lease in self._leases.values():

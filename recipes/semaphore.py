@@ -113,7 +113,7 @@ class Semaphore(Locking[Lease]):
         Requests: sync, two getData and setData (a multi the first time), and one getData for each waiting ticket.
         """
         checked_permits(permits)
-        self._check_open()
+        self._check_usable()
         wanted = b"%d" % permits
         # Once a write of ours was tried, the wanted number in the node may be ours (the answer was lost), and is no
         # disagreement with the number that was given.

@@ -13,6 +13,7 @@ import asyncio
 from typing import Protocol
 
 from recipes.line.certainty import Certainty
+from recipes.line.event_loops import same_loop
 from recipes.line.local_queue import LocalQueue
 from recipes.line.loss_monitor import DELETED, LossMonitor
 from recipes.line.ticket import Ticket
@@ -84,6 +85,7 @@ class Lease:
         "_certainty",
         "_depth",
         "_local_queue",
+        "_loop",
         "_loss",
         "_monitor",
         "_over",
@@ -95,6 +97,7 @@ class Lease:
 
     def __init__(self, zk: Client, ticket: Ticket, local_queue: LocalQueue | None = None) -> None:
         self._zk = zk
+        self._loop = asyncio.get_running_loop()
         self.ticket = ticket
         self.path = ticket.node.path
         self.token = ticket.node.token
@@ -140,8 +143,10 @@ class Lease:
     async def lost(self) -> LockLostError | None:
         """Wait until the lease is lost or released; return the error with the reason, None when it was released.
 
+        Raises: RuntimeError in another event loop.
         Cancellation: harmless.
         """
+        same_loop(self._loop, self.path)
         if self._loss is None and not self.is_released:
             if self._over is None:
                 self._over = asyncio.get_running_loop().create_future()
@@ -164,9 +169,11 @@ class Lease:
         """Release the lock, and return when its node is known to be gone.
 
         Does nothing when the lease was lost or released before.
+        Raises: RuntimeError in another event loop.
         Cancellation: the lock is released all the same.
         Order: deletes are sent in the order of the calls, and before the next task of this process goes on.
         """
+        same_loop(self._loop, self.path)
         if self._depth == 0:
             return
         self._depth -= 1

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from recipes.common.arguments import checked_within, current_task
+from recipes.line.event_loops import running_loop, same_loop
 from recipes.line.lease import Body, LockLostError
 from zkwire import Client, SessionError
 
@@ -181,6 +182,7 @@ class Locking(ABC, Generic[H]):
     def __init__(self, zk: Client, path: str) -> None:
         self._zk = zk
         self.path = path
+        self._loop = running_loop()
         self._entered: dict[asyncio.Task[Any], list[Hold[H]]] = {}
 
     @property
@@ -236,11 +238,12 @@ class Locking(ABC, Generic[H]):
         """Wait for the lock and return the lease.  The caller must release it, even when it is lost.
 
         Arguments: `within`, how many seconds the whole wait may take; None: without bound.
-        Raises: TimeoutError; SessionClosedError; SessionExpiredError if the client renews no session (if it does, a new
+        Raises: TimeoutError; RuntimeError in another event loop than the lock was made in; SessionClosedError;
+        SessionExpiredError if the client renews no session (if it does, a new
         ticket is taken in the new session); whatever else the server refuses.
         Cancellation: at any moment; no node stays, and the next ticket in the line gets its turn.
         """
-        self._check_open()
+        self._check_usable()
         if checked_within(within) is None:
             return await self._acquire()
         try:
@@ -254,7 +257,7 @@ class Locking(ABC, Generic[H]):
 
         Raises: as `acquire`, without TimeoutError.  Cancellation: as `acquire`.
         """
-        self._check_open()
+        self._check_usable()
         return await self._try_acquire()
 
     @abstractmethod
@@ -265,7 +268,12 @@ class Locking(ABC, Generic[H]):
     async def _try_acquire(self) -> H | None:
         """Do what `try_acquire` does."""
 
-    def _check_open(self) -> None:
+    def _check_usable(self) -> None:
+        """Raise the error of a client that is closed for good; RuntimeError in another event loop than the lock's.
+
+        A task of another event loop would wait for ever: nothing wakes its loop, which runs in another thread.
+        """
+        self._loop = same_loop(self._loop, f"the {self._noun} {self.path}")
         error = self._zk.on_closed.error
         if error is not None:
             raise error
