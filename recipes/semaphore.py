@@ -15,6 +15,7 @@ from recipes.common.waiting import raise_unless_renewed
 from recipes.line.lease import Lease
 from recipes.line.line import Line
 from recipes.line.locking import Locking
+from recipes.line.refusals import pause
 from zkwire import ACL, OPEN_ACL, Client, GetData, Node, Sync, join_path, validate_path
 
 PREFIX: Final = "lease-"  # Curator's
@@ -216,5 +217,9 @@ class Semaphore(Locking[Lease]):
                 await self._zk.set(self.path, self._initial_data(), node.stat.version)
         except (zkwire.NoNodeError, zkwire.BadVersionError, zkwire.ConnectionLostError):
             pass
+        except zkwire.ServerError as error:
+            if not error.is_transient:
+                raise
+            await pause()
         except zkwire.SessionExpiredError:
             raise_unless_renewed(self._zk)
