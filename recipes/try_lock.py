@@ -66,6 +66,8 @@ class TryLock(Locking[Lease]):
     that is already on its way reaches the new node.  `lease.token` distinguishes the two holders.
     """
 
+    _can_wait = False
+
     def __init__(self, zk: Client, path: str, *, data: bytes = b"", acl: Sequence[ACL] = OPEN_ACL) -> None:
         super().__init__(zk, validate_path(path))
         if path == "/":

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from recipes.common.arguments import checked_within, current_task
+from recipes.common.waiting import bounded
 from recipes.line.event_loops import running_loop, same_loop
 from recipes.line.lease import Body, LockLostError
 from zkwire import Client, SessionError
@@ -178,6 +179,7 @@ class Locking(ABC, Generic[H]):
     """
 
     _noun = "lock"
+    _can_wait = True
 
     def __init__(self, zk: Client, path: str) -> None:
         self._zk = zk
@@ -237,7 +239,8 @@ class Locking(ABC, Generic[H]):
     async def acquire(self, *, within: float | None = None) -> H:
         """Wait for the lock and return the lease.  The caller must release it, even when it is lost.
 
-        Arguments: `within`, how many seconds the whole wait may take; None: without bound.
+        Arguments: `within`, how many seconds the whole wait may take; None: without bound; 0: one look, which takes the
+        lock if it is free, however long the server takes to answer.
         Raises: TimeoutError; RuntimeError in another event loop than the lock was made in; SessionClosedError;
         SessionExpiredError if the client renews no session (if it does, a new
         ticket is taken in the new session); whatever else the server refuses.
@@ -246,11 +249,13 @@ class Locking(ABC, Generic[H]):
         self._check_usable()
         if checked_within(within) is None:
             return await self._acquire()
-        try:
-            async with asyncio.timeout(within):
-                return await self._acquire()
-        except TimeoutError:
-            raise TimeoutError(f"the {self._noun} {self.path} was not free within {within} s") from None
+        async with bounded(within, f"the {self._noun} {self.path} was not free") as bound:
+            if within == 0 and self._can_wait:
+                lease = await self._try_acquire()
+                if lease is not None:
+                    return lease
+                bound.must_wait()
+            return await self._acquire()
 
     async def try_acquire(self) -> H | None:
         """Return the lease if the lock is free at this moment, None otherwise; does not wait for a holder.

@@ -11,6 +11,7 @@ from recipes import (
     Election,
     Lock,
     LockLostError,
+    LockTakenError,
     MultiLease,
     MultiLock,
     ReadWriteLock,
@@ -21,7 +22,7 @@ from recipes import (
 )
 from recipes.line.locking import Locking
 from tests.support.everywhere import nothing_stays, scene
-from tests.support.recipes import body_raises, no_task_stays, outcome, this_task, until_line
+from tests.support.recipes import body_raises, line, no_task_stays, outcome, this_task, until_line
 from zkwire import Client, SessionClosedError
 from zkwire.testing import Server
 
@@ -135,3 +136,21 @@ async def test_another_event_loop_cannot_resize_a_semaphore_or_wait_for_a_term()
             error = await asyncio.to_thread(_in_another_loop, use)
             assert "belongs to another event loop" in str(error)
         assert await stage.other.exists(P) is None
+
+
+@every_kind
+async def test_a_limit_of_no_seconds_allows_one_look(make: Make) -> None:
+    """Pitfall 8: a free lock is taken, however long the server takes to answer; a lock that is held is not awaited."""
+    async with scene(P) as stage, no_task_stays():
+        lock = make(stage.zk)
+        with stage.server.delay_replies(0.05, session=stage.zk.session_id):
+            lease = await lock.acquire(within=0)
+        lease.check()
+        await lease.release()
+        async with lock.hold(within=0):
+            pass
+        async with make(stage.other) if make is not WAITING["read lock"] else WAITING["write lock"](stage.other):
+            with pytest.raises(LockTakenError if isinstance(lock, TryLock) else TimeoutError, match=P):
+                await lock.acquire(within=0)
+            assert len(await line(stage.other, P)) <= 1
+        await nothing_stays(stage)
