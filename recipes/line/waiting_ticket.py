@@ -211,7 +211,9 @@ class WaitingTicket:
         own = len(watched)
         if not position.needs_list:
             watched += position.to_watch
-        operations: list[GetData | GetChildren | Sync] = [GetData(join_path(path, name), into=watches) for name in watched]
+        operations: list[GetData | GetChildren | Sync] = [
+            GetData(join_path(path, name), into=watches) for name in watched
+        ]
         operations[own:own] = slots
         if position.needs_list:
             yield_processor()  # a list is never urgent, and the departure behind it has made another ticket own

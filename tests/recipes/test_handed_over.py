@@ -76,7 +76,9 @@ async def test_without_renewal_the_next_task_gets_the_end_of_the_session() -> No
 
 @pytest.mark.parametrize("is_expired", [False, True])
 @pytest.mark.parametrize("is_multi", [False, True])
-async def test_a_try_lock_is_certain_when_the_body_begins(is_expired: bool, is_multi: bool) -> None:
+async def test_a_try_lock_is_certain_when_the_body_begins(
+    monkeypatch: pytest.MonkeyPatch, is_expired: bool, is_multi: bool
+) -> None:
     """Pitfall 74: the loop is blocked between the answer of the server and the step of the caller."""
     async with (
         Server(tick_time=0.5) as server,
@@ -97,6 +99,6 @@ async def test_a_try_lock_is_certain_when_the_body_begins(is_expired: bool, is_m
                 _strike(stage, is_expired)
             return node
 
-        lock._take = taking_and_blocking  # type: ignore[method-assign]
+        monkeypatch.setattr(lock, "_take", taking_and_blocking)
         assert await _body(MultiLock([lock]) if is_multi else lock)
         await nothing_stays(stage)

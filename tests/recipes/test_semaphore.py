@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -237,8 +238,10 @@ async def test_a_number_that_was_set_by_resize_stays_while_the_semaphore_is_idle
         await release(await used.acquire())
         await Semaphore(other, "/s", 10).resize(1)
         await until_reaped(zk)
-        with pytest.raises(PermitsError, match="the semaphore /s has 1 permits, not 10"):
-            await Semaphore(other, "/s", 10).acquire()
+        for use in (Semaphore(other, "/s", 10).acquire, partial(Semaphore(other, "/s", 10).resize, 5)):
+            with pytest.raises(PermitsError, match="the semaphore /s has 1 permits, not 10") as caught:
+                await use()
+            assert (caught.value.path, caught.value.asked, caught.value.stored) == ("/s", 10, b"1")
         async with used:
             assert await used.try_acquire() is None
             assert await Semaphore(other, "/s", None).try_acquire() is None

@@ -111,7 +111,7 @@ async def test_a_body_that_does_not_wait_any_more_is_not_cancelled_behind_its_en
         outer, inner = nesting(stage.zk)[:2]
         with body_raises(LockLostError, match="deleted"):
             async with outer():
-                with pytest.raises(LockLostError):
+                with body_raises(LockLostError):
                     async with inner() as lease:
                         await stage.other.delete(node_of(lease))
                         await _forever()
@@ -125,7 +125,7 @@ async def test_a_timeout_and_a_task_group_between_two_bodies_do_not_save_the_out
         lock = ReentrantLock(stage.zk, P)
         with body_raises(LockLostError, match="deleted"):
             async with lock:
-                with pytest.raises(TimeoutError):
+                with body_raises(TimeoutError):
                     async with asyncio.timeout(None) as limit, asyncio.TaskGroup() as group, lock as lease:
                         group.create_task(_forever())
                         loop = asyncio.get_running_loop()
@@ -166,7 +166,7 @@ async def test_the_loss_that_the_inner_hold_finds_on_entering_stops_the_outer_bo
         lock = ReentrantLock(stage.zk, P)
         with body_raises(LockLostError, match="confirmed"):
             async with lock:
-                with monkeypatch.context() as patch, pytest.raises(LockLostError):
+                with monkeypatch.context() as patch, body_raises(LockLostError):
                     patch.setattr(stage.zk, "certain_for", lambda _: 0.0)
                     async with lock:
                         raise AssertionError("the body must not run")

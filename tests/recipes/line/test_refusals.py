@@ -9,6 +9,7 @@ import pytest
 from recipes import Election, Lock, MultiLock, ReadWriteLock, Semaphore, TimedLock
 from recipes.line.locking import Locking
 from tests.support.everywhere import nothing_stays, scene
+from tests.support.locks import watch_count
 from tests.support.recipes import no_task_stays, outcome, until, until_armed, until_line
 from zkwire import Client, NoAuthError, ThrottledError
 
@@ -45,7 +46,7 @@ async def test_every_acquire_goes_on_after_a_transient_refusal(
             session = stage.zk.session_id
             refused = stage.server.answering(operation, ThrottledError, session=session, nth=nth, times=2)
             waiter = asyncio.create_task(make(stage.zk).acquire())
-            await until(lambda: waiter.done() or len(stage.zk._session.watches) > 0)
+            await until(lambda waiter=waiter, zk=stage.zk: waiter.done() or watch_count(zk) > 0)
             await held.release()
             lease = await asyncio.wait_for(waiter, 5)
             lease.check()
