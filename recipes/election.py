@@ -14,6 +14,7 @@ from typing import Final, Self
 
 import zkwire
 from recipes.line import ticket_data
+from recipes.line.event_loops import same_loop
 from recipes.line.lease import Lease, LockLostError
 from recipes.line.line import Line
 from recipes.line.locking import Hold, Locking
@@ -243,6 +244,7 @@ class Terms:
         return self
 
     async def __anext__(self) -> Term:
+        same_loop(self._loop, f"the election {self._line.path}")
         previous, self._term = self._term, None
         if previous is not None:
             await previous.resign()

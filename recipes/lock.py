@@ -49,12 +49,12 @@ class Lock(Locking[Lease]):
     async def _acquire(self) -> Lease:
         """Wait for the turn in this process; if it comes without a ticket, wait in ZooKeeper's line."""
         ticket = await self._local_queue.wait()
-        if ticket is None:
-            try:
+        try:
+            if ticket is None or not await self._line.still_owns(ticket):
                 ticket = await self._line.acquire()
-            except BaseException:
-                self._local_queue.pass_turn()
-                raise
+        except BaseException:
+            self._local_queue.pass_turn()
+            raise
         return Lease(self._zk, ticket, self._local_queue)
 
     async def _try_acquire(self) -> Lease | None:

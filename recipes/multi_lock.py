@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from recipes.line.event_loops import same_loop
 from recipes.line.lease import Body, Lease, LockLostError
 from recipes.line.locking import Locking
 from zkwire import Client, Transaction
@@ -28,6 +29,7 @@ class MultiLease:
         self._leases = dict(leases)
         self.leases = MappingProxyType(self._leases)
         self._zk = zk
+        self._loop = asyncio.get_running_loop()
         self._bodies: list[Body] = []
         self._loss: LockLostError | None = None
         self._is_released = False
@@ -71,8 +73,10 @@ class MultiLease:
     async def lost(self) -> LockLostError | None:
         """Wait until the first of the locks is lost, and return its error; return None if all were released before.
 
+        Raises: RuntimeError in another event loop.
         Cancellation: harmless.
         """
+        same_loop(self._loop, ", ".join(self.leases))
         if self._loss is None and not self._is_released:
             if self._ended is None:
                 self._ended = asyncio.get_running_loop().create_future()
@@ -93,8 +97,10 @@ class MultiLease:
     async def release(self) -> None:
         """Release all locks, the last acquired first, and return when their nodes are gone.
 
+        Raises: RuntimeError in another event loop.
         Cancellation: the locks are released nevertheless.
         """
+        same_loop(self._loop, ", ".join(self.leases))
         if not self._is_released:
             self._is_released = True
             for lease in self._leases.values():
@@ -105,7 +111,7 @@ class MultiLease:
     # -- for bodies and leases --------------------------------------------------------------------------------------
 
     def enter_body(self, body: Body) -> None:
-        """Interrupt `body` when one of the locks is lost; of several bodies of one task, only the innermost one."""
+        """Have `body` interrupted when one of the locks is lost."""
         self._bodies.append(body)
 
     def leave_body(self, body: Body) -> LockLostError | None:
@@ -116,13 +122,13 @@ class MultiLease:
                 lease.find_loss()  # calls our `interrupt` if it finds a loss
         return self._loss
 
-    def interrupt(self, loss: LockLostError, stopped: set[asyncio.Task[Any]]) -> None:
+    def interrupt(self, loss: LockLostError) -> None:
         """Record the loss of one of the locks, and interrupt the bodies; called by the lease that is lost."""
         if self._loss is None:
             self._loss = loss
             self._wake_lost()
             for body in reversed(self._bodies):
-                body.interrupt(loss, stopped)
+                body.interrupt(loss)
 
     def go_on_under(self, lease: Lease, before: Lease) -> None:
         """Replace `before` by `lease`; called by `before` when it is downgraded."""

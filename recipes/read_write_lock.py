@@ -21,6 +21,7 @@ from recipes.line.line import Line
 from recipes.line.locking import Locking
 from recipes.line.loss_monitor import DELETED
 from recipes.line.position import every_contender
+from recipes.line.refusals import pause
 from recipes.line.ticket import Ticket
 from zkwire import ACL, OPEN_ACL, Client, GetData, Node, Transaction, join_path, validate_path
 
@@ -200,6 +201,10 @@ class _PreferredTickets:
                     await watch
             except zkwire.NoNodeError:
                 pass  # the ticket has gone since the list was read
+            except zkwire.ServerError as error:
+                if not error.is_transient:
+                    raise
+                await pause()
             except zkwire.SessionExpiredError:
                 raise_unless_renewed(self._zk)
 
@@ -216,6 +221,10 @@ class _PreferredTickets:
                 shared.add(last)
             except zkwire.NoNodeError:
                 pass  # the ticket has gone since the list was read
+            except zkwire.ServerError as error:
+                if not error.is_transient:
+                    raise
+                await pause()
             except zkwire.SessionExpiredError:
                 raise_unless_renewed(self._zk)
 

@@ -1,7 +1,8 @@
 """The semaphore: a waiting line whose first `permits` tickets hold at the same time.
 
 The number of permits is the data of the semaphore's node, as a decimal number.  Every waiting ticket watches that node.
-`recipes.line` makes sure that all tickets apply the same number at the same point of the node's history.
+`recipes.line` makes sure that all tickets apply the same number at the same point of the node's history.  The node is
+a container; once it was resized, a persistent child keeps the server from deleting it.
 """
 
 from __future__ import annotations
@@ -14,10 +15,15 @@ from recipes.common.waiting import raise_unless_renewed
 from recipes.line.lease import Lease
 from recipes.line.line import Line
 from recipes.line.locking import Locking
-from zkwire import ACL, OPEN_ACL, Client, GetData, Sync, validate_path
+from recipes.line.refusals import pause
+from zkwire import ACL, OPEN_ACL, Client, GetData, Node, Sync, join_path, validate_path
 
 PREFIX: Final = "lease-"  # Curator's
 MOST_PERMITS: Final = 2**31 - 1
+# A persistent child of a semaphore that was resized.  The server deletes a container when its last child has gone, and
+# would delete the number with it: an operator's throttle would end by itself.  The name has no sequence number, so that
+# no client takes the node for a ticket.
+_KEEPER: Final = "resized"
 
 
 class PermitsError(ValueError):
@@ -99,15 +105,16 @@ class Semaphore(Locking[Lease]):
         With more permits, waiting tickets get in at once.  With fewer, no lease is lost: the present holders finish,
         and no ticket gets in until fewer than `permits` of them are left.
         Semaphore objects that have acquired before follow; new ones must be given the new number, or None.  The node
-        is created if it is missing.
+        is created if it is missing.  The number stays also while no ticket exists: the persistent node `path`/resized
+        keeps it.  To give the number up, delete that node: the server then deletes the semaphore when it is empty.
         Raises: PermitsError, ValueError, TypeError; SessionClosedError; SessionExpiredError if the client does not
         renew its session; other errors of the server.
         Cancellation: the number may have been changed or not.
         Order: of two concurrent calls, the last one at the server wins.
-        Requests: sync, getData and setData, and one getData for each waiting ticket.
+        Requests: sync, two getData and setData (a multi the first time), and one getData for each waiting ticket.
         """
         checked_permits(permits)
-        self._check_open()
+        self._check_usable()
         wanted = b"%d" % permits
         # Once a write of ours was tried, the wanted number in the node may be ours (the answer was lost), and is no
         # disagreement with the number that was given.
@@ -115,17 +122,18 @@ class Semaphore(Locking[Lease]):
         while True:
             try:
                 # With a sync: a server that lags behind would show an old number, which need not agree with ours.
-                node = (await self._zk.pipeline([Sync(self.path), GetData(self.path)]))[1]
-                if isinstance(node, zkwire.NoNodeError):
-                    has_tried = True
-                    await self._zk.create(self.path, wanted, container=True, make_parents=True, acl=self._acl)
-                elif isinstance(node, BaseException):
-                    raise node
-                else:
+                _, node, keeper = await self._zk.pipeline(
+                    [Sync(self.path), GetData(self.path), GetData(join_path(self.path, _KEEPER))]
+                )
+                if isinstance(node, Node):
                     if node.data and not (has_tried and node.data == wanted):
                         self._agreed_permits(node.data)
-                    has_tried = True
-                    await self._zk.set(self.path, wanted, node.stat.version)
+                elif not isinstance(node, zkwire.NoNodeError):
+                    raise node
+                else:
+                    await self._zk.ensure_path(self.path.rpartition("/")[0] or "/", acl=self._acl)
+                has_tried = True
+                await self._store_resized(wanted, node, keeper)
             except (
                 zkwire.BadVersionError,
                 zkwire.NodeExistsError,
@@ -138,6 +146,28 @@ class Semaphore(Locking[Lease]):
                 continue
             self._permits, self._has_agreed = permits, True
             return
+
+    async def _store_resized(self, wanted: bytes, node: Node | Exception, keeper: Node | Exception) -> None:
+        """Write the number of a resize, together with the node that keeps it.
+
+        Arguments: `node` and `keeper`, what the reads of the semaphore's node and of its keeper got.
+        """
+        if isinstance(node, Node) and isinstance(keeper, Node):
+            await self._zk.set(self.path, wanted, node.stat.version)
+            return
+        if not isinstance(keeper, Node | zkwire.NoNodeError):
+            raise keeper
+        # One transaction: between two requests the server may delete the container, because it is empty.
+        transaction = self._zk.transaction()
+        if isinstance(node, Node):
+            transaction.set(self.path, wanted, node.stat.version)
+        else:
+            transaction.create(self.path, wanted, container=True, acl=self._acl)
+        transaction.create(join_path(self.path, _KEEPER), acl=self._acl)
+        try:
+            await transaction.commit()
+        except zkwire.TransactionError as refused:
+            raise refused.cause from None
 
     async def _acquire(self) -> Lease:
         while True:
@@ -187,5 +217,9 @@ class Semaphore(Locking[Lease]):
                 await self._zk.set(self.path, self._initial_data(), node.stat.version)
         except (zkwire.NoNodeError, zkwire.BadVersionError, zkwire.ConnectionLostError):
             pass
+        except zkwire.ServerError as error:
+            if not error.is_transient:
+                raise
+            await pause()
         except zkwire.SessionExpiredError:
             raise_unless_renewed(self._zk)

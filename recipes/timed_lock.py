@@ -44,11 +44,10 @@ class TimedLease(Lease):
     the lease ends at the holder before another client may take the lock over.
     """
 
-    __slots__ = ("_alarm", "_data", "_end", "_extensions", "_first_write", "_loop", "_write_order")
+    __slots__ = ("_alarm", "_data", "_end", "_extensions", "_first_write", "_write_order")
 
     def __init__(self, zk: Client, ticket: Ticket, limit: float, data: bytes) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._end = self._loop.time() + limit
+        self._end = asyncio.get_running_loop().time() + limit
         self._data = data
         self._write_order = asyncio.Lock()  # one write of a limit at a time, in the order of the calls
         self._extensions: set[_Extension] = set()

@@ -66,6 +66,8 @@ class TryLock(Locking[Lease]):
     that is already on its way reaches the new node.  `lease.token` distinguishes the two holders.
     """
 
+    _can_wait = False
+
     def __init__(self, zk: Client, path: str, *, data: bytes = b"", acl: Sequence[ACL] = OPEN_ACL) -> None:
         super().__init__(zk, validate_path(path))
         if path == "/":
@@ -83,23 +85,36 @@ class TryLock(Locking[Lease]):
         return lease
 
     async def _try_acquire(self) -> Lease | None:
+        while True:
+            node = await self._start_taking()
+            if node is None:
+                return None
+            try:
+                is_certain = await self._is_certain(node)
+            except BaseException:
+                self._zk.discard(node.path, newest_zxid=node.token)
+                raise
+            if is_certain:
+                # The node of the next holder has the same path: `newest_zxid` keeps a repeated delete away from it.
+                removal = self._zk.removal(self.path, newest_zxid=node.token)
+                return _UnnumberedLease(self._zk, Ticket(node, removal))
+
+    async def _start_taking(self) -> TicketNode | None:
+        """Have a task of its own create the node; return the node, None if the lock is taken.
+
+        A cancellation of the caller does not stop that task: it must find out what it has created.
+        """
         tries = _TRIES.setdefault(self._zk, {})
         abandoned = asyncio.Event()
-        # A task of its own, which a cancellation of the caller does not stop: it must find out what it has created.
         taking = asyncio.create_task(self._take(tries.get(self.path), abandoned))
         tries[self.path] = taking
         taking.add_done_callback(self._forget_try)
         try:
-            node = await asyncio.shield(taking)
+            return await asyncio.shield(taking)
         except asyncio.CancelledError:
             abandoned.set()
             taking.add_done_callback(self._discard_late)
             raise
-        if node is None:
-            return None
-        # The node of the next holder has the same path: `newest_zxid` keeps a repeated delete away from it.
-        removal = self._zk.removal(self.path, newest_zxid=node.token)
-        return _UnnumberedLease(self._zk, Ticket(node, removal))
 
     # -- taking -----------------------------------------------------------------------------------------------------
 
@@ -135,9 +150,7 @@ class TryLock(Locking[Lease]):
             except SessionExpiredError:
                 raise_unless_renewed(self._zk)
                 continue
-            node = TicketNode(self.path, self.path.rpartition("/")[2], stat.czxid, stat.ephemeral_owner)
-            if await self._is_certain(node):
-                return node
+            return TicketNode(self.path, self.path.rpartition("/")[2], stat.czxid, stat.ephemeral_owner)
         return None
 
     async def _make_parents(self) -> None:
@@ -163,7 +176,10 @@ class TryLock(Locking[Lease]):
         return None if node is None else node.stat
 
     async def _is_certain(self, node: TicketNode) -> bool:
-        """Return whether the session that owns `node` is certainly alive; if the create took long, ask a server."""
+        """Return whether the session that owns `node` is certainly alive at this moment; if need be, ask a server.
+
+        The create may have taken long, and so may the step from its answer to the caller.
+        """
         while not self._zk.certain_for(node.session_id):
             if self._zk.session_id != node.session_id:
                 return False

@@ -13,6 +13,7 @@ from typing import Any
 import zkwire
 from recipes.common import lost_answers
 from recipes.common.shared_nodes import make_container
+from recipes.line.refusals import any_transient, is_transient, pause
 from recipes.line.ticket import TicketNode
 from zkwire import ACL, Client, Create, GetChildren, GetData, Node, join_path
 
@@ -40,7 +41,7 @@ class Entrance:
         """Create a node and send the reads, in one round trip; return the node, and what each read got.
 
         Missing parents are created.  If the answer is lost, the node is searched for: its name begins with an id that
-        no other node has.
+        no other node has.  After a transient refusal it asks again.
         Raises: what the client raises.
         Cancellation: the node is removed.
         """
@@ -62,10 +63,23 @@ class Entrance:
                 continue
             if isinstance(created, zkwire.NodeExistsError):
                 created.hint = "the sequence numbers below this parent are used up: delete it and make it anew"
+            if is_transient(created):  # it was not carried out
+                await pause()
+                continue
             if isinstance(created, BaseException):
                 raise created
             path, stat = created
+            if any_transient(answers):
+                answers = await self._read_again(path)
             return TicketNode(path, path.rpartition("/")[2], stat.czxid, stat.ephemeral_owner), answers
+
+    async def _read_again(self, path: str) -> list[Any]:
+        """Return the answers to the reads, which a server has refused for the moment, behind the create of `path`."""
+        try:
+            return await lost_answers.read(self.zk, self.path, *self.reads)
+        except BaseException:
+            self.zk.discard(path)
+            raise
 
     def _unique_name(self) -> str:
         return f"_c_{self.zk.unique_id()}-{self.prefix}"
@@ -94,7 +108,12 @@ class Entrance:
         if make_parents and isinstance(created, zkwire.NoNodeError):
             # The parents cannot be created like this: the chroot is missing, or the client has no right to create them.
             # `make_container` creates them, or raises the reason.
-            await make_container(self.zk, self.path, self.acl)
+            try:
+                await make_container(self.zk, self.path, self.acl)
+            except zkwire.ServerError as error:
+                if not error.is_transient:
+                    raise
+                await pause()
         return created, read
 
     async def _find(self, unique: str) -> tuple[TicketNode, list[Any]] | None:

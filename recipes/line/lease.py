@@ -10,9 +10,10 @@ before another ticket can own.
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Protocol
+from typing import Protocol
 
 from recipes.line.certainty import Certainty
+from recipes.line.event_loops import same_loop
 from recipes.line.local_queue import LocalQueue
 from recipes.line.loss_monitor import DELETED, LossMonitor
 from recipes.line.ticket import Ticket
@@ -35,12 +36,8 @@ class LockLostError(ZooKeeperError):
 class Body(Protocol):
     """The code that runs while a lease is held, usually the body of an `async with`."""
 
-    def interrupt(self, loss: LockLostError, stopped: set[asyncio.Task[Any]]) -> None:
-        """Stop the body, because the lease is lost.
-
-        Arguments: `loss`, the loss; `stopped`, the tasks that were cancelled for this loss already.  A task whose inner
-        body was cancelled is not cancelled again for an outer one; a body that cancels its task adds it.
-        """
+    def interrupt(self, loss: LockLostError) -> None:
+        """Stop the body, because the lease is lost; called once, for inner bodies first."""
 
     def go_on_under(self, lease: Lease, before: Lease) -> None:
         """Replace the lease `before` by `lease`, which is the one to release from now on."""
@@ -63,10 +60,9 @@ class Bodies:
         self._bodies.remove(body)
 
     def interrupt(self, loss: LockLostError) -> None:
-        """Interrupt all bodies, the innermost first, each task once."""
-        stopped: set[asyncio.Task[Any]] = set()
+        """Interrupt all bodies, the innermost first."""
         for body in reversed(self._bodies):
-            body.interrupt(loss, stopped)
+            body.interrupt(loss)
 
     def move(self, old: Lease, new: Lease) -> None:
         """Have all bodies, which run under `old`, go on under `new`."""
@@ -89,6 +85,7 @@ class Lease:
         "_certainty",
         "_depth",
         "_local_queue",
+        "_loop",
         "_loss",
         "_monitor",
         "_over",
@@ -100,6 +97,7 @@ class Lease:
 
     def __init__(self, zk: Client, ticket: Ticket, local_queue: LocalQueue | None = None) -> None:
         self._zk = zk
+        self._loop = asyncio.get_running_loop()
         self.ticket = ticket
         self.path = ticket.node.path
         self.token = ticket.node.token
@@ -145,8 +143,10 @@ class Lease:
     async def lost(self) -> LockLostError | None:
         """Wait until the lease is lost or released; return the error with the reason, None when it was released.
 
+        Raises: RuntimeError in another event loop.
         Cancellation: harmless.
         """
+        same_loop(self._loop, self.path)
         if self._loss is None and not self.is_released:
             if self._over is None:
                 self._over = asyncio.get_running_loop().create_future()
@@ -169,9 +169,11 @@ class Lease:
         """Release the lock, and return when its node is known to be gone.
 
         Does nothing when the lease was lost or released before.
+        Raises: RuntimeError in another event loop.
         Cancellation: the lock is released all the same.
         Order: deletes are sent in the order of the calls, and before the next task of this process goes on.
         """
+        same_loop(self._loop, self.path)
         if self._depth == 0:
             return
         self._depth -= 1
@@ -212,7 +214,7 @@ class Lease:
     # -- bodies -----------------------------------------------------------------------------------------------------
 
     def enter_body(self, body: Body) -> None:
-        """Have `body` interrupted when the lease is lost.  Of several bodies of one task only the innermost one is."""
+        """Have `body` interrupted when the lease is lost."""
         self._bodies.add(body)
 
     def leave_body(self, body: Body) -> LockLostError | None:

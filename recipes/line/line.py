@@ -16,6 +16,7 @@ from typing import Final
 
 import zkwire
 from recipes.common.waiting import raise_unless_renewed
+from recipes.line.certainty import Certainty
 from recipes.line.entering import Entrance
 from recipes.line.position import every_contender
 from recipes.line.ticket import Ticket
@@ -102,6 +103,30 @@ class Line:
             # A ticket that was first, but whose session has expired meanwhile, says nothing about the lock: try again.
             if not waiting.is_first or waiting.is_in_present_session:
                 return None
+
+    async def still_owns(self, ticket: Ticket) -> bool:
+        """Return whether `ticket`, which owned when another task of this process passed it on, owns at this moment.
+
+        Time may have passed since then, for example because the event loop was blocked.  If the session is not certain
+        to be alive any more, ask the leader.  If the session is over, the ticket is given up.
+        Raises: SessionError.
+        Cancellation: the ticket is given up, as for any error.
+        """
+        certainty = Certainty(self._zk, ticket.node.session_id)
+        try:
+            while not certainty.seconds_left() and certainty.is_present_session:
+                await certainty.renew()
+        except zkwire.SessionExpiredError:
+            ticket.give_up()
+            raise_unless_renewed(self._zk)
+            return False
+        except BaseException:
+            ticket.give_up()
+            raise
+        if not certainty.is_present_session:
+            ticket.give_up()
+            return False
+        return True
 
     def leave(self, ticket: Ticket) -> None:
         """Give `ticket` up: its node is deleted as soon as a server can be reached."""

@@ -9,9 +9,11 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from recipes.common.arguments import checked_within, current_task
+from recipes.common.waiting import bounded
+from recipes.line.event_loops import running_loop, same_loop
 from recipes.line.lease import Body, LockLostError
 from zkwire import Client, SessionError
 
@@ -32,10 +34,18 @@ class Held(Protocol):
 H = TypeVar("H", bound=Held)
 
 
+# The holds that each task has entered and not left yet, the innermost last.
+_ENTERED: Final[dict[asyncio.Task[Any], list[Hold[Any]]]] = {}
+
+
 class Hold(Generic[H]):
     """The context manager of `async with lock.hold() as lease`: it acquires the lock, and releases it at the end.
 
     When the lease is lost, it cancels the body and raises LockLostError in place of the cancellation.
+
+    Holds may be nested in one task, of one lease or of several.  One cancellation stops only the innermost body: the
+    code around that body may catch its LockLostError and go on.  Therefore a body that is left has the next outer body
+    cancelled, if the lease of that one is lost too.
     """
 
     def __init__(self, acquire: Callable[[], Awaitable[H]]) -> None:
@@ -43,15 +53,25 @@ class Hold(Generic[H]):
         self._lease: Held | None = None
         self._task: asyncio.Task[Any] | None = None
         self._cancelling = 0
-        self._interrupted = False
+        self._is_lost = False
+        self._cancellations = 0  # by this hold
+        self._cancelling_soon: asyncio.Handle | None = None
 
     async def __aenter__(self) -> H:
         if self._lease is not None:
             raise RuntimeError("this hold is entered already: call hold() for each `async with`")
-        lease = await self._acquire()
+        try:
+            lease = await self._acquire()
+        except BaseException as error:
+            # If this is the loss of a lease that an outer body has, the code in between may catch it.
+            _stop_outer_body(current_task(), passes_cancellation=isinstance(error, asyncio.CancelledError))
+            raise
         self._task = current_task()
         self._cancelling = self._task.cancelling()
+        self._is_lost = False
+        self._cancellations = 0
         self._lease = lease
+        _ENTERED.setdefault(self._task, []).append(self)
         lease.enter_body(self)
         return lease
 
@@ -63,12 +83,16 @@ class Hold(Generic[H]):
             raise RuntimeError("left without having been entered")
         self._lease = None
         loss = lease.leave_body(self)
-        # If `interrupt` cancelled the task, that cancellation ends here.  One from elsewhere at the same time
-        # goes on: then `cancelling()` stays above its value on entering.  If another task leaves the block than the
-        # one that entered it, the cancelled task is not the present one, and nothing must be taken back.
-        is_here = self._interrupted and task is asyncio.current_task()
-        ours = is_here and task.uncancel() <= self._cancelling and kind is asyncio.CancelledError
-        await lease.release()
+        self._leave(task)
+        ours = self._take_back_cancellations(task) and kind is asyncio.CancelledError
+        passes_cancellation = kind is asyncio.CancelledError and not ours
+        try:
+            await lease.release()
+        except asyncio.CancelledError:
+            passes_cancellation = True
+            raise
+        finally:
+            _stop_outer_body(task, passes_cancellation=passes_cancellation)
         if loss is not None and (ours or kind is None or isinstance(error, SessionError)):
             raise loss from error
 
@@ -76,13 +100,67 @@ class Hold(Generic[H]):
         """Release `lease` at the end of the body, in place of the lease that the body began with."""
         self._lease = lease
 
-    def interrupt(self, loss: LockLostError, stopped: set[asyncio.Task[Any]]) -> None:
-        """Cancel the task of the body, unless it was cancelled for an inner body; called when the lease is lost."""
+    def interrupt(self, loss: LockLostError) -> None:
+        """Have the task of the body cancelled; called when the lease is lost.
+
+        If an inner body of the task is being cancelled already, the end of that body cancels this one.  If the task
+        itself has found the loss, for example by `check`, it gets the error in place.
+        """
+        self._is_lost = True
         task = self._task
-        if task is not None and task not in stopped and task is not asyncio.current_task():
-            stopped.add(task)
-            self._interrupted = True
-            task.cancel()
+        if task is not None and task is not asyncio.current_task():
+            holds = _ENTERED[task]
+            if not any(inner._is_lost for inner in holds[holds.index(self) + 1 :]):
+                self._cancel_body()
+
+    def cancel_body_soon(self) -> None:
+        """Cancel the task in the next turn of the event loop, unless the body has ended by then."""
+        if self._cancelling_soon is None and self._task is not None:
+            self._cancelling_soon = self._task.get_loop().call_soon(self._cancel_body)
+
+    def _cancel_body(self) -> None:
+        self._cancelling_soon = None
+        if self._task is not None:
+            self._cancellations += 1
+            self._task.cancel()
+
+    def _leave(self, task: asyncio.Task[Any]) -> None:
+        if self._cancelling_soon is not None:
+            self._cancelling_soon.cancel()
+            self._cancelling_soon = None
+        holds = _ENTERED[task]
+        holds.remove(self)
+        if not holds:
+            del _ENTERED[task]
+
+    def _take_back_cancellations(self, task: asyncio.Task[Any]) -> bool:
+        """Undo the cancellations by this hold; return whether there were some, and none from elsewhere.
+
+        A cancellation from elsewhere at the same time goes on: then `cancelling()` stays above its value on entering.
+        If another task leaves the block than the one that entered it, the cancelled task is not the present one, and
+        nothing must be taken back.
+        """
+        if not self._cancellations or task is not asyncio.current_task():
+            return False
+        for _ in range(self._cancellations):
+            task.uncancel()
+        return task.cancelling() <= self._cancelling
+
+
+def _stop_outer_body(task: asyncio.Task[Any], *, passes_cancellation: bool) -> None:
+    """Have the next outer body of `task` whose lease is lost cancelled; called when an inner hold has ended.
+
+    Not at once: `task.cancel()` in the running task takes effect at whatever the task awaits next, even behind the
+    outer body.  In the next turn of the event loop the task waits for something, within the body.
+    Arguments: `passes_cancellation`, whether the inner hold has passed a CancelledError on.  If the outer hold has
+    cancelled the task before, this CancelledError is on its way to the outer body, and another one would only disturb
+    the clean-up in between.  If it was not passed on, the inner body has swallowed it.
+    """
+    for hold in reversed(_ENTERED.get(task, ())):
+        if hold._is_lost:
+            if not (passes_cancellation and hold._cancellations):
+                hold.cancel_body_soon()
+            return
 
 
 class Locking(ABC, Generic[H]):
@@ -101,10 +179,12 @@ class Locking(ABC, Generic[H]):
     """
 
     _noun = "lock"
+    _can_wait = True
 
     def __init__(self, zk: Client, path: str) -> None:
         self._zk = zk
         self.path = path
+        self._loop = running_loop()
         self._entered: dict[asyncio.Task[Any], list[Hold[H]]] = {}
 
     @property
@@ -159,26 +239,30 @@ class Locking(ABC, Generic[H]):
     async def acquire(self, *, within: float | None = None) -> H:
         """Wait for the lock and return the lease.  The caller must release it, even when it is lost.
 
-        Arguments: `within`, how many seconds the whole wait may take; None: without bound.
-        Raises: TimeoutError; SessionClosedError; SessionExpiredError if the client renews no session (if it does, a new
+        Arguments: `within`, how many seconds the whole wait may take; None: without bound; 0: one look, which takes the
+        lock if it is free, however long the server takes to answer.
+        Raises: TimeoutError; RuntimeError in another event loop than the lock was made in; SessionClosedError;
+        SessionExpiredError if the client renews no session (if it does, a new
         ticket is taken in the new session); whatever else the server refuses.
         Cancellation: at any moment; no node stays, and the next ticket in the line gets its turn.
         """
-        self._check_open()
+        self._check_usable()
         if checked_within(within) is None:
             return await self._acquire()
-        try:
-            async with asyncio.timeout(within):
-                return await self._acquire()
-        except TimeoutError:
-            raise TimeoutError(f"the {self._noun} {self.path} was not free within {within} s") from None
+        async with bounded(within, f"the {self._noun} {self.path} was not free") as bound:
+            if within == 0 and self._can_wait:
+                lease = await self._try_acquire()
+                if lease is not None:
+                    return lease
+                bound.must_wait()
+            return await self._acquire()
 
     async def try_acquire(self) -> H | None:
         """Return the lease if the lock is free at this moment, None otherwise; does not wait for a holder.
 
         Raises: as `acquire`, without TimeoutError.  Cancellation: as `acquire`.
         """
-        self._check_open()
+        self._check_usable()
         return await self._try_acquire()
 
     @abstractmethod
@@ -189,7 +273,12 @@ class Locking(ABC, Generic[H]):
     async def _try_acquire(self) -> H | None:
         """Do what `try_acquire` does."""
 
-    def _check_open(self) -> None:
+    def _check_usable(self) -> None:
+        """Raise the error of a client that is closed for good; RuntimeError in another event loop than the lock's.
+
+        A task of another event loop would wait for ever: nothing wakes its loop, which runs in another thread.
+        """
+        self._loop = same_loop(self._loop, f"the {self._noun} {self.path}")
         error = self._zk.on_closed.error
         if error is not None:
             raise error

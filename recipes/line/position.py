@@ -64,6 +64,7 @@ class Position:
         "name",
         "needs_list",
         "needs_slots",
+        "needs_sync",
     )
 
     def __init__(
@@ -75,6 +76,7 @@ class Position:
         self.needs_list = True
         self._has_fixed_slots = self._knows_slots = slots is not None
         self.needs_slots = slots is None
+        self.needs_sync = False
         self._slots = 1 if slots is None else slots
         self._is_listed = False
         self._own_changed = False
@@ -129,6 +131,10 @@ class Position:
         self._is_listed = True
         self.needs_list = False
 
+    def synced(self) -> None:
+        """Take note that the server had caught up with the leader when it answered what follows."""
+        self.needs_sync = False
+
     def slots_read(self, slots: int, *, is_watched: bool = True) -> None:
         """Take in the number of slots; `is_watched`, whether the same request set a watch on it."""
         self._slots = slots
@@ -176,6 +182,10 @@ class Position:
         After a reconnect the server reports all changes that were missed at once, in an order that says nothing: it may
         report the departure of a blocker before the deletion of our own node, which happened earlier.  A ticket that
         trusted such events could own without a node.
+
+        If the number of slots may change, the new server must catch up before it is asked (`needs_sync`).  It may lag
+        behind the events of the former one: it would show the number from before a shrink, while a departure that
+        came after that shrink is remembered here.
         """
         self.is_watched = False
         self._watched.clear()
@@ -183,6 +193,7 @@ class Position:
         self.needs_list = True
         if not self._has_fixed_slots:
             self.slots_changed()
+            self.needs_sync = True
 
 
 class Promises:

@@ -14,9 +14,10 @@ import zkwire
 from recipes.line import ticket_data
 from recipes.line.certainty import Certainty
 from recipes.line.position import Position, Promises, every_contender
+from recipes.line.refusals import any_transient, is_transient, pause
 from recipes.line.ticket import Ticket, TicketNode
 from recipes.line.yielding import yield_processor
-from zkwire import Client, GetChildren, GetData, Node, WatchEventType, WatchSet, join_path
+from zkwire import Client, GetChildren, GetData, Node, Sync, WatchEventType, WatchSet, join_path
 
 # A holder that has promised to be done in some seconds is given a tenth more, for the end of its body and for clocks
 # that run at different speeds.
@@ -104,7 +105,11 @@ class WaitingTicket:
             return
         (name,) = self._position.before
         try:
-            (node,) = await self._zk.pipeline([GetData(join_path(self._rules.path, name))])
+            while True:
+                (node,) = await self._zk.pipeline([GetData(join_path(self._rules.path, name))])
+                if not is_transient(node):
+                    break
+                await pause()
             if isinstance(node, zkwire.NoNodeError):
                 self._position.departed(name)
             elif isinstance(node, Node):
@@ -183,9 +188,13 @@ class WaitingTicket:
         if ticket.watches.was_rearmed:
             # The watches were set again on a new connection, and events from there come in an order that says nothing.
             # Those that were taken in above stay true (a node that is gone stays gone), but are no reason to own.
-            ticket.watches.cancel()
-            ticket.watches = WatchSet()
-            position.reconnected()
+            self._start_over()
+
+    def _start_over(self) -> None:
+        """Drop all watches; the ticket does not own before they are set again and there is a new list."""
+        self.ticket.watches.cancel()
+        self.ticket.watches = WatchSet()
+        self._position.reconnected()
 
     async def _send_requests(self) -> None:
         """Send, in one write, the watches that are missing and the list if one is due; take in the answers.
@@ -202,12 +211,23 @@ class WaitingTicket:
         own = len(watched)
         if not position.needs_list:
             watched += position.to_watch
-        operations: list[GetData | GetChildren] = [GetData(join_path(path, name), into=watches) for name in watched]
+        operations: list[GetData | GetChildren | Sync] = [
+            GetData(join_path(path, name), into=watches) for name in watched
+        ]
         operations[own:own] = slots
         if position.needs_list:
             yield_processor()  # a list is never urgent, and the departure behind it has made another ticket own
             operations.append(GetChildren(path))
+        if position.needs_sync:
+            operations.insert(0, Sync(path))
         answers = await self._zk.pipeline(operations)
+        if any_transient(answers):
+            # Of the watches only some are set.  The order in which they are asked for matters, so ask for all again.
+            self._start_over()
+            await pause()
+            return
+        if position.needs_sync:
+            self._take_sync(answers.pop(0))
         if slots:
             self._take_slots(answers.pop(own), is_watched=True)
         if position.needs_list:
@@ -221,6 +241,11 @@ class WaitingTicket:
                 position.watched(name)
                 if name != position.name:
                     self._take_blocker(name, answer)
+
+    def _take_sync(self, answer: Any) -> None:
+        if isinstance(answer, BaseException):
+            raise answer
+        self._position.synced()
 
     def _take_list(self, names: Any) -> None:
         if isinstance(names, zkwire.NoNodeError):
@@ -266,8 +291,13 @@ class WaitingTicket:
                 continue  # it may have been deleted: the list that follows the reconnect will show it
             except zkwire.NoNodeError:
                 self._position.departed(name)
-            except (zkwire.BadVersionError, zkwire.NoAuthError):
-                pass  # an event has announced the new promise, which is read next; or we may not delete the node
+            except zkwire.ServerError as error:
+                if error.is_transient:
+                    await pause()
+                    return
+                if not isinstance(error, zkwire.BadVersionError | zkwire.NoAuthError):
+                    raise
+                # An event has announced the new promise, which is read next; or we may not delete the node.
             else:
                 self._position.departed(name)
             self._promises.forget(name)

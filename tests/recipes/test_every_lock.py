@@ -1,7 +1,7 @@
 """What all kinds of locks have in common: timeouts, the loss of a lease, closed clients, and what they leave behind."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ from recipes import (
     Election,
     Lock,
     LockLostError,
+    LockTakenError,
     MultiLease,
     MultiLock,
     ReadWriteLock,
@@ -21,7 +22,7 @@ from recipes import (
 )
 from recipes.line.locking import Locking
 from tests.support.everywhere import nothing_stays, scene
-from tests.support.recipes import body_raises, no_task_stays, outcome, this_task, until_line
+from tests.support.recipes import body_raises, line, no_task_stays, outcome, this_task, until_line
 from zkwire import Client, SessionClosedError
 from zkwire.testing import Server
 
@@ -92,4 +93,64 @@ async def test_the_deletion_of_its_node_cancels_the_body(make: Make) -> None:
         assert error.value.path == single.path
         assert this_task().cancelling() == 0
         assert not lease.is_certain()
+        await nothing_stays(stage)
+
+
+def _in_another_loop(make: Callable[[], Coroutine[Any, Any, Any]]) -> object:
+    """Return what the coroutine returns or raises in an event loop of its own; it fails if that takes long."""
+
+    async def bounded() -> Any:
+        async with asyncio.timeout(2):
+            return await make()
+
+    async def main() -> object:
+        return await outcome(bounded())
+
+    return asyncio.run(main())
+
+
+@every_kind
+async def test_another_event_loop_gets_an_error_at_once_and_does_no_harm(make: Make) -> None:
+    """Pitfall 78."""
+    async with scene(P) as stage, no_task_stays():
+        lock = make(stage.zk)
+        lease = await lock.acquire()
+        uses: list[Callable[[], Coroutine[Any, Any, Any]]] = [lock.acquire, lock.try_acquire, lock.hold().__aenter__]
+        for use in [*uses, lease.release, lease.lost]:
+            error = await asyncio.to_thread(_in_another_loop, use)
+            assert isinstance(error, RuntimeError), repr(error)
+            assert "belongs to another event loop" in str(error)
+            assert P in str(error)
+        lease.check()
+        await lease.release()
+        async with lock.hold(within=5):
+            pass
+        await nothing_stays(stage)
+
+
+async def test_another_event_loop_cannot_resize_a_semaphore_or_wait_for_a_term() -> None:
+    """Pitfall 78."""
+    async with scene(P) as stage:
+        semaphore, terms = Semaphore(stage.zk, P, 1), Election(stage.zk, P).terms()
+        for use in (lambda: semaphore.resize(2), terms.__anext__):
+            error = await asyncio.to_thread(_in_another_loop, use)
+            assert "belongs to another event loop" in str(error)
+        assert await stage.other.exists(P) is None
+
+
+@every_kind
+async def test_a_limit_of_no_seconds_allows_one_look(make: Make) -> None:
+    """Pitfall 8: a free lock is taken, however long the server takes to answer; a lock that is held is not awaited."""
+    async with scene(P) as stage, no_task_stays():
+        lock = make(stage.zk)
+        with stage.server.delay_replies(0.05, session=stage.zk.session_id):
+            lease = await lock.acquire(within=0)
+        lease.check()
+        await lease.release()
+        async with lock.hold(within=0):
+            pass
+        async with make(stage.other) if make is not WAITING["read lock"] else WAITING["write lock"](stage.other):
+            with pytest.raises(LockTakenError if isinstance(lock, TryLock) else TimeoutError, match=P):
+                await lock.acquire(within=0)
+            assert len(await line(stage.other, P)) <= 1
         await nothing_stays(stage)

@@ -2,17 +2,18 @@
 
 import asyncio
 from collections.abc import Coroutine, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
 
 import zkwire
-from recipes import Lease, PermitsError, Semaphore
+from recipes import Lease, Lock, PermitsError, Semaphore
 from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, nothing_stays, scene
 from tests.support.locks import cancel_every_wait, release, start_waiting, taken, two_clients, watch_count
 from tests.support.proxy import Proxy
 from tests.support.recipes import line, no_task_stays, outcome, until, until_armed, until_line
-from zkwire import SessionExpiredError
+from zkwire import Client, SessionExpiredError
 from zkwire.testing import RealServer, Server
 
 pytestmark = pytest.mark.limit(30)
@@ -221,9 +222,71 @@ async def test_an_object_creates_the_node_again_with_the_last_number_that_it_rea
     async with two_clients() as (zk, other):
         semaphore = Semaphore(zk, "/s", 1)
         await semaphore.resize(2)
-        await other.delete("/s")
+        await other.delete_tree("/s")
         await release(await semaphore.acquire(), await semaphore.acquire())
         assert (await other.get("/s")).data == b"2"
+
+
+async def test_a_number_that_was_set_by_resize_stays_while_the_semaphore_is_idle() -> None:
+    """Pitfall 76: the server deletes empty containers, and an operator's throttle with them."""
+    async with (
+        Server(container_interval=0.02) as server,
+        zkwire.connect(server.hosts) as zk,
+        zkwire.connect(server.hosts) as other,
+    ):
+        used = Semaphore(zk, "/s", 10)
+        await release(await used.acquire())
+        await Semaphore(other, "/s", 10).resize(1)
+        await until_reaped(zk)
+        for use in (Semaphore(other, "/s", 10).acquire, partial(Semaphore(other, "/s", 10).resize, 5)):
+            with pytest.raises(PermitsError, match="the semaphore /s has 1 permits, not 10") as caught:
+                await use()
+            assert (caught.value.path, caught.value.asked, caught.value.stored) == ("/s", 10, b"1")
+        async with used:
+            assert await used.try_acquire() is None
+            assert await Semaphore(other, "/s", None).try_acquire() is None
+        await other.delete("/s/resized")  # gives the number up
+        await until_gone(zk, "/s")
+        await release(*[await taken(Semaphore(zk, "/s", 2)) for _ in range(2)])
+
+
+async def test_a_number_that_was_never_resized_goes_with_the_empty_container() -> None:
+    async with Server(container_interval=0.02) as server, zkwire.connect(server.hosts) as zk:
+        await release(await Semaphore(zk, "/s", 10).acquire())
+        await until_gone(zk, "/s")
+
+
+async def until_gone(zk: Client, path: str) -> None:
+    """Wait until the server has deleted an empty container."""
+
+    async def is_gone() -> bool:
+        return await zk.exists(path) is None
+
+    await until(is_gone)
+
+
+async def until_reaped(zk: Client) -> None:
+    """Wait until the server has looked for empty containers since this call."""
+    await zk.create("/empty", container=True)
+    await zk.create("/empty/child")
+    await zk.delete("/empty/child")
+    await until_gone(zk, "/empty")
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+async def test_a_resize_while_the_server_deletes_the_container_stores_the_number(is_late: bool) -> None:
+    """Pitfall 76: the container goes between the read of the number and the write."""
+    async with scene() as stage:
+        await release(await Semaphore(stage.zk, stage.path, 3).acquire())
+        with stage.server.hold_replies("getData", session=stage.zk.session_id, path=stage.path, times=1) as held:
+            resizing = asyncio.create_task(Semaphore(stage.zk, stage.path, 3).resize(1))
+            await held.until_hit()
+            await stage.other.delete(stage.path)
+            if is_late:  # another client creates it again
+                await release(await Semaphore(stage.other, stage.path, 3).acquire())
+        await resizing
+        assert (await stage.other.get(stage.path)).data == b"1"
+        assert await stage.other.get_children(stage.path) == ["resized"]
 
 
 async def test_a_resize_creates_a_missing_node_or_number() -> None:
@@ -236,14 +299,14 @@ async def test_a_resize_creates_a_missing_node_or_number() -> None:
 
 
 @pytest.mark.parametrize("is_before", [True, False])
-@pytest.mark.parametrize("operation", ["create", "setData"])
-async def test_a_first_resize_works_although_its_answer_is_lost(operation: str, is_before: bool) -> None:
+@pytest.mark.parametrize("exists", [False, True])
+async def test_a_first_resize_works_although_its_answer_is_lost(exists: bool, is_before: bool) -> None:
     """Pitfall 10: the number that this call has written itself is no disagreement."""
     async with scene() as stage:
-        if operation == "setData":
+        if exists:
             await stage.other.create(stage.path)
         drop = stage.server.drop_before if is_before else stage.server.drop_after
-        with drop(operation, path=stage.path) as cut:
+        with drop("multi", path=stage.path) as cut:
             await Semaphore(stage.zk, stage.path, 3).resize(5)
             assert cut.hits == 1
         assert (await stage.other.get(stage.path)).data == b"5"
@@ -286,7 +349,7 @@ async def test_an_acquire_that_stores_the_number_survives_an_expired_session(ope
         await release(lease)
 
 
-@pytest.mark.parametrize("operation", ["sync", "setData"])
+@pytest.mark.parametrize("operation", ["sync", "multi"])
 async def test_a_resize_survives_an_expired_session(operation: str) -> None:
     """Pitfall 17."""
     async with scene() as stage:
@@ -361,7 +424,7 @@ async def test_the_number_is_watched_before_the_blockers_and_a_hand_over_sends_n
         await release(lease, leases[0])
 
 
-async def test_a_resize_costs_three_requests_and_one_for_each_waiting_ticket(zookeeper: RealServer, path: str) -> None:
+async def test_a_resize_costs_four_requests_and_one_for_each_waiting_ticket(zookeeper: RealServer, path: str) -> None:
     async with (
         Proxy(zookeeper.hosts) as proxy,
         Proxy(zookeeper.hosts) as theirs,
@@ -375,7 +438,7 @@ async def test_a_resize_costs_three_requests_and_one_for_each_waiting_ticket(zoo
         await other.ping()
         mark, since = proxy.mark(), theirs.mark()
         await Semaphore(zk, path, 2).resize(1)
-        assert proxy.requests(mark) == ["sync", "getData", "setData"]
+        assert proxy.requests(mark) == ["sync", "getData", "getData", "multi"]
         assert proxy.segments(mark) == 2
         await theirs.until(lambda: ("NodeDataChanged", path) in theirs.events(since))
         await other.ping()
@@ -383,6 +446,35 @@ async def test_a_resize_costs_three_requests_and_one_for_each_waiting_ticket(zoo
         assert [frame.path for frame in read if frame.path == path] == [path]
         await release(*leases)
         await release(await asyncio.wait_for(task, 10))
+        again = proxy.mark()
+        await Semaphore(zk, path, 1).resize(2)
+        assert proxy.requests(again) == ["sync", "getData", "getData", "setData"]
+
+
+@pytest.mark.parametrize("kind", [Semaphore, Lock])
+async def test_after_a_reconnect_a_waiting_ticket_has_the_server_catch_up_if_the_number_may_change(
+    zookeeper: RealServer, path: str, kind: type[Semaphore | Lock]
+) -> None:
+    """Pitfall 77."""
+    async with (
+        Proxy(zookeeper.hosts) as proxy,
+        zkwire.connect(zookeeper.hosts) as zk,
+        zkwire.connect(proxy.hosts) as zk2,
+    ):
+        first, second = (Semaphore(each, path, 1) if kind is Semaphore else Lock(each, path) for each in (zk, zk2))
+        held = await first.acquire()
+        waiter = await start_waiting(zk2, second, 2)
+        own = (await line(zk, path))[1]
+        proxy.drop()
+        await proxy.connected(2)
+        mark = proxy.mark()
+        await held.release()
+        await release(await waiter)
+        frames = [frame for frame in proxy.log[mark:] if frame.direction == "request"]
+        reads = [frame for frame in frames if frame.opcode in ("sync", "getData", "getChildren")]
+        asked = [frame.opcode for frame in reads if frame.path in (path, f"{path}/{own}")]
+        expected = ["sync", "getData", "getData"] if kind is Semaphore else ["getData"]
+        assert asked == [*expected, "getChildren"]
 
 
 # -- cuts and cancellations -------------------------------------------------------------------------------------------
@@ -444,7 +536,7 @@ async def be_resized_while_waiting(stage: Scene) -> None:
 )
 async def test_cut_at_every_step(play: Any) -> None:
     """Pitfalls 1, 10, 13, 15, 20 and 21: no ticket stays when the connection is lost after the create."""
-    await cut_at_every_step(play, at_least=2)
+    await cut_at_every_step(play, at_least=2, stays=["resized"])
 
 
 async def test_an_acquire_is_cancelled_at_every_moment() -> None:
@@ -480,4 +572,4 @@ async def test_a_cancelled_release_removes_the_watches_of_the_wait() -> None:
 
 async def test_a_resize_is_cancelled_at_every_moment() -> None:
     """Pitfall 11: the number was changed or not, and resize may be called again."""
-    await cancel_at_every_moment(resize, afterwards=check_resized)
+    await cancel_at_every_moment(resize, afterwards=check_resized, stays=["resized"])

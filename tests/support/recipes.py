@@ -58,7 +58,8 @@ async def line(zk: Client, path: str) -> list[str]:
         names = await zk.get_children(path)
     except NoNodeError:
         return []
-    return sorted(names, key=lambda name: zkwire.sequence(name) or 0)
+    tickets = {name: number for name in names if (number := zkwire.sequence(name)) is not None}
+    return sorted(tickets, key=tickets.__getitem__)
 
 
 async def until_line(zk: Client, path: str, length: int, *, limit: float = LIMIT) -> list[str]:

@@ -1,0 +1,220 @@
+"""Nested holds of one task: a loss stops every body, also when the code between two bodies catches what it raises."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from recipes import Lease, Lock, LockLostError, MultiLease, MultiLock, ReadWriteLock, ReentrantLock
+from recipes.line.locking import _ENTERED, Hold, Locking
+from tests.support.everywhere import Scene, nothing_stays, scene
+from tests.support.recipes import body_raises, no_task_stays, this_task
+from zkwire import Client
+
+pytestmark = pytest.mark.limit(20)
+
+P = "/recipe"
+Nesting = Callable[[Client], list[Callable[[], Any]]]
+
+
+def _reentrant(depth: int) -> Nesting:
+    def make(zk: Client) -> list[Callable[[], Any]]:
+        lock = ReentrantLock(zk, P)
+        return [lambda: lock] * depth
+
+    return make
+
+
+def _of(locking: Locking[Any], *, last: Locking[Any] | None = None) -> list[Callable[[], Any]]:
+    return [locking.hold, (last or locking).hold]
+
+
+def _multi_within_single(zk: Client) -> list[Callable[[], Any]]:
+    lock = ReentrantLock(zk, P)
+    return _of(lock, last=MultiLock([lock, Lock(zk, f"{P}-2")]))
+
+
+def _multi_within_multi(zk: Client) -> list[Callable[[], Any]]:
+    lock = ReentrantLock(zk, P)
+    return _of(MultiLock([lock, Lock(zk, f"{P}-1")]), last=MultiLock([lock, Lock(zk, f"{P}-2")]))
+
+
+NESTINGS: dict[str, Nesting] = {
+    "re-entrant, 2": _reentrant(2),
+    "re-entrant, 3": _reentrant(3),
+    "re-entrant, hold()": lambda zk: _of(ReentrantLock(zk, P)),
+    "readers": lambda zk: _of(ReadWriteLock(zk, P).read()),
+    "multi within single": _multi_within_single,
+    "multi within multi": _multi_within_multi,
+}
+every_nesting = pytest.mark.parametrize("nesting", NESTINGS.values(), ids=NESTINGS.keys())
+
+
+@asynccontextmanager
+async def stage_of_locks() -> AsyncIterator[Scene]:
+    """A scene; at the end no node, no task, no cancellation and no entered hold may be left."""
+    async with scene(P) as stage, no_task_stays():
+        yield stage
+        assert this_task().cancelling() == 0
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert this_task() not in _ENTERED
+        await nothing_stays(stage)
+
+
+def node_of(lease: Any) -> str:
+    """Return the node of the lock at P."""
+    path: str = lease.leases[P].path if isinstance(lease, MultiLease) else lease.path
+    return path
+
+
+async def _forever() -> None:
+    await asyncio.Event().wait()
+
+
+async def _lose_in_innermost(stage: Scene, holds: list[Callable[[], Any]], *, swallows: bool) -> None:
+    """Enter `holds`, one in the other; lose the lease in the innermost body.
+
+    The innermost body swallows its cancellation, or else the code around each inner body catches LockLostError.
+    """
+    async with holds[0]() as lease:
+        try:
+            if len(holds) > 1:
+                await _lose_in_innermost(stage, holds[1:], swallows=swallows)
+            else:
+                await stage.other.delete(node_of(lease))
+                await _forever()
+        except LockLostError:
+            await _forever()  # an outer body that goes on
+        except asyncio.CancelledError:
+            if len(holds) > 1 or not swallows:
+                raise
+
+
+@every_nesting
+@pytest.mark.parametrize("swallows", [False, True])
+async def test_every_body_is_stopped(nesting: Nesting, swallows: bool) -> None:
+    """Pitfall 73."""
+    async with stage_of_locks() as stage:
+        with body_raises(LockLostError, match="deleted"):
+            async with asyncio.timeout(5):
+                await _lose_in_innermost(stage, nesting(stage.zk), swallows=swallows)
+
+
+@every_nesting
+async def test_a_body_that_does_not_wait_any_more_is_not_cancelled_behind_its_end(nesting: Nesting) -> None:
+    """Pitfall 73: the cancellation must not hit what the task awaits after the outer body."""
+    async with stage_of_locks() as stage:
+        outer, inner = nesting(stage.zk)[:2]
+        with body_raises(LockLostError, match="deleted"):
+            async with outer():
+                with body_raises(LockLostError):
+                    async with inner() as lease:
+                        await stage.other.delete(node_of(lease))
+                        await _forever()
+        for _ in range(3):
+            await asyncio.sleep(0)
+
+
+async def test_a_timeout_and_a_task_group_between_two_bodies_do_not_save_the_outer_one() -> None:
+    """Pitfall 73: the timeout strikes together with the loss, and its own error is caught."""
+    async with stage_of_locks() as stage:
+        lock = ReentrantLock(stage.zk, P)
+        with body_raises(LockLostError, match="deleted"):
+            async with lock:
+                with body_raises(TimeoutError):
+                    async with asyncio.timeout(None) as limit, asyncio.TaskGroup() as group, lock as lease:
+                        group.create_task(_forever())
+                        loop = asyncio.get_running_loop()
+                        loop.call_soon(limit.reschedule, loop.time())
+                        loop.call_soon(lease._lose, "deleted")
+                        await _forever()
+                await asyncio.wait_for(_forever(), 5)
+
+
+async def test_a_timeout_around_both_bodies_keeps_its_error() -> None:
+    async with stage_of_locks() as stage:
+        lock = ReentrantLock(stage.zk, P)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1), lock, lock:
+                await _forever()
+
+
+async def test_a_cancellation_from_elsewhere_wins() -> None:
+    async with stage_of_locks() as stage:
+        lock = ReentrantLock(stage.zk, P)
+
+        async def hold() -> None:
+            async with lock, lock as lease:
+                loop = asyncio.get_running_loop()
+                loop.call_soon(lease._lose, "deleted")
+                loop.call_soon(this_task().cancel)
+                await _forever()
+
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.create_task(hold())
+
+
+async def test_the_loss_that_the_inner_hold_finds_on_entering_stops_the_outer_body(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Pitfall 73: the lease is not certain any more, and the task itself is the first to see it."""
+    async with stage_of_locks() as stage:
+        lock = ReentrantLock(stage.zk, P)
+        with body_raises(LockLostError, match="confirmed"):
+            async with lock:
+                with monkeypatch.context() as patch, body_raises(LockLostError):
+                    patch.setattr(stage.zk, "certain_for", lambda _: 0.0)
+                    async with lock:
+                        raise AssertionError("the body must not run")
+                await asyncio.wait_for(_forever(), 5)
+
+
+async def test_a_lost_outer_lease_stops_its_body_although_the_inner_body_swallows_the_cancellation() -> None:
+    """Pitfall 73: the leases are two, and only the outer one is lost."""
+    async with stage_of_locks() as stage:
+        with body_raises(LockLostError, match="deleted"):
+            async with Lock(stage.zk, P) as lease:
+                async with Lock(stage.zk, f"{P}-2"):
+                    await stage.other.delete(lease.path)
+                    with pytest.raises(asyncio.CancelledError):
+                        await _forever()
+                await asyncio.wait_for(_forever(), 5)
+
+
+async def test_clean_up_between_two_bodies_is_not_disturbed_while_the_cancellation_passes() -> None:
+    async with stage_of_locks() as stage:
+        cleaned_up = False
+        with body_raises(LockLostError, match="deleted"):
+            async with Lock(stage.zk, P) as lease:
+                try:
+                    async with Lock(stage.zk, f"{P}-2"):
+                        await stage.other.delete(lease.path)
+                        await _forever()
+                finally:
+                    await stage.zk.ping()
+                    cleaned_up = True
+        assert cleaned_up
+
+
+async def test_bodies_of_one_lease_in_two_tasks_are_both_stopped() -> None:
+    """Pitfall 73: the inner body runs in another task, whose error the outer body catches."""
+    async with stage_of_locks() as stage:
+        with body_raises(LockLostError, match="deleted"):
+            async with ReentrantLock(stage.zk, P) as lease:
+
+                async def again() -> Lease:
+                    lease.acquired_again()
+                    return lease
+
+                async def inner() -> None:
+                    async with Hold(again):
+                        await stage.other.delete(lease.path)
+                        await _forever()
+
+                with contextlib.suppress(LockLostError):
+                    await asyncio.create_task(inner())
+                await asyncio.wait_for(_forever(), 5)
