@@ -12,11 +12,14 @@ from zkwire.client.client import Client
 from zkwire.client.follow_config import follow_config as follow
 from zkwire.session import credentials, hosts
 from zkwire.session.observer import Observer
+from zkwire.session.request_queue import REQUEST_LIMIT
 from zkwire.session.sasl import DigestMD5, SaslMechanism
-from zkwire.session.session import Session
+from zkwire.session.session import REPLY_LIMIT, Session
 from zkwire.session.transport import OpenLink, open_link, tls_opener
 
 _PASSWORD_BYTES: Final = 16
+_LEAST_LIMIT: Final = 1024  # bytes: room for the client's own requests and their replies
+_MOST_LIMIT: Final = 2**31 - 1  # bytes: the wire counts them in 32 bits
 _LONGEST_TIMEOUT: Final = (2**31 - 1) / 1000  # the wire counts milliseconds in 32 bits
 
 
@@ -69,6 +72,8 @@ def connect(
     session_password: bytes = b"",
     renew: bool = True,
     max_in_flight: int = 1000,
+    request_limit: int = REQUEST_LIMIT,
+    reply_limit: int = REPLY_LIMIT,
     read_only: bool = False,
     ssl: tls.SSLContext | bool | None = None,
     auth: Sequence[tuple[str, bytes]] = (),
@@ -89,7 +94,11 @@ def connect(
     nothing from the client; the server may grant another timeout, see `Client.session_timeout`;
     `session_id` and `session_password`, a session to resume;
     `renew`, whether a new session follows an expired one;
-    `max_in_flight`, how many requests may be unanswered at a time; the others wait in a queue;
+    `max_in_flight`, how many requests may be unanswered at a time; the others wait in a queue.  Requests that are
+    unanswered at a time have no more than 4 MiB together, unless a single one is larger;
+    `request_limit`, the largest request that the servers accept, in bytes: their jute.maxbuffer; a larger request
+    raises ValueError and is not sent;
+    `reply_limit`, the largest reply to accept, in bytes; a read with a larger reply raises ProtocolError;
     `read_only`, whether to accept a server that has lost its quorum.  Connected to one, the state is READ_ONLY and
     writes raise NotReadOnlyError.  The client goes on looking for a server that can write, and moves to it together
     with its watches.  A session that began on a read-only server exists on that server alone: at the move `session_id`
@@ -116,6 +125,11 @@ def connect(
         )
     if not isinstance(max_in_flight, int) or max_in_flight < 1:
         raise ValueError(f"max_in_flight must be at least 1, not {max_in_flight!r}")
+    for name, limit in (("request_limit", request_limit), ("reply_limit", reply_limit)):
+        if isinstance(limit, bool) or not isinstance(limit, int):
+            raise TypeError(f"{name} must be a number of bytes, not {limit!r}")
+        if not _LEAST_LIMIT <= limit <= _MOST_LIMIT:
+            raise ValueError(f"{name} must be at least {_LEAST_LIMIT} and at most {_MOST_LIMIT} bytes, not {limit}")
     if not isinstance(session_id, int) or not isinstance(session_password, bytes):
         raise TypeError(
             f"session_id must be an int and session_password bytes, not {session_id!r} and {session_password!r}"
@@ -140,6 +154,8 @@ def connect(
         "password": session_password,
         "renew": renew,
         "max_in_flight": max_in_flight,
+        "request_limit": request_limit,
+        "reply_limit": reply_limit,
         "rng": rng,
         "open_link": open_link or _opener(ssl),
         "auth": [credentials.checked(*each) for each in auth],
