@@ -61,7 +61,8 @@ class Administration:
 
         Raises: UnimplementedError.
         """
-        return [ClientInfo(each.scheme, each.user) for each in (await self._requester.ask(WhoAmIRequest())).identities]
+        reply = await self._requester.ask(WhoAmIRequest())
+        return [ClientInfo(each.scheme, each.user or "") for each in reply.identities]
 
     async def get_ephemerals(self, prefix: str = "/") -> list[str]:
         """Return the paths of this session's ephemeral nodes, in no order (request: getEphemerals, ZooKeeper 3.6).

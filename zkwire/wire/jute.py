@@ -131,6 +131,26 @@ def decode_nullable_ustring(data: bytes, at: int) -> tuple[str | None, int]:
     return (None if raw is None else raw.decode("utf-8", "replace")), at
 
 
+def decode_java_string(data: bytes, at: int) -> tuple[str | None, int]:
+    """Return the string at `at` or None, as a Java server writes it.
+
+    Java keeps a character above U+FFFF as two surrogates.  A server writes each of them as three bytes, which is not
+    UTF-8, but reads only UTF-8: the two are joined here, so that a string that was read can be sent back.  Other bytes
+    that are not UTF-8 become U+FFFD.
+    """
+    raw, at = decode_buffer(data, at)
+    if raw is None:
+        return None, at
+    try:
+        return raw.decode(), at
+    except UnicodeDecodeError:
+        pass
+    try:
+        return raw.decode("utf-8", "surrogatepass").encode("utf-16", "surrogatepass").decode("utf-16"), at
+    except UnicodeDecodeError:  # a surrogate without its other half, or no character at all
+        return raw.decode("utf-8", "replace"), at
+
+
 def _vector(encode: Encoder, decode: Decoder) -> _Variable:
     def encode_vector(values: Sequence[Any]) -> bytes:
         return INT.pack(len(values)) + b"".join(map(encode, values))
@@ -217,6 +237,8 @@ NullableUString: TypeAlias = Annotated[str | None, _NULLABLE]
 # A string in a request.  zkwire never sends null, so the type is `str`.  Other clients can send null to the in-memory
 # server, which then reads None.
 Text: TypeAlias = Annotated[str, _NULLABLE]
+# An id or a user's name, in requests and replies.
+JavaText: TypeAlias = Annotated[str, _Variable(encode_nullable_ustring, decode_java_string)]
 Buffer: TypeAlias = Annotated[bytes | None, _Variable(encode_buffer, decode_buffer, _INLINE_BUFFER)]
 Vector: TypeAlias = Annotated[Sequence[_T], _VectorOf()]
 Texts: TypeAlias = Annotated[list[str], _Variable(_vector(encode_ustring, decode_ustring).encode, _decode_texts)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 from typing import Final
 
-from zkwire.wire.jute import Boolean, Buffer, Int, Long, Record, Text, UString, record
+from zkwire.wire.jute import Boolean, Buffer, Int, JavaText, Long, Record, Text, UString, record
 
 
 @record
@@ -51,7 +51,7 @@ class ACL(Record):
 
     perms: Int
     scheme: Text
-    id: Text
+    id: JavaText
 
 
 OPEN_ACL: Final = (ACL(Perms.ALL, "world", "anyone"),)

@@ -23,6 +23,7 @@ from zkwire.wire.jute import (
     Boolean,
     Buffer,
     Int,
+    JavaText,
     Long,
     Names,
     NullableUString,
@@ -149,7 +150,7 @@ class ClientInfoRecord(Record):
     """One identity of a connection, as whoAmI lists it; for the scheme digest, `user` is the name without the hash."""
 
     scheme: UString
-    user: UString
+    user: JavaText
 
 
 @record

@@ -15,6 +15,7 @@ from zkwire.wire.jute import (
     Buffer,
     DecodeError,
     Int,
+    JavaText,
     Long,
     Names,
     NullableUString,
@@ -47,6 +48,7 @@ PRIMITIVES: list[tuple[Any, st.SearchStrategy[Any]]] = [
     (Long, st.integers(-(2**63), 2**63 - 1)),
     (UString, st.text(max_size=20)),
     (Text, st.text(max_size=20)),
+    (JavaText, st.text(max_size=20)),
     (NullableUString, st.none() | st.text(max_size=20)),
     (Buffer, st.none() | st.binary(max_size=20)),
     (Names, st.lists(st.text(max_size=8), max_size=5)),
@@ -229,6 +231,31 @@ def test_a_null_string_reads_as_empty() -> None:
 @pytest.mark.parametrize("cls", [SomeNames, SomeAcls, SomeLongs], ids=lambda cls: cls.__name__)
 def test_a_vector_of_a_negative_count_reads_as_empty(cls: type[Record], count: int) -> None:
     assert cls.decode(struct.pack(">i", count), 0) == (cls([]), 4)  # type: ignore[call-arg]
+
+
+def _as_java_writes(text: str) -> bytes:
+    """Encode `text` as a Java server does: each half of a surrogate pair by itself."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    halves = (units[at : at + 2].decode("utf-16-be", "surrogatepass") for at in range(0, len(units), 2))
+    return b"".join(half.encode("utf-8", "surrogatepass") for half in halves)
+
+
+@given(st.text())
+def test_an_id_that_a_java_server_writes_is_read_without_loss(text: str) -> None:
+    encoded = _as_java_writes(text)
+    data = struct.pack(">i", len(encoded)) + encoded
+    assert jute.decode_java_string(data, 0) == (text, len(data))
+    own = jute.encode_nullable_ustring(text)  # as we send it: UTF-8, which is what servers read
+    assert jute.decode_java_string(own, 0) == (text, len(own))
+
+
+@pytest.mark.parametrize(
+    "encoded", [b"a\xed\xa0\xbd", b"a\xed\xb8\x80\xed\xa0\xbd", b"a\xff"], ids=["one half", "swapped", "no UTF-8"]
+)
+def test_an_id_that_is_no_text_is_read_with_replacement_characters(encoded: bytes) -> None:
+    text, end = jute.decode_java_string(struct.pack(">i", len(encoded)) + encoded, 0)
+    assert text is not None
+    assert (text.strip("\ufffd"), end) == ("a", 4 + len(encoded))
 
 
 def test_a_nullable_string_can_be_null() -> None:
