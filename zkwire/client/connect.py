@@ -6,7 +6,7 @@ import random
 import ssl as tls
 from collections.abc import Generator, Sequence
 from types import TracebackType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from zkwire.client.client import Client
 from zkwire.client.follow_config import follow_config as follow
@@ -50,6 +50,14 @@ class _ConnectContext:
     ) -> None:
         if self._client is not None:
             await self._client.close()
+
+    if not TYPE_CHECKING:  # a type checker would otherwise take every attribute for known
+
+        def __getattr__(self, name: str) -> Any:
+            raise AttributeError(
+                f"the object that zkwire.connect returns is not a client and has no {name!r}: await it, or use"
+                " `async with`"
+            )
 
     async def _connect(self) -> Client:
         session = Session(**self._options, observer=self._observer)

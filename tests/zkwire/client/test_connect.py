@@ -99,3 +99,11 @@ def test_a_limit_that_is_no_number_of_bytes_is_refused(name: str, value: object,
     options: dict[str, Any] = {name: value}
     with pytest.raises(error, match=name):
         zkwire.connect("localhost", **options)
+
+
+async def test_a_client_that_was_not_awaited_says_so() -> None:
+    not_awaited: Any = zkwire.connect("localhost")
+    for use in (lambda: not_awaited.get("/a"), lambda: not_awaited.session_id):
+        with pytest.raises(AttributeError, match="await it, or use `async with`"):
+            use()
+    assert not hasattr(not_awaited, "nothing")
