@@ -132,8 +132,8 @@ class Requester:
             futures.extend(map(self._requests.submit, requests))
             if futures:
                 await asyncio.wait(futures)
-        except BaseException as error:
-            self._strip(error)
+        except BaseException as failure:
+            self._strip(failure)
             # Nodes that exist by now stay: another client may have found one, and be about to create a child of it.
             self._requests.withdraw(futures)
             for future in futures:

@@ -61,8 +61,8 @@ class Session:
     how many requests may be unanswered at a time; `rng`, the source of all randomness; `open_link`, which opens
     connections; `auth`, credentials to show on each connection; `sasl`, the mechanism that authenticates on each
     connection before them; `accepts_read_only`, whether to use a server that has lost its quorum until another one can
-    write; `observer`, which sees requests, events and states; `proof`, see Proving; `request_limit` and `reply_limit`, the
-    largest frames to send and to accept, in bytes.
+    write; `observer`, which sees requests, events and states; `proof`, see Proving; `request_limit` and
+    `reply_limit`, the largest frames to send and to accept, in bytes.
 
     `requests` sends requests.  `certainty` says until when the session cannot have expired, and `proving` keeps it so.
     `on_closed` holds the

@@ -11,15 +11,19 @@ from tests.support.everywhere import scene
 async def test_a_lost_answer_names_the_callers_path() -> None:
     async with scene() as stage, zkwire.connect(f"{stage.server.hosts}/app") as app:
         await app.ensure_path("/a")
-        for write in (app.set("/a", b"1"), app.pipeline([zkwire.Create("/a/b")]), app.ensure_path("/a/c")):
-            with stage.server.drop_before(session=app.session_id):
-                try:
-                    (error,) = await write or ()
-                except zkwire.ConnectionLostError as lost:
-                    error = lost
-            assert isinstance(error, zkwire.ConnectionLostError)
-            assert f" {error.path}: the connection to " in str(error)
-            assert "/app" not in str(error)
+        for write in (app.set("/a", b"1"), app.ensure_path("/a/c")):
+            with stage.server.drop_before(session=app.session_id), pytest.raises(zkwire.ConnectionLostError) as lost:
+                await write
+            _names_the_callers_path(lost.value)
+        with stage.server.drop_before(session=app.session_id):
+            (result,) = await app.pipeline([zkwire.Create("/a/b")])
+        assert isinstance(result, zkwire.ConnectionLostError)
+        _names_the_callers_path(result)
+
+
+def _names_the_callers_path(error: zkwire.ConnectionLostError) -> None:
+    assert f" {error.path}: the connection to " in str(error)
+    assert "/app" not in str(error)
 
 
 async def test_an_unreadable_answer_names_the_callers_path() -> None:
