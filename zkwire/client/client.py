@@ -234,7 +234,7 @@ class Client(Administration):
         """
         watch = self._requester.watch(path, into)
         try:
-            reply = await self._ask(ExistsRequest(self._server_path(path), True), watch, WatchKind.EXIST)
+            reply = await self._ask(ExistsRequest(self._server_path(path), True), watch.watcher, WatchKind.EXIST)
         except NoNodeError:  # unlike the other reads, exists sets its watch on an absent node as well
             return None, watch
         except BaseException:
@@ -253,12 +253,8 @@ class Client(Administration):
         Arguments: `into`, a WatchSet to which the watch is added.
         Raises: NoNodeError, and then no watch is left on client or server.
         """
-        watch = self._requester.watch(path, into)
-        try:
-            reply = await self._ask(GetDataRequest(self._server_path(path), True), watch, WatchKind.DATA)
-        except BaseException:
-            watch.cancel()
-            raise
+        request = GetDataRequest(self._server_path(path), True)
+        reply, watch = await self._requester.ask_and_watch(request, path, into, WatchKind.DATA)
         return Node(reply.data or b"", reply.stat), watch
 
     async def get_children(self, path: str) -> list[str]:
@@ -280,12 +276,8 @@ class Client(Administration):
         Arguments: `into`, a WatchSet to which the watch is added.
         Raises: NoNodeError, and then no watch is left on client or server.
         """
-        watch = self._requester.watch(path, into)
-        try:
-            reply = await self._ask(GetChildrenRequest(self._server_path(path), True), watch, WatchKind.CHILD)
-        except BaseException:
-            watch.cancel()
-            raise
+        request = GetChildrenRequest(self._server_path(path), True)
+        reply, watch = await self._requester.ask_and_watch(request, path, into, WatchKind.CHILD)
         return reply.children, watch
 
     async def get_many(self, reads: Sequence[GetData | GetChildren]) -> list[Any]:

@@ -70,6 +70,21 @@ class Requester:
             self._strip(error)
             raise
 
+    async def ask_and_watch(
+        self, request: Request[R], path: str, into: WatchSet | None, kind: WatchKind
+    ) -> tuple[R, Watch]:
+        """Send a read that sets a watch, and return its reply and the watch; if it is refused, no watch is left.
+
+        Arguments: `path`, the caller's path; `into`, a WatchSet for the watch; `kind`, the kind of the watch.
+        Raises and cancellation: as `ask`.
+        """
+        watch = Watch(self._requests, request.subject or "", path, into)
+        try:
+            return await self.ask(request, watch.watcher, kind), watch
+        except BaseException:
+            watch.cancel()
+            raise
+
     async def ask_all(self, requests: Sequence[Request[Any]]) -> list[Any]:
         """Send all requests in one write and return, for each, its reply, or its ServerError or ConnectionLostError.
 

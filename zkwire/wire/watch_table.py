@@ -98,7 +98,7 @@ class WatchTable(Generic[W]):
     def __init__(self, request_limit: int = 1_048_575) -> None:
         self.lasting = 0
         self._chunk = min(_CHUNK, request_limit - _SET_WATCHES_OVERHEAD)
-        self._watchers: dict[WatchKind, dict[str, list[W]]] = {kind: {} for kind in WatchKind}
+        self._watchers: dict[WatchKind, dict[str, dict[W, None]]] = {kind: {} for kind in WatchKind}
         self._in_flight: Counter[tuple[WatcherType, str]] = Counter()
         self._unconfirmed: set[tuple[WatchKind, str]] = set()  # persistent watches not yet set again after a reconnect
         self._can_remove = True  # False once a server has refused removeWatches as unknown
@@ -122,7 +122,7 @@ class WatchTable(Generic[W]):
 
         The next bytes may hold the event already, and an event without a watcher is dropped.
         """
-        self._watchers[kind].setdefault(path, []).append(watcher)
+        self._watchers[kind].setdefault(path, {})[watcher] = None
         if kind in _LASTING:
             self.lasting += 1
 
@@ -131,7 +131,7 @@ class WatchTable(Generic[W]):
         for kind, table in self._watchers.items():
             watchers = table.get(path)
             if watchers and watcher in watchers:
-                watchers.remove(watcher)
+                del watchers[watcher]
                 if not watchers:
                     del table[path]
                 if kind in _LASTING:
