@@ -26,6 +26,7 @@ from zkwire.client.watch import Watch, WatchSet
 from zkwire.errors import NoNodeError, SessionExpiredError
 from zkwire.session import credentials, hosts
 from zkwire.session.cleanup import Removal
+from zkwire.session.event_loop import check_loop
 from zkwire.session.session import Session
 from zkwire.session.states import SessionState
 from zkwire.wire.jute import Record
@@ -59,7 +60,8 @@ class Client(Administration):
     Raises, every verb: a subclass of ServerError when the server refuses; ConnectionLostError when the answer to a
     write is lost (reads are repeated on the next connection); SessionExpiredError and SessionClosedError when the
     session is over; ValueError or TypeError for bad arguments, before anything is sent.  While no server is connected,
-    verbs wait for the next one: bound them with asyncio.timeout.
+    verbs wait for the next one: bound them with asyncio.timeout.  RuntimeError in another event loop, or another thread,
+    than the one that has connected the client.
 
     Cancellation, every verb: a request that was not yet written is not sent; a node that a cancelled create has made
     is removed.  A cancelled write of another kind may have happened.
@@ -159,7 +161,7 @@ class Client(Administration):
 
     def states(self) -> StateStream:
         """Return a stream of the session's states, the present one first: `async for state in zk.states()`."""
-        return StateStream(self._session.states)
+        return StateStream(self._session.states, self._loop)
 
     def unique_id(self) -> str:
         """Return a new UUID, made with this client's own source of randomness (`rng` of `connect`)."""
@@ -177,6 +179,7 @@ class Client(Administration):
         Cancellation: the client closes all the same; the session may then live until it expires.
         Order: verbs called before `close` are answered first, if a server is connected.
         """
+        check_loop(self._loop)
         await self._session.close(keep_session=keep_session)
 
     async def ping(self) -> float:
@@ -201,6 +204,7 @@ class Client(Administration):
         Order: requests sent after it, awaited or not, have the identity.  While there is no connection it is put ahead
         of all waiting requests.
         """
+        check_loop(self._loop)
         await self._session.add_auth(*credentials.checked(scheme, data))
 
     def set_hosts(self, connect_string: str) -> None:
@@ -216,6 +220,7 @@ class Client(Administration):
         addresses, chroot = hosts.parse(connect_string)
         if chroot and chroot != self.chroot:
             raise ValueError(f"the chroot of {connect_string!r} is not the one of this client, {self.chroot!r}")
+        check_loop(self._loop)
         self._session.set_hosts(addresses)
 
     # -- reading ----------------------------------------------------------------------------------------------------
@@ -399,6 +404,7 @@ class Client(Administration):
 
     def removal(self, path: str, *, newest_zxid: int | None = None) -> Removal:
         """Prepare a `discard` and return it: its `start()` then costs no more than the write."""
+        check_loop(self._loop)
         return self._session.requests.cleanup.removal(self._server_path(path), newest_zxid)
 
     def transaction(self, *, session_id: int | None = None) -> Transaction:

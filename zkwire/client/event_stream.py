@@ -16,6 +16,7 @@ from zkwire import paths
 from zkwire.client.requester import Requester
 from zkwire.client.watch import WatchEvent
 from zkwire.errors import SessionExpiredError
+from zkwire.session.event_loop import check_loop
 from zkwire.wire.connection import Notification
 from zkwire.wire.requests import AddWatchMode, AddWatchRequest
 from zkwire.wire.watch_table import WatchEventType, WatchKind
@@ -87,7 +88,8 @@ class EventStream:
                 if not self._is_set:
                     await self._set_in_new_session()
                     return Resync()
-                self._waiter = asyncio.get_running_loop().create_future()
+                check_loop(self._requester.loop)
+                self._waiter = self._requester.loop.create_future()
                 await self._waiter
             return self._queue.popleft()
         finally:

@@ -52,6 +52,7 @@ class Requester:
         self._session = session
         self._requests = session.requests
         self.chroot = chroot
+        self.loop = session.requests.loop
 
     async def ask(self, request: Request[R], watch: Watcher | None = None, kind: WatchKind = WatchKind.DATA) -> R:
         """Send `request` and return its reply.

@@ -7,6 +7,7 @@ from collections import deque
 from typing import Self
 from weakref import ref
 
+from zkwire.session.event_loop import check_loop
 from zkwire.session.states import SessionState, States
 
 
@@ -17,8 +18,9 @@ class StateStream:
     is enough; a stream that is kept in a variable must be closed by `close()`.
     """
 
-    def __init__(self, source: States) -> None:
+    def __init__(self, source: States, loop: asyncio.AbstractEventLoop) -> None:
         self._source = source
+        self._loop = loop
         self._states = deque([source.now])
         self._waiter: asyncio.Future[None] | None = None
         self._is_ended = False
@@ -44,7 +46,8 @@ class StateStream:
         while not self._states:
             if self._is_ended:
                 raise StopAsyncIteration
-            self._waiter = asyncio.get_running_loop().create_future()
+            check_loop(self._loop)
+            self._waiter = self._loop.create_future()
             try:
                 await self._waiter
             finally:

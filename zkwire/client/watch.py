@@ -30,6 +30,7 @@ from typing import Any, Protocol, Self
 from weakref import ref
 
 from zkwire.errors import SessionError
+from zkwire.session.event_loop import check_loop
 from zkwire.wire.connection import Notification, Watcher
 from zkwire.wire.watch_table import WatchEventType
 
@@ -78,6 +79,8 @@ class ReadyFuture(asyncio.Future["str | None"]):
 class _Registry(Protocol):
     """The part of a session that a watch needs."""
 
+    loop: asyncio.AbstractEventLoop
+
     def give_up(self, path: str, watcher: Watcher) -> None: ...
 
     def call_urgently(self, path: str, callback: Callable[[], None]) -> None: ...
@@ -118,7 +121,8 @@ class Watch:
         if self._outcome is None:
             if self._waiter is not None or self.given_up:
                 raise RuntimeError(f"the watch on {self.path} is awaited already, or was given up")
-            self._waiter = asyncio.get_running_loop().create_future()
+            check_loop(self._registry.loop)
+            self._waiter = self._registry.loop.create_future()
             if isinstance(self.watcher, _WeakWatcher):
                 self.watcher.awaited = self
             try:
@@ -134,6 +138,11 @@ class Watch:
         if self._outcome is None:
             raise asyncio.CancelledError  # another task called `cancel` while this one waited
         raise self._outcome
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop of the watch's session."""
+        return self._registry.loop
 
     def done(self) -> bool:
         """Return whether the watch has fired, was given up, or its session has ended."""
@@ -191,7 +200,7 @@ class _WeakWatcher:
     The session keeps this object and not the Watch, which it would otherwise keep alive until the watch fires.
     """
 
-    __slots__ = ("_is_settled", "_loop", "_registry", "_server_path", "_watch", "awaited", "given_up")
+    __slots__ = ("_is_settled", "_registry", "_server_path", "_watch", "awaited", "given_up")
 
     def __init__(self, watch: Watch, registry: _Registry, server_path: str) -> None:
         self.given_up = False
@@ -199,7 +208,6 @@ class _WeakWatcher:
         # task that only the watch refers to could be collected while it waits.
         self.awaited: Watch | None = None
         self._is_settled = False
-        self._loop = asyncio.get_running_loop()
         self._registry = registry
         self._server_path = server_path
         self._watch = ref(watch, self._dropped)
@@ -222,8 +230,8 @@ class _WeakWatcher:
     def _dropped(self, _: object) -> None:
         # The garbage collector may run in any thread and within any step of the session, so the watch is given up in a
         # later turn of the event loop.
-        if not (self._is_settled or self.given_up or self._loop.is_closed()):
-            self._loop.call_soon_threadsafe(self._registry.give_up, self._server_path, self)
+        if not (self._is_settled or self.given_up or self._registry.loop.is_closed()):
+            self._registry.loop.call_soon_threadsafe(self._registry.give_up, self._server_path, self)
 
 
 class WatchSet:
@@ -239,7 +247,7 @@ class WatchSet:
     the changes, except those that a reconnect brings at once: their order means nothing.
     """
 
-    __slots__ = ("_callback", "_error", "_events", "_ready", "_watches", "was_rearmed")
+    __slots__ = ("_callback", "_error", "_events", "_loop", "_ready", "_watches", "was_rearmed")
 
     def __init__(self) -> None:
         self.was_rearmed = False
@@ -247,6 +255,7 @@ class WatchSet:
         self._events: deque[WatchEvent] = deque()
         self._error: SessionError | None = None
         self._ready: ReadyFuture | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None  # that of the watches
         self._callback: Callable[[], None] | None = None
 
     def __enter__(self) -> Self:
@@ -276,14 +285,17 @@ class WatchSet:
         Arguments: `urgent`, paths of nodes that this set watches.  The deletion of one of them runs the awaiting task
         in the step in which it arrives, with the path as the result; `take` returns the event itself only a moment
         later.  A deletion that arrives together with other bytes, or after a reconnect, gives the result None.
-        Raises: RuntimeError when another task waits for this set.
+        Raises: RuntimeError when another task waits for this set, or in another event loop than that of the watches.
         Cancellation: cancelling the future does no harm.
         Order: the task runs before anything else that the urgent event causes, and after everything that the session
         received before it.
         """
         if self._ready is not None and not self._ready.done():
             raise RuntimeError("another task waits for this WatchSet already")
-        self._ready = ReadyFuture(loop=asyncio.get_running_loop())
+        loop = asyncio.get_running_loop()
+        if self._loop is not None and self._loop is not loop:
+            check_loop(self._loop)
+        self._ready = ReadyFuture(loop=loop)
         if urgent:
             for watch in self._watches:
                 if watch.path in urgent:
@@ -319,6 +331,7 @@ class WatchSet:
     def add(self, watch: Watch) -> None:
         """Add `watch` to the set; called by the watch when it is made."""
         self._watches[watch] = None
+        self._loop = watch.loop
 
     def remove(self, watch: Watch) -> None:
         """Remove `watch` from the set; called by the watch when it is given up."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from asyncio import get_running_loop
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar
@@ -23,6 +24,7 @@ from weakref import WeakKeyDictionary
 
 from zkwire.errors import ConnectionLostError, ProtocolError, SessionError, described, explained
 from zkwire.session.cleanup import Cleanup, LostCreate
+from zkwire.session.event_loop import check_loop
 from zkwire.session.observer import ObserverTap
 from zkwire.session.transport import Link
 from zkwire.wire.connection import Call, Notification, Watcher
@@ -82,11 +84,11 @@ class RequestQueue:
 
     `watches` is the table of watches, `cleanup` removes the nodes that cancelled creates leave.  `session_id` is the
     session in which requests are sent, 0 while there is none; `last_zxid` is the newest zxid that answers have shown;
-    `server` is the "host:port" that errors name.  The session sets these three.
+    `server` is the "host:port" that errors name.  The session sets these three.  `loop` is the session's event loop.
     """
 
     def __init__(self, max_in_flight: int, request_limit: int, tap: ObserverTap | None = None) -> None:
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         self._max_in_flight = max_in_flight
         self.request_limit = request_limit
         self._tap = tap
@@ -111,12 +113,15 @@ class RequestQueue:
         """Put `request` into the queue and return the future of its reply.
 
         Arguments: `watcher`, called when the watch fires that the request sets, and the `kind` of that watch.
-        Raises: ValueError when the request is too large for a server; SessionError when the session is over.
+        Raises: ValueError when the request is too large for a server; SessionError when the session is over;
+        RuntimeError in another event loop than the session's.
         Cancellation: of the future: a request that was not yet written is not sent; a node that an ephemeral create
         made is removed.
         Order: as submitted; requests that are submitted in one turn of the event loop leave in one write.
         """
-        future: asyncio.Future[R] = self._loop.create_future()
+        if get_running_loop() is not self.loop:
+            check_loop(self.loop)
+        future: asyncio.Future[R] = self.loop.create_future()
         self.send(Call(request, future, watcher, kind))
         return future
 
@@ -148,7 +153,7 @@ class RequestQueue:
             self._unsent.append(call)
             self.flush()
         else:  # nothing waits: write it without a detour through the queue
-            connection.send(call, self._loop.time())
+            connection.send(call, self.loop.time())
             link.flush()
 
     def abandon(self, future: asyncio.Future[Any]) -> None:
@@ -206,7 +211,7 @@ class RequestQueue:
         """
         self._link = link
         self.session_id = session_id
-        now = self._loop.time()
+        now = self.loop.time()
         for call in credentials:
             link.connection.send(call, now)
         if any(isinstance(call.request, AuthRequest) for call in self._unsent):  # `credentials` repeats them
@@ -225,7 +230,7 @@ class RequestQueue:
         if link is None or link.is_blocked or not link.connection.is_open:
             return
         connection = link.connection
-        now = self._loop.time()
+        now = self.loop.time()
         while self._unsent and len(connection.calls) < self._max_in_flight:
             call = self._unsent.popleft()
             if call.waiter is not None and call.waiter.done():  # cancelled before it was written: never sent
@@ -383,7 +388,7 @@ class RequestQueue:
         if not self._flush_due and self._link is not None and self._link.connection.is_open:
             # Not at once: what is submitted in this turn of the event loop leaves in one write.
             self._flush_due = True
-            self._loop.call_soon(self.flush)
+            self.loop.call_soon(self.flush)
 
     def _drop_cancelled(self) -> None:
         """Forget the waiting calls of cancelled callers.
