@@ -60,7 +60,7 @@ class Client(Administration):
     Raises, every verb: a subclass of ServerError when the server refuses; ConnectionLostError when the answer to a
     write is lost (reads are repeated on the next connection); SessionExpiredError and SessionClosedError when the
     session is over; ValueError or TypeError for bad arguments, before anything is sent.  While no server is connected,
-    verbs wait for the next one: bound them with asyncio.timeout.  RuntimeError in another event loop, or another thread,
+    verbs wait for the next one: bound them with asyncio.timeout.  RuntimeError in another event loop or thread
     than the one that has connected the client.
 
     Cancellation, every verb: a request that was not yet written is not sent; a node that a cancelled create has made

@@ -102,8 +102,8 @@ def connect(
     nothing from the client; the server may grant another timeout, see `Client.session_timeout`;
     `session_id` and `session_password`, a session to resume;
     `renew`, whether a new session follows an expired one;
-    `max_in_flight`, how many requests may be unanswered at a time; the others wait in a queue.  Requests that are
-    unanswered at a time have no more than 4 MiB together, unless a single one is larger;
+    `max_in_flight`, how many requests may be unanswered at a time; the others wait in a queue.  The large ones
+    among them, of more than 4 KiB, have no more than 4 MiB together, unless it is a single one;
     `request_limit`, the largest request that the servers accept, in bytes: their jute.maxbuffer; a larger request
     raises ValueError and is not sent;
     `reply_limit`, the largest reply to accept, in bytes; a read with a larger reply raises ProtocolError;

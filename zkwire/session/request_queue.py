@@ -45,9 +45,9 @@ from zkwire.wire.watch_table import WatchEventType, WatchKind, WatchTable, kind_
 _log = logging.getLogger(__name__)
 
 REQUEST_LIMIT: Final = 1_048_575  # bytes: what a server accepts unless its jute.maxbuffer says otherwise
-# Bytes of requests that may be unanswered at a time.  Until the server has taken them, the frames are copied several
-# times: with no such limit, `max_in_flight` requests of a megabyte would take several gigabytes.
-_BYTES_IN_FLIGHT: Final = 4 * 1024 * 1024
+# Bytes of large requests that may be unanswered at a time.  Until the server has taken them, the frames are copied
+# several times: with no such limit, `max_in_flight` requests of a megabyte would take several gigabytes.
+_LARGE_IN_FLIGHT: Final = 4 * 1024 * 1024
 _TIMES_UNREADABLE: Final = 2
 _MANY: Final = 64  # calls that may wait before the cancelled ones among them are dropped
 _EVENT_TYPES: Final = {kind.value: kind for kind in WatchEventType}
@@ -78,8 +78,8 @@ class RequestTooLargeError(ValueError):
 class RequestQueue:
     """The calls of a session, waiting and in flight, and its watches.
 
-    Arguments: `max_in_flight`, how many requests may be unanswered at a time (they may also have 4 MiB together, or
-    be a single larger one); `request_limit`, the largest request that a server accepts, in bytes; `tap`, called with
+    Arguments: `max_in_flight`, how many requests may be unanswered at a time (and the large ones among them, of more
+    than 4 KiB, have no more than 4 MiB together, unless it is a single one); `request_limit`, the largest request that a server accepts, in bytes; `tap`, called with
     each answer, failure and event, None if there is no observer.
 
     `watches` is the table of watches, `cleanup` removes the nodes that cancelled creates leave.  `session_id` is the
@@ -235,7 +235,11 @@ class RequestQueue:
             call = self._unsent.popleft()
             if call.waiter is not None and call.waiter.done():  # cancelled before it was written: never sent
                 self._settle_watch(call, -1)
-            elif connection.bytes_in_flight and connection.bytes_in_flight + call.size > _BYTES_IN_FLIGHT:
+            elif (
+                call.body is None
+                and connection.large_in_flight
+                and (connection.large_in_flight + call.size > _LARGE_IN_FLIGHT)
+            ):
                 self._unsent.appendleft(call)  # a call that is larger than the limit is sent alone
                 break
             else:

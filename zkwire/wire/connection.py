@@ -31,7 +31,7 @@ _ANY_VERSION: Final = -1
 _MAX_XID: Final = 2**31 - 1
 _PASSWORD_BYTES: Final = 16
 REQUEST_HEADER_SIZE: Final = 8  # bytes: xid and opcode
-_KEPT_SIZE: Final = 16 * 1024  # bytes: the size of the largest request whose encoded body a call keeps
+_LARGE: Final = 4 * 1024  # bytes: a larger request is encoded when it is sent, and counts in `large_in_flight`
 # The code in the reply to a write in a session that the server is closing.  It does not prove that the session is gone;
 # the next handshake does.
 _SESSION_EXPIRED: Final = -112
@@ -70,13 +70,13 @@ class Call:
     The request is encoded when the call is made, so that one that cannot be encoded is refused before anything is sent.
     A large body is not kept: it is encoded again when it is sent, so that calls that wait need no memory for it.
 
-    `size` is the number of bytes in the request's frame, without the length in front; `code` is the error code of the
+    `body` is the encoded request without its header, None if it is large; `size` is the number of bytes in the request's frame, without the length in front; `code` is the error code of the
     reply, 0 for success and until the reply comes; `times_unreadable` counts how often something unreadable came in
     place of the reply.
     """
 
     __slots__ = (
-        "_body", "code", "reply", "request", "sent_at", "size", "times_unreadable", "waiter", "watch_kind", "watcher",
+        "body", "code", "reply", "request", "sent_at", "size", "times_unreadable", "waiter", "watch_kind", "watcher",
         "xid",
     )  # fmt: skip
 
@@ -90,7 +90,7 @@ class Call:
         self.request = request
         body = request.encode()
         self.size = len(body) + REQUEST_HEADER_SIZE
-        self._body = body if self.size <= _KEPT_SIZE else None
+        self.body = body if self.size <= _LARGE else None
         self.waiter = waiter
         self.watcher = watcher
         self.watch_kind = watch_kind
@@ -99,10 +99,6 @@ class Call:
         self.code = 0
         self.times_unreadable = 0
         self.reply: Record | None = None
-
-    def body(self) -> bytes:
-        """Return the encoded request, without its header.  Raises: as `Request.encode`."""
-        return self.request.encode() if self._body is None else self._body
 
 
 class Notification(NamedTuple):
@@ -130,7 +126,7 @@ class Connection:
 
     Attributes, times in seconds on that clock:
     `calls`: the requests in flight, in the order in which the server will answer them;
-    `bytes_in_flight`: the sum of their sizes;
+    `large_in_flight`: the number of bytes in those of them that are large, see Call;
     `timeout`: the negotiated session timeout in seconds, 0 until the handshake is complete;
     `answered`: when the last request that was answered had been sent;
     `heard`: when the last bytes arrived;
@@ -149,7 +145,7 @@ class Connection:
 
     def __init__(self, connect_request: ConnectRequest, frame_limit: int, now: float) -> None:
         self.calls: deque[Call] = deque()
-        self.bytes_in_flight = 0
+        self.large_in_flight = 0
         self.is_read_only = self.confirms_session = self.is_held = self.is_session_over = False
         self.error: ProtocolError | None = None
         self.timeout = 0.0
@@ -186,7 +182,8 @@ class Connection:
         if call.request.reach:
             self._last_through = now
         self.calls.append(call)
-        self.bytes_in_flight += call.size
+        if call.body is None:
+            self.large_in_flight += call.size
 
     def send_apart(self, call: Call, now: float) -> None:
         """Queue the frame of an auth or sasl request, whose reply may come out of order.
@@ -204,7 +201,8 @@ class Connection:
             xid = self._xid = self._xid % _MAX_XID + 1
         call.xid = xid
         call.sent_at = now
-        self._outgoing.append(_REQUEST_START.pack(call.size, xid, call.request.opcode) + call.body())
+        body = call.request.encode() if call.body is None else call.body
+        self._outgoing.append(_REQUEST_START.pack(call.size, xid, call.request.opcode) + body)
 
     def data_to_send(self) -> bytes:
         """Return all bytes queued since the last call, in one piece."""
@@ -394,7 +392,8 @@ class Connection:
             raise ProtocolError("the server is ending the session")
         call.code = code
         self.calls.popleft()
-        self.bytes_in_flight -= call.size
+        if call.body is None:
+            self.large_in_flight -= call.size
         self.answered = call.sent_at
         if code == 0 and call.request.reach and self.certainty is not None:
             # Only success: some errors are made by the server that we are connected to, without the leader.
