@@ -83,7 +83,8 @@ def _milliseconds(ttl: float) -> int:
 def digest_acl(user: str, password: str, perms: int = Perms.ALL) -> ACL:
     """Return the ACL entry that allows `perms` to every client that authenticates as `user` with `password`.
 
-    Only a hash of both leaves this process: base64(sha1("user:password")).
+    Only a hash of both leaves this process: base64(sha1("user:password")).  Do not use characters above U+FFFF in
+    `user`: servers store them in a form that they cannot read back, and refuse the user after a restart.
     Raises: ValueError when `user` contains ":", because the server takes everything after it for the password;
     TypeError.
     """

@@ -285,6 +285,14 @@ class Client(Administration):
         reply, watch = await self._requester.ask_and_watch(request, path, into, WatchKind.CHILD)
         return reply.children, watch
 
+    async def get_children_stat_and_watch(
+        self, path: str, *, into: WatchSet | None = None
+    ) -> tuple[list[str], Stat, Watch]:
+        """Return what `get_children_and_stat` returns, and the watch of `get_children_and_watch`, in one request."""
+        request = GetChildren2Request(self._server_path(path), True)
+        reply, watch = await self._requester.ask_and_watch(request, path, into, WatchKind.CHILD)
+        return reply.children, reply.stat, watch
+
     async def get_many(self, reads: Sequence[GetData | GetChildren]) -> list[Any]:
         """Read data and children of many nodes in one round trip (request: multiRead, ZooKeeper 3.6).
 

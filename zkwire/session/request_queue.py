@@ -79,8 +79,8 @@ class RequestQueue:
     """The calls of a session, waiting and in flight, and its watches.
 
     Arguments: `max_in_flight`, how many requests may be unanswered at a time (and the large ones among them, of more
-    than 4 KiB, have no more than 4 MiB together, unless it is a single one); `request_limit`, the largest request that a server accepts, in bytes; `tap`, called with
-    each answer, failure and event, None if there is no observer.
+    than 4 KiB, have no more than 4 MiB together, unless it is a single one); `request_limit`, the largest request that
+    a server accepts, in bytes; `tap`, called with each answer, failure and event, None if there is no observer.
 
     `watches` is the table of watches, `cleanup` removes the nodes that cancelled creates leave.  `session_id` is the
     session in which requests are sent, 0 while there is none; `last_zxid` is the newest zxid that answers have shown;
