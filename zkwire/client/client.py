@@ -14,11 +14,12 @@ from typing import Any, Final, TypeVar
 
 from zkwire import paths
 from zkwire.client.admin import Administration
-from zkwire.client.arguments import checked_data, checked_version, creation, with_stat
+from zkwire.client.arguments import Data, checked_data, checked_version, creation, with_stat
+from zkwire.client.batches import Batches
 from zkwire.client.delete_tree import delete_tree
 from zkwire.client.event_stream import BACKLOG, EventStream
 from zkwire.client.node_streams import ChildrenStream, DataStream
-from zkwire.client.operations import GetChildren, GetData, Node, Operation
+from zkwire.client.operations import Node
 from zkwire.client.requester import Requester
 from zkwire.client.state_stream import StateStream
 from zkwire.client.transaction import Transaction
@@ -50,7 +51,7 @@ _ANY_VERSION: Final = -1
 R = TypeVar("R", bound=Record)
 
 
-class Client(Administration):
+class Client(Administration, Batches):
     """A ZooKeeper client; `zkwire.connect` makes it.
 
     Every verb is one request unless its docstring says otherwise.  Requests are sent in the order of the calls and
@@ -293,17 +294,6 @@ class Client(Administration):
         reply, watch = await self._requester.ask_and_watch(request, path, into, WatchKind.CHILD)
         return reply.children, reply.stat, watch
 
-    async def get_many(self, reads: Sequence[GetData | GetChildren]) -> list[Any]:
-        """Read data and children of many nodes in one round trip (request: multiRead, ZooKeeper 3.6).
-
-        Returns a list with one result for each read, in their order: the Node or the names, or the ServerError that
-        `get` or `get_children` would raise.  No write happens between the reads of one request.  Reads that are too
-        many for one request (a megabyte of paths) are sent in several requests.
-        Raises: UnimplementedError by an older server, which also closes the connection: use `pipeline` there;
-        ProtocolError when the answer is larger than 64 MiB.
-        """
-        return await self._requester.get_many(reads)
-
     async def sync(self, path: str) -> None:
         """Make the connected server catch up with everything that the leader has committed (request: sync).
 
@@ -316,7 +306,7 @@ class Client(Administration):
     async def create(
         self,
         path: str,
-        data: bytes = b"",
+        data: Data = b"",
         *,
         ephemeral: bool = False,
         sequential: bool = False,
@@ -344,7 +334,7 @@ class Client(Administration):
     async def create_and_stat(
         self,
         path: str,
-        data: bytes = b"",
+        data: Data = b"",
         *,
         ephemeral: bool = False,
         sequential: bool = False,
@@ -372,7 +362,7 @@ class Client(Administration):
         """
         await self._requester.ensure(self._server_path(path), container=container, acl=acl)
 
-    async def set(self, path: str, data: bytes, version: int = _ANY_VERSION) -> Stat:
+    async def set(self, path: str, data: Data, version: int = _ANY_VERSION) -> Stat:
         """Replace the node's data if its version is `version` (-1: any) and return the new Stat (request: setData).
 
         Raises: NoNodeError, BadVersionError.
@@ -428,18 +418,6 @@ class Client(Administration):
             return await self._ask(request)
 
         return Transaction(commit, self.chroot, self._requester.refusal)
-
-    async def pipeline(self, operations: Sequence[Operation]) -> list[Any]:
-        """Send the operations in one write and return the list of their results, in their order, once all are answered.
-
-        The server executes them in their order.  Unlike those of a transaction, each one succeeds or fails by itself,
-        and operations of other clients may come between.
-        The result of an operation is what its verb returns (a watch is only in its WatchSet), or the ServerError or
-        ConnectionLostError that its verb would raise.
-        Raises: SessionError; ValueError and TypeError before anything is sent.
-        Cancellation: for each operation, as for its verb.
-        """
-        return await self._requester.pipeline(operations)
 
     # -- streams ----------------------------------------------------------------------------------------------------
 

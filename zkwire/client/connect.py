@@ -138,6 +138,8 @@ def connect(
             raise TypeError(f"{name} must be a number of bytes, not {limit!r}")
         if not _LEAST_LIMIT <= limit <= _MOST_LIMIT:
             raise ValueError(f"{name} must be at least {_LEAST_LIMIT} and at most {_MOST_LIMIT} bytes, not {limit}")
+    if isinstance(session_password, bytearray | memoryview):
+        session_password = bytes(session_password)
     if not isinstance(session_id, int) or not isinstance(session_password, bytes):
         raise TypeError(
             f"session_id must be an int and session_password bytes, not {session_id!r} and {session_password!r}"

@@ -24,7 +24,7 @@ from zkwire.wire.watch_table import WatchEventType, WatchKind
 BACKLOG: Final = 65_536  # events that wait to be taken: about 10 MB
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, frozen=True)
 class Resync:
     """A notice in a stream of events: events may be missing here, so read the nodes again.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from types import TracebackType
 from typing import Self
 from weakref import ref
 
@@ -15,7 +16,8 @@ class StateStream:
     """A stream of the session's state now and of every later one; it ends after CLOSED.
 
     Iterate it in one task: `async for state in zk.states()`.  A slow reader misses no state.  To leave a loop, `break`
-    is enough; a stream that is kept in a variable must be closed by `close()`.
+    is enough; a stream that is kept in a variable must be closed: by `close()`, by `async with` or by
+    contextlib.aclosing.
     """
 
     def __init__(self, source: States, loop: asyncio.AbstractEventLoop) -> None:
@@ -39,6 +41,18 @@ class StateStream:
     def __del__(self) -> None:
         self.close()
 
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def aclose(self) -> None:
+        """Call `close`; for contextlib.aclosing."""
+        self.close()
+
     def __aiter__(self) -> Self:
         return self
 
@@ -54,13 +68,16 @@ class StateStream:
                 self._waiter = None
         state = self._states.popleft()
         if state is SessionState.CLOSED:
-            self._is_ended = True
             self.close()
         return state
 
     def close(self) -> None:
-        """Stop listening to the session."""
+        """End the iteration and stop listening to the session."""
+        self._is_ended = True
+        self._states.clear()
         self._source.unlisten(self._listener)
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
     def _add(self, state: SessionState) -> None:
         self._states.append(state)

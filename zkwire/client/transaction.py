@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeAlias
 
-from zkwire.client.arguments import checked_data, checked_version, creation, server_path, with_stat
+from zkwire.client.arguments import Data, checked_data, checked_version, creation, server_path, with_stat
 from zkwire.errors import ProtocolError, RuntimeInconsistencyError, ServerError, TransactionError
 from zkwire.paths import strip_chroot
 from zkwire.wire.jute import Record
@@ -70,7 +70,7 @@ class Transaction:
     def create(
         self,
         path: str,
-        data: bytes | None = b"",
+        data: Data = b"",
         *,
         ephemeral: bool = False,
         sequential: bool = False,
@@ -95,7 +95,7 @@ class Transaction:
     def create_and_stat(
         self,
         path: str,
-        data: bytes | None = b"",
+        data: Data = b"",
         *,
         ephemeral: bool = False,
         sequential: bool = False,
@@ -116,7 +116,7 @@ class Transaction:
         self._add(with_stat(request))
         self._want_stat.add(len(self._operations) - 1)
 
-    def set(self, path: str, data: bytes | None, version: int = -1) -> None:
+    def set(self, path: str, data: Data, version: int = -1) -> None:
         """Add a write of `data` on condition that the node's version is `version` (-1: any); its result is the Stat."""
         self._add(SetDataRequest(server_path(self._chroot, path), checked_data(data), checked_version(version)))
 

@@ -23,10 +23,9 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Collection, Generator
 from contextvars import Context
-from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 from weakref import ref
 
 from zkwire.errors import SessionError
@@ -35,8 +34,7 @@ from zkwire.wire.connection import Notification, Watcher
 from zkwire.wire.watch_table import WatchEventType
 
 
-@dataclass(slots=True)
-class WatchEvent:
+class WatchEvent(NamedTuple):
     """What happened to a watched node: the `type`, the `path` and the `zxid` of the change.
 
     `zxid` is None where the server sends none.  Servers send it from 3.9 on, except for events that they synthesise

@@ -70,9 +70,9 @@ class Call:
     The request is encoded when the call is made, so that one that cannot be encoded is refused before anything is sent.
     A large body is not kept: it is encoded again when it is sent, so that calls that wait need no memory for it.
 
-    `body` is the encoded request without its header, None if it is large; `size` is the number of bytes in the request's
-    frame, without the length in front; `code` is the error code of the reply, 0 for success and until the reply comes;
-    `times_unreadable` counts how often something unreadable came in place of the reply.
+    `body` is the encoded request without its header, None if it is large; `size` is the number of bytes in the
+    request's frame, without the length in front; `code` is the error code of the reply, 0 for success and until the
+    reply comes; `times_unreadable` counts how often something unreadable came in place of the reply.
     """
 
     __slots__ = (
