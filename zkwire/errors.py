@@ -25,6 +25,20 @@ _OTHER_CODES: dict[int, tuple[str, str]] = {
 }
 
 
+def described(operation: str, path: str | None) -> str:
+    """Return a request as messages name it: the operation, and the path if there is one."""
+    return operation if path is None else f"{operation} {path}"
+
+
+def explained(error: BaseException) -> str:
+    """Return the text of `error`, or its class if it has none, as a TimeoutError has none."""
+    return str(error) or type(error).__name__
+
+
+def _about_request(operation: str, path: str | None, message: str) -> str:
+    return f"{described(operation, path)}: {message}" if operation else message
+
+
 def _without_init(cls: type[BaseException], *args: object) -> BaseException:
     return cls.__new__(cls, *args)
 
@@ -306,13 +320,20 @@ class TransactionError(ServerError):
 class ConnectionLostError(ZooKeeperError):
     """The connection broke before the reply came.
 
+    Arguments: `operation`, the request's name in ZooKeeper's own terms, "" if unknown; `path`, the znode that the
+    request named, as the caller wrote it, None if unknown.
     `maybe_applied` is True if the write may have happened, because its frame had already been given to the socket.
     The client does not send a write twice: find out what happened before you repeat it.
     """
 
-    def __init__(self, message: str, *, maybe_applied: bool) -> None:
+    def __init__(self, message: str, *, maybe_applied: bool, operation: str = "", path: str | None = None) -> None:
         super().__init__(message)
         self.maybe_applied = maybe_applied
+        self.operation = operation
+        self.path = path
+
+    def __str__(self) -> str:
+        return _about_request(self.operation, self.path, super().__str__())
 
 
 class SessionError(ZooKeeperError):
@@ -339,4 +360,15 @@ class SessionClosedError(SessionError):
 
 
 class ProtocolError(ZooKeeperError):
-    """The peer sent bytes that are no ZooKeeper reply; the connection is closed, the session goes to another host."""
+    """The peer sent bytes that are no ZooKeeper reply; the connection is closed, the session goes to another host.
+
+    Arguments: as for ConnectionLostError.
+    """
+
+    def __init__(self, message: str, *, operation: str = "", path: str | None = None) -> None:
+        super().__init__(message)
+        self.operation = operation
+        self.path = path
+
+    def __str__(self) -> str:
+        return _about_request(self.operation, self.path, super().__str__())

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import zkwire
@@ -279,7 +279,7 @@ class Consumer:
             # The tasks of gather start in this order, in the same turn of the event loop: the reads come behind the
             # transaction and see what it did.
             reads = [GetData(entry), GetData(path)]
-            answers: list[Any] = await asyncio.gather(
+            answers: Sequence[Any] = await asyncio.gather(
                 transaction.commit(), self._zk.pipeline(reads), return_exceptions=True
             )
             committed, read = answers

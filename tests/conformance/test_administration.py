@@ -137,3 +137,13 @@ async def test_bad_arguments_of_reconfig_are_refused_and_nothing_is_sent(server:
             await zk.reconfig(**bad)
         await zk.ping()
         assert proxy.requests(mark) == []
+
+
+async def test_the_configuration_can_be_watched_below_a_chroot_too(server: Server, path: str) -> None:
+    async with zkwire.connect(f"{server.hosts}{path}") as app:
+        config, watch = await app.get_config_and_watch()
+        assert config == await app.get_config()
+        assert watch.path == "/zookeeper/config"
+        assert not watch.done()
+        with zkwire.WatchSet() as watches:
+            assert (await app.get_config_and_watch(into=watches))[0] == config

@@ -84,6 +84,7 @@ async def test_null_data_is_read_as_empty_bytes(server: Server, path: str) -> No
     async with zkwire.connect(server.hosts) as zk:
         await zk.create(path, nothing)
         (node,) = await zk.get_many([GetData(path)])
+        assert isinstance(node, zkwire.Node)
         assert node.data == b""
 
 
@@ -115,6 +116,7 @@ async def test_a_get_many_that_is_cut_off_is_repeated(server: Server, path: str)
         await zk.create(path, b"data")
         proxy.drop_after("multiRead")
         (node,) = await zk.get_many([GetData(path)])
+        assert isinstance(node, zkwire.Node)
         assert node.data == b"data"
 
 

@@ -104,3 +104,27 @@ async def test_a_credential_that_no_server_accepts_ends_the_session(server: Serv
         assert zk.certain_for(zk.session_id) == 0
     async with zkwire.connect(server.hosts) as zk:
         assert await zk.exists(path) is not None
+
+
+async def test_ids_with_characters_beyond_the_bmp_are_read_and_written_without_loss(server: Server, path: str) -> None:
+    """A Java server sends such a character as two surrogates of three bytes each, and reads it as UTF-8."""
+    user = "bob \U0001f986 \U00010348"
+    secret = f"{user}:secret".encode()
+    async with zkwire.connect(server.hosts, auth=[("digest", secret)]) as zk, zkwire.connect(server.hosts) as other:
+        await zk.create(path, b"kept", acl=zkwire.CREATOR_ALL_ACL)
+        acl, _ = await zk.get_acl(path)
+        assert acl == [zkwire.digest_acl(user, "secret")]
+        await zk.set_acl(path, acl)
+        await zk.set_acl(path, [zkwire.digest_acl(user, "secret")])
+        assert (await zk.get_acl(path))[0] == acl
+        with pytest.raises(zkwire.NoAuthError):
+            await other.get(path)
+        await other.add_auth("digest", secret)
+        assert (await other.get(path)).data == b"kept"
+
+
+@pytest.mark.since("3.7.0", "whoAmI")
+async def test_whoami_shows_characters_beyond_the_bmp(server: Server) -> None:
+    user = "bob \U0001f986 \U00010348"
+    async with zkwire.connect(server.hosts, auth=[("digest", f"{user}:secret".encode())]) as zk:
+        assert ClientInfo("digest", user) in await zk.whoami()

@@ -229,3 +229,20 @@ async def test_a_transaction_can_have_a_thousand_operations(server: Server, path
             tx.create(f"{path}/{number}")
         assert len(await tx.commit()) == 2001
         assert len(await zk.get_children(path)) == 2000
+
+
+async def test_a_create_with_stat_has_the_path_and_the_stat_as_its_result(server: Server, path: str) -> None:
+    """Pitfall 67: servers may send no Stat, or an empty one, and the result is then None."""
+    async with zkwire.connect(server.hosts) as zk, zkwire.connect(f"{server.hosts}{path}") as app:
+        await zk.create(path)
+        async with app.transaction() as tx:
+            tx.create_and_stat("/a", b"12345")
+            tx.create_and_stat("/n-", sequential=True, ephemeral=True)
+            tx.create_and_stat("/c", container=True)
+            tx.create("/plain")
+        *made, plain = tx.results
+        assert plain == "/plain"
+        for result, name in zip(made, ["/a", "/n-0000000001", "/c"], strict=True):
+            assert isinstance(result, tuple)
+            assert result[0] == name
+            assert result[1] in (None, await app.exists(name))

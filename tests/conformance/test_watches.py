@@ -340,3 +340,20 @@ async def test_the_callback_of_a_watch_set_is_called_for_events_and_for_the_end(
         ended: list[bool] = []
         watches.set_callback(lambda: ended.append(True))
     assert ended == [True]
+
+
+async def test_children_stat_and_watch_come_in_one_request(server: Server, path: str) -> None:
+    async with zkwire.connect(server.hosts) as zk:
+        await zk.create(path)
+        await zk.create(f"{path}/a")
+        names, stat, watch = await zk.get_children_stat_and_watch(path)
+        assert (names, stat) == await zk.get_children_and_stat(path)
+        await zk.create(f"{path}/b")
+        event = await watch
+        assert (event.type, event.path) == (WatchEventType.CHILDREN, path)
+        with zkwire.WatchSet() as watches:
+            await zk.get_children_stat_and_watch(path, into=watches)
+            await zk.delete(f"{path}/b")
+            assert (await watches.next()).type is WatchEventType.CHILDREN
+            with pytest.raises(zkwire.NoNodeError):
+                await zk.get_children_stat_and_watch(f"{path}/none", into=watches)

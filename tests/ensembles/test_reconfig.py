@@ -14,11 +14,13 @@ async def test_reconfig_removes_adds_and_replaces_members() -> None:
         async with zkwire.connect(
             leader.hosts
         ) as zk:  # connections to a server that leaves, or stops leading, are lost
-            before = await zk.get_config()
+            before, watch = await zk.get_config_and_watch()
+            assert before == await zk.get_config()
             assert sorted(before.members) == [1, 2, 3]
             left = await zk.reconfig(leaving=other.number, from_config=before.version)
             assert left.members == {n: spec for n, spec in before.members.items() if n != other.number}
             assert left == await zk.get_config()
+            assert (await watch).type is zkwire.WatchEventType.CHANGED
             assert left.version > before.version
             with pytest.raises(zkwire.BadVersionError):
                 await zk.reconfig(leaving=leader.number, from_config=before.version)

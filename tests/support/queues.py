@@ -94,4 +94,5 @@ async def contents(stage: Scene) -> list[bytes]:
     nodes = await stage.other.get_many([GetData(f"{stage.path}/entries/{name}") for name in names])
     for name in names:
         await stage.other.delete(f"{stage.path}/entries/{name}")
-    return [node.data for node in nodes]
+    assert not [node for node in nodes if isinstance(node, zkwire.ServerError)]
+    return [node.data for node in nodes if isinstance(node, zkwire.Node)]

@@ -2,6 +2,7 @@
 
 import pytest
 
+import zkwire
 from recipes import Lock
 from tests.support import everywhere
 from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step
@@ -35,7 +36,7 @@ async def test_a_node_that_a_cancellation_leaves_is_found(monkeypatch: pytest.Mo
 
 
 async def watching(stage: Scene) -> None:
-    await stage.zk.exists_and_watch(stage.path)
+    await stage.zk.exists_and_watch(stage.path, into=zkwire.WatchSet())
 
 
 async def test_a_watch_that_stays_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

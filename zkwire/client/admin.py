@@ -12,6 +12,7 @@ from zkwire import paths
 from zkwire.client.arguments import checked_acl, checked_version
 from zkwire.client.reconfig import Configuration, Ids, Members, reconfiguration
 from zkwire.client.requester import Requester
+from zkwire.client.watch import Watch, WatchSet
 from zkwire.wire.records import ACL, Stat
 from zkwire.wire.requests import (
     GetACLRequest,
@@ -21,6 +22,7 @@ from zkwire.wire.requests import (
     SetACLRequest,
     WhoAmIRequest,
 )
+from zkwire.wire.watch_table import WatchKind
 
 _CONFIG_NODE = "/zookeeper/config"
 
@@ -61,7 +63,8 @@ class Administration:
 
         Raises: UnimplementedError.
         """
-        return [ClientInfo(each.scheme, each.user) for each in (await self._requester.ask(WhoAmIRequest())).identities]
+        reply = await self._requester.ask(WhoAmIRequest())
+        return [ClientInfo(each.scheme, each.user or "") for each in reply.identities]
 
     async def get_ephemerals(self, prefix: str = "/") -> list[str]:
         """Return the paths of this session's ephemeral nodes, in no order (request: getEphemerals, ZooKeeper 3.6).
@@ -93,6 +96,17 @@ class Administration:
         """
         reply = await self._requester.ask(GetDataRequest(_CONFIG_NODE, False))
         return Configuration(reply.data or b"", reply.stat)
+
+    async def get_config_and_watch(self, *, into: WatchSet | None = None) -> tuple[Configuration, Watch]:
+        """Return what `get_config` returns, and a watch for the next change of the configuration.
+
+        A chroot does not matter; the `path` of the watch and of its event is "/zookeeper/config".
+        Arguments: `into`, a WatchSet to which the watch is added.
+        Raises: NoNodeError before ZooKeeper 3.5.
+        """
+        request = GetDataRequest(_CONFIG_NODE, True)
+        reply, watch = await self._requester.ask_and_watch(request, _CONFIG_NODE, into, WatchKind.DATA)
+        return Configuration(reply.data or b"", reply.stat), watch
 
     async def reconfig(
         self,

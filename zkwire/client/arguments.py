@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 from zkwire import paths
 from zkwire.wire.records import ACL, OPEN_ACL, Perms
@@ -24,6 +24,9 @@ from zkwire.wire.requests import (
     TTLFlags,
 )
 
+# The data of a node; None is null, which Java clients can store too, and is read as b"".
+Data: TypeAlias = bytes | bytearray | memoryview | None
+
 _LONGEST_TTL: Final = 2**40 - 1  # milliseconds
 
 
@@ -35,7 +38,7 @@ def server_path(chroot: str, path: str) -> str:
 def creation(
     chroot: str,
     path: str,
-    data: bytes | None,
+    data: Data,
     *,
     ephemeral: bool = False,
     sequential: bool = False,
@@ -83,7 +86,8 @@ def _milliseconds(ttl: float) -> int:
 def digest_acl(user: str, password: str, perms: int = Perms.ALL) -> ACL:
     """Return the ACL entry that allows `perms` to every client that authenticates as `user` with `password`.
 
-    Only a hash of both leaves this process: base64(sha1("user:password")).
+    Only a hash of both leaves this process: base64(sha1("user:password")).  Do not use characters above U+FFFF in
+    `user`: servers store them in a form that they cannot read back, and refuse the user after a restart.
     Raises: ValueError when `user` contains ":", because the server takes everything after it for the password;
     TypeError.
     """
@@ -113,7 +117,7 @@ def checked_acl(acl: Sequence[ACL]) -> Sequence[ACL]:
     return entries
 
 
-def checked_data(data: bytes | None) -> bytes | None:
+def checked_data(data: Data) -> bytes | None:
     """Return `data` as immutable bytes.  Raises: TypeError."""
     if data is None or isinstance(data, bytes):
         return data

@@ -14,11 +14,12 @@ from typing import Any, Final, TypeVar
 
 from zkwire import paths
 from zkwire.client.admin import Administration
-from zkwire.client.arguments import checked_data, checked_version, creation, with_stat
+from zkwire.client.arguments import Data, checked_data, checked_version, creation, with_stat
+from zkwire.client.batches import Batches
 from zkwire.client.delete_tree import delete_tree
 from zkwire.client.event_stream import BACKLOG, EventStream
 from zkwire.client.node_streams import ChildrenStream, DataStream
-from zkwire.client.operations import GetChildren, GetData, Node, Operation
+from zkwire.client.operations import Node
 from zkwire.client.requester import Requester
 from zkwire.client.state_stream import StateStream
 from zkwire.client.transaction import Transaction
@@ -26,6 +27,7 @@ from zkwire.client.watch import Watch, WatchSet
 from zkwire.errors import NoNodeError, SessionExpiredError
 from zkwire.session import credentials, hosts
 from zkwire.session.cleanup import Removal
+from zkwire.session.event_loop import check_loop
 from zkwire.session.session import Session
 from zkwire.session.states import SessionState
 from zkwire.wire.jute import Record
@@ -49,7 +51,7 @@ _ANY_VERSION: Final = -1
 R = TypeVar("R", bound=Record)
 
 
-class Client(Administration):
+class Client(Administration, Batches):
     """A ZooKeeper client; `zkwire.connect` makes it.
 
     Every verb is one request unless its docstring says otherwise.  Requests are sent in the order of the calls and
@@ -59,7 +61,8 @@ class Client(Administration):
     Raises, every verb: a subclass of ServerError when the server refuses; ConnectionLostError when the answer to a
     write is lost (reads are repeated on the next connection); SessionExpiredError and SessionClosedError when the
     session is over; ValueError or TypeError for bad arguments, before anything is sent.  While no server is connected,
-    verbs wait for the next one: bound them with asyncio.timeout.
+    verbs wait for the next one: bound them with asyncio.timeout.  RuntimeError in another event loop or thread
+    than the one that has connected the client.
 
     Cancellation, every verb: a request that was not yet written is not sent; a node that a cancelled create has made
     is removed.  A cancelled write of another kind may have happened.
@@ -160,7 +163,7 @@ class Client(Administration):
 
     def states(self) -> StateStream:
         """Return a stream of the session's states, the present one first: `async for state in zk.states()`."""
-        return StateStream(self._session.states)
+        return StateStream(self._session.states, self._loop)
 
     def unique_id(self) -> str:
         """Return a new UUID, made with this client's own source of randomness (`rng` of `connect`)."""
@@ -178,6 +181,7 @@ class Client(Administration):
         Cancellation: the client closes all the same; the session may then live until it expires.
         Order: verbs called before `close` are answered first, if a server is connected.
         """
+        check_loop(self._loop)
         await self._session.close(keep_session=keep_session)
 
     async def ping(self) -> float:
@@ -202,6 +206,7 @@ class Client(Administration):
         Order: requests sent after it, awaited or not, have the identity.  While there is no connection it is put ahead
         of all waiting requests.
         """
+        check_loop(self._loop)
         await self._session.add_auth(*credentials.checked(scheme, data))
 
     def set_hosts(self, connect_string: str) -> None:
@@ -217,6 +222,7 @@ class Client(Administration):
         addresses, chroot = hosts.parse(connect_string)
         if chroot and chroot != self.chroot:
             raise ValueError(f"the chroot of {connect_string!r} is not the one of this client, {self.chroot!r}")
+        check_loop(self._loop)
         self._session.set_hosts(addresses)
 
     # -- reading ----------------------------------------------------------------------------------------------------
@@ -235,7 +241,7 @@ class Client(Administration):
         """
         watch = self._requester.watch(path, into)
         try:
-            reply = await self._ask(ExistsRequest(self._server_path(path), True), watch, WatchKind.EXIST)
+            reply = await self._ask(ExistsRequest(self._server_path(path), True), watch.watcher, WatchKind.EXIST)
         except NoNodeError:  # unlike the other reads, exists sets its watch on an absent node as well
             return None, watch
         except BaseException:
@@ -254,12 +260,8 @@ class Client(Administration):
         Arguments: `into`, a WatchSet to which the watch is added.
         Raises: NoNodeError, and then no watch is left on client or server.
         """
-        watch = self._requester.watch(path, into)
-        try:
-            reply = await self._ask(GetDataRequest(self._server_path(path), True), watch, WatchKind.DATA)
-        except BaseException:
-            watch.cancel()
-            raise
+        request = GetDataRequest(self._server_path(path), True)
+        reply, watch = await self._requester.ask_and_watch(request, path, into, WatchKind.DATA)
         return Node(reply.data or b"", reply.stat), watch
 
     async def get_children(self, path: str) -> list[str]:
@@ -281,24 +283,17 @@ class Client(Administration):
         Arguments: `into`, a WatchSet to which the watch is added.
         Raises: NoNodeError, and then no watch is left on client or server.
         """
-        watch = self._requester.watch(path, into)
-        try:
-            reply = await self._ask(GetChildrenRequest(self._server_path(path), True), watch, WatchKind.CHILD)
-        except BaseException:
-            watch.cancel()
-            raise
+        request = GetChildrenRequest(self._server_path(path), True)
+        reply, watch = await self._requester.ask_and_watch(request, path, into, WatchKind.CHILD)
         return reply.children, watch
 
-    async def get_many(self, reads: Sequence[GetData | GetChildren]) -> list[Any]:
-        """Read data and children of many nodes in one round trip (request: multiRead, ZooKeeper 3.6).
-
-        Returns a list with one result for each read, in their order: the Node or the names, or the ServerError that
-        `get` or `get_children` would raise.  No write happens between the reads of one request.  Reads that are too
-        many for one request (a megabyte of paths) are sent in several requests.
-        Raises: UnimplementedError by an older server, which also closes the connection: use `pipeline` there;
-        ProtocolError when the answer is larger than 64 MiB.
-        """
-        return await self._requester.get_many(reads)
+    async def get_children_stat_and_watch(
+        self, path: str, *, into: WatchSet | None = None
+    ) -> tuple[list[str], Stat, Watch]:
+        """Return what `get_children_and_stat` returns, and the watch of `get_children_and_watch`, in one request."""
+        request = GetChildren2Request(self._server_path(path), True)
+        reply, watch = await self._requester.ask_and_watch(request, path, into, WatchKind.CHILD)
+        return reply.children, reply.stat, watch
 
     async def sync(self, path: str) -> None:
         """Make the connected server catch up with everything that the leader has committed (request: sync).
@@ -312,7 +307,7 @@ class Client(Administration):
     async def create(
         self,
         path: str,
-        data: bytes = b"",
+        data: Data = b"",
         *,
         ephemeral: bool = False,
         sequential: bool = False,
@@ -340,7 +335,7 @@ class Client(Administration):
     async def create_and_stat(
         self,
         path: str,
-        data: bytes = b"",
+        data: Data = b"",
         *,
         ephemeral: bool = False,
         sequential: bool = False,
@@ -368,7 +363,7 @@ class Client(Administration):
         """
         await self._requester.ensure(self._server_path(path), container=container, acl=acl)
 
-    async def set(self, path: str, data: bytes, version: int = _ANY_VERSION) -> Stat:
+    async def set(self, path: str, data: Data, version: int = _ANY_VERSION) -> Stat:
         """Replace the node's data if its version is `version` (-1: any) and return the new Stat (request: setData).
 
         Raises: NoNodeError, BadVersionError.
@@ -408,6 +403,7 @@ class Client(Administration):
 
     def removal(self, path: str, *, newest_zxid: int | None = None) -> Removal:
         """Prepare a `discard` and return it: its `start()` then costs no more than the write."""
+        check_loop(self._loop)
         return self._session.requests.cleanup.removal(self._server_path(path), newest_zxid)
 
     def transaction(self, *, session_id: int | None = None) -> Transaction:
@@ -423,18 +419,6 @@ class Client(Administration):
             return await self._ask(request)
 
         return Transaction(commit, self.chroot, self._requester.refusal)
-
-    async def pipeline(self, operations: Sequence[Operation]) -> list[Any]:
-        """Send the operations in one write and return the list of their results, in their order, once all are answered.
-
-        The server executes them in their order.  Unlike those of a transaction, each one succeeds or fails by itself,
-        and operations of other clients may come between.
-        The result of an operation is what its verb returns (a watch is only in its WatchSet), or the ServerError or
-        ConnectionLostError that its verb would raise.
-        Raises: SessionError; ValueError and TypeError before anything is sent.
-        Cancellation: for each operation, as for its verb.
-        """
-        return await self._requester.pipeline(operations)
 
     # -- streams ----------------------------------------------------------------------------------------------------
 

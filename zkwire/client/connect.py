@@ -6,19 +6,22 @@ import random
 import ssl as tls
 from collections.abc import Generator, Sequence
 from types import TracebackType
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from zkwire.client.client import Client
 from zkwire.client.follow_config import follow_config as follow
 from zkwire.session import credentials, hosts
 from zkwire.session.observer import Observer
+from zkwire.session.request_queue import REQUEST_LIMIT
 from zkwire.session.sasl import DigestMD5, SaslMechanism
-from zkwire.session.session import Session
+from zkwire.session.session import REPLY_LIMIT, Session
 from zkwire.session.transport import OpenLink, open_link, tls_opener
 from zkwire.wire.certainty import Reach
 
 _PASSWORD_BYTES: Final = 16
 _PROOFS: Final = {"leader": Reach.LEADER, "quorum": Reach.QUORUM}
+_LEAST_LIMIT: Final = 1024  # bytes: room for the client's own requests and their replies
+_MOST_LIMIT: Final = 2**31 - 1  # bytes: the wire counts them in 32 bits
 _LONGEST_TIMEOUT: Final = (2**31 - 1) / 1000  # the wire counts milliseconds in 32 bits
 
 
@@ -50,6 +53,14 @@ class _ConnectContext:
         if self._client is not None:
             await self._client.close()
 
+    if not TYPE_CHECKING:  # a type checker would otherwise take every attribute for known
+
+        def __getattr__(self, name: str) -> Any:
+            raise AttributeError(
+                f"the object that zkwire.connect returns is not a client and has no {name!r}: await it, or use"
+                " `async with`"
+            )
+
     async def _connect(self) -> Client:
         session = Session(**self._options, observer=self._observer)
         try:
@@ -71,6 +82,8 @@ def connect(
     session_password: bytes = b"",
     renew: bool = True,
     max_in_flight: int = 1000,
+    request_limit: int = REQUEST_LIMIT,
+    reply_limit: int = REPLY_LIMIT,
     read_only: bool = False,
     ssl: tls.SSLContext | bool | None = None,
     auth: Sequence[tuple[str, bytes]] = (),
@@ -92,7 +105,11 @@ def connect(
     nothing from the client; the server may grant another timeout, see `Client.session_timeout`;
     `session_id` and `session_password`, a session to resume;
     `renew`, whether a new session follows an expired one;
-    `max_in_flight`, how many requests may be unanswered at a time; the others wait in a queue;
+    `max_in_flight`, how many requests may be unanswered at a time; the others wait in a queue.  The large ones
+    among them, of more than 4 KiB, have no more than 4 MiB together, unless it is a single one;
+    `request_limit`, the largest request that the servers accept, in bytes: their jute.maxbuffer; a larger request
+    raises ValueError and is not sent;
+    `reply_limit`, the largest reply to accept, in bytes; a read with a larger reply raises ProtocolError;
     `read_only`, whether to accept a server that has lost its quorum.  Connected to one, the state is READ_ONLY and
     writes raise NotReadOnlyError.  The client goes on looking for a server that can write, and moves to it together
     with its watches.  A session that began on a read-only server exists on that server alone: at the move `session_id`
@@ -122,6 +139,13 @@ def connect(
         )
     if not isinstance(max_in_flight, int) or max_in_flight < 1:
         raise ValueError(f"max_in_flight must be at least 1, not {max_in_flight!r}")
+    for name, limit in (("request_limit", request_limit), ("reply_limit", reply_limit)):
+        if isinstance(limit, bool) or not isinstance(limit, int):
+            raise TypeError(f"{name} must be a number of bytes, not {limit!r}")
+        if not _LEAST_LIMIT <= limit <= _MOST_LIMIT:
+            raise ValueError(f"{name} must be at least {_LEAST_LIMIT} and at most {_MOST_LIMIT} bytes, not {limit}")
+    if isinstance(session_password, bytearray | memoryview):
+        session_password = bytes(session_password)
     if not isinstance(session_id, int) or not isinstance(session_password, bytes):
         raise TypeError(
             f"session_id must be an int and session_password bytes, not {session_id!r} and {session_password!r}"
@@ -148,6 +172,8 @@ def connect(
         "password": session_password,
         "renew": renew,
         "max_in_flight": max_in_flight,
+        "request_limit": request_limit,
+        "reply_limit": reply_limit,
         "rng": rng,
         "open_link": open_link or _opener(ssl),
         "auth": [credentials.checked(*each) for each in auth],

@@ -98,7 +98,7 @@ async def _list_tree(requester: Requester, root: str, names: Sequence[str]) -> t
 
 async def _delete_in_transactions(requester: Requester, deletes: Sequence[Request[Any]]) -> bool:
     """Send the deletes as transactions, all in one write; return whether every transaction has succeeded."""
-    batches = batched(deletes, _MOST_BYTES, _MOST_DELETES)
+    batches = batched(deletes, min(_MOST_BYTES, requester.body_limit), _MOST_DELETES)
     answers = await _ask_all(requester, [MultiRequest(batch) for batch in batches])
     return all(
         not isinstance(answer, ZooKeeperError) and not any(isinstance(each, ErrorResult) for each in answer.results)

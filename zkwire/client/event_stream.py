@@ -16,6 +16,7 @@ from zkwire import paths
 from zkwire.client.requester import Requester
 from zkwire.client.watch import WatchEvent
 from zkwire.errors import SessionExpiredError
+from zkwire.session.event_loop import check_loop
 from zkwire.wire.connection import Notification
 from zkwire.wire.requests import AddWatchMode, AddWatchRequest
 from zkwire.wire.watch_table import WatchEventType, WatchKind
@@ -23,7 +24,7 @@ from zkwire.wire.watch_table import WatchEventType, WatchKind
 BACKLOG: Final = 65_536  # events that wait to be taken: about 10 MB
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, frozen=True)
 class Resync:
     """A notice in a stream of events: events may be missing here, so read the nodes again.
 
@@ -87,7 +88,8 @@ class EventStream:
                 if not self._is_set:
                     await self._set_in_new_session()
                     return Resync()
-                self._waiter = asyncio.get_running_loop().create_future()
+                check_loop(self._requester.loop)
+                self._waiter = self._requester.loop.create_future()
                 await self._waiter
             return self._queue.popleft()
         finally:

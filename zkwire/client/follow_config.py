@@ -28,7 +28,7 @@ async def follow_config(session: Session) -> None:
     while session.states.now not in (SessionState.CLOSED, SessionState.AUTH_FAILED):
         watch = Watch(session.requests, CONFIG, CONFIG)
         try:
-            reply = await session.requests.submit(GetDataRequest(CONFIG, True), watch, WatchKind.DATA)
+            reply = await session.requests.submit(GetDataRequest(CONFIG, True), watch.watcher, WatchKind.DATA)
             addresses = hosts.parse_config(reply.data or b"")
             if addresses:
                 _log.info("the configuration of the ensemble lists the servers %s", ",".join(map(str, addresses)))

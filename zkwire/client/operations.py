@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
+from zkwire.client.arguments import Data
 from zkwire.client.watch import WatchSet
 from zkwire.wire.records import ACL, OPEN_ACL, Stat
 
@@ -25,7 +26,7 @@ class Create:
     """The operation `create_and_stat`; its result is the path and the Stat."""
 
     path: str
-    data: bytes = b""
+    data: Data = b""
     ephemeral: bool = False
     sequential: bool = False
     container: bool = False
@@ -57,4 +58,3 @@ class Sync:
 
 
 Operation: TypeAlias = Create | GetData | GetChildren | Sync
-Result: TypeAlias = Any  # what the operation's verb returns, or the ZooKeeperError that it raises

@@ -25,10 +25,10 @@ from zkwire.errors import (
     SessionError,
     ZooKeeperError,
 )
-from zkwire.session.request_queue import REQUEST_LIMIT
+from zkwire.session.request_queue import RequestTooLargeError
 from zkwire.session.session import Session
 from zkwire.session.states import SessionState
-from zkwire.wire.connection import Watcher
+from zkwire.wire.connection import REQUEST_HEADER_SIZE, Watcher
 from zkwire.wire.jute import Record
 from zkwire.wire.multi import ErrorResult, MultiReadRequest, batched
 from zkwire.wire.records import ACL
@@ -37,9 +37,9 @@ from zkwire.wire.watch_table import WatchKind
 
 _FINAL_STATES: Final = (SessionState.EXPIRED, SessionState.AUTH_FAILED, SessionState.CLOSED)
 
-R = TypeVar("R", bound=Record)
+_ERRORS_WITH_PATH: Final = (ServerError, ConnectionLostError, ProtocolError, RequestTooLargeError)
 
-HEADER_SIZE: Final = 8  # bytes in front of every request: xid and opcode
+R = TypeVar("R", bound=Record)
 
 
 class Requester:
@@ -52,6 +52,7 @@ class Requester:
         self._session = session
         self._requests = session.requests
         self.chroot = chroot
+        self.loop = session.requests.loop
 
     async def ask(self, request: Request[R], watch: Watcher | None = None, kind: WatchKind = WatchKind.DATA) -> R:
         """Send `request` and return its reply.
@@ -60,14 +61,29 @@ class Requester:
         Raises: ServerError with the path as the caller wrote it; ConnectionLostError; SessionError.
         Cancellation: a request that was not yet written is not sent; a node that a create has made is removed.
         """
-        future = self._requests.submit(request, watch, kind)
         try:
+            future = self._requests.submit(request, watch, kind)
             return await future
         except asyncio.CancelledError:
             self._requests.abandon(future)
             raise
-        except ServerError as error:
+        except _ERRORS_WITH_PATH as error:
             self._strip(error)
+            raise
+
+    async def ask_and_watch(
+        self, request: Request[R], path: str, into: WatchSet | None, kind: WatchKind
+    ) -> tuple[R, Watch]:
+        """Send a read that sets a watch, and return its reply and the watch; if it is refused, no watch is left.
+
+        Arguments: `path`, the caller's path; `into`, a WatchSet for the watch; `kind`, the kind of the watch.
+        Raises and cancellation: as `ask`.
+        """
+        watch = Watch(self._requests, request.subject or "", path, into)
+        try:
+            return await self.ask(request, watch.watcher, kind), watch
+        except BaseException:
+            watch.cancel()
             raise
 
     async def ask_all(self, requests: Sequence[Request[Any]]) -> list[Any]:
@@ -94,7 +110,7 @@ class Requester:
             if read.into is not None:
                 raise ValueError(f"{read.path}: get_many sets no watches; leave `into` out, or use pipeline")
             requests.append(self._request_of(read)[0])
-        batches = batched(requests, REQUEST_LIMIT - HEADER_SIZE)
+        batches = batched(requests, self.body_limit)
         answers: list[Any] = []
         for batch, reply in zip(batches, await self.ask_all([MultiReadRequest(b) for b in batches]), strict=True):
             if isinstance(reply, ZooKeeperError):
@@ -132,7 +148,8 @@ class Requester:
             futures.extend(map(self._requests.submit, requests))
             if futures:
                 await asyncio.wait(futures)
-        except BaseException:
+        except BaseException as failure:
+            self._strip(failure)
             # Nodes that exist by now stay: another client may have found one, and be about to create a child of it.
             self._requests.withdraw(futures)
             for future in futures:
@@ -164,6 +181,11 @@ class Requester:
     def give_up(self, path: str, watcher: Watcher) -> None:
         """Remove the watch of `watcher` from the server's `path`, unless another watcher of this client needs it."""
         self._requests.give_up(path, watcher)
+
+    @property
+    def body_limit(self) -> int:
+        """The largest request that the servers accept, in bytes without its header."""
+        return self._requests.request_limit - REQUEST_HEADER_SIZE
 
     @property
     def is_over(self) -> bool:
@@ -207,7 +229,8 @@ class Requester:
                     with contextlib.suppress(ServerError, ConnectionLostError):
                         await future
             return [self._answer(future, watch) for future, (_, watch, _) in zip(futures, requests, strict=True)]
-        except BaseException:
+        except BaseException as error:
+            self._strip(error)
             for future in futures:
                 if not future.cancel() and not future.cancelled():
                     _mark_retrieved(future)
@@ -241,7 +264,7 @@ class Requester:
 
     def _strip(self, error: BaseException) -> None:
         """Replace the server's path in the error by the caller's."""
-        if isinstance(error, ServerError) and error.path is not None:
+        if isinstance(error, _ERRORS_WITH_PATH) and error.path is not None:
             error.path = paths.strip_chroot(self.chroot, error.path)
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from types import TracebackType
 from typing import Self
 from weakref import ref
 
+from zkwire.session.event_loop import check_loop
 from zkwire.session.states import SessionState, States
 
 
@@ -14,11 +16,13 @@ class StateStream:
     """A stream of the session's state now and of every later one; it ends after CLOSED.
 
     Iterate it in one task: `async for state in zk.states()`.  A slow reader misses no state.  To leave a loop, `break`
-    is enough; a stream that is kept in a variable must be closed by `close()`.
+    is enough; a stream that is kept in a variable must be closed: by `close()`, by `async with` or by
+    contextlib.aclosing.
     """
 
-    def __init__(self, source: States) -> None:
+    def __init__(self, source: States, loop: asyncio.AbstractEventLoop) -> None:
         self._source = source
+        self._loop = loop
         self._states = deque([source.now])
         self._waiter: asyncio.Future[None] | None = None
         self._is_ended = False
@@ -37,6 +41,18 @@ class StateStream:
     def __del__(self) -> None:
         self.close()
 
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def aclose(self) -> None:
+        """Call `close`; for contextlib.aclosing."""
+        self.close()
+
     def __aiter__(self) -> Self:
         return self
 
@@ -44,20 +60,24 @@ class StateStream:
         while not self._states:
             if self._is_ended:
                 raise StopAsyncIteration
-            self._waiter = asyncio.get_running_loop().create_future()
+            check_loop(self._loop)
+            self._waiter = self._loop.create_future()
             try:
                 await self._waiter
             finally:
                 self._waiter = None
         state = self._states.popleft()
         if state is SessionState.CLOSED:
-            self._is_ended = True
             self.close()
         return state
 
     def close(self) -> None:
-        """Stop listening to the session."""
+        """End the iteration and stop listening to the session."""
+        self._is_ended = True
+        self._states.clear()
         self._source.unlisten(self._listener)
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
     def _add(self, state: SessionState) -> None:
         self._states.append(state)

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeAlias
 
-from zkwire.client.arguments import checked_data, checked_version, creation, server_path
+from zkwire.client.arguments import Data, checked_data, checked_version, creation, server_path, with_stat
 from zkwire.errors import ProtocolError, RuntimeInconsistencyError, ServerError, TransactionError
 from zkwire.paths import strip_chroot
 from zkwire.wire.jute import Record
@@ -22,7 +22,8 @@ from zkwire.wire.requests import (
     StatReply,
 )
 
-Result: TypeAlias = str | Stat | None
+# None for a delete and a check.
+Result: TypeAlias = str | Stat | tuple[str, Stat | None] | None
 
 
 class Transaction:
@@ -46,6 +47,7 @@ class Transaction:
         self._chroot = chroot
         self._refusal = refusal
         self._operations: list[Request[Any]] = []
+        self._want_stat: set[int] = set()  # the positions of the operations added by create_and_stat
         self._results: list[Result] | None = None
         self._is_committed = False
 
@@ -68,7 +70,7 @@ class Transaction:
     def create(
         self,
         path: str,
-        data: bytes | None = b"",
+        data: Data = b"",
         *,
         ephemeral: bool = False,
         sequential: bool = False,
@@ -90,7 +92,31 @@ class Transaction:
             )
         )
 
-    def set(self, path: str, data: bytes | None, version: int = -1) -> None:
+    def create_and_stat(
+        self,
+        path: str,
+        data: Data = b"",
+        *,
+        ephemeral: bool = False,
+        sequential: bool = False,
+        container: bool = False,
+        ttl: float | None = None,
+        acl: Sequence[ACL] = OPEN_ACL,
+    ) -> None:
+        """Add a create with the arguments of Client.create; its result is a tuple of the path and the Stat.
+
+        The Stat is None if the server sends none or an empty one, as servers before 3.7.2 and 3.8.2 do
+        (ZOOKEEPER-4026, ZOOKEEPER-4667): use `exists` there.  Later operations of the transaction may have changed the
+        node since.
+        Requests: create2 (ZooKeeper 3.5), createContainer, createTTL.
+        """
+        request = creation(
+            self._chroot, path, data, ephemeral=ephemeral, sequential=sequential, container=container, ttl=ttl, acl=acl
+        )
+        self._add(with_stat(request))
+        self._want_stat.add(len(self._operations) - 1)
+
+    def set(self, path: str, data: Data, version: int = -1) -> None:
         """Add a write of `data` on condition that the node's version is `version` (-1: any); its result is the Stat."""
         self._add(SetDataRequest(server_path(self._chroot, path), checked_data(data), checked_version(version)))
 
@@ -131,7 +157,7 @@ class Transaction:
         for index, error in enumerate(errors):
             if error is not None and not isinstance(error, RuntimeInconsistencyError):
                 raise TransactionError(error, index, errors)
-        self._results = [self._result(result) for result in reply.results]
+        self._results = [self._result(index, result) for index, result in enumerate(reply.results)]
         return self._results
 
     def _add(self, operation: Request[Any]) -> None:
@@ -145,7 +171,11 @@ class Transaction:
             return None
         return self._refusal(result.err, request)
 
-    def _result(self, result: Record) -> Result:
+    def _result(self, index: int, result: Record) -> Result:
         if isinstance(result, CreateReply | Create2Reply):
-            return strip_chroot(self._chroot, result.path)
+            path = strip_chroot(self._chroot, result.path)
+            if index not in self._want_stat:
+                return path
+            stat = result.stat if isinstance(result, Create2Reply) else None
+            return path, stat if stat is not None and stat.czxid > 0 else None
         return result.stat if isinstance(result, StatReply) else None

@@ -20,20 +20,21 @@ that waits for it through a future.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Collection, Generator
 from contextvars import Context
-from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
+from weakref import ref
 
 from zkwire.errors import SessionError
+from zkwire.session.event_loop import check_loop
 from zkwire.wire.connection import Notification, Watcher
 from zkwire.wire.watch_table import WatchEventType
 
 
-@dataclass(slots=True)
-class WatchEvent:
+class WatchEvent(NamedTuple):
     """What happened to a watched node: the `type`, the `path` and the `zxid` of the change.
 
     `zxid` is None where the server sends none.  Servers send it from 3.9 on, except for events that they synthesise
@@ -76,6 +77,8 @@ class ReadyFuture(asyncio.Future["str | None"]):
 class _Registry(Protocol):
     """The part of a session that a watch needs."""
 
+    loop: asyncio.AbstractEventLoop
+
     def give_up(self, path: str, watcher: Watcher) -> None: ...
 
     def call_urgently(self, path: str, callback: Callable[[], None]) -> None: ...
@@ -87,9 +90,15 @@ class Watch:
     Raises: SessionExpiredError or SessionClosedError from the await when the session ends first.
     Cancellation: cancelling the await gives the watch up, as `cancel` does.
     Order: the event is delivered before any reply that shows the change.
+
+    A watch that is in no WatchSet is also given up when the program has dropped the last reference to it.
+
+    `watcher` is the object that the session calls.
     """
 
-    __slots__ = ("_group", "_outcome", "_registry", "_server_path", "_waiter", "given_up", "path")
+    __slots__ = (
+        "__weakref__", "_group", "_outcome", "_registry", "_server_path", "_waiter", "given_up", "path", "watcher"
+    )  # fmt: skip
 
     def __init__(self, registry: _Registry, server_path: str, path: str, group: WatchSet | None = None) -> None:
         self.path = path
@@ -99,24 +108,39 @@ class Watch:
         self._group = group
         self._outcome: WatchEvent | Exception | None = None
         self._waiter: asyncio.Future[None] | None = None
-        if group is not None:
+        self.watcher: Watch | _WeakWatcher
+        if group is None:
+            self.watcher = _WeakWatcher(self, registry, server_path)
+        else:
+            self.watcher = self
             group.add(self)
 
     def __await__(self) -> Generator[object, None, WatchEvent]:
         if self._outcome is None:
             if self._waiter is not None or self.given_up:
                 raise RuntimeError(f"the watch on {self.path} is awaited already, or was given up")
-            self._waiter = asyncio.get_running_loop().create_future()
+            check_loop(self._registry.loop)
+            self._waiter = self._registry.loop.create_future()
+            if isinstance(self.watcher, _WeakWatcher):
+                self.watcher.awaited = self
             try:
                 yield from self._waiter.__await__()
             except asyncio.CancelledError:
                 self.cancel()
                 raise
+            finally:
+                if isinstance(self.watcher, _WeakWatcher):
+                    self.watcher.awaited = None
         if isinstance(self._outcome, WatchEvent):
             return self._outcome
         if self._outcome is None:
             raise asyncio.CancelledError  # another task called `cancel` while this one waited
         raise self._outcome
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop of the watch's session."""
+        return self._registry.loop
 
     def done(self) -> bool:
         """Return whether the watch has fired, was given up, or its session has ended."""
@@ -129,7 +153,7 @@ class Watch:
         self.given_up = True
         if self._group is not None:
             self._group.remove(self)
-        self._registry.give_up(self._server_path, self)
+        self._registry.give_up(self._server_path, self.watcher)
         self._wake()
 
     def call_urgently(self, callback: Callable[[], None]) -> None:
@@ -168,6 +192,46 @@ class Watch:
             self._group.was_rearmed = True
 
 
+class _WeakWatcher:
+    """The watcher of a Watch that is in no WatchSet; it gives the watch up when the program has dropped the Watch.
+
+    The session keeps this object and not the Watch, which it would otherwise keep alive until the watch fires.
+    """
+
+    __slots__ = ("_is_settled", "_registry", "_server_path", "_watch", "awaited", "given_up")
+
+    def __init__(self, watch: Watch, registry: _Registry, server_path: str) -> None:
+        self.given_up = False
+        # The watch while a task awaits it.  The event loop does not keep its tasks alive: without this reference, a
+        # task that only the watch refers to could be collected while it waits.
+        self.awaited: Watch | None = None
+        self._is_settled = False
+        self._registry = registry
+        self._server_path = server_path
+        self._watch = ref(watch, self._dropped)
+
+    def fire(self, event: WatchEventType, notification: Notification) -> None:
+        self._is_settled = True
+        watch = self._watch()
+        if watch is not None:
+            watch.fire(event, notification)
+
+    def fail(self, error: SessionError) -> None:
+        self._is_settled = True
+        watch = self._watch()
+        if watch is not None:
+            watch.fail(error)
+
+    def rearmed(self) -> None:
+        """Do nothing: only a WatchSet has use for it."""
+
+    def _dropped(self, _: object) -> None:
+        # The garbage collector may run in any thread and within any step of the session, so the watch is given up in a
+        # later turn of the event loop.
+        if not (self._is_settled or self.given_up or self._registry.loop.is_closed()):
+            self._registry.loop.call_soon_threadsafe(self._registry.give_up, self._server_path, self)
+
+
 class WatchSet:
     """Several one-shot watches that are waited for together; leaving the `with` block gives up those that have not
     fired.
@@ -181,14 +245,15 @@ class WatchSet:
     the changes, except those that a reconnect brings at once: their order means nothing.
     """
 
-    __slots__ = ("_callback", "_error", "_events", "_ready", "_watches", "was_rearmed")
+    __slots__ = ("_callback", "_error", "_events", "_loop", "_ready", "_watches", "was_rearmed")
 
     def __init__(self) -> None:
         self.was_rearmed = False
         self._watches: dict[Watch, None] = {}
-        self._events: list[WatchEvent] = []
+        self._events: deque[WatchEvent] = deque()
         self._error: SessionError | None = None
         self._ready: ReadyFuture | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None  # that of the watches
         self._callback: Callable[[], None] | None = None
 
     def __enter__(self) -> Self:
@@ -209,7 +274,7 @@ class WatchSet:
             if self._error is not None:
                 raise self._error.again()
             await self.ready()
-        return self._events.pop(0)
+        return self._events.popleft()
 
     def ready(self, urgent: Collection[str] = ()) -> asyncio.Future[str | None]:
         """Return a future that is done once `take` has something to return or to raise.
@@ -218,14 +283,17 @@ class WatchSet:
         Arguments: `urgent`, paths of nodes that this set watches.  The deletion of one of them runs the awaiting task
         in the step in which it arrives, with the path as the result; `take` returns the event itself only a moment
         later.  A deletion that arrives together with other bytes, or after a reconnect, gives the result None.
-        Raises: RuntimeError when another task waits for this set.
+        Raises: RuntimeError when another task waits for this set, or in another event loop than that of the watches.
         Cancellation: cancelling the future does no harm.
         Order: the task runs before anything else that the urgent event causes, and after everything that the session
         received before it.
         """
         if self._ready is not None and not self._ready.done():
             raise RuntimeError("another task waits for this WatchSet already")
-        self._ready = ReadyFuture(loop=asyncio.get_running_loop())
+        loop = asyncio.get_running_loop()
+        if self._loop is not None and self._loop is not loop:
+            check_loop(self._loop)
+        self._ready = ReadyFuture(loop=loop)
         if urgent:
             for watch in self._watches:
                 if watch.path in urgent:
@@ -238,8 +306,8 @@ class WatchSet:
         """Return the events that have arrived, without waiting.  Raises: as `next`."""
         if self._error is not None:
             raise self._error.again()
-        events = self._events
-        self._events = []
+        events = list(self._events)
+        self._events.clear()
         return events
 
     def set_callback(self, callback: Callable[[], None] | None) -> None:
@@ -261,6 +329,7 @@ class WatchSet:
     def add(self, watch: Watch) -> None:
         """Add `watch` to the set; called by the watch when it is made."""
         self._watches[watch] = None
+        self._loop = watch.loop
 
     def remove(self, watch: Watch) -> None:
         """Remove `watch` from the set; called by the watch when it is given up."""

@@ -100,6 +100,8 @@ class Credentials:
 
 def checked(scheme: object, data: object) -> tuple[str, bytes]:
     """Return the scheme and the data of a credential.  Raises: TypeError, ValueError."""
+    if isinstance(data, bytearray | memoryview):
+        data = bytes(data)
     if not isinstance(scheme, str) or not isinstance(data, bytes):
         raise TypeError(f"a credential is a scheme and bytes, not {type(scheme).__name__} and {type(data).__name__}")
     if not scheme:

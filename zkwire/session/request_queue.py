@@ -16,13 +16,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from asyncio import get_running_loop
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar
 from weakref import WeakKeyDictionary
 
-from zkwire.errors import ConnectionLostError, ProtocolError, SessionError
+from zkwire.errors import ConnectionLostError, ProtocolError, SessionError, described, explained
 from zkwire.session.cleanup import Cleanup, LostCreate
+from zkwire.session.event_loop import check_loop
 from zkwire.session.observer import ObserverTap
 from zkwire.session.transport import Link
 from zkwire.wire.connection import Call, Notification, Watcher
@@ -43,6 +45,9 @@ from zkwire.wire.watch_table import WatchEventType, WatchKind, WatchTable, kind_
 _log = logging.getLogger(__name__)
 
 REQUEST_LIMIT: Final = 1_048_575  # bytes: what a server accepts unless its jute.maxbuffer says otherwise
+# Bytes of large requests that may be unanswered at a time.  Until the server has taken them, the frames are copied
+# several times: with no such limit, `max_in_flight` requests of a megabyte would take several gigabytes.
+_LARGE_IN_FLIGHT: Final = 4 * 1024 * 1024
 _TIMES_UNREADABLE: Final = 2
 _MANY: Final = 64  # calls that may wait before the cancelled ones among them are dropped
 _EVENT_TYPES: Final = {kind.value: kind for kind in WatchEventType}
@@ -50,25 +55,47 @@ _EVENT_TYPES: Final = {kind.value: kind for kind in WatchEventType}
 R = TypeVar("R", bound=Record)
 
 
+class RequestTooLargeError(ValueError):
+    """A request is larger than a server accepts; it was not sent.
+
+    Arguments: `request`; its `size` and the `limit`, in bytes.
+    `path` is the node that the message names, None for none; the client replaces it by the caller's path.
+    """
+
+    def __init__(self, request: Request[Any], size: int, limit: int) -> None:
+        super().__init__(size, limit)
+        self.operation = request.operation
+        self.path = request.subject
+
+    def __str__(self) -> str:
+        size, limit = self.args
+        return (
+            f"{described(self.operation, self.path)}: the request has {size} bytes, but a server accepts {limit} (its"
+            " jute.maxbuffer, see `request_limit` of zkwire.connect): store less, or spread it over several nodes"
+        )
+
+
 class RequestQueue:
     """The calls of a session, waiting and in flight, and its watches.
 
-    Arguments: `max_in_flight`, how many requests may be unanswered at a time; `tap`, called with each answer, failure
-    and event, None if there is no observer.
+    Arguments: `max_in_flight`, how many requests may be unanswered at a time (and the large ones among them, of more
+    than 4 KiB, have no more than 4 MiB together, unless it is a single one); `request_limit`, the largest request that
+    a server accepts, in bytes; `tap`, called with each answer, failure and event, None if there is no observer.
 
     `watches` is the table of watches, `cleanup` removes the nodes that cancelled creates leave.  `session_id` is the
     session in which requests are sent, 0 while there is none; `last_zxid` is the newest zxid that answers have shown;
-    `server` is the "host:port" that errors name.  The session sets these three.
+    `server` is the "host:port" that errors name.  The session sets these three.  `loop` is the session's event loop.
     """
 
-    def __init__(self, max_in_flight: int, tap: ObserverTap | None = None) -> None:
-        self._loop = asyncio.get_running_loop()
+    def __init__(self, max_in_flight: int, request_limit: int, tap: ObserverTap | None = None) -> None:
+        self.loop = asyncio.get_running_loop()
         self._max_in_flight = max_in_flight
+        self.request_limit = request_limit
         self._tap = tap
         self.session_id = 0
         self.last_zxid = 0
         self.server = ""
-        self.watches: WatchTable[Watcher] = WatchTable()
+        self.watches: WatchTable[Watcher] = WatchTable(request_limit)
         self.cleanup = Cleanup(self)
         # Creates that failed with a lost connection, until their futures are gone: see `abandon`.
         self._lost_creates: WeakKeyDictionary[asyncio.Future[Any], LostCreate] = WeakKeyDictionary()
@@ -86,12 +113,15 @@ class RequestQueue:
         """Put `request` into the queue and return the future of its reply.
 
         Arguments: `watcher`, called when the watch fires that the request sets, and the `kind` of that watch.
-        Raises: ValueError when the request is too large for a server; SessionError when the session is over.
+        Raises: ValueError when the request is too large for a server; SessionError when the session is over;
+        RuntimeError in another event loop than the session's.
         Cancellation: of the future: a request that was not yet written is not sent; a node that an ephemeral create
         made is removed.
         Order: as submitted; requests that are submitted in one turn of the event loop leave in one write.
         """
-        future: asyncio.Future[R] = self._loop.create_future()
+        if get_running_loop() is not self.loop:
+            check_loop(self.loop)
+        future: asyncio.Future[R] = self.loop.create_future()
         self.send(Call(request, future, watcher, kind))
         return future
 
@@ -103,11 +133,8 @@ class RequestQueue:
         if self._refusal is not None:
             raise self._refusal.again()
         request = call.request
-        if len(call.body) + 8 > REQUEST_LIMIT:
-            raise ValueError(
-                f"{request.described}: the request has {len(call.body) + 8} bytes, but a server"
-                f" accepts {REQUEST_LIMIT} (its jute.maxbuffer): store less, or spread it over several nodes"
-            )
+        if call.size > self.request_limit:
+            raise RequestTooLargeError(request, call.size, self.request_limit)
         if call.watcher is not None:
             self.watches.asked(call.watch_kind, request.subject or "")
         self._enqueue(call)
@@ -126,7 +153,7 @@ class RequestQueue:
             self._unsent.append(call)
             self.flush()
         else:  # nothing waits: write it without a detour through the queue
-            connection.send(call, self._loop.time())
+            connection.send(call, self.loop.time())
             link.flush()
 
     def abandon(self, future: asyncio.Future[Any]) -> None:
@@ -184,7 +211,7 @@ class RequestQueue:
         """
         self._link = link
         self.session_id = session_id
-        now = self._loop.time()
+        now = self.loop.time()
         for call in credentials:
             link.connection.send(call, now)
         if any(isinstance(call.request, AuthRequest) for call in self._unsent):  # `credentials` repeats them
@@ -203,11 +230,18 @@ class RequestQueue:
         if link is None or link.is_blocked or not link.connection.is_open:
             return
         connection = link.connection
-        now = self._loop.time()
+        now = self.loop.time()
         while self._unsent and len(connection.calls) < self._max_in_flight:
             call = self._unsent.popleft()
             if call.waiter is not None and call.waiter.done():  # cancelled before it was written: never sent
                 self._settle_watch(call, -1)
+            elif (
+                call.body is None
+                and connection.large_in_flight
+                and (connection.large_in_flight + call.size > _LARGE_IN_FLIGHT)
+            ):
+                self._unsent.appendleft(call)  # a call that is larger than the limit is sent alone
+                break
             else:
                 connection.send(call, now)
         link.flush()
@@ -247,8 +281,10 @@ class RequestQueue:
                 self._fail(
                     call,
                     ProtocolError(
-                        f"{call.request.described}: the server sent something else than the answer: {reason};"
-                        " if the answer was too large, ask for less at a time"
+                        f"the server sent something else than the answer: {explained(reason)}; if the answer was too"
+                        " large, ask for less at a time, or see `reply_limit` of zkwire.connect",
+                        operation=call.request.operation,
+                        path=call.request.subject,
                     ),
                 )
             else:
@@ -258,9 +294,11 @@ class RequestQueue:
                 self._fail(
                     call,
                     ConnectionLostError(
-                        f"{call.request.described}: the connection to {self.server} broke"
-                        f" before the answer came ({reason}); it may have been carried out: look before you repeat it",
+                        f"the connection to {self.server} broke before the answer came ({explained(reason)}); it may"
+                        " have been carried out: look before you repeat it",
                         maybe_applied=True,
+                        operation=call.request.operation,
+                        path=call.request.subject,
                     ),
                 )
         # The new order: searches, repeated reads, what removals have sent while their calls failed above, and then the
@@ -354,7 +392,7 @@ class RequestQueue:
         if not self._flush_due and self._link is not None and self._link.connection.is_open:
             # Not at once: what is submitted in this turn of the event loop leaves in one write.
             self._flush_due = True
-            self._loop.call_soon(self.flush)
+            self.loop.call_soon(self.flush)
 
     def _drop_cancelled(self) -> None:
         """Forget the waiting calls of cancelled callers.

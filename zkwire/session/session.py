@@ -35,7 +35,7 @@ from zkwire.session.leaving import Leaving
 from zkwire.session.lifetime import Certainty, OnClosed
 from zkwire.session.observer import Observer, ObserverTap
 from zkwire.session.proving import Proving
-from zkwire.session.request_queue import RequestQueue
+from zkwire.session.request_queue import REQUEST_LIMIT, RequestQueue
 from zkwire.session.sasl import SaslMechanism
 from zkwire.session.sasl_exchange import authenticate
 from zkwire.session.states import SessionState, States
@@ -61,7 +61,8 @@ class Session:
     how many requests may be unanswered at a time; `rng`, the source of all randomness; `open_link`, which opens
     connections; `auth`, credentials to show on each connection; `sasl`, the mechanism that authenticates on each
     connection before them; `accepts_read_only`, whether to use a server that has lost its quorum until another one can
-    write; `observer`, which sees requests, events and states; `proof`, see Proving.
+    write; `observer`, which sees requests, events and states; `proof`, see Proving; `request_limit` and
+    `reply_limit`, the largest frames to send and to accept, in bytes.
 
     `requests` sends requests.  `certainty` says until when the session cannot have expired, and `proving` keeps it so.
     `on_closed` holds the
@@ -85,10 +86,12 @@ class Session:
         accepts_read_only: bool = False,
         observer: Observer | None = None,
         proof: Reach = Reach.LEADER,
+        request_limit: int = REQUEST_LIMIT,
+        reply_limit: int = REPLY_LIMIT,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         tap = None if observer is None else ObserverTap(observer)
-        self.requests = RequestQueue(max_in_flight, tap)
+        self.requests = RequestQueue(max_in_flight, request_limit, tap)
         self.certainty = Certainty()
         self.proving = Proving(self.certainty, self.requests.submit, proof)
         self.on_closed = OnClosed()
@@ -101,6 +104,7 @@ class Session:
         self.password = password or _NO_PASSWORD
         self.server = ""
         self._renew = renew
+        self._reply_limit = reply_limit
         self._open_link = open_link
         self._credentials = Credentials(auth, self._credential_refused)
         self._sasl = sasl
@@ -343,7 +347,7 @@ class Session:
         def make() -> Link:
             nonlocal link
             self._connect_sent = self._loop.time()
-            link = Link(Connection(hello, REPLY_LIMIT, self._connect_sent), self)
+            link = Link(Connection(hello, self._reply_limit, self._connect_sent), self)
             link.connection.is_held = self._sasl is not None
             return link
 

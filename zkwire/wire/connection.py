@@ -30,6 +30,8 @@ _SYNC_CONNECTED: Final = 3  # the state in every event
 _ANY_VERSION: Final = -1
 _MAX_XID: Final = 2**31 - 1
 _PASSWORD_BYTES: Final = 16
+REQUEST_HEADER_SIZE: Final = 8  # bytes: xid and opcode
+_LARGE: Final = 4 * 1024  # bytes: a larger request is encoded when it is sent, and counts in `large_in_flight`
 # The code in the reply to a write in a session that the server is closing.  It does not prove that the session is gone;
 # the next handshake does.
 _SESSION_EXPIRED: Final = -112
@@ -63,14 +65,19 @@ class Watcher(Protocol):
 
 
 class Call:
-    """One request in flight: its encoded body, the waiter for its reply and, later, the reply.
+    """One request, waiting or in flight: its size, the waiter for its reply and, later, the reply.
 
-    `code` is the error code of the reply, 0 for success and until the reply comes; `times_unreadable` counts how often
-    something unreadable came in place of the reply.
+    The request is encoded when the call is made, so that one that cannot be encoded is refused before anything is sent.
+    A large body is not kept: it is encoded again when it is sent, so that calls that wait need no memory for it.
+
+    `body` is the encoded request without its header, None if it is large; `size` is the number of bytes in the
+    request's frame, without the length in front; `code` is the error code of the reply, 0 for success and until the
+    reply comes; `times_unreadable` counts how often something unreadable came in place of the reply.
     """
 
     __slots__ = (
-        "body", "code", "reply", "request", "sent_at", "times_unreadable", "waiter", "watch_kind", "watcher", "xid"
+        "body", "code", "reply", "request", "sent_at", "size", "times_unreadable", "waiter", "watch_kind", "watcher",
+        "xid",
     )  # fmt: skip
 
     def __init__(
@@ -81,7 +88,9 @@ class Call:
         watch_kind: WatchKind = WatchKind.DATA,
     ) -> None:
         self.request = request
-        self.body = request.encode()
+        body = request.encode()
+        self.size = len(body) + REQUEST_HEADER_SIZE
+        self.body = body if self.size <= _LARGE else None
         self.waiter = waiter
         self.watcher = watcher
         self.watch_kind = watch_kind
@@ -117,6 +126,7 @@ class Connection:
 
     Attributes, times in seconds on that clock:
     `calls`: the requests in flight, in the order in which the server will answer them;
+    `large_in_flight`: the number of bytes in those of them that are large, see Call;
     `timeout`: the negotiated session timeout in seconds, 0 until the handshake is complete;
     `answered`: when the last request that was answered had been sent;
     `heard`: when the last bytes arrived;
@@ -135,6 +145,7 @@ class Connection:
 
     def __init__(self, connect_request: ConnectRequest, frame_limit: int, now: float) -> None:
         self.calls: deque[Call] = deque()
+        self.large_in_flight = 0
         self.is_read_only = self.confirms_session = self.is_held = self.is_session_over = False
         self.error: ProtocolError | None = None
         self.timeout = 0.0
@@ -171,6 +182,8 @@ class Connection:
         if call.request.reach:
             self._last_through = now
         self.calls.append(call)
+        if call.body is None:
+            self.large_in_flight += call.size
 
     def send_apart(self, call: Call, now: float) -> None:
         """Queue the frame of an auth or sasl request, whose reply may come out of order.
@@ -188,7 +201,8 @@ class Connection:
             xid = self._xid = self._xid % _MAX_XID + 1
         call.xid = xid
         call.sent_at = now
-        self._outgoing.append(_REQUEST_START.pack(len(call.body) + 8, xid, call.request.opcode) + call.body)
+        body = call.request.encode() if call.body is None else call.body
+        self._outgoing.append(_REQUEST_START.pack(call.size, xid, call.request.opcode) + body)
 
     def data_to_send(self) -> bytes:
         """Return all bytes queued since the last call, in one piece."""
@@ -379,6 +393,8 @@ class Connection:
             raise ProtocolError("the server is ending the session")
         call.code = code
         self.calls.popleft()
+        if call.body is None:
+            self.large_in_flight -= call.size
         self.answered = call.sent_at
         if code == 0 and call.request.reach and self.certainty is not None:
             # Only success: some errors are made by the server that we are connected to, without the leader.

@@ -31,7 +31,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from typing import Annotated, Any, Final, TypeAlias, TypeVar, dataclass_transform, get_args, get_type_hints
+from functools import partial
+from typing import Annotated, Any, Final, TypeAlias, TypeVar, dataclass_transform, get_args, get_type_hints, overload
 
 _Codec: TypeAlias = "_Fixed | _Variable | _Nested"
 Decoder: TypeAlias = Callable[[bytes, int], tuple[Any, int]]
@@ -74,6 +75,7 @@ class _Nested:
         self.codecs = codecs
         self.encode: Encoder = record.encode
         self.decode: Decoder = record.decode
+        self.is_frozen: bool = record.__dataclass_params__.frozen
 
 
 class _VectorOf:
@@ -129,6 +131,26 @@ def decode_nullable_ustring(data: bytes, at: int) -> tuple[str | None, int]:
     """Return the string at `at` or None; bytes that are not UTF-8 become U+FFFD, as in the Java server."""
     raw, at = decode_buffer(data, at)
     return (None if raw is None else raw.decode("utf-8", "replace")), at
+
+
+def decode_java_string(data: bytes, at: int) -> tuple[str | None, int]:
+    """Return the string at `at` or None, as a Java server writes it.
+
+    Java keeps a character above U+FFFF as two surrogates.  A server writes each of them as three bytes, which is not
+    UTF-8, but reads only UTF-8: the two are joined here, so that a string that was read can be sent back.  Other bytes
+    that are not UTF-8 become U+FFFD.
+    """
+    raw, at = decode_buffer(data, at)
+    if raw is None:
+        return None, at
+    try:
+        return raw.decode(), at
+    except UnicodeDecodeError:
+        pass
+    try:
+        return raw.decode("utf-8", "surrogatepass").encode("utf-16", "surrogatepass").decode("utf-16"), at
+    except UnicodeDecodeError:  # a surrogate without its other half, or no character at all
+        return raw.decode("utf-8", "replace"), at
 
 
 def _vector(encode: Encoder, decode: Decoder) -> _Variable:
@@ -217,6 +239,8 @@ NullableUString: TypeAlias = Annotated[str | None, _NULLABLE]
 # A string in a request.  zkwire never sends null, so the type is `str`.  Other clients can send null to the in-memory
 # server, which then reads None.
 Text: TypeAlias = Annotated[str, _NULLABLE]
+# An id or a user's name, in requests and replies.
+JavaText: TypeAlias = Annotated[str, _Variable(encode_nullable_ustring, decode_java_string)]
 Buffer: TypeAlias = Annotated[bytes | None, _Variable(encode_buffer, decode_buffer, _INLINE_BUFFER)]
 Vector: TypeAlias = Annotated[Sequence[_T], _VectorOf()]
 Texts: TypeAlias = Annotated[list[str], _Variable(_vector(encode_ustring, decode_ustring).encode, _decode_texts)]
@@ -238,19 +262,34 @@ class Record:
         raise TypeError(f"{type(self).__name__} is not declared with @record")
 
 
+@overload
+def record(cls: type[_T]) -> type[_T]: ...
+
+
+@overload
+def record(*, frozen: bool) -> Callable[[type[_T]], type[_T]]: ...
+
+
 @dataclass_transform()
-def record(cls: type[_T]) -> type[_T]:
+def record(cls: type[_T] | None = None, *, frozen: bool = False) -> type[_T] | Callable[[type[_T]], type[_T]]:
     """Make `cls`, a subclass of Record with annotated fields, a slotted dataclass with `encode` and `decode`.
 
+    Arguments: `frozen`, whether its objects are immutable and hashable, which makes them slower to decode.
     Raises: TypeError if the type of a field is not a jute type.
     """
-    made = dataclass(slots=True)(cls)
+    if cls is None:
+        return partial(_made, frozen=frozen)
+    return _made(cls, frozen=frozen)
+
+
+def _made(cls: type[_T], *, frozen: bool) -> type[_T]:
+    made = dataclass(slots=True, frozen=frozen)(cls)
     hints = get_type_hints(made, include_extras=True)
     names = [field.name for field in fields(made)]  # type: ignore[arg-type]
     codecs = [(name, _codec(f"{cls.__name__}.{name}", hints[name])) for name in names]
     made._codecs = codecs  # type: ignore[attr-defined]
     made.encode = _make_encoder(cls.__name__, codecs)  # type: ignore[attr-defined]
-    made.decode = staticmethod(_make_decoder(made, codecs))  # type: ignore[attr-defined]
+    made.decode = staticmethod(_make_decoder(made, codecs, frozen=frozen))  # type: ignore[attr-defined]
     return made
 
 
@@ -313,21 +352,22 @@ def _make_encoder(record_name: str, codecs: list[tuple[str, _Codec]]) -> Callabl
     return _generate("encode", ["self"], lines, scope)
 
 
-def _make_decoder(cls: type[Any], codecs: list[tuple[str, _Codec]]) -> Decoder:
+def _make_decoder(cls: type[Any], codecs: list[tuple[str, _Codec]], *, frozen: bool) -> Decoder:
     """Generate the decoder of `cls`; the module's docstring shows one."""
     writer = _DecoderWriter(cls)
-    writer.fields("self", codecs)
+    # The fields of a frozen record cannot be set one by one: they are variables first.
+    writer.fields("field_" if frozen else "self.", codecs)
     writer.flush()
     body = ["    " + line for line in writer.lines]
     lines = [
-        "self = new(cls)",
+        *([] if frozen else ["self = new(cls)"]),
         "try:",
         *(body or ["    pass"]),
         "except error:",
         f"    raise DecodeError(f'{cls.__name__}: the frame ends in a field, after byte {{at}}') from None",
         "except UnicodeDecodeError:",
         f"    raise DecodeError(f'{cls.__name__}: a string that is not UTF-8, at byte {{at}}') from None",
-        "return self, at",
+        f"return cls({', '.join(f'field_{name}' for name, _ in codecs)}), at" if frozen else "return self, at",
     ]
     return _generate("decode", ["data", "at"], lines, writer.scope)
 
@@ -347,18 +387,18 @@ class _DecoderWriter:
         self._targets: list[str] = []
         self._codes = ""
 
-    def fields(self, owner: str, codecs: list[tuple[str, _Codec]]) -> None:
-        """Add the lines that decode these fields into the variable `owner`."""
+    def fields(self, prefix: str, codecs: list[tuple[str, _Codec]]) -> None:
+        """Add the lines that decode these fields into what is called `prefix` and the field's name."""
         for name, codec in codecs:
-            target = f"{owner}.{name}"
+            target = prefix + name
             if isinstance(codec, _Fixed):
                 self._targets.append(target)
                 self._codes += codec.code
-            elif isinstance(codec, _Nested):
+            elif isinstance(codec, _Nested) and not codec.is_frozen:
                 inner = self._name(codec.record)
                 self.lines.append(f"{target} = v{inner} = new({inner})")
-                self.fields(f"v{inner}", codec.codecs)
-            elif codec.inline is not None:
+                self.fields(f"v{inner}.", codec.codecs)
+            elif isinstance(codec, _Variable) and codec.inline is not None:
                 self._targets.append("size")
                 self._codes += "i"
                 self.flush()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 from typing import Final
 
-from zkwire.wire.jute import Boolean, Buffer, Int, Long, Record, Text, UString, record
+from zkwire.wire.jute import Boolean, Buffer, Int, JavaText, Long, Record, Text, UString, record
 
 
 @record
@@ -19,6 +19,8 @@ class Stat(Record):
     last created or deleted a child.  `ctime` and `mtime` are in milliseconds since 1970, by the leader's clock.
     `version`, `cversion` and `aversion` count changes of the data, the children and the ACL.  `ephemeral_owner` is the
     id of the session that owns an ephemeral node, 0 for any other node (containers and TTL nodes included).
+
+    Do not change a Stat: it is hashable.  It is not a frozen dataclass, because those are much slower to decode.
     """
 
     czxid: Long
@@ -33,6 +35,9 @@ class Stat(Record):
     num_children: Int
     pzxid: Long
 
+    def __hash__(self) -> int:
+        return hash((self.czxid, self.mzxid, self.pzxid, self.version, self.cversion, self.aversion))
+
 
 class Perms(enum.IntFlag):
     """What an ACL entry allows; combine with `|`."""
@@ -45,13 +50,13 @@ class Perms(enum.IntFlag):
     ALL = 31
 
 
-@record
+@record(frozen=True)
 class ACL(Record):
     """One entry of an access control list: grants `perms` (see Perms) to sessions with the identity `scheme`:`id`."""
 
     perms: Int
     scheme: Text
-    id: Text
+    id: JavaText
 
 
 OPEN_ACL: Final = (ACL(Perms.ALL, "world", "anyone"),)

@@ -17,12 +17,13 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import ClassVar, Final, Generic, TypeAlias, TypeVar, get_args
 
-from zkwire.errors import BadArgumentsError, ServerError, UnimplementedError
+from zkwire.errors import BadArgumentsError, ServerError, UnimplementedError, described
 from zkwire.wire.certainty import Reach
 from zkwire.wire.jute import (
     Boolean,
     Buffer,
     Int,
+    JavaText,
     Long,
     Names,
     NullableUString,
@@ -98,7 +99,7 @@ class Request(Record, Generic[R]):
     @property
     def described(self) -> str:
         """The request as error messages name it: the operation, and the path if there is one."""
-        return self.operation if self.subject is None else f"{self.operation} {self.subject}"
+        return described(self.operation, self.subject)
 
     def refusal(self, code: int, server: str = "", path: str | None = None) -> ServerError:
         """Return the error that says that a server refused this request.
@@ -149,7 +150,7 @@ class ClientInfoRecord(Record):
     """One identity of a connection, as whoAmI lists it; for the scheme digest, `user` is the name without the hash."""
 
     scheme: UString
-    user: UString
+    user: JavaText
 
 
 @record

@@ -27,6 +27,7 @@ _NO_NODE: Final = -101
 # The most bytes of paths in one SetWatches request, unless a single path is longer.  The server closes the connection
 # at a frame of more than 1 MiB, so a client with many watches would reconnect for ever (ZOOKEEPER-706).
 _CHUNK: Final = 128 * 1024
+_SET_WATCHES_OVERHEAD: Final = 36  # bytes of a SetWatches2 frame without its paths: xid, opcode, zxid, five counts
 
 
 class WatchEventType(enum.IntEnum):
@@ -89,12 +90,15 @@ W = TypeVar("W")
 class WatchTable(Generic[W]):
     """The watches of one session; W is the type of its watchers, which the table stores and returns unchanged.
 
+    Arguments: `request_limit`, the largest request that the server accepts, in bytes.
+
     `lasting` is the number of persistent watchers of both kinds: if it is 0, no event needs a call of `concerned`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, request_limit: int = 1_048_575) -> None:
         self.lasting = 0
-        self._watchers: dict[WatchKind, dict[str, list[W]]] = {kind: {} for kind in WatchKind}
+        self._chunk = min(_CHUNK, request_limit - _SET_WATCHES_OVERHEAD)
+        self._watchers: dict[WatchKind, dict[str, dict[W, None]]] = {kind: {} for kind in WatchKind}
         self._in_flight: Counter[tuple[WatcherType, str]] = Counter()
         self._unconfirmed: set[tuple[WatchKind, str]] = set()  # persistent watches not yet set again after a reconnect
         self._can_remove = True  # False once a server has refused removeWatches as unknown
@@ -118,7 +122,7 @@ class WatchTable(Generic[W]):
 
         The next bytes may hold the event already, and an event without a watcher is dropped.
         """
-        self._watchers[kind].setdefault(path, []).append(watcher)
+        self._watchers[kind].setdefault(path, {})[watcher] = None
         if kind in _LASTING:
             self.lasting += 1
 
@@ -127,7 +131,7 @@ class WatchTable(Generic[W]):
         for kind, table in self._watchers.items():
             watchers = table.get(path)
             if watchers and watcher in watchers:
-                watchers.remove(watcher)
+                del watchers[watcher]
                 if not watchers:
                     del table[path]
                 if kind in _LASTING:
@@ -240,7 +244,7 @@ class WatchTable(Generic[W]):
         for kind, table in self._watchers.items():
             for path in table:
                 length = 4 + len(path.encode())  # on the wire each path follows its length
-                if not chunks or size + length > _CHUNK:
+                if not chunks or size + length > self._chunk:
                     chunks.append({each: [] for each in WatchKind})
                     size = 0
                 chunks[-1][kind].append(path)

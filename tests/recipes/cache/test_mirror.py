@@ -103,7 +103,7 @@ class World:
         if event is None or not self.is_up:
             return
         if not self.gives_zxids:
-            event.zxid = None
+            event = event._replace(zxid=None)
         if self.depth != 0:
             self.wire.append(event)  # by a recursive watch
         elif event.path == ROOT:
@@ -151,16 +151,16 @@ class World:
             return
         at = 0
         if self.rng.randrange(2):
-            at = next((at for at, item in enumerate(self.wire) if not isinstance(item, tuple)), 0)
+            at = next((at for at, item in enumerate(self.wire) if isinstance(item, WatchEvent | str)), 0)
         item = self.wire[at]
         del self.wire[at]
-        if isinstance(item, tuple):
+        if isinstance(item, WatchEvent):
+            self.changed(self.mirror.handle_event(item))
+        elif isinstance(item, str):
+            self.resync()
+        else:
             self.unanswered.remove(item[0])
             self.changed(self.mirror.handle_answer(*item))
-        elif isinstance(item, WatchEvent):
-            self.changed(self.mirror.handle_event(item))
-        else:
-            self.resync()
 
     def resync(self) -> None:
         is_new_session = self.session != self.resynced
@@ -207,7 +207,7 @@ class World:
 
     def overflow(self) -> None:
         """More events than the client keeps: all of them are dropped."""
-        self.wire = deque(item for item in self.wire if isinstance(item, tuple))
+        self.wire = deque(item for item in self.wire if not isinstance(item, WatchEvent | str))
         self.resync()
 
     def lose_all(self) -> None:

@@ -141,9 +141,7 @@ async def _play_streams() -> dict[str, list[bytes]]:
         AsyncExitStack() as others,
     ):
         await zk.create("/java")
-        await zk.exists_and_watch("/java/absent")
-        await zk.get_and_watch("/java")
-        await zk.get_children_and_watch("/java")
+        watches = [(await watch(zk))[1] for watch in WATCHES.values()]
         one = zk.events("/java/one")
         recording = Recording(proxy)
         for name, (path, recursive) in STREAMS.items():
@@ -158,6 +156,7 @@ async def _play_streams() -> dict[str, list[bytes]]:
         await one.__aexit__(None, None, None)
         await zk.ping()
         recording.keep("remove all watches")
+        watches.clear()  # until here they are kept: a watch that is dropped is removed from the server
     return recording.sent
 
 

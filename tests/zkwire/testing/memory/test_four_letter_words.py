@@ -29,16 +29,19 @@ async def answers(hosts: str) -> dict[str, str]:
     async with zkwire.connect(hosts) as zk, zkwire.connect(hosts) as other:
         await zk.create("/words-a", b"x")
         await zk.create("/words-e", ephemeral=True)
-        await zk.get_and_watch("/words-a")
-        await zk.get_children_and_watch("/")
-        await other.get_and_watch("/words-a")
-        await other.exists_and_watch("/words-no")
+        watches = [
+            await zk.get_and_watch("/words-a"),
+            await zk.get_children_and_watch("/"),
+            await other.get_and_watch("/words-a"),
+            await other.exists_and_watch("/words-no"),
+        ]
         found = {word: await ask(hosts, word) for word in [*WHOLE, "mntr", "envi"] if word not in ("crst", "srst")}
         found["crst"] = await ask(hosts, "crst")
         found["cons after crst"] = await ask(hosts, "cons")
         found["srst"] = await ask(hosts, "srst")
         found["srvr after srst"] = await ask(hosts, "srvr")
         await zk.delete("/words-a")
+    watches.clear()  # until here they are kept: a watch that is dropped is removed from the server
     return found
 
 

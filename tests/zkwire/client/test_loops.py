@@ -1,0 +1,87 @@
+"""A client in a second event loop, or in another thread: RuntimeError, where it would wait for ever (Pitfall 78)."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+import zkwire
+from tests.support.everywhere import Scene, scene
+from zkwire import GetData, WatchSet
+
+
+async def _next(stream: Any) -> None:
+    await anext(stream)
+
+
+async def _entered(stage: Scene) -> Callable[[], Awaitable[object]]:
+    events = await stage.zk.events("/").__aenter__()
+    return lambda: _next(events)
+
+
+async def _watch(stage: Scene) -> Callable[[], Awaitable[object]]:
+    _, watch = await stage.zk.get_and_watch("/")
+
+    async def wait() -> None:
+        await watch
+
+    return wait
+
+
+async def _watch_set(stage: Scene) -> Callable[[], Awaitable[object]]:
+    watches = WatchSet()
+    await stage.zk.get_and_watch("/", into=watches)
+    return watches.next
+
+
+async def _values(stage: Scene) -> Callable[[], Awaitable[object]]:
+    values = stage.zk.data("/")
+    await anext(values)
+    return lambda: _next(values)
+
+
+async def _states(stage: Scene) -> Callable[[], Awaitable[object]]:
+    states = stage.zk.states()
+    await anext(states)
+    return lambda: _next(states)
+
+
+def _verb(verb: Callable[[zkwire.Client], Awaitable[object]]) -> Callable[[Scene], Awaitable[Any]]:
+    async def prepare(stage: Scene) -> Callable[[], Awaitable[object]]:
+        async def call() -> None:
+            await verb(stage.zk)
+
+        return call
+
+    return prepare
+
+
+USES: dict[str, Callable[[Scene], Awaitable[Callable[[], Awaitable[object]]]]] = {
+    "get": _verb(lambda zk: zk.get("/")),
+    "pipeline": _verb(lambda zk: zk.pipeline([GetData("/")])),
+    "ensure_path": _verb(lambda zk: zk.ensure_path("/a")),
+    "discard": _verb(lambda zk: zk.discard("/a")),
+    "add_auth": _verb(lambda zk: zk.add_auth("digest", b"bob:secret")),
+    "close": _verb(lambda zk: zk.close()),
+    "events": _entered,
+    "watch": _watch,
+    "watch set": _watch_set,
+    "data": _values,
+    "states": _states,
+}
+
+
+@pytest.mark.parametrize("use", USES)
+async def test_the_use_in_another_event_loop_raises(use: str) -> None:
+    async with scene() as stage:
+        call = await USES[use](stage)
+
+        async def limited() -> None:
+            async with asyncio.timeout(2):
+                await call()
+
+        with pytest.raises(RuntimeError, match="belongs to another event loop"):
+            await asyncio.to_thread(asyncio.run, limited())
+        assert stage.zk.state is zkwire.SessionState.CONNECTED
+        assert (await stage.zk.get("/")).data == b""
