@@ -20,7 +20,15 @@ from zkwire.wire.frames import LENGTH, FrameError, FrameReader
 from zkwire.wire.jute import DecodeError, Record
 from zkwire.wire.multi import MultiRequest
 from zkwire.wire.records import EVENT_XID, PING_XID, ConnectRequest, ConnectResponse, WatcherEvent
-from zkwire.wire.requests import AUTH_XID, CheckVersionRequest, PingRequest, Request, SyncRequest
+from zkwire.wire.requests import (
+    AUTH_XID,
+    CheckVersionRequest,
+    PingRequest,
+    Request,
+    SetWatches2Request,
+    SetWatchesRequest,
+    SyncRequest,
+)
 from zkwire.wire.watch_table import WatchEventType, WatchKind
 
 _REQUEST_START: Final = struct.Struct(">iii")  # length, xid, opcode
@@ -30,6 +38,7 @@ _SYNC_CONNECTED: Final = 3  # the state in every event
 _ANY_VERSION: Final = -1
 _MAX_XID: Final = 2**31 - 1
 _PASSWORD_BYTES: Final = 16
+_SET_WATCHES: Final = (SetWatchesRequest, SetWatches2Request)
 # The code in the reply to a write in a session that the server is closing.  It does not prove that the session is gone;
 # the next handshake does.
 _SESSION_EXPIRED: Final = -112
@@ -120,7 +129,7 @@ class Connection:
     `timeout`: the negotiated session timeout in seconds, 0 until the handshake is complete;
     `answered`: when the last request that was answered had been sent;
     `heard`: when the last bytes arrived;
-    `last_zxid`: the newest zxid in any reply;
+    `last_zxid`: the newest zxid in any reply to a request of a caller, up to which no event of a watch is missing;
     `error`: what ended the connection, None while it is usable;
     `is_read_only`: whether the server has no quorum;
     `confirms_session`: whether a reply proves that the ensemble keeps the session (a server without a quorum cannot
@@ -384,7 +393,10 @@ class Connection:
             self.certainty.answered(call.sent_at, self.heard, call.request.reach)
         # A ping's reply carries the server's newest zxid, which may belong to a change whose event has not come yet.
         # If the connection broke now, setting the watches again from that zxid would miss the change.
-        if zxid > self.last_zxid and xid != PING_XID:
+        # The same goes for the reply to one of several SetWatches: a change may have been made while there was no
+        # connection, and its watch be in a later chunk, which the next connection must set again from the same zxid.
+        # The replies behind the last chunk raise it again.
+        if zxid > self.last_zxid and xid != PING_XID and not isinstance(call.request, _SET_WATCHES):
             self.last_zxid = zxid
         return call
 

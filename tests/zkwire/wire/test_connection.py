@@ -34,6 +34,7 @@ from zkwire.wire.requests import (
     Request,
     SaslReply,
     SaslRequest,
+    SetWatches2Request,
     SetWatchesRequest,
     StatReply,
     SyncRequest,
@@ -814,12 +815,23 @@ def test_a_large_frame_that_comes_slowly_takes_bounded_memory() -> None:
     assert left < 100_000
 
 
-def test_the_reply_to_set_watches_raises_last_zxid_like_any_reply() -> None:
-    """The request has an ordinary xid."""
+@pytest.mark.parametrize(
+    "request_",
+    [SetWatchesRequest(2, ["/a"], [], []), SetWatches2Request(2, ["/a"], [], [], ["/b"], [])],
+    ids=["SetWatches", "SetWatches2"],
+)
+def test_the_reply_to_set_watches_does_not_raise_last_zxid_pitfall_71(request_: Request[Any]) -> None:
+    """The next chunk may still be unanswered.  If the connection breaks now, it must be asked for from the same zxid:
+    from a newer one the server would fire no watch whose node has changed meanwhile.
+    """
     connection = _opened(last_zxid=2)
-    (call,) = _sent(connection, SetWatchesRequest(2, ["/a"], [], []))
+    chunk, next_chunk, _ = _sent(connection, request_, request_, GetDataRequest("/a", False))
     stream = _event(2, "/a") + _reply(1, zxid=5)
-    assert connection.receive(stream, 0.0) == [Notification(2, "/a", -1), call]
+    assert connection.receive(stream, 0.0) == [Notification(2, "/a", -1), chunk]
+    assert connection.last_zxid == 2
+    assert connection.receive(_reply(2, zxid=5), 0.0) == [next_chunk]
+    assert connection.last_zxid == 2
+    connection.receive(_reply(3, DATA, zxid=5), 0.0)  # behind the last chunk
     assert connection.last_zxid == 5
 
 
