@@ -61,8 +61,8 @@ class Client(Administration):
     session is over; ValueError or TypeError for bad arguments, before anything is sent.  While no server is connected,
     verbs wait for the next one: bound them with asyncio.timeout.
 
-    Cancellation, every verb: a request that was not yet written is not sent; a node that a cancelled create has made
-    is removed.  A cancelled write of another kind may have happened.
+    Cancellation, every verb: a request that was not yet written is not sent; an ephemeral node that a cancelled create
+    has made is removed.  A cancelled write of another kind may have happened.
 
     Attributes: `on_uncertain` takes callbacks for the moment from which the session may have expired, see OnUncertain;
     `on_closed` takes callbacks for the end of the session, after which no other follows, see OnClosed.
@@ -330,6 +330,9 @@ class Client(Administration):
         Requests: create, createContainer (ZooKeeper 3.5.1), createTTL (3.5.3).
         Raises: NodeExistsError, NoNodeError without a parent, NoChildrenForEphemeralsError, InvalidACLError,
         UnimplementedError by a server that has TTL nodes switched off, which is the default.
+        Cancellation: an ephemeral node that was created all the same is removed.  A node of another kind stays: nothing
+        would show that it is still the same one, and without the data of another client.  If it must not stay, put a
+        `unique_id` into its name, and `discard` it yourself.
         """
         request: Request[Any] = creation(
             self.chroot, path, data, ephemeral=ephemeral, sequential=sequential, container=container, ttl=ttl, acl=acl

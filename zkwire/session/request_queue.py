@@ -22,16 +22,13 @@ from typing import Any, Final, TypeVar
 from weakref import WeakKeyDictionary
 
 from zkwire.errors import ConnectionLostError, ProtocolError, SessionError
-from zkwire.session.cleanup import Cleanup, LostCreate
+from zkwire.session.cleanup import Cleanup, LostCreate, ephemeral_creates
 from zkwire.session.observer import ObserverTap
 from zkwire.session.transport import Link
 from zkwire.wire.connection import Call, Notification, Watcher
 from zkwire.wire.jute import Record
 from zkwire.wire.requests import (
-    AnyCreate,
     AuthRequest,
-    Create2Reply,
-    CreateReply,
     RemoveWatchesRequest,
     Request,
     SetWatches2Request,
@@ -71,7 +68,7 @@ class RequestQueue:
         self.watches: WatchTable[Watcher] = WatchTable()
         self.cleanup = Cleanup(self)
         # Creates that failed with a lost connection, until their futures are gone: see `abandon`.
-        self._lost_creates: WeakKeyDictionary[asyncio.Future[Any], LostCreate] = WeakKeyDictionary()
+        self._lost_creates: WeakKeyDictionary[asyncio.Future[Any], list[LostCreate]] = WeakKeyDictionary()
         self._unsent: deque[Call] = deque()
         self._many_unsent = _MANY
         self._flush_due = False
@@ -87,8 +84,8 @@ class RequestQueue:
 
         Arguments: `watcher`, called when the watch fires that the request sets, and the `kind` of that watch.
         Raises: ValueError when the request is too large for a server; SessionError when the session is over.
-        Cancellation: of the future: a request that was not yet written is not sent; a node that an ephemeral create
-        made is removed.
+        Cancellation: of the future: a request that was not yet written is not sent; an ephemeral node that it has
+        created is removed.
         Order: as submitted; requests that are submitted in one turn of the event loop leave in one write.
         """
         future: asyncio.Future[R] = self._loop.create_future()
@@ -129,18 +126,18 @@ class RequestQueue:
             connection.send(call, self._loop.time())
             link.flush()
 
-    def abandon(self, future: asyncio.Future[Any]) -> None:
-        """Take note that the task that awaited `future` was cancelled although `future` is done.
+    def abandon(self, future: asyncio.Future[Any], request: Request[Any]) -> None:
+        """Take note that the task that awaited `future`, for `request`, was cancelled although `future` is done.
 
         A task can be cancelled in the same turn of the event loop in which its future is settled.  Then `future` is
-        not cancelled, but no task will see its result: remove the node if it was a create.
+        not cancelled, but no task will see its result: remove the ephemeral nodes that the request has created.
         """
         if not future.done() or future.cancelled() or self._refusal is not None:
             return
         if future.exception() is None:
-            self._remove_created(future.result())
+            self.cleanup.remove_created(request, future.result(), self.last_zxid)
         elif future in self._lost_creates:
-            self._search_first([self._lost_creates[future]])
+            self._search_first(self._lost_creates[future])
 
     def withdraw(self, futures: list[asyncio.Future[Any]]) -> None:
         """Cancel those requests that were not yet written; nodes that the others create stay."""
@@ -225,7 +222,7 @@ class RequestQueue:
         - A read or another repeatable request is sent again on the next connection, ahead of the calls that wait.
           After two unreadable answers it fails instead: a third would break the third connection, and so on forever.
         - A write fails with ConnectionLostError, and is never sent again.
-        - A create with a cancelled caller has nothing to fail: its node is searched for.
+        - A create with a cancelled caller has nothing to fail: its node is searched for, if it is ephemeral.
         """
         link, self._link = self._link, None
         if link is None:
@@ -238,8 +235,7 @@ class RequestQueue:
                 continue
             if call.waiter.done():
                 self._settle_watch(call, -1)
-                if isinstance(call.request, AnyCreate):
-                    abandoned.append(LostCreate(call.request, self.session_id, self.last_zxid))
+                abandoned += self._lost(call)
             elif call.request.repeatable and call.times_unreadable < _TIMES_UNREADABLE:
                 again.append(call)
             elif call.request.repeatable:
@@ -253,8 +249,9 @@ class RequestQueue:
                 )
             else:
                 # The caller of a create may be cancelled now, before it sees the error: `abandon` looks here.
-                if isinstance(call.request, AnyCreate) and isinstance(call.waiter, asyncio.Future):
-                    self._lost_creates[call.waiter] = LostCreate(call.request, self.session_id, self.last_zxid)
+                lost = self._lost(call)
+                if lost and isinstance(call.waiter, asyncio.Future):
+                    self._lost_creates[call.waiter] = lost
                 self._fail(
                     call,
                     ConnectionLostError(
@@ -286,8 +283,9 @@ class RequestQueue:
             for watcher in self.watches.heard(call.request, call.code):
                 watcher.rearmed()
             return
-        if waiter.done():  # the caller was cancelled: delete any node that its request created
-            self._remove_created(call.reply)
+        if waiter.done():  # the caller was cancelled: delete the ephemeral nodes that its request created
+            if self._refusal is None:
+                self.cleanup.remove_created(call.request, call.reply, call.zxid)
         elif call.code == 0:
             waiter.set_result(call.reply)
         else:
@@ -340,10 +338,12 @@ class RequestQueue:
         self.last_zxid = 0
 
     @property
-    def has_cancelled_creates(self) -> bool:
-        """Whether a create with a cancelled caller is still unanswered."""
+    def is_cleaning_up(self) -> bool:
+        """Whether there are nodes to remove, or creates of ephemeral nodes with a cancelled caller and no answer."""
         calls = () if self._link is None else self._link.connection.calls
-        return any(isinstance(call.request, AnyCreate) and call.waiter and call.waiter.done() for call in calls)
+        return self.cleanup.is_busy or any(
+            call.waiter and call.waiter.done() and ephemeral_creates(call.request) for call in calls
+        )
 
     # -- within -----------------------------------------------------------------------------------------------------
 
@@ -390,10 +390,9 @@ class RequestQueue:
         if self._link is not None:
             self._link.abort(ConnectionAbortedError(f"the server refuses to set the watches again: {error}"))
 
-    def _remove_created(self, reply: Record | None) -> None:
-        """Delete the node that `reply` names, if it is the reply to a create."""
-        if isinstance(reply, CreateReply | Create2Reply) and self._refusal is None:
-            self.cleanup.removal(reply.path, self.last_zxid).start()
+    def _lost(self, call: Call) -> list[LostCreate]:
+        """Return the creates in `call` whose nodes may have to be searched for, as its answer was lost."""
+        return [LostCreate(create, self.session_id, self.last_zxid) for create in ephemeral_creates(call.request)]
 
     def _settle_watch(self, call: Call, code: int) -> None:
         """Register the watch that an answer has set, in the step in which the answer is decoded.

@@ -178,8 +178,9 @@ class Session:
         if self._leaving is not None and self._is_ready:
             self._leaving.stay()  # the last requests are sent on this link
         try:
-            if self._over is None and self.requests.has_cancelled_creates:
-                # When this ping is answered, so are the creates, and the deletes of their nodes are written.
+            # The nodes of cancelled creates must not outlive this client.  When the ping is answered, so is all that
+            # was sent before; the removals may then have sent their next request.
+            while keep_session and self._over is None and self._is_ready and self.requests.is_cleaning_up:
                 await self._answered_or_lost(self.requests.submit(PingRequest()), self._link)
             if self._over is None and self._is_ready:
                 last: asyncio.Future[Any] = self.requests.submit(

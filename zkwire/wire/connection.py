@@ -74,12 +74,13 @@ class Watcher(Protocol):
 class Call:
     """One request in flight: its encoded body, the waiter for its reply and, later, the reply.
 
-    `code` is the error code of the reply, 0 for success and until the reply comes; `times_unreadable` counts how often
-    something unreadable came in place of the reply.
+    `code` is the error code of the reply, 0 for success and until the reply comes; `zxid` is the reply's zxid, of a
+    write that of its transaction; `times_unreadable` counts how often something unreadable came in place of the reply.
     """
 
     __slots__ = (
-        "body", "code", "reply", "request", "sent_at", "times_unreadable", "waiter", "watch_kind", "watcher", "xid"
+        "body", "code", "reply", "request", "sent_at", "times_unreadable", "waiter", "watch_kind", "watcher",
+        "xid", "zxid",
     )  # fmt: skip
 
     def __init__(
@@ -97,6 +98,7 @@ class Call:
         self.xid = 0
         self.sent_at = 0.0
         self.code = 0
+        self.zxid = 0
         self.times_unreadable = 0
         self.reply: Record | None = None
 
@@ -386,6 +388,7 @@ class Connection:
             self.is_session_over = True
             raise ProtocolError("the server is ending the session")
         call.code = code
+        call.zxid = zxid
         self.calls.popleft()
         self.answered = call.sent_at
         if code == 0 and call.request.reach and self.certainty is not None:
