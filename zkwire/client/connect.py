@@ -12,9 +12,10 @@ from zkwire.client.client import Client
 from zkwire.client.follow_config import follow_config as follow
 from zkwire.session import credentials, hosts
 from zkwire.session.observer import Observer
+from zkwire.session.opening import Opener
 from zkwire.session.sasl import DigestMD5, SaslMechanism
 from zkwire.session.session import Session
-from zkwire.session.transport import OpenLink, open_link, tls_opener
+from zkwire.session.transport import OpenLink
 
 _PASSWORD_BYTES: Final = 16
 _LONGEST_TIMEOUT: Final = (2**31 - 1) / 1000  # the wire counts milliseconds in 32 bits
@@ -151,7 +152,7 @@ def connect(
 
 def _opener(ssl: tls.SSLContext | bool | None) -> OpenLink:
     if isinstance(ssl, tls.SSLContext):
-        return tls_opener(ssl)
+        return Opener(ssl)
     if ssl is not None and not isinstance(ssl, bool):
         raise TypeError(f"ssl must be an SSLContext, or True for the default one, not {ssl!r}")
-    return tls_opener(tls.create_default_context()) if ssl else open_link
+    return Opener(tls.create_default_context() if ssl else None)

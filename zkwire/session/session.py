@@ -34,12 +34,13 @@ from zkwire.session.hosts import Address, Hosts
 from zkwire.session.leaving import Leaving
 from zkwire.session.lifetime import Certainty, OnClosed
 from zkwire.session.observer import Observer, ObserverTap
+from zkwire.session.opening import open_link
 from zkwire.session.proving import Proving
 from zkwire.session.request_queue import RequestQueue
 from zkwire.session.sasl import SaslMechanism
 from zkwire.session.sasl_exchange import authenticate
 from zkwire.session.states import SessionState, States
-from zkwire.session.transport import Link, OpenLink, open_link
+from zkwire.session.transport import Link, OpenLink
 from zkwire.wire import timing
 from zkwire.wire.certainty import Reach
 from zkwire.wire.connection import AuthenticationDemand, Call, Connection, Incoming, Notification, Watcher

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol, TypeAlias, cast
 
@@ -145,30 +144,3 @@ class Link(asyncio.BufferedProtocol):
 
 
 OpenLink: TypeAlias = Callable[[Callable[[], Link], str, int], Awaitable[Link]]
-
-
-async def open_link(make: Callable[[], Link], host: str, port: int) -> Link:
-    """Open a TCP connection to `host`:`port` and return the Link that `make` made for it.
-
-    The name is resolved each time, since a server may move to another address.  All connections are opened by this
-    function, or by the one that is passed to `zkwire.connect` in its place.
-    Raises: OSError.
-    Cancellation: leaves no socket.
-    """
-    _, link = await asyncio.get_running_loop().create_connection(make, host, port)
-    return link
-
-
-def tls_opener(context: ssl.SSLContext) -> OpenLink:
-    """Return a function that opens TLS connections, to be used in place of `open_link`.
-
-    The server's certificate is checked against the host name in the connect string, if `context` says so.
-    """
-
-    async def open_tls_link(make: Callable[[], Link], host: str, port: int) -> Link:
-        _, link = await asyncio.get_running_loop().create_connection(
-            make, host, port, ssl=context, server_hostname=host
-        )
-        return link
-
-    return open_tls_link

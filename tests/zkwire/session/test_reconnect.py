@@ -13,7 +13,8 @@ from tests.support.proxy import Frame, Proxy
 from tests.support.rogue import Peer, Rogue, honest
 from tests.zkwire.session.verbs import ALL, READS
 from zkwire import SessionState, WatchEventType
-from zkwire.session.transport import Link, open_link
+from zkwire.session.opening import open_link
+from zkwire.session.transport import Link
 from zkwire.testing import RealServer
 
 CONNECTING, CONNECTED, READ_ONLY, SUSPENDED, EXPIRED, AUTH_FAILED, CLOSED = SessionState
