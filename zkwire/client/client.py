@@ -171,7 +171,8 @@ class Client(Administration):
     async def close(self, *, keep_session: bool = False) -> None:
         """End the session, which deletes its ephemeral nodes at once, and close the connection.
 
-        A second call waits for the first.
+        A second call waits for the first.  It ends within one session timeout, whatever the server does.
+        Without this call, a client whose event loop ends (`asyncio.run` cancels all tasks) still ends its session.
         Arguments: `keep_session`, whether to keep the session alive on the server, to be resumed by its id and
         password.
         Cancellation: the client closes all the same; the session may then live until it expires.

@@ -18,7 +18,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Coroutine, Iterable
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from zkwire.errors import (
     AuthFailedError,
@@ -29,6 +29,7 @@ from zkwire.errors import (
     SessionExpiredError,
 )
 from zkwire.session import probe
+from zkwire.session.closing import answered_or_lost, finish
 from zkwire.session.credentials import Credential, Credentials
 from zkwire.session.hosts import Address, Hosts
 from zkwire.session.leaving import Leaving
@@ -50,6 +51,7 @@ from zkwire.wire.watch_table import WatchTable
 
 _log = logging.getLogger(__name__)
 
+_LAST_WORDS: Final = 1.0  # seconds in which a client whose task is cancelled from outside closes its session
 REPLY_LIMIT: Final = 64 * 1024 * 1024  # bytes: a list of a million children fits, a bogus length of 2 GB does not
 _NO_PASSWORD: Final = bytes(16)
 
@@ -164,11 +166,12 @@ class Session:
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 
-    async def close(self, *, keep_session: bool = False) -> None:
+    async def close(self, *, keep_session: bool = False, within: float | None = None) -> None:
         """End the session, so that its ephemeral nodes go at once; requests submitted before are answered first.
 
+        Ends within one session timeout, whatever the server does.
         Arguments: `keep_session`, whether to leave the session alive on the server, to be resumed by its id and
-        password.
+        password; `within`, in seconds, a shorter time than a session timeout.
         Cancellation: closes the connection all the same; the session may then live on until it expires.
         """
         if self._closing is not None:
@@ -178,11 +181,16 @@ class Session:
         closed = SessionClosedError("the client is closed: make a new one with zkwire.connect")
         if self._leaving is not None and self._is_ready:
             self._leaving.stay()  # the last requests are sent on this link
+        within = self.timeout if within is None else min(within, self.timeout)
+        start = self._loop.time()
         try:
             # The nodes of cancelled creates must not outlive this client.  When the ping is answered, so is all that
             # was sent before; the removals may then have sent their next request.
             while keep_session and self._over is None and self._is_ready and self.requests.is_cleaning_up:
-                await self._answered_or_lost(self.requests.submit(PingRequest()), self._link)
+                left = start + within / 2 - self._loop.time()
+                if left <= 0:
+                    break
+                await answered_or_lost(self.requests.submit(PingRequest()), self._link, left)
             if self._over is None and self._is_ready:
                 last: asyncio.Future[Any] = self.requests.submit(
                     PingRequest() if keep_session else CloseSessionRequest()
@@ -191,25 +199,27 @@ class Session:
                 if not keep_session:
                     # The server ends the session before it answers, so that a lock must not be trusted until then.
                     self._end_trust(closed)
-                await self._answered_or_lost(last, self._link)
+                await answered_or_lost(last, self._link, start + within - self._loop.time())
         finally:
             try:
                 self._end(closed, SessionState.CLOSED)
-                tasks = {self._runner, *self._background}
+                tasks: set[asyncio.Task[Any]] = {self._runner, *self._background}
+                tasks.discard(cast("asyncio.Task[Any]", asyncio.current_task()))  # see _close_before_cancelled
                 for task in tasks:
                     task.cancel()
-                await asyncio.wait(tasks)
+                if tasks:
+                    await asyncio.wait(tasks)
                 await self.requests.cleanup.wait_dismissed()
             finally:
                 self._closing.set_result(None)
 
-    async def _answered_or_lost(self, answer: asyncio.Future[Any], link: Link | None) -> None:
-        assert link is not None
-        try:
-            await asyncio.wait([answer, link.closed], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            if not answer.cancel() and not answer.cancelled():
-                answer.exception()  # ignored: with the connection lost, nothing more can be done
+    async def _close_before_cancelled(self, link: Link) -> None:
+        """Close the session that `link` serves: the task that runs it was cancelled from outside.
+
+        `asyncio.run` does so to all tasks at its end.  When `close` cancels the task, the link is not in use any more.
+        """
+        if self._link is link:
+            await self.close(within=_LAST_WORDS)
 
     @property
     def _is_ready(self) -> bool:
@@ -304,8 +314,11 @@ class Session:
             ):
                 self._leave(f"there is a server that can write: {self._hosts.peek()}")
             reason = await asyncio.shield(link.closed)
+        except asyncio.CancelledError:
+            await self._close_before_cancelled(link)
+            raise
         finally:
-            await _finish(link)
+            await finish(link)
         # Reset the back-off only after a connection that lasted: a server that accepts sessions and drops them at once
         # would otherwise be tried without a pause.
         if self._loop.time() - since >= self._hosts.longest_pause:
@@ -359,7 +372,7 @@ class Session:
                     self._admit(link)
         except BaseException:
             if link is not None:
-                await _finish(link)
+                await finish(link)
             raise
         return link
 
@@ -477,13 +490,6 @@ class Session:
         error.__cause__ = cause
         _log.error("%s", error)
         self._end(error, SessionState.AUTH_FAILED)
-
-
-async def _finish(link: Link) -> None:
-    """Close the link, if it is not closed yet, and wait until its socket is."""
-    if not link.closed.done():
-        link.abort(ConnectionAbortedError("the client has closed the connection"))
-        await asyncio.wait({link.closed})
 
 
 class _RefusedError(Exception):

@@ -38,6 +38,7 @@ _SYNC_CONNECTED: Final = 3  # the state in every event
 _ANY_VERSION: Final = -1
 _MAX_XID: Final = 2**31 - 1
 _PASSWORD_BYTES: Final = 16
+_GROWTH: Final = 4096  # bytes by which a frame must grow within a session timeout
 _SET_WATCHES: Final = (SetWatchesRequest, SetWatches2Request)
 # The code in the reply to a write in a session that the server is closing.  It does not prove that the session is gone;
 # the next handshake does.
@@ -161,9 +162,11 @@ class Connection:
         self._auth_calls: deque[Call] = deque()
         self._urgent: dict[bytes, Callable[[], None]] = {}
         self._xid = 0
-        # The oldest unanswered call at the last tick, and the time of the first tick that found it there.
+        # The oldest unanswered call at the last tick, the time since when the link makes no progress with it, and the
+        # size of the unfinished frame at that time.
         self._oldest: Call | None = None
         self._oldest_since = now
+        self._oldest_held = 0
         body = connect_request.encode()
         self._outgoing = [LENGTH.pack(len(body)) + body]
 
@@ -287,7 +290,8 @@ class Connection:
         """Queue a ping if one is due; return False if the link is dead.
 
         A link is dead when nothing has arrived for `timing.dead_after` although a request waits for its reply, or when
-        the oldest request stays unanswered for a whole session timeout while other bytes arrive.
+        the oldest request stays unanswered for a whole session timeout while other bytes arrive, or an auth request
+        while other requests are answered.
         """
         # First the ping, then the judgement: on an event loop that was late the ping that was due has not been sent,
         # and the silence is our own.
@@ -299,13 +303,19 @@ class Connection:
         if now >= self._dead_at():
             return False
         # The case for the second rule: a server that sends events all the time and never answers.  The longer time
-        # leaves room for many events before the reply.  The rule pauses while a frame is arriving: it may be the reply,
-        # and a large reply on a slow link takes its time.  The count starts at the first tick that finds the call to be
-        # the oldest, not when it becomes so, which keeps `receive` free of bookkeeping.
-        oldest = self.calls[0] if self.calls and self._frames.is_between_frames else None
-        if oldest is not self._oldest:
-            self._oldest, self._oldest_since = oldest, now
-        return oldest is None or now < self._oldest_since + self.timeout
+        # leaves room for many events before the reply.  It begins anew while a frame is growing: it may be the reply,
+        # and a large reply on a slow link takes its time.  A few bytes now and then are no growth.  The count starts at
+        # the first tick that finds the call to be the oldest, not when it becomes so, which keeps `receive` free of
+        # bookkeeping.
+        oldest = self.calls[0] if self.calls else None
+        held = self._frames.held
+        if oldest is not self._oldest or held >= self._oldest_held + _GROWTH:
+            self._oldest, self._oldest_since, self._oldest_held = oldest, now, held
+        elif held < self._oldest_held:  # another frame
+            self._oldest_held = held
+        if oldest is not None and now >= self._oldest_since + self.timeout:
+            return False
+        return not self._auth_calls or now < self._auth_calls[0].sent_at + self.timeout
 
     def prove(self, now: float) -> None:
         """Queue a request whose reply proves that the ensemble keeps the session; see certainty.py.
