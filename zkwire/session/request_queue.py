@@ -118,12 +118,14 @@ class RequestQueue:
         if self._refusal is not None:
             raise self._refusal.again()
         link = self._link
-        connection = None if link is None or link.is_blocked or self._unsent else link.connection
+        now = self._loop.time()
+        is_blocked = link is None or link.is_blocked or now > link.overdue_at
+        connection = None if link is None or is_blocked or self._unsent else link.connection
         if link is None or connection is None or connection.error or len(connection.calls) >= self._max_in_flight:
             self._unsent.append(call)
             self.flush()
         else:  # nothing waits: write it without a detour through the queue
-            connection.send(call, self._loop.time())
+            connection.send(call, now)
             link.flush()
 
     def abandon(self, future: asyncio.Future[Any], request: Request[Any]) -> None:
@@ -201,6 +203,10 @@ class RequestQueue:
             return
         connection = link.connection
         now = self._loop.time()
+        # If the event loop was blocked, the link may be dead.  Writes that were sent now would fail with it, although
+        # the next connection can carry them.
+        if now > link.overdue_at:
+            return
         while self._unsent and len(connection.calls) < self._max_in_flight:
             call = self._unsent.popleft()
             if call.waiter is not None and call.waiter.done():  # cancelled before it was written: never sent

@@ -1,4 +1,4 @@
-"""The end of a program that has not closed its client: `asyncio.run` cancels all tasks; the session must end at once."""
+"""The end of a program that has not closed its client: `asyncio.run` cancels all tasks, and the session ends."""
 
 import asyncio
 import signal
