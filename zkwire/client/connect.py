@@ -16,6 +16,7 @@ from zkwire.session.opening import Opener
 from zkwire.session.sasl import DigestMD5, SaslMechanism
 from zkwire.session.session import Session
 from zkwire.session.transport import OpenLink
+from zkwire.wire.records import printed
 
 _PASSWORD_BYTES: Final = 16
 _LONGEST_TIMEOUT: Final = (2**31 - 1) / 1000  # the wire counts milliseconds in 32 bits
@@ -104,7 +105,8 @@ def connect(
     `observer`, an Observer, which gets notified of requests, events and states;
     `rng` and `open_link`, the sources of randomness and of connections, for simulations.
     Raises: ValueError and TypeError at once for bad arguments; SessionExpiredError when the session to resume is gone;
-    AuthFailedError when a server refuses `auth` or `sasl`.
+    AuthFailedError when a server refuses `auth` or `sasl`; ConnectionError when `ssl` is given, and the port of every
+    server is one without TLS.
     Otherwise `connect` tries until a server answers, and logs each failure: bound it with asyncio.timeout.
     Cancellation: leaves no connection and no new session behind.
     """
@@ -124,7 +126,9 @@ def connect(
     if not -(2**63) <= session_id < 2**63:
         raise ValueError(f"session_id must fit in 64 bits, and {session_id} does not")
     if session_id and len(session_password) != _PASSWORD_BYTES:
-        raise ValueError(f"to resume session {session_id:#x}, give its session_password of {_PASSWORD_BYTES} bytes")
+        raise ValueError(
+            f"to resume session {printed(session_id)}, give its session_password of {_PASSWORD_BYTES} bytes"
+        )
     if session_password and not session_id:
         raise ValueError("a session_password needs a session_id")
     if open_link is not None and ssl:

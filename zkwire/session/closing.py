@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from zkwire.errors import SessionError
+from zkwire.session.request_queue import RequestQueue
 from zkwire.session.transport import Link
+from zkwire.wire.requests import PingRequest
 
 
 async def answered_or_lost(answer: asyncio.Future[Any], link: Link | None, within: float) -> None:
@@ -19,6 +22,23 @@ async def answered_or_lost(answer: asyncio.Future[Any], link: Link | None, withi
     finally:
         if not answer.cancel() and not answer.cancelled():
             answer.exception()
+
+
+async def clean_up(requests: RequestQueue, link: Link | None, within: float) -> None:
+    """Wait, for at most `within` seconds, until the nodes of cancelled creates are gone, or the link is.
+
+    They must not stay in a session that outlives this client.
+    """
+    loop = asyncio.get_running_loop()
+    end = loop.time() + within
+    assert link is not None
+    while requests.is_cleaning_up and not link.is_lost and loop.time() < end:
+        try:
+            ping = requests.submit(PingRequest())
+        except SessionError:
+            return
+        # When the ping is answered, so is all that was sent before; the removals have then sent their next requests.
+        await answered_or_lost(ping, link, end - loop.time())
 
 
 async def finish(link: Link) -> None:

@@ -23,7 +23,14 @@ _NEXT_ADDRESS_AFTER: Final = 0.1
 # Seconds to wait for the resolver if it has answered before; then the last answer is used.
 _LAST_ANSWER_AFTER: Final = 0.1
 
+_WORD: Final = b"srvr"  # a server answers it with text, even where it is not allowed
+_WORD_WITHIN: Final = 1.0
+
 _Info: TypeAlias = tuple[int, int, int, str, Any]  # what getaddrinfo returns for an address
+
+
+class UnfitError(ConnectionError):
+    """The server cannot be connected to in this way, however often it is tried."""
 
 
 class Opener:
@@ -49,13 +56,25 @@ class Opener:
     async def __call__(self, make: Callable[[], Link], host: str, port: int) -> Link:
         """Open a connection to `host`:`port` and return the Link that `make` made for it.
 
-        Raises: OSError.
+        Raises: OSError; UnfitError, which is one, when the server does not speak TLS.
         Cancellation: leaves no socket.
         """
-        sock = await _first_connected(await self._addresses(host, port))
-        name = host if self._context is not None else None
+        addresses = await self._addresses(host, port)
+        sock = await _first_connected(addresses)
         loop = asyncio.get_running_loop()
-        _, link = await loop.create_connection(make, sock=sock, ssl=self._context, server_hostname=name)
+        if self._context is None:
+            _, link = await loop.create_connection(make, sock=sock)
+            return link
+        try:
+            _, link = await loop.create_connection(make, sock=sock, ssl=self._context, server_hostname=host)
+        except OSError:
+            # A server closes the connection when it gets a TLS handshake at a port without TLS.  That alone could also
+            # be a server that is starting, so ask it.
+            if await _answers_without_tls(addresses):
+                raise UnfitError(
+                    "the port is one without TLS: use the server's secure port, or leave out ssl"
+                ) from None
+            raise
         return link
 
     async def _addresses(self, host: str, port: int) -> list[_Info]:
@@ -122,6 +141,18 @@ def _resolve(host: str, answer: asyncio.Future[list[_Info]]) -> None:
         settle, outcome = answer.set_exception, error
     with contextlib.suppress(RuntimeError):  # the event loop was closed meanwhile
         answer.get_loop().call_soon_threadsafe(settle, outcome)
+
+
+async def _answers_without_tls(addresses: Iterable[_Info]) -> bool:
+    """Return whether the server answers a four-letter word with text.  Cancellation: leaves no socket."""
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(_WORD_WITHIN):
+            with await _first_connected(addresses) as sock:
+                await loop.sock_sendall(sock, _WORD)
+                return (await loop.sock_recv(sock, 1)).isalpha()
+    except OSError:  # TimeoutError is a subclass
+        return False
 
 
 async def _first_connected(addresses: Iterable[_Info]) -> socket.socket:

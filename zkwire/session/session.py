@@ -29,14 +29,15 @@ from zkwire.errors import (
     SessionExpiredError,
 )
 from zkwire.session import probe
-from zkwire.session.closing import answered_or_lost, finish
+from zkwire.session.closing import answered_or_lost, clean_up, finish
 from zkwire.session.credentials import Credential, Credentials
 from zkwire.session.hosts import Address, Hosts
 from zkwire.session.leaving import Leaving
 from zkwire.session.lifetime import Certainty, OnClosed
 from zkwire.session.observer import Observer, ObserverTap
-from zkwire.session.opening import open_link
+from zkwire.session.opening import UnfitError, open_link
 from zkwire.session.proving import Proving
+from zkwire.session.reasons import reason_of
 from zkwire.session.request_queue import RequestQueue
 from zkwire.session.sasl import SaslMechanism
 from zkwire.session.sasl_exchange import authenticate
@@ -45,7 +46,7 @@ from zkwire.session.transport import Link, OpenLink
 from zkwire.wire import timing
 from zkwire.wire.certainty import Reach
 from zkwire.wire.connection import AuthenticationDemand, Call, Connection, Incoming, Notification, Watcher
-from zkwire.wire.records import ConnectRequest, ConnectResponse
+from zkwire.wire.records import ConnectRequest, ConnectResponse, printed
 from zkwire.wire.requests import CloseSessionRequest, PingRequest
 from zkwire.wire.watch_table import WatchTable
 
@@ -67,9 +68,8 @@ class Session:
     write; `observer`, which sees requests, events and states; `proof`, see Proving.
 
     `requests` sends requests.  `certainty` says until when the session cannot have expired, and `proving` keeps it so.
-    `on_closed` holds the
-    callbacks for the end.  `id`, `password` and `timeout`, in seconds, are the present session's; `server` is the
-    "host:port" connected to, or last tried; `states` has the state and its listeners.
+    `on_closed` holds the callbacks for the end.  `id`, `password` and `timeout`, in seconds, are the present session's;
+    `server` is the "host:port" connected to, or last tried; `states` has the state and its listeners.
     """
 
     def __init__(
@@ -132,7 +132,8 @@ class Session:
     async def wait_started(self) -> None:
         """Return once a server has accepted the session and the credentials given at the start.
 
-        Raises: SessionExpiredError when the session to resume is gone; AuthFailedError.
+        Raises: SessionExpiredError when the session to resume is gone; AuthFailedError; ConnectionError when no server
+        can be connected to in this way.
         """
         given = [credential.accepted for credential in self._credentials]
         await asyncio.shield(self._started)
@@ -184,13 +185,8 @@ class Session:
         within = self.timeout if within is None else min(within, self.timeout)
         start = self._loop.time()
         try:
-            # The nodes of cancelled creates must not outlive this client.  When the ping is answered, so is all that
-            # was sent before; the removals may then have sent their next request.
-            while keep_session and self._over is None and self._is_ready and self.requests.is_cleaning_up:
-                left = start + within / 2 - self._loop.time()
-                if left <= 0:
-                    break
-                await answered_or_lost(self.requests.submit(PingRequest()), self._link, left)
+            if keep_session and self._over is None and self._is_ready:
+                await clean_up(self.requests, self._link, within / 2)
             if self._over is None and self._is_ready:
                 last: asyncio.Future[Any] = self.requests.submit(
                     PingRequest() if keep_session else CloseSessionRequest()
@@ -204,7 +200,7 @@ class Session:
             try:
                 self._end(closed, SessionState.CLOSED)
                 tasks: set[asyncio.Task[Any]] = {self._runner, *self._background}
-                tasks.discard(cast("asyncio.Task[Any]", asyncio.current_task()))  # see _close_before_cancelled
+                tasks.discard(cast("asyncio.Task[Any]", asyncio.current_task()))  # see _serve
                 for task in tasks:
                     task.cancel()
                 if tasks:
@@ -212,14 +208,6 @@ class Session:
                 await self.requests.cleanup.wait_dismissed()
             finally:
                 self._closing.set_result(None)
-
-    async def _close_before_cancelled(self, link: Link) -> None:
-        """Close the session that `link` serves: the task that runs it was cancelled from outside.
-
-        `asyncio.run` does so to all tasks at its end.  When `close` cancels the task, the link is not in use any more.
-        """
-        if self._link is link:
-            await self.close(within=_LAST_WORDS)
 
     @property
     def _is_ready(self) -> bool:
@@ -276,13 +264,16 @@ class Session:
             try:
                 link = await self._connect(address)
             except _RefusedError:
-                self._expire(f"{address} says that session {self.id:#x} has expired, or that its password is wrong")
+                self._expire(
+                    f"{address} says that session {printed(self.id)} has expired, or that its password is wrong"
+                )
                 continue
             except AuthFailedError as error:
                 _log.error("%s", error)
                 self._end(error, SessionState.AUTH_FAILED)
             except (OSError, ProtocolError) as error:
-                _log.warning("no session with %s: %s: %s", address, type(error).__name__, error or "no answer in time")
+                _log.warning("no session with %s: %s: %s", address, type(error).__name__, reason_of(error))
+                self._give_up_if_unfit(address, error)
             else:
                 await self._serve(link, address)
             if self._over is not None:
@@ -293,6 +284,14 @@ class Session:
                     f" {self.timeout:.3g} s must be gone"
                 )
             await asyncio.sleep(min(self._hosts.pause(), max(self._time_left(), 0)))
+
+    def _give_up_if_unfit(self, address: Address, error: Exception) -> None:
+        """End a session that has not begun if no server is fit for it: to try on would be in vain."""
+        if isinstance(error, UnfitError) and self._hosts.are_all_unfit(address) and not self._started.done():
+            cause = UnfitError(f"no session with {address}: {error}")
+            self._started.set_exception(cause)
+            self._started.exception()  # marks it as retrieved, as in `_end`
+            self._end(SessionClosedError(str(cause)), SessionState.CLOSED)
 
     def _runner_ended(self, runner: asyncio.Task[None]) -> None:
         """End the session if its loop has failed, or was cancelled together with all tasks: no caller must wait on."""
@@ -315,7 +314,8 @@ class Session:
                 self._leave(f"there is a server that can write: {self._hosts.peek()}")
             reason = await asyncio.shield(link.closed)
         except asyncio.CancelledError:
-            await self._close_before_cancelled(link)
+            if self._link is link:  # not by `close`, but from outside: `asyncio.run` cancels all tasks at its end
+                await self.close(within=_LAST_WORDS)
             raise
         finally:
             await finish(link)
@@ -370,9 +370,11 @@ class Session:
                         raise await link.closed
                     link.release()
                     self._admit(link)
-        except BaseException:
+        except BaseException as error:
             if link is not None:
                 await finish(link)
+            if isinstance(error, TimeoutError) and not str(error):
+                raise TimeoutError(f"no answer within {limit:.3g} s") from None
             raise
         return link
 
@@ -427,7 +429,7 @@ class Session:
 
     def _expire(self, why: str) -> None:
         """Take note that the session is gone: fail calls and watches, and begin a new session if that is wanted."""
-        error = SessionExpiredError(f"session {self.id:#x} has expired: {why}")
+        error = SessionExpiredError(f"session {printed(self.id)} has expired: {why}")
         _log.error("%s", error)
         # A caller that asked to resume a certain session must not get another one in its place: `_started` is not done.
         if self._renew and self._started.done():
@@ -486,7 +488,7 @@ class Session:
             )
 
     def _fail_auth(self, why: str, cause: ServerError | None = None) -> None:
-        error = AuthFailedError(f"{why}; session {self.id:#x} is left to expire")
+        error = AuthFailedError(f"{why}; session {printed(self.id)} is left to expire")
         error.__cause__ = cause
         _log.error("%s", error)
         self._end(error, SessionState.AUTH_FAILED)

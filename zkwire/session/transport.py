@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol, TypeAlias, cast
 
+from zkwire.session.reasons import reason_of
 from zkwire.wire import timing
 from zkwire.wire.connection import Connection, Incoming
 
@@ -129,6 +130,8 @@ class Link(asyncio.BufferedProtocol):
             return
         if self._timer is not None:
             self._timer.cancel()
+        if exc is not None and not str(exc):
+            exc = ConnectionResetError(reason_of(exc))
         reason = (
             self._reason or self.connection.error or exc or ConnectionResetError("the server closed the connection")
         )

@@ -19,7 +19,7 @@ from zkwire.wire.certainty import Certainty, Reach
 from zkwire.wire.frames import LENGTH, FrameError, FrameReader
 from zkwire.wire.jute import DecodeError, Record
 from zkwire.wire.multi import MultiRequest
-from zkwire.wire.records import EVENT_XID, PING_XID, ConnectRequest, ConnectResponse, WatcherEvent
+from zkwire.wire.records import EVENT_XID, PING_XID, ConnectRequest, ConnectResponse, WatcherEvent, printed
 from zkwire.wire.requests import (
     AUTH_XID,
     CheckVersionRequest,
@@ -361,7 +361,9 @@ class Connection:
             if response.session_id == 0 or len(response.password or b"") != _PASSWORD_BYTES:
                 raise ProtocolError(f"a handshake response that makes no session: {response}")
             if self._wanted_session not in (0, response.session_id):
-                raise ProtocolError(f"asked for session {self._wanted_session:#x}, got {response.session_id:#x}")
+                raise ProtocolError(
+                    f"asked for session {printed(self._wanted_session)}, got {printed(response.session_id)}"
+                )
             self.timeout = response.timeout / 1000
             self.is_read_only = frame[end : end + 1] > b"\0"
             self.confirms_session = not self.is_read_only

@@ -14,9 +14,12 @@ import pytest
 
 import zkwire
 from tests.support.client import states_until, turns
+from tests.support.rogue import Rogue, silent_handshake
 from zkwire import SessionState
 from zkwire.session.opening import Opener
-from zkwire.testing import Server
+from zkwire.session.reasons import reason_of
+from zkwire.testing import RealServer, Server
+from zkwire.wire.records import printed
 
 NAME = "zk.example"
 
@@ -170,3 +173,55 @@ async def test_an_attempt_cancelled_at_any_turn_leaves_no_socket(after: int) -> 
 def test_a_tls_context_for_servers_is_refused_at_once() -> None:
     with pytest.raises(ValueError, match="create_default_context"):
         zkwire.connect("zk1:2281", ssl=ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
+
+
+@pytest.mark.parametrize("port", ["real", "memory"])
+async def test_a_port_without_tls_is_reported_by_connect(zookeeper: RealServer, port: str) -> None:
+    """After one round over all servers, with the cause; and without ssl the same port is fine."""
+    async with Server() as server:
+        hosts = zookeeper.hosts if port == "real" else server.hosts
+        with pytest.raises(ConnectionError, match=f"no session with {hosts}: the port is one without TLS"):
+            async with asyncio.timeout(20):
+                await zkwire.connect(hosts, ssl=ssl.create_default_context())
+        async with zkwire.connect(hosts) as zk:
+            await zk.ping()
+
+
+async def test_a_server_that_closes_tls_handshakes_for_another_reason_is_tried_again() -> None:
+    """It may be starting."""
+    connected = 0
+
+    async def close(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connected
+        connected += 1
+        writer.close()
+
+    async with await asyncio.start_server(close, "127.0.0.1", 0) as starting:
+        port = starting.sockets[0].getsockname()[1]
+        connecting = asyncio.ensure_future(zkwire.connect(f"127.0.0.1:{port}", ssl=True)._connect())
+        while connected < 10:
+            await asyncio.sleep(0.01)
+        assert not connecting.done()
+        connecting.cancel()
+        await asyncio.wait({connecting})
+
+
+async def test_a_warning_of_an_attempt_without_an_answer_names_the_time(caplog: pytest.LogCaptureFixture) -> None:
+    async with Rogue(silent_handshake) as rogue:
+        hosts = rogue.hosts
+        connecting = asyncio.ensure_future(zkwire.connect(hosts, 0.4)._connect())
+        while "no session" not in caplog.text:
+            await asyncio.sleep(0.01)
+        connecting.cancel()
+        await asyncio.wait({connecting})
+    assert f"no session with {hosts}: TimeoutError: no answer within 0.2 s" in caplog.text
+
+
+@pytest.mark.parametrize("error", [TimeoutError(), ConnectionResetError(), BrokenPipeError(), OSError(), ValueError()])
+def test_every_error_has_a_reason(error: Exception) -> None:
+    assert reason_of(error).strip()
+
+
+def test_a_session_id_is_printed_as_the_server_prints_it() -> None:
+    assert printed(0x10000A1B2C30001) == "0x10000a1b2c30001"
+    assert printed(-2) == "0xfffffffffffffffe"
