@@ -18,8 +18,17 @@ Seen = tuple[WatchEventType, str]
 MIXED = "watches of several modes on one path"
 
 CHANGES = [
-    "create", "set", "create /a", "set /a", "create /a/b", "set /a/b", "delete /a/b", "delete /a", "delete", "create",
-]  # fmt: skip
+    "create",
+    "set",
+    "create /a",
+    "set /a",
+    "create /a/b",
+    "set /a/b",
+    "delete /a/b",
+    "delete /a",
+    "delete",
+    "create",
+]
 EVENTS: dict[str, list[Seen]] = {
     "persistent": [
         (CREATED, ""),
@@ -143,8 +152,12 @@ async def test_the_events_of_a_transaction_come_in_the_order_of_its_operations(s
             tx.set(f"{path}/b", b"1")
             tx.delete(f"{path}/a")
         assert plain(await taken(events), path) == [
-            (CREATED, ""), (CREATED, "/b"), (CREATED, "/a"), (CHANGED, "/b"), (DELETED, "/a"),
-        ]  # fmt: skip
+            (CREATED, ""),
+            (CREATED, "/b"),
+            (CREATED, "/a"),
+            (CHANGED, "/b"),
+            (DELETED, "/a"),
+        ]
 
 
 @pytest.mark.since("3.6", "addWatch")

@@ -14,7 +14,7 @@ from tests.support.client import eventually, states_until
 from tests.support.proxy import Proxy
 from tests.support.recipes import until_armed
 from zkwire import SessionState
-from zkwire.session.transport import open_link
+from zkwire.session.opening import open_link
 from zkwire.testing import Certificates, RealServer, authority, issue, make_certificates
 
 CHILDREN = 20_000

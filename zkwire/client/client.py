@@ -64,8 +64,8 @@ class Client(Administration, Batches):
     verbs wait for the next one: bound them with asyncio.timeout.  RuntimeError in another event loop or thread
     than the one that has connected the client.
 
-    Cancellation, every verb: a request that was not yet written is not sent; a node that a cancelled create has made
-    is removed.  A cancelled write of another kind may have happened.
+    Cancellation, every verb: a request that was not yet written is not sent; an ephemeral node that a cancelled create
+    has made is removed.  A cancelled write of another kind may have happened.
 
     Attributes: `on_uncertain` takes callbacks for the moment from which the session may have expired, see OnUncertain;
     `on_closed` takes callbacks for the end of the session, after which no other follows, see OnClosed.
@@ -175,7 +175,8 @@ class Client(Administration, Batches):
     async def close(self, *, keep_session: bool = False) -> None:
         """End the session, which deletes its ephemeral nodes at once, and close the connection.
 
-        A second call waits for the first.
+        A second call waits for the first.  It ends within one session timeout, whatever the server does.
+        Without this call, a client whose event loop ends (`asyncio.run` cancels all tasks) still ends its session.
         Arguments: `keep_session`, whether to keep the session alive on the server, to be resumed by its id and
         password.
         Cancellation: the client closes all the same; the session may then live until it expires.
@@ -326,6 +327,9 @@ class Client(Administration, Batches):
         Requests: create, createContainer (ZooKeeper 3.5.1), createTTL (3.5.3).
         Raises: NodeExistsError, NoNodeError without a parent, NoChildrenForEphemeralsError, InvalidACLError,
         UnimplementedError by a server that has TTL nodes switched off, which is the default.
+        Cancellation: an ephemeral node that was created all the same is removed.  A node of another kind stays: nothing
+        would show that it is still the same one, and without the data of another client.  If it must not stay, put a
+        `unique_id` into its name, and `discard` it yourself.
         """
         request: Request[Any] = creation(
             self.chroot, path, data, ephemeral=ephemeral, sequential=sequential, container=container, ttl=ttl, acl=acl

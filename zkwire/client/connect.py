@@ -12,11 +12,13 @@ from zkwire.client.client import Client
 from zkwire.client.follow_config import follow_config as follow
 from zkwire.session import credentials, hosts
 from zkwire.session.observer import Observer
+from zkwire.session.opening import Opener
 from zkwire.session.request_queue import REQUEST_LIMIT
 from zkwire.session.sasl import DigestMD5, SaslMechanism
 from zkwire.session.session import REPLY_LIMIT, Session
-from zkwire.session.transport import OpenLink, open_link, tls_opener
+from zkwire.session.transport import OpenLink
 from zkwire.wire.certainty import Reach
+from zkwire.wire.records import printed
 
 _PASSWORD_BYTES: Final = 16
 _PROOFS: Final = {"leader": Reach.LEADER, "quorum": Reach.QUORUM}
@@ -126,7 +128,8 @@ def connect(
     "quorum", committed writes, for which it sends a transaction that changes nothing as often;
     `rng` and `open_link`, the sources of randomness and of connections, for simulations.
     Raises: ValueError and TypeError at once for bad arguments; SessionExpiredError when the session to resume is gone;
-    AuthFailedError when a server refuses `auth` or `sasl`.
+    AuthFailedError when a server refuses `auth` or `sasl`; ConnectionError when `ssl` is given, and the port of every
+    server is one without TLS.
     Otherwise `connect` tries until a server answers, and logs each failure: bound it with asyncio.timeout.
     Cancellation: leaves no connection and no new session behind.
     """
@@ -153,7 +156,9 @@ def connect(
     if not -(2**63) <= session_id < 2**63:
         raise ValueError(f"session_id must fit in 64 bits, and {session_id} does not")
     if session_id and len(session_password) != _PASSWORD_BYTES:
-        raise ValueError(f"to resume session {session_id:#x}, give its session_password of {_PASSWORD_BYTES} bytes")
+        raise ValueError(
+            f"to resume session {printed(session_id)}, give its session_password of {_PASSWORD_BYTES} bytes"
+        )
     if session_password and not session_id:
         raise ValueError("a session_password needs a session_id")
     if open_link is not None and ssl:
@@ -186,7 +191,7 @@ def connect(
 
 def _opener(ssl: tls.SSLContext | bool | None) -> OpenLink:
     if isinstance(ssl, tls.SSLContext):
-        return tls_opener(ssl)
+        return Opener(ssl)
     if ssl is not None and not isinstance(ssl, bool):
         raise TypeError(f"ssl must be an SSLContext, or True for the default one, not {ssl!r}")
-    return tls_opener(tls.create_default_context()) if ssl else open_link
+    return Opener(tls.create_default_context() if ssl else None)

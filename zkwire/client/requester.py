@@ -59,13 +59,13 @@ class Requester:
 
         Arguments: `watch` and `kind`, the watch that the request sets and its kind.
         Raises: ServerError with the path as the caller wrote it; ConnectionLostError; SessionError.
-        Cancellation: a request that was not yet written is not sent; a node that a create has made is removed.
+        Cancellation: a request that was not yet written is not sent; an ephemeral node that it has created is removed.
         """
         try:
             future = self._requests.submit(request, watch, kind)
             return await future
         except asyncio.CancelledError:
-            self._requests.abandon(future)
+            self._requests.abandon(future, request)
             raise
         except _ERRORS_WITH_PATH as error:
             self._strip(error)
@@ -231,10 +231,10 @@ class Requester:
             return [self._answer(future, watch) for future, (_, watch, _) in zip(futures, requests, strict=True)]
         except BaseException as error:
             self._strip(error)
-            for future in futures:
+            for future, (request, _, _) in zip(futures, requests, strict=False):
                 if not future.cancel() and not future.cancelled():
                     _mark_retrieved(future)
-                    self._requests.abandon(future)
+                    self._requests.abandon(future, request)
             for _, watch, _ in requests:
                 if watch is not None:
                     watch.cancel()

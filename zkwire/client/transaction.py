@@ -134,7 +134,7 @@ class Transaction:
         Raises: TransactionError when the server refuses an operation, and then none has happened; ConnectionLostError
         with `maybe_applied` when the answer is lost; RuntimeError when the transaction was committed before; ValueError
         when it is too large.
-        Cancellation: the writes may have happened.
+        Cancellation: the writes may have happened; ephemeral nodes that were created are removed.
         """
         if self._is_committed:
             raise RuntimeError("the transaction is committed already: make a new one")

@@ -97,8 +97,16 @@ class Watch:
     """
 
     __slots__ = (
-        "__weakref__", "_group", "_outcome", "_registry", "_server_path", "_waiter", "given_up", "path", "watcher"
-    )  # fmt: skip
+        "__weakref__",
+        "_group",
+        "_outcome",
+        "_registry",
+        "_server_path",
+        "_waiter",
+        "given_up",
+        "path",
+        "watcher",
+    )
 
     def __init__(self, registry: _Registry, server_path: str, path: str, group: WatchSet | None = None) -> None:
         self.path = path

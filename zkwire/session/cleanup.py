@@ -2,13 +2,14 @@
 
 A create cannot be recalled once it was written.  When its caller is cancelled, three cases are possible:
 
-- The answer arrives: it names the node.  A `Removal` deletes it.
+- The answer arrives: it names the node.  A `Removal` looks whether it is still that node, and deletes it.
 - The connection is lost before the answer: perhaps there is a node, and for a sequential create its name is unknown.
   A search on the next connection looks for it, and starts a `Removal` for what it finds.
 - The session ends: the server deletes its ephemeral nodes.  Nothing is left to do.
 
 Other callers of the same client, and other clients, may create nodes at the same paths meanwhile.  Those must stay, and
-the code below is mostly about telling them apart.
+the code below is mostly about telling them apart.  Only ephemeral nodes can be told apart, by their owner and the
+transaction that created them.  So a node of another kind stays: another client may have written into it by now.
 
 This module sends requests through the request queue and gets answers from it.  It knows nothing of connections, states
 or watches.
@@ -25,10 +26,13 @@ from zkwire import paths
 from zkwire.errors import ConnectionLostError, NoNodeError, ServerError, SessionError, ZooKeeperError
 from zkwire.wire.connection import Call
 from zkwire.wire.jute import Record
+from zkwire.wire.multi import MultiReply, MultiRequest
 from zkwire.wire.records import Stat
 from zkwire.wire.requests import (
     AnyCreate,
+    Create2Reply,
     CreateFlags,
+    CreateReply,
     CreateTTLRequest,
     DeleteRequest,
     ExistsRequest,
@@ -57,8 +61,25 @@ class Requests(Protocol):
     def send_at_once(self, call: Call, /) -> None: ...
 
 
+def ephemeral_creates(request: Request[Any]) -> list[AnyCreate]:
+    """Return the creates of ephemeral nodes in `request`: the request itself, or operations of a transaction."""
+    return [operation for operation in _operations(request) if _makes_ephemeral(operation)]
+
+
+def _operations(request: Request[Any]) -> Sequence[Any]:
+    return request.operations if isinstance(request, MultiRequest) else [request]
+
+
+def _makes_ephemeral(operation: object) -> bool:
+    # The flags of a create with a TTL are an enumeration and not a set of bits: 5 has the bit 1, and means
+    # "persistent, with a TTL".
+    if not isinstance(operation, AnyCreate) or isinstance(operation, CreateTTLRequest):
+        return False
+    return bool(operation.flags & CreateFlags.EPHEMERAL)
+
+
 class LostCreate(NamedTuple):
-    """A create with a cancelled caller and an answer that was lost with the connection.
+    """The create of an ephemeral node, with a cancelled caller and an answer that was lost with the connection.
 
     `session_id` is the session that sent it; `after_zxid` is the newest zxid that answers had shown by then, so that a
     node that it created is newer.
@@ -89,22 +110,26 @@ class Cleanup:
         """
         return Removal(self, self._requests, path, newest_zxid)
 
+    def remove_created(self, request: Request[Any], reply: object, newest_zxid: int) -> None:
+        """Delete the ephemeral nodes that `reply`, the answer to `request`, says to have been created.
+
+        Arguments: `newest_zxid`, the latest transaction that can have created them.
+        """
+        operations = _operations(request)
+        results = reply.results if isinstance(reply, MultiReply) else [reply]
+        for operation, result in zip(operations, results, strict=False):
+            if _makes_ephemeral(operation) and isinstance(result, CreateReply | Create2Reply):
+                Removal(self, self._requests, result.path, newest_zxid, owner=self._requests.session_id).start()
+
     def search(self, lost: LostCreate) -> None:
         """Find and delete the node that `lost` has created, if any.
 
-        Only an ephemeral node can be recognised: its owner is the session, and it is newer than `lost.after_zxid`.
-        A node of that name with both properties was made by a create that got no answer.  A node of another kind
-        may stay, and a warning says so.
+        The node is recognised by its owner, which is the session, and by its age: it is newer than `lost.after_zxid`.
+        A node of that name with both properties was made by a create that got no answer.
 
         Order: the first request is submitted before this returns.  It must reach the server ahead of creates that wait
         in the queue: the search would take their nodes for the lost one.
         """
-        create = lost.request
-        # The flags of a create with a TTL are an enumeration and not a set of bits: 5 has the bit 1, and means
-        # "persistent, with a TTL".
-        if isinstance(create, CreateTTLRequest) or not create.flags & CreateFlags.EPHEMERAL:
-            _log.warning("a create of %s was cancelled and its answer was lost: the node may exist", create.path)
-            return
         try:
             search = _Search(self, self._requests, lost)
         except SessionError:
@@ -134,6 +159,11 @@ class Cleanup:
             self._requests.send_at_once(call)
         except SessionError:
             self.finished(removal)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a search or a removal is under way."""
+        return bool(self._removals or self._searches)
 
     def is_under_way(self, removal: Removal) -> bool:
         """Whether `removal` was started and has not finished."""
@@ -234,18 +264,24 @@ class Removal:
 
     Made by `Client.removal`.  It is itself the waiter of its requests, so that an answer is acted upon in the step in
     which it is decoded.
+
+    Arguments: `newest_zxid`, as for `Cleanup.removal`; `owner`, the session whose ephemeral node it is: then the first
+    request is no delete, but a look whether it still is; 0 to delete at once.
     """
 
-    __slots__ = ("_cleanup", "_first", "_gone", "_newest_zxid", "_path", "_requests")
+    __slots__ = ("_cleanup", "_first", "_gone", "_newest_zxid", "_owner", "_path", "_requests")
 
-    def __init__(self, cleanup: Cleanup, requests: Requests, path: str, newest_zxid: int | None) -> None:
+    def __init__(
+        self, cleanup: Cleanup, requests: Requests, path: str, newest_zxid: int | None, *, owner: int = 0
+    ) -> None:
         self._cleanup = cleanup
         self._requests = requests
         self._path = path
         self._newest_zxid = newest_zxid
+        self._owner = owner
         # Encoded here and not in `start`: a lock makes its removal while it has time, and starts it when another
         # client waits for the node to go.
-        self._first: Call | None = Call(DeleteRequest(path, -1), self)
+        self._first: Call | None = Call(ExistsRequest(path, False) if owner else DeleteRequest(path, -1), self)
         self._gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def start(self) -> asyncio.Future[None]:
@@ -273,10 +309,14 @@ class Removal:
 
     def set_result(self, result: object) -> None:
         """Take the answer to a delete (the node is gone), or to an exists (there is a node at the path)."""
-        if isinstance(result, StatReply) and (self._newest_zxid is None or result.stat.czxid <= self._newest_zxid):
+        if isinstance(result, StatReply) and self._is_the_node(result.stat):
             self._delete()
         else:  # deleted, or the node there is a newer one, of another client
             self._cleanup.finished(self)
+
+    def _is_the_node(self, stat: Stat) -> bool:
+        is_new = self._newest_zxid is not None and stat.czxid > self._newest_zxid
+        return not is_new and self._owner in (0, stat.ephemeral_owner)
 
     def set_exception(self, error: BaseException) -> None:
         """Take an error: go on if the node may still exist."""

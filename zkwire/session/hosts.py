@@ -112,6 +112,7 @@ class Hosts:
         self.timeout = timeout
         self._next = 0
         self._tried = 0
+        self._unfit: set[Address] = set()
 
     def __len__(self) -> int:
         return len(self._order)
@@ -139,6 +140,11 @@ class Hosts:
         """Return every server but `address`, in the order in which they would be tried."""
         turned = self._order[self._next :] + self._order[: self._next]
         return [other for other in dict.fromkeys(turned) if other != address]
+
+    def are_all_unfit(self, address: Address) -> bool:
+        """Take note that the server at `address` can never be used; return whether that is so for all servers."""
+        self._unfit.add(address)
+        return self._unfit.issuperset(self._order)
 
     def prefer(self, address: Address) -> None:
         """Make `address` the server to try now, without a pause; an address that is not listed is ignored."""

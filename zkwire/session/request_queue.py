@@ -23,17 +23,14 @@ from typing import Any, Final, TypeVar
 from weakref import WeakKeyDictionary
 
 from zkwire.errors import ConnectionLostError, ProtocolError, SessionError, described, explained
-from zkwire.session.cleanup import Cleanup, LostCreate
+from zkwire.session.cleanup import Cleanup, LostCreate, ephemeral_creates
 from zkwire.session.event_loop import check_loop
 from zkwire.session.observer import ObserverTap
 from zkwire.session.transport import Link
 from zkwire.wire.connection import Call, Notification, Watcher
 from zkwire.wire.jute import Record
 from zkwire.wire.requests import (
-    AnyCreate,
     AuthRequest,
-    Create2Reply,
-    CreateReply,
     RemoveWatchesRequest,
     Request,
     SetWatches2Request,
@@ -98,7 +95,7 @@ class RequestQueue:
         self.watches: WatchTable[Watcher] = WatchTable(request_limit)
         self.cleanup = Cleanup(self)
         # Creates that failed with a lost connection, until their futures are gone: see `abandon`.
-        self._lost_creates: WeakKeyDictionary[asyncio.Future[Any], LostCreate] = WeakKeyDictionary()
+        self._lost_creates: WeakKeyDictionary[asyncio.Future[Any], list[LostCreate]] = WeakKeyDictionary()
         self._unsent: deque[Call] = deque()
         self._many_unsent = _MANY
         self._flush_due = False
@@ -115,8 +112,8 @@ class RequestQueue:
         Arguments: `watcher`, called when the watch fires that the request sets, and the `kind` of that watch.
         Raises: ValueError when the request is too large for a server; SessionError when the session is over;
         RuntimeError in another event loop than the session's.
-        Cancellation: of the future: a request that was not yet written is not sent; a node that an ephemeral create
-        made is removed.
+        Cancellation: of the future: a request that was not yet written is not sent; an ephemeral node that it has
+        created is removed.
         Order: as submitted; requests that are submitted in one turn of the event loop leave in one write.
         """
         if get_running_loop() is not self.loop:
@@ -148,26 +145,28 @@ class RequestQueue:
         if self._refusal is not None:
             raise self._refusal.again()
         link = self._link
-        connection = None if link is None or link.is_blocked or self._unsent else link.connection
+        now = self.loop.time()
+        is_blocked = link is None or link.is_blocked or now > link.overdue_at
+        connection = None if link is None or is_blocked or self._unsent else link.connection
         if link is None or connection is None or connection.error or len(connection.calls) >= self._max_in_flight:
             self._unsent.append(call)
             self.flush()
         else:  # nothing waits: write it without a detour through the queue
-            connection.send(call, self.loop.time())
+            connection.send(call, now)
             link.flush()
 
-    def abandon(self, future: asyncio.Future[Any]) -> None:
-        """Take note that the task that awaited `future` was cancelled although `future` is done.
+    def abandon(self, future: asyncio.Future[Any], request: Request[Any]) -> None:
+        """Take note that the task that awaited `future`, for `request`, was cancelled although `future` is done.
 
         A task can be cancelled in the same turn of the event loop in which its future is settled.  Then `future` is
-        not cancelled, but no task will see its result: remove the node if it was a create.
+        not cancelled, but no task will see its result: remove the ephemeral nodes that the request has created.
         """
         if not future.done() or future.cancelled() or self._refusal is not None:
             return
         if future.exception() is None:
-            self._remove_created(future.result())
+            self.cleanup.remove_created(request, future.result(), self.last_zxid)
         elif future in self._lost_creates:
-            self._search_first([self._lost_creates[future]])
+            self._search_first(self._lost_creates[future])
 
     def withdraw(self, futures: list[asyncio.Future[Any]]) -> None:
         """Cancel those requests that were not yet written; nodes that the others create stay."""
@@ -231,6 +230,10 @@ class RequestQueue:
             return
         connection = link.connection
         now = self.loop.time()
+        # If the event loop was blocked, the link may be dead.  Writes that were sent now would fail with it, although
+        # the next connection can carry them.
+        if now > link.overdue_at:
+            return
         while self._unsent and len(connection.calls) < self._max_in_flight:
             call = self._unsent.popleft()
             if call.waiter is not None and call.waiter.done():  # cancelled before it was written: never sent
@@ -259,7 +262,7 @@ class RequestQueue:
         - A read or another repeatable request is sent again on the next connection, ahead of the calls that wait.
           After two unreadable answers it fails instead: a third would break the third connection, and so on forever.
         - A write fails with ConnectionLostError, and is never sent again.
-        - A create with a cancelled caller has nothing to fail: its node is searched for.
+        - A create with a cancelled caller has nothing to fail: its node is searched for, if it is ephemeral.
         """
         link, self._link = self._link, None
         if link is None:
@@ -272,8 +275,7 @@ class RequestQueue:
                 continue
             if call.waiter.done():
                 self._settle_watch(call, -1)
-                if isinstance(call.request, AnyCreate):
-                    abandoned.append(LostCreate(call.request, self.session_id, self.last_zxid))
+                abandoned += self._lost(call)
             elif call.request.repeatable and call.times_unreadable < _TIMES_UNREADABLE:
                 again.append(call)
             elif call.request.repeatable:
@@ -289,8 +291,9 @@ class RequestQueue:
                 )
             else:
                 # The caller of a create may be cancelled now, before it sees the error: `abandon` looks here.
-                if isinstance(call.request, AnyCreate) and isinstance(call.waiter, asyncio.Future):
-                    self._lost_creates[call.waiter] = LostCreate(call.request, self.session_id, self.last_zxid)
+                lost = self._lost(call)
+                if lost and isinstance(call.waiter, asyncio.Future):
+                    self._lost_creates[call.waiter] = lost
                 self._fail(
                     call,
                     ConnectionLostError(
@@ -324,8 +327,9 @@ class RequestQueue:
             for watcher in self.watches.heard(call.request, call.code):
                 watcher.rearmed()
             return
-        if waiter.done():  # the caller was cancelled: delete any node that its request created
-            self._remove_created(call.reply)
+        if waiter.done():  # the caller was cancelled: delete the ephemeral nodes that its request created
+            if self._refusal is None:
+                self.cleanup.remove_created(call.request, call.reply, call.zxid)
         elif call.code == 0:
             waiter.set_result(call.reply)
         else:
@@ -378,10 +382,12 @@ class RequestQueue:
         self.last_zxid = 0
 
     @property
-    def has_cancelled_creates(self) -> bool:
-        """Whether a create with a cancelled caller is still unanswered."""
+    def is_cleaning_up(self) -> bool:
+        """Whether there are nodes to remove, or creates of ephemeral nodes with a cancelled caller and no answer."""
         calls = () if self._link is None else self._link.connection.calls
-        return any(isinstance(call.request, AnyCreate) and call.waiter and call.waiter.done() for call in calls)
+        return self.cleanup.is_busy or any(
+            call.waiter and call.waiter.done() and ephemeral_creates(call.request) for call in calls
+        )
 
     # -- within -----------------------------------------------------------------------------------------------------
 
@@ -428,10 +434,9 @@ class RequestQueue:
         if self._link is not None:
             self._link.abort(ConnectionAbortedError(f"the server refuses to set the watches again: {error}"))
 
-    def _remove_created(self, reply: Record | None) -> None:
-        """Delete the node that `reply` names, if it is the reply to a create."""
-        if isinstance(reply, CreateReply | Create2Reply) and self._refusal is None:
-            self.cleanup.removal(reply.path, self.last_zxid).start()
+    def _lost(self, call: Call) -> list[LostCreate]:
+        """Return the creates in `call` whose nodes may have to be searched for, as its answer was lost."""
+        return [LostCreate(create, self.session_id, self.last_zxid) for create in ephemeral_creates(call.request)]
 
     def _settle_watch(self, call: Call, code: int) -> None:
         """Register the watch that an answer has set, in the step in which the answer is decoded.

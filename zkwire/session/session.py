@@ -18,7 +18,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Coroutine, Iterable
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from zkwire.errors import (
     AuthFailedError,
@@ -29,26 +29,30 @@ from zkwire.errors import (
     SessionExpiredError,
 )
 from zkwire.session import probe
+from zkwire.session.closing import answered_or_lost, clean_up, finish
 from zkwire.session.credentials import Credential, Credentials
 from zkwire.session.hosts import Address, Hosts
 from zkwire.session.leaving import Leaving
 from zkwire.session.lifetime import Certainty, OnClosed
 from zkwire.session.observer import Observer, ObserverTap
+from zkwire.session.opening import UnfitError, open_link
 from zkwire.session.proving import Proving
+from zkwire.session.reasons import reason_of
 from zkwire.session.request_queue import REQUEST_LIMIT, RequestQueue
 from zkwire.session.sasl import SaslMechanism
 from zkwire.session.sasl_exchange import authenticate
 from zkwire.session.states import SessionState, States
-from zkwire.session.transport import Link, OpenLink, open_link
+from zkwire.session.transport import Link, OpenLink
 from zkwire.wire import timing
 from zkwire.wire.certainty import Reach
 from zkwire.wire.connection import AuthenticationDemand, Call, Connection, Incoming, Notification, Watcher
-from zkwire.wire.records import ConnectRequest, ConnectResponse
+from zkwire.wire.records import ConnectRequest, ConnectResponse, printed
 from zkwire.wire.requests import CloseSessionRequest, PingRequest
 from zkwire.wire.watch_table import WatchTable
 
 _log = logging.getLogger(__name__)
 
+_LAST_WORDS: Final = 1.0  # seconds in which a client whose task is cancelled from outside closes its session
 REPLY_LIMIT: Final = 64 * 1024 * 1024  # bytes: a list of a million children fits, a bogus length of 2 GB does not
 _NO_PASSWORD: Final = bytes(16)
 
@@ -65,9 +69,8 @@ class Session:
     `reply_limit`, the largest frames to send and to accept, in bytes.
 
     `requests` sends requests.  `certainty` says until when the session cannot have expired, and `proving` keeps it so.
-    `on_closed` holds the
-    callbacks for the end.  `id`, `password` and `timeout`, in seconds, are the present session's; `server` is the
-    "host:port" connected to, or last tried; `states` has the state and its listeners.
+    `on_closed` holds the callbacks for the end.  `id`, `password` and `timeout`, in seconds, are the present session's;
+    `server` is the "host:port" connected to, or last tried; `states` has the state and its listeners.
     """
 
     def __init__(
@@ -134,7 +137,8 @@ class Session:
     async def wait_started(self) -> None:
         """Return once a server has accepted the session and the credentials given at the start.
 
-        Raises: SessionExpiredError when the session to resume is gone; AuthFailedError.
+        Raises: SessionExpiredError when the session to resume is gone; AuthFailedError; ConnectionError when no server
+        can be connected to in this way.
         """
         given = [credential.accepted for credential in self._credentials]
         await asyncio.shield(self._started)
@@ -168,11 +172,12 @@ class Session:
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 
-    async def close(self, *, keep_session: bool = False) -> None:
+    async def close(self, *, keep_session: bool = False, within: float | None = None) -> None:
         """End the session, so that its ephemeral nodes go at once; requests submitted before are answered first.
 
+        Ends within one session timeout, whatever the server does.
         Arguments: `keep_session`, whether to leave the session alive on the server, to be resumed by its id and
-        password.
+        password; `within`, in seconds, a shorter time than a session timeout.
         Cancellation: closes the connection all the same; the session may then live on until it expires.
         """
         if self._closing is not None:
@@ -182,10 +187,11 @@ class Session:
         closed = SessionClosedError("the client is closed: make a new one with zkwire.connect")
         if self._leaving is not None and self._is_ready:
             self._leaving.stay()  # the last requests are sent on this link
+        within = self.timeout if within is None else min(within, self.timeout)
+        start = self._loop.time()
         try:
-            if self._over is None and self.requests.has_cancelled_creates:
-                # When this ping is answered, so are the creates, and the deletes of their nodes are written.
-                await self._answered_or_lost(self.requests.submit(PingRequest()), self._link)
+            if keep_session and self._over is None and self._is_ready:
+                await clean_up(self.requests, self._link, within / 2)
             if self._over is None and self._is_ready:
                 last: asyncio.Future[Any] = self.requests.submit(
                     PingRequest() if keep_session else CloseSessionRequest()
@@ -194,25 +200,19 @@ class Session:
                 if not keep_session:
                     # The server ends the session before it answers, so that a lock must not be trusted until then.
                     self._end_trust(closed)
-                await self._answered_or_lost(last, self._link)
+                await answered_or_lost(last, self._link, start + within - self._loop.time())
         finally:
             try:
                 self._end(closed, SessionState.CLOSED)
-                tasks = {self._runner, *self._background}
+                tasks: set[asyncio.Task[Any]] = {self._runner, *self._background}
+                tasks.discard(cast("asyncio.Task[Any]", asyncio.current_task()))  # see _serve
                 for task in tasks:
                     task.cancel()
-                await asyncio.wait(tasks)
+                if tasks:
+                    await asyncio.wait(tasks)
                 await self.requests.cleanup.wait_dismissed()
             finally:
                 self._closing.set_result(None)
-
-    async def _answered_or_lost(self, answer: asyncio.Future[Any], link: Link | None) -> None:
-        assert link is not None
-        try:
-            await asyncio.wait([answer, link.closed], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            if not answer.cancel() and not answer.cancelled():
-                answer.exception()  # ignored: with the connection lost, nothing more can be done
 
     @property
     def _is_ready(self) -> bool:
@@ -279,13 +279,16 @@ class Session:
             try:
                 link = await self._connect(address)
             except _RefusedError:
-                self._expire(f"{address} says that session {self.id:#x} has expired, or that its password is wrong")
+                self._expire(
+                    f"{address} says that session {printed(self.id)} has expired, or that its password is wrong"
+                )
                 continue
             except AuthFailedError as error:
                 _log.error("%s", error)
                 self._end(error, SessionState.AUTH_FAILED)
             except (OSError, ProtocolError) as error:
-                _log.warning("no session with %s: %s: %s", address, type(error).__name__, error or "no answer in time")
+                _log.warning("no session with %s: %s: %s", address, type(error).__name__, reason_of(error))
+                self._give_up_if_unfit(address, error)
             else:
                 await self._serve(link, address)
             if self._over is not None:
@@ -296,6 +299,14 @@ class Session:
                     f" {self.timeout:.3g} s must be gone"
                 )
             await asyncio.sleep(min(self._hosts.pause(), max(self._time_left(), 0)))
+
+    def _give_up_if_unfit(self, address: Address, error: Exception) -> None:
+        """End a session that has not begun if no server is fit for it: to try on would be in vain."""
+        if isinstance(error, UnfitError) and self._hosts.are_all_unfit(address) and not self._started.done():
+            cause = UnfitError(f"no session with {address}: {error}")
+            self._started.set_exception(cause)
+            self._started.exception()  # marks it as retrieved, as in `_end`
+            self._end(SessionClosedError(str(cause)), SessionState.CLOSED)
 
     def _runner_ended(self, runner: asyncio.Task[None]) -> None:
         """End the session if its loop has failed, or was cancelled together with all tasks: no caller must wait on."""
@@ -317,8 +328,12 @@ class Session:
             ):
                 self._leave(f"there is a server that can write: {self._hosts.peek()}")
             reason = await asyncio.shield(link.closed)
+        except asyncio.CancelledError:
+            if self._link is link:  # not by `close`, but from outside: `asyncio.run` cancels all tasks at its end
+                await self.close(within=_LAST_WORDS)
+            raise
         finally:
-            await _finish(link)
+            await finish(link)
         # Reset the back-off only after a connection that lasted: a server that accepts sessions and drops them at once
         # would otherwise be tried without a pause.
         if self._loop.time() - since >= self._hosts.longest_pause:
@@ -370,9 +385,11 @@ class Session:
                         raise await link.closed
                     link.release()
                     self._admit(link)
-        except BaseException:
+        except BaseException as error:
             if link is not None:
-                await _finish(link)
+                await finish(link)
+            if isinstance(error, TimeoutError) and not str(error):
+                raise TimeoutError(f"no answer within {limit:.3g} s") from None
             raise
         return link
 
@@ -427,7 +444,7 @@ class Session:
 
     def _expire(self, why: str) -> None:
         """Take note that the session is gone: fail calls and watches, and begin a new session if that is wanted."""
-        error = SessionExpiredError(f"session {self.id:#x} has expired: {why}")
+        error = SessionExpiredError(f"session {printed(self.id)} has expired: {why}")
         _log.error("%s", error)
         # A caller that asked to resume a certain session must not get another one in its place: `_started` is not done.
         if self._renew and self._started.done():
@@ -487,17 +504,10 @@ class Session:
             )
 
     def _fail_auth(self, why: str, cause: ServerError | None = None) -> None:
-        error = AuthFailedError(f"{why}; session {self.id:#x} is left to expire")
+        error = AuthFailedError(f"{why}; session {printed(self.id)} is left to expire")
         error.__cause__ = cause
         _log.error("%s", error)
         self._end(error, SessionState.AUTH_FAILED)
-
-
-async def _finish(link: Link) -> None:
-    """Close the link, if it is not closed yet, and wait until its socket is."""
-    if not link.closed.done():
-        link.abort(ConnectionAbortedError("the client has closed the connection"))
-        await asyncio.wait({link.closed})
 
 
 class _RefusedError(Exception):

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol, TypeAlias, cast
 
+from zkwire.session.reasons import reason_of
+from zkwire.wire import timing
 from zkwire.wire.connection import Connection, Incoming
 
+_log = logging.getLogger(__name__)
+
+_A_MOMENT: Final = 0.001  # seconds
 _READ_SIZE: Final = 64 * 1024
 
 
@@ -35,7 +40,9 @@ class Link(asyncio.BufferedProtocol):
     link is lost.
 
     `closed` is done once the socket is closed; its result is the reason.  While `is_blocked` is True, nothing more
-    should be given to the connection: the socket's buffer is full, or the session is leaving this server.
+    should be given to the connection: the socket's buffer is full, or the session is leaving this server.  The same
+    goes for the time after `overdue_at`, on the event loop's clock: the event loop was blocked, and the link may turn
+    out to be dead.  `link_writable` is called once it has not.
     """
 
     def __init__(self, connection: Connection, owner: LinkOwner) -> None:
@@ -49,6 +56,9 @@ class Link(asyncio.BufferedProtocol):
         self._reason: Exception | None = None
         self._view = memoryview(bytearray(_READ_SIZE))
         self._is_full = self._is_leaving = False
+        self.overdue_at = float("inf")
+        self._due = 0.0
+        self._was_late = self._has_warned = False
 
     @property
     def is_lost(self) -> bool:
@@ -66,7 +76,7 @@ class Link(asyncio.BufferedProtocol):
         self.connection.is_held = False
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._loop.call_at(self.connection.next_tick(), self._tick)
+        self._schedule_tick()
 
     def leave(self) -> None:
         """Count as blocked from now on; what was written before, and its answers, go on."""
@@ -107,7 +117,7 @@ class Link(asyncio.BufferedProtocol):
             urgent()
         arrived = self.connection.receive(data, self._loop.time())
         if self._timer is None and self.connection.is_open:
-            self._timer = self._loop.call_at(self.connection.next_tick(), self._tick)
+            self._schedule_tick()
         self._owner.link_delivered(self, arrived)
         if self.connection.error is not None:
             self.abort(self.connection.error)
@@ -120,6 +130,8 @@ class Link(asyncio.BufferedProtocol):
             return
         if self._timer is not None:
             self._timer.cancel()
+        if exc is not None and not str(exc):
+            exc = ConnectionResetError(reason_of(exc))
         reason = (
             self._reason or self.connection.error or exc or ConnectionResetError("the server closed the connection")
         )
@@ -136,39 +148,37 @@ class Link(asyncio.BufferedProtocol):
             self.is_blocked = False
             self._owner.link_writable(self)
 
+    def _schedule_tick(self) -> None:
+        self._due = self.connection.next_tick()
+        self.overdue_at = self._due + timing.late_after(self.connection.timeout)
+        self._timer = self._loop.call_at(self._due, self._tick)
+
     def _tick(self) -> None:
-        if self.connection.tick(self._loop.time()):
+        now = self._loop.time()
+        if now > self.overdue_at and not self._was_late:
+            self._was_late = True
+            self._warn(now - self._due)
+            # Read first what has arrived while the event loop was blocked, and judge the silence then.
+            self._timer = self._loop.call_at(now + _A_MOMENT, self._tick)
+            return
+        if self.connection.tick(now):
             self.flush()
-            self._timer = self._loop.call_at(self.connection.next_tick(), self._tick)
+            self._schedule_tick()
+            if self._was_late:
+                self._was_late = False
+                if not self.is_blocked:
+                    self._owner.link_writable(self)
         else:
-            self.abort(TimeoutError("the server is silent, or sends events only and no answers"))
+            self.abort(TimeoutError("the server is silent, or does not answer the requests"))
+
+    def _warn(self, late: float) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            _log.warning(
+                "this event loop did not run for %.1f s: code in this process has blocked it, or the machine was too"
+                " busy; a lost connection or session is no fault of the server then",
+                late,
+            )
 
 
 OpenLink: TypeAlias = Callable[[Callable[[], Link], str, int], Awaitable[Link]]
-
-
-async def open_link(make: Callable[[], Link], host: str, port: int) -> Link:
-    """Open a TCP connection to `host`:`port` and return the Link that `make` made for it.
-
-    The name is resolved each time, since a server may move to another address.  All connections are opened by this
-    function, or by the one that is passed to `zkwire.connect` in its place.
-    Raises: OSError.
-    Cancellation: leaves no socket.
-    """
-    _, link = await asyncio.get_running_loop().create_connection(make, host, port)
-    return link
-
-
-def tls_opener(context: ssl.SSLContext) -> OpenLink:
-    """Return a function that opens TLS connections, to be used in place of `open_link`.
-
-    The server's certificate is checked against the host name in the connect string, if `context` says so.
-    """
-
-    async def open_tls_link(make: Callable[[], Link], host: str, port: int) -> Link:
-        _, link = await asyncio.get_running_loop().create_connection(
-            make, host, port, ssl=context, server_hostname=host
-        )
-        return link
-
-    return open_tls_link

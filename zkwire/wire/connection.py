@@ -19,8 +19,16 @@ from zkwire.wire.certainty import Certainty, Reach
 from zkwire.wire.frames import LENGTH, FrameError, FrameReader
 from zkwire.wire.jute import DecodeError, Record
 from zkwire.wire.multi import MultiRequest
-from zkwire.wire.records import EVENT_XID, PING_XID, ConnectRequest, ConnectResponse, WatcherEvent
-from zkwire.wire.requests import AUTH_XID, CheckVersionRequest, PingRequest, Request, SyncRequest
+from zkwire.wire.records import EVENT_XID, PING_XID, ConnectRequest, ConnectResponse, WatcherEvent, printed
+from zkwire.wire.requests import (
+    AUTH_XID,
+    CheckVersionRequest,
+    PingRequest,
+    Request,
+    SetWatches2Request,
+    SetWatchesRequest,
+    SyncRequest,
+)
 from zkwire.wire.watch_table import WatchEventType, WatchKind
 
 _REQUEST_START: Final = struct.Struct(">iii")  # length, xid, opcode
@@ -32,6 +40,8 @@ _MAX_XID: Final = 2**31 - 1
 _PASSWORD_BYTES: Final = 16
 REQUEST_HEADER_SIZE: Final = 8  # bytes: xid and opcode
 _LARGE: Final = 4 * 1024  # bytes: a larger request is encoded when it is sent, and counts in `large_in_flight`
+_GROWTH: Final = 4096  # bytes by which a frame must grow within a session timeout
+_SET_WATCHES: Final = (SetWatchesRequest, SetWatches2Request)
 # The code in the reply to a write in a session that the server is closing.  It does not prove that the session is gone;
 # the next handshake does.
 _SESSION_EXPIRED: Final = -112
@@ -72,13 +82,24 @@ class Call:
 
     `body` is the encoded request without its header, None if it is large; `size` is the number of bytes in the
     request's frame, without the length in front; `code` is the error code of the reply, 0 for success and until the
-    reply comes; `times_unreadable` counts how often something unreadable came in place of the reply.
+    reply comes; `zxid` is the reply's zxid, of a write that of its transaction; `times_unreadable` counts how often
+    something unreadable came in place of the reply.
     """
 
     __slots__ = (
-        "body", "code", "reply", "request", "sent_at", "size", "times_unreadable", "waiter", "watch_kind", "watcher",
+        "body",
+        "code",
+        "reply",
+        "request",
+        "sent_at",
+        "size",
+        "times_unreadable",
+        "waiter",
+        "watch_kind",
+        "watcher",
         "xid",
-    )  # fmt: skip
+        "zxid",
+    )
 
     def __init__(
         self,
@@ -97,6 +118,7 @@ class Call:
         self.xid = 0
         self.sent_at = 0.0
         self.code = 0
+        self.zxid = 0
         self.times_unreadable = 0
         self.reply: Record | None = None
 
@@ -130,7 +152,7 @@ class Connection:
     `timeout`: the negotiated session timeout in seconds, 0 until the handshake is complete;
     `answered`: when the last request that was answered had been sent;
     `heard`: when the last bytes arrived;
-    `last_zxid`: the newest zxid in any reply;
+    `last_zxid`: the newest zxid in any reply to a request of a caller, up to which no event of a watch is missing;
     `error`: what ended the connection, None while it is usable;
     `is_read_only`: whether the server has no quorum;
     `confirms_session`: whether a reply proves that the ensemble keeps the session (a server without a quorum cannot
@@ -161,9 +183,11 @@ class Connection:
         self._auth_calls: deque[Call] = deque()
         self._urgent: dict[bytes, Callable[[], None]] = {}
         self._xid = 0
-        # The oldest unanswered call at the last tick, and the time of the first tick that found it there.
+        # The oldest unanswered call at the last tick, the time since when the link makes no progress with it, and the
+        # size of the unfinished frame at that time.
         self._oldest: Call | None = None
         self._oldest_since = now
+        self._oldest_held = 0
         body = connect_request.encode()
         self._outgoing = [LENGTH.pack(len(body)) + body]
 
@@ -290,7 +314,8 @@ class Connection:
         """Queue a ping if one is due; return False if the link is dead.
 
         A link is dead when nothing has arrived for `timing.dead_after` although a request waits for its reply, or when
-        the oldest request stays unanswered for a whole session timeout while other bytes arrive.
+        the oldest request stays unanswered for a whole session timeout while other bytes arrive, or an auth request
+        while other requests are answered.
         """
         # First the ping, then the judgement: on an event loop that was late the ping that was due has not been sent,
         # and the silence is our own.
@@ -302,13 +327,19 @@ class Connection:
         if now >= self._dead_at():
             return False
         # The case for the second rule: a server that sends events all the time and never answers.  The longer time
-        # leaves room for many events before the reply.  The rule pauses while a frame is arriving: it may be the reply,
-        # and a large reply on a slow link takes its time.  The count starts at the first tick that finds the call to be
-        # the oldest, not when it becomes so, which keeps `receive` free of bookkeeping.
-        oldest = self.calls[0] if self.calls and self._frames.is_between_frames else None
-        if oldest is not self._oldest:
-            self._oldest, self._oldest_since = oldest, now
-        return oldest is None or now < self._oldest_since + self.timeout
+        # leaves room for many events before the reply.  It begins anew while a frame is growing: it may be the reply,
+        # and a large reply on a slow link takes its time.  A few bytes now and then are no growth.  The count starts at
+        # the first tick that finds the call to be the oldest, not when it becomes so, which keeps `receive` free of
+        # bookkeeping.
+        oldest = self.calls[0] if self.calls else None
+        held = self._frames.held
+        if oldest is not self._oldest or held >= self._oldest_held + _GROWTH:
+            self._oldest, self._oldest_since, self._oldest_held = oldest, now, held
+        elif held < self._oldest_held:  # another frame
+            self._oldest_held = held
+        if oldest is not None and now >= self._oldest_since + self.timeout:
+            return False
+        return not self._auth_calls or now < self._auth_calls[0].sent_at + self.timeout
 
     def prove(self, now: float) -> None:
         """Queue a request whose reply proves that the ensemble keeps the session; see certainty.py.
@@ -355,7 +386,9 @@ class Connection:
             if response.session_id == 0 or len(response.password or b"") != _PASSWORD_BYTES:
                 raise ProtocolError(f"a handshake response that makes no session: {response}")
             if self._wanted_session not in (0, response.session_id):
-                raise ProtocolError(f"asked for session {self._wanted_session:#x}, got {response.session_id:#x}")
+                raise ProtocolError(
+                    f"asked for session {printed(self._wanted_session)}, got {printed(response.session_id)}"
+                )
             self.timeout = response.timeout / 1000
             self.is_read_only = frame[end : end + 1] > b"\0"
             self.confirms_session = not self.is_read_only
@@ -392,6 +425,7 @@ class Connection:
             self.is_session_over = True
             raise ProtocolError("the server is ending the session")
         call.code = code
+        call.zxid = zxid
         self.calls.popleft()
         if call.body is None:
             self.large_in_flight -= call.size
@@ -401,7 +435,10 @@ class Connection:
             self.certainty.answered(call.sent_at, self.heard, call.request.reach)
         # A ping's reply carries the server's newest zxid, which may belong to a change whose event has not come yet.
         # If the connection broke now, setting the watches again from that zxid would miss the change.
-        if zxid > self.last_zxid and xid != PING_XID:
+        # The same goes for the reply to one of several SetWatches: a change may have been made while there was no
+        # connection, and its watch be in a later chunk, which the next connection must set again from the same zxid.
+        # The replies behind the last chunk raise it again.
+        if zxid > self.last_zxid and xid != PING_XID and not isinstance(call.request, _SET_WATCHES):
             self.last_zxid = zxid
         return call
 

@@ -382,8 +382,12 @@ class _DecoderWriter:
     def __init__(self, cls: type[Any]) -> None:
         self.lines: list[str] = []
         self.scope: dict[str, Any] = {
-            "cls": cls, "new": object.__new__, "error": struct.error, "DecodeError": DecodeError, "bad": _bad_length
-        }  # fmt: skip
+            "cls": cls,
+            "new": object.__new__,
+            "error": struct.error,
+            "DecodeError": DecodeError,
+            "bad": _bad_length,
+        }
         self._targets: list[str] = []
         self._codes = ""
 

@@ -126,3 +126,8 @@ class MultiHeader(Record):
 
 EVENT_XID: Final = -1
 PING_XID: Final = -2
+
+
+def printed(session_id: int) -> str:
+    """Return a session's id as the server prints it in its logs: in hexadecimal, without a sign."""
+    return f"{session_id % 2**64:#x}"

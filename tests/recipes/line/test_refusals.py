@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -35,6 +36,10 @@ def holder_of(make: Callable[[Client], Locking[Any]], zk: Client) -> Locking[Any
 
 
 @every_kind
+def is_waiting_or_done(waiter: asyncio.Task[Any], zk: Client) -> bool:
+    return waiter.done() or watch_count(zk) > 0
+
+
 @pytest.mark.parametrize("operation", ["create", "getData", "getChildren", "sync"])
 async def test_every_acquire_goes_on_after_a_transient_refusal(
     make: Callable[[Client], Locking[Any]], operation: str
@@ -46,7 +51,7 @@ async def test_every_acquire_goes_on_after_a_transient_refusal(
             session = stage.zk.session_id
             refused = stage.server.answering(operation, ThrottledError, session=session, nth=nth, times=2)
             waiter = asyncio.create_task(make(stage.zk).acquire())
-            await until(lambda waiter=waiter, zk=stage.zk: waiter.done() or watch_count(zk) > 0)
+            await until(partial(is_waiting_or_done, waiter, stage.zk))
             await held.release()
             lease = await asyncio.wait_for(waiter, 5)
             lease.check()

@@ -263,8 +263,10 @@ async def test_ten_thousand_watches_survive_a_reconnect_none_lost_none_doubled_p
         )
         await zk.sync(path)
         assert Counter([(await watch).type for watch in data + exist + child]) == {
-            CHANGED: count, CREATED: count, CHILDREN: count,
-        }  # fmt: skip
+            CHANGED: count,
+            CREATED: count,
+            CHILDREN: count,
+        }
         for number, events in enumerate(streams):
             resync, event = await taken(events)
             assert resync == Resync()

@@ -110,8 +110,8 @@ async def test_a_watch_cancelled_at_any_moment_is_removed_from_the_server(verb: 
     await cancel_at_every_moment(act, prepare=with_child, stays=["child"], most=20)
 
 
-@pytest.mark.parametrize("verb", CREATES)
-async def test_the_node_of_a_create_cancelled_at_any_moment_is_removed(verb: str) -> None:
+@pytest.mark.parametrize("verb", EPHEMERAL)
+async def test_the_ephemeral_node_of_a_create_cancelled_at_any_moment_is_removed(verb: str) -> None:
     await removed_at_every_moment(CREATES[verb][1])
 
 
@@ -244,12 +244,12 @@ async def test_an_ensure_path_cancelled_in_the_turn_of_refusals_is_silent(zookee
 async def test_a_cancelled_create_is_removed_before_a_close(
     zookeeper: RealServer, path: str, keep_session: bool
 ) -> None:
-    """The answer comes while the client is closing: the node must not outlive it, nor stay in the kept session."""
+    """The answer comes while the client is closing: the node must not stay in a session that is kept."""
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(zookeeper.hosts) as other:
         await other.create(f"{path}/child", make_parents=True)
         zk = await zkwire.connect(proxy.hosts)
         hold = proxy.hold_replies()
-        task = asyncio.create_task(zk.create(f"{path}/new", ephemeral=keep_session))
+        task = asyncio.create_task(zk.create(f"{path}/new", ephemeral=True))
         await proxy.seen("create", direction="reply")
         await cancelled(task)
         closing = asyncio.create_task(zk.close(keep_session=keep_session))

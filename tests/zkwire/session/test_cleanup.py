@@ -1,6 +1,8 @@
 """The removal of nodes at paths that other clients use too, and the search for nodes whose create lost its answer."""
 
 import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
 
 import pytest
 
@@ -153,6 +155,112 @@ async def test_a_search_after_a_refusal_spares_nodes_made_meanwhile() -> None:
         assert await stage.other.exists(made) is not None
 
 
+# -- only what is surely ours is removed -----------------------------------------------------------------------------
+
+PERSISTENT: dict[str, Callable[[Client], Coroutine[Any, Any, object]]] = {
+    "persistent": lambda zk: zk.create("/a/n"),
+    "sequential": lambda zk: zk.create("/a/n", sequential=True),
+    "container": lambda zk: zk.create("/a/n", container=True),
+    "with a TTL": lambda zk: zk.create("/a/n", ttl=60.0),
+    "create_and_stat": lambda zk: zk.create_and_stat("/a/n"),
+    "pipeline": lambda zk: zk.pipeline([zkwire.Create("/a/n")]),
+    "transaction": lambda zk: transaction(zk, persistent="/a/n"),
+}
+
+
+async def transaction(zk: Client, *, ephemeral: str = "", sequential: str = "", persistent: str = "") -> None:
+    async with zk.transaction() as tx:
+        if persistent:
+            tx.create(persistent)
+        if ephemeral:
+            tx.create(ephemeral, ephemeral=True)
+        if sequential:
+            tx.create(sequential, ephemeral=True, sequential=True)
+
+
+async def cancelled_before_the_answer(
+    stage: Scene, call: Coroutine[Any, Any, object], meanwhile: Callable[[], Awaitable[object]]
+) -> None:
+    """Send the request of `call`, hold its answer back, cancel it, do something `meanwhile`, and let the answer out."""
+    with stage.server.hold_replies(session=stage.zk.session_id) as hold:
+        task = asyncio.ensure_future(call)
+        await hold.until_hit()
+        await cancelled(task)
+        await meanwhile()
+    for _ in range(3):
+        await stage.zk.sync("/")
+
+
+@pytest.mark.parametrize("kind", PERSISTENT)
+async def test_a_persistent_node_of_a_cancelled_create_stays_with_what_others_have_written_pitfall_72(
+    kind: str,
+) -> None:
+    async with scene() as stage:
+        await stage.other.create("/a")
+
+        async def write() -> None:
+            (name,) = await stage.other.get_children("/a")
+            await stage.other.set(f"/a/{name}", b"of others")
+
+        await cancelled_before_the_answer(stage, PERSISTENT[kind](stage.zk), write)
+        (name,) = await stage.other.get_children("/a")
+        assert (await stage.other.get(f"/a/{name}")).data == b"of others"
+
+
+@pytest.mark.parametrize("is_ephemeral", [True, False])
+@pytest.mark.parametrize("with_stat", [True, False])
+async def test_another_node_in_place_of_that_of_a_cancelled_create_stays_pitfall_72(
+    with_stat: bool, is_ephemeral: bool
+) -> None:
+    async with scene() as stage:
+
+        async def replace() -> None:
+            await stage.other.delete("/a")
+            await stage.other.create("/a", b"of others", ephemeral=is_ephemeral)
+
+        create = stage.zk.create_and_stat if with_stat else stage.zk.create
+        await cancelled_before_the_answer(stage, create("/a", ephemeral=True), replace)
+        assert (await stage.other.get("/a")).data == b"of others"
+
+
+async def test_a_newer_node_of_the_same_session_in_place_of_that_of_a_cancelled_create_stays() -> None:
+    """The answers to both creates come in one read."""
+    async with scene() as stage:
+        with stage.server.hold_replies(session=stage.zk.session_id) as hold:
+            doomed = asyncio.create_task(stage.zk.create("/a", ephemeral=True))
+            await hold.until_hit(1)
+            await cancelled(doomed)
+            await stage.other.delete("/a")
+            newer = asyncio.create_task(stage.zk.create("/a", b"newer", ephemeral=True))
+            await hold.until_hit(2)
+        await newer
+        for _ in range(3):
+            await stage.zk.sync("/")
+        assert (await stage.other.get("/a")).data == b"newer"
+
+
+@pytest.mark.parametrize("how", ["answered", "lost"])
+async def test_the_ephemeral_nodes_of_a_cancelled_transaction_are_removed(how: str) -> None:
+    """The persistent one stays."""
+    async with scene() as stage:
+        await stage.other.create("/a")
+        kept = await stage.zk.create("/a/s-", ephemeral=True, sequential=True)
+        call = transaction(stage.zk, persistent="/a/stays", ephemeral="/a/e", sequential="/a/s-")
+        if how == "answered":
+            await cancelled_before_the_answer(stage, call, stage.other.ping)
+        else:
+            with stage.server.drop_after("multi", session=stage.zk.session_id) as lost:
+                task = asyncio.ensure_future(call)
+                await turns(2)
+                await cancelled(task)
+                await lost.until_hit()
+
+        async def is_clean() -> bool:
+            return sorted(await stage.other.get_children("/a")) == sorted([kept.removeprefix("/a/"), "stays"])
+
+        await until(is_clean)
+
+
 # -- searches and removals over lost connections, on a real server ---------------------------------------------------
 
 
@@ -296,7 +404,7 @@ async def test_a_removal_cut_off_spares_the_next_node_at_its_path(zookeeper: Rea
     ):
         hold = proxy.hold_replies()
         lost = proxy.drop_after("delete")
-        task = asyncio.create_task(zk.create(path))
+        task = asyncio.create_task(zk.create(path, ephemeral=True))
         await proxy.seen("create", direction="reply")
         await cancelled(task)
         hold.release()

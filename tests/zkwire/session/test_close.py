@@ -1,6 +1,7 @@
 """Closing a client, at any moment, and the states that an iteration over them shows."""
 
 import asyncio
+import struct
 from collections.abc import Awaitable, Coroutine
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 import zkwire
 from tests.support.client import eventually, states_until, turns
 from tests.support.proxy import Proxy
-from tests.support.rogue import Rogue, silent_handshake
+from tests.support.rogue import Peer, Rogue, silent_handshake
 from tests.zkwire.session.verbs import every_call
 from zkwire import SessionState
 from zkwire.testing import RealServer
@@ -111,6 +112,28 @@ async def test_closing_while_the_server_is_silent_ends_with_the_link(zookeeper: 
             await reading
         assert zk.state is CLOSED
         proxy.resume()
+
+
+async def trickle(peer: Peer) -> None:
+    """Send the bytes of one frame, a few at a time, and answer nothing."""
+    await peer.handshake()
+    await peer.send(struct.pack(">i", 1 << 20))
+    while True:
+        await peer.send(bytes(5000))
+        await asyncio.sleep(0.1)
+
+
+@pytest.mark.parametrize("keep_session", [False, True])
+@pytest.mark.limit(10)
+async def test_closing_ends_within_a_session_timeout_whatever_the_server_does_pitfall_83(keep_session: bool) -> None:
+    """The server is never silent, and makes so much progress with its frame that the connection is not dead."""
+    loop = asyncio.get_running_loop()
+    async with Rogue(trickle) as rogue:
+        zk = await zkwire.connect(rogue.hosts, 2.0)
+        start = loop.time()
+        await zk.close(keep_session=keep_session)
+        assert loop.time() - start < 2.5
+        assert zk.state is CLOSED
 
 
 @pytest.mark.parametrize("keep_session", [False, True])

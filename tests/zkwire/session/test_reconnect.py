@@ -8,11 +8,13 @@ import pytest
 
 import zkwire
 from tests.support.client import InOrder, eventually, states_until, turns, watched
+from tests.support.everywhere import scene
 from tests.support.proxy import Frame, Proxy
 from tests.support.rogue import Peer, Rogue, honest
 from tests.zkwire.session.verbs import ALL, READS
 from zkwire import SessionState, WatchEventType
-from zkwire.session.transport import Link, open_link
+from zkwire.session.opening import open_link
+from zkwire.session.transport import Link
 from zkwire.testing import RealServer
 
 CONNECTING, CONNECTED, READ_ONLY, SUSPENDED, EXPIRED, AUTH_FAILED, CLOSED = SessionState
@@ -286,6 +288,32 @@ async def test_three_hundred_kilobytes_of_watches_are_set_again_in_chunks_pitfal
         assert sorted(name for frame in frames for name in set_watches(frame)[1][1]) == nodes
         await asyncio.gather(*(zk.create(node) for node in (nodes[0], nodes[500], nodes[999])))
         assert [number for number, watch in enumerate(watches) if watch.done()] == [0, 500, 999]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_a_watch_survives_a_second_break_between_two_set_watches_chunks_pitfall_71(when: str) -> None:
+    """The answer to the first chunk must not raise the zxid from which the second chunk is asked for again."""
+    async with scene() as stage:
+        zk, other = stage.zk, stage.other
+        nodes = [f"/{'x' * 204}-{number:04d}" for number in range(1000)]
+        await zk.create("/list")
+        await asyncio.gather(*map(zk.create, nodes))
+        watches = [(await each)[1] for each in [asyncio.ensure_future(zk.get_and_watch(node)) for node in nodes]]
+        _, children = await zk.get_children_and_watch("/list")  # in the last chunk
+        with stage.server.refuse_connections():
+            stage.server.drop(zk.session_id)
+            await states_until(zk.states(), SUSPENDED)
+            await other.set(nodes[-1], b"changed")
+            await other.create("/list/child")
+            drop = stage.server.drop_before if when == "before" else stage.server.drop_after
+            fault = drop("setWatches", session=zk.session_id, nth=2)
+        await fault.until_hit()
+        fault.end()
+        async with asyncio.timeout(10):
+            assert (await watches[-1]).type is WatchEventType.CHANGED
+            assert (await children).type is WatchEventType.CHILDREN
+        await zk.sync("/")
+        assert [watch.done() for watch in watches] == [False] * 999 + [True]
 
 
 async def test_a_watch_whose_reply_was_lost_is_set_by_the_repeated_read(zookeeper: RealServer, path: str) -> None:

@@ -34,6 +34,7 @@ from zkwire.wire.requests import (
     Request,
     SaslReply,
     SaslRequest,
+    SetWatches2Request,
     SetWatchesRequest,
     StatReply,
     SyncRequest,
@@ -708,17 +709,46 @@ def test_a_server_that_sends_events_and_never_answers_is_dead_after_a_session_ti
 
 
 def test_a_server_that_answers_one_by_one_or_in_small_pieces_is_alive() -> None:
-    connection = _opened(now=0.0)
+    connection = _opened(limit=100_000, now=0.0)
     for _ in range(30):
         _sent(connection, SyncRequest("/"), now=0.0)
     for number in range(1, 21):
         connection.receive(_reply(number, b"\0\0\0\1/"), float(number))
         assert connection.tick(float(number))
-    piece = _reply(21, b"\0\0\0\1/")[:9]
-    for at, byte in enumerate(piece):
-        now = 21.0 + 5 * at
-        connection.receive(bytes([byte]), now)
+    data = bytes(20 * 4096)
+    whole = _reply(21, struct.pack(">i", len(data)) + data)
+    for at in range(10):
+        now = 21.0 + TIMEOUT * (at + 1) - 0.1
+        for early in (TIMEOUT / 2, TIMEOUT / 4, 0):  # the link is not silent in between
+            connection.receive(b"", now - early)
+        connection.receive(whole[4100 * at : 4100 * (at + 1)], now)
         assert connection.tick(now)
+
+
+def test_a_server_that_trickles_the_bytes_of_a_frame_is_dead_after_a_session_timeout_pitfall_83() -> None:
+    """It is never silent, and never answers."""
+    connection = _opened(now=0.0)
+    _sent(connection, SyncRequest("/"), now=0.0)
+    whole = _reply(1, b"\0\0\0\1/")
+    ends = []
+    for now in range(1, 20):
+        connection.receive(whole[now - 1 : now], float(now))
+        if not connection.tick(float(now)):
+            ends.append(now)
+    assert ends[0] == 1 + TIMEOUT
+
+
+def test_a_server_that_never_answers_an_auth_is_dead_after_a_session_timeout_pitfall_83() -> None:
+    """It answers the pings."""
+    connection = _opened(now=0.0)
+    _sent(connection, AuthRequest(0, "digest", b"a:b"), now=0.0)
+    ends = []
+    for now in range(1, 20):
+        (ping,) = _sent(connection, PingRequest(), now=float(now))
+        assert connection.receive(_reply(PING_XID), float(now)) == [ping]
+        if not connection.tick(float(now)):
+            ends.append(now)
+    assert ends[0] == TIMEOUT
 
 
 def test_a_reply_that_the_session_is_ending_ends_the_connection_and_extends_no_certainty() -> None:
@@ -814,12 +844,23 @@ def test_a_large_frame_that_comes_slowly_takes_bounded_memory() -> None:
     assert left < 100_000
 
 
-def test_the_reply_to_set_watches_raises_last_zxid_like_any_reply() -> None:
-    """The request has an ordinary xid."""
+@pytest.mark.parametrize(
+    "request_",
+    [SetWatchesRequest(2, ["/a"], [], []), SetWatches2Request(2, ["/a"], [], [], ["/b"], [])],
+    ids=["SetWatches", "SetWatches2"],
+)
+def test_the_reply_to_set_watches_does_not_raise_last_zxid_pitfall_71(request_: Request[Any]) -> None:
+    """The next chunk may still be unanswered.  If the connection breaks now, it must be asked for from the same zxid:
+    from a newer one the server would fire no watch whose node has changed meanwhile.
+    """
     connection = _opened(last_zxid=2)
-    (call,) = _sent(connection, SetWatchesRequest(2, ["/a"], [], []))
+    chunk, next_chunk, _ = _sent(connection, request_, request_, GetDataRequest("/a", False))
     stream = _event(2, "/a") + _reply(1, zxid=5)
-    assert connection.receive(stream, 0.0) == [Notification(2, "/a", -1), call]
+    assert connection.receive(stream, 0.0) == [Notification(2, "/a", -1), chunk]
+    assert connection.last_zxid == 2
+    assert connection.receive(_reply(2, zxid=5), 0.0) == [next_chunk]
+    assert connection.last_zxid == 2
+    connection.receive(_reply(3, DATA, zxid=5), 0.0)  # behind the last chunk
     assert connection.last_zxid == 5
 
 

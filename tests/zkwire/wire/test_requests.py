@@ -138,8 +138,12 @@ def test_flags_and_watcher_types_have_the_numbers_of_the_protocol() -> None:
     assert {flag.name: flag.value for flag in CreateFlags} == {"EPHEMERAL": 1, "SEQUENTIAL": 2, "CONTAINER": 4}
     assert int(CreateFlags.EPHEMERAL | CreateFlags.SEQUENTIAL) == 3
     assert {kind.name: kind.value for kind in WatcherType} == {
-        "CHILDREN": 1, "DATA": 2, "ANY": 3, "PERSISTENT": 4, "PERSISTENT_RECURSIVE": 5
-    }  # fmt: skip
+        "CHILDREN": 1,
+        "DATA": 2,
+        "ANY": 3,
+        "PERSISTENT": 4,
+        "PERSISTENT_RECURSIVE": 5,
+    }
 
 
 # -- declarations -------------------------------------------------------------------------------------

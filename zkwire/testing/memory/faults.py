@@ -261,25 +261,41 @@ class Faults:
         self._faults: list[Fault] = []
 
     def drop_before(
-        self, operation: Operation = None, *, path: PathPattern = None, session: int | None = None,
-        nth: int = 1, times: int | None = 1,
-    ) -> Fault:  # fmt: skip
+        self,
+        operation: Operation = None,
+        *,
+        path: PathPattern = None,
+        session: int | None = None,
+        nth: int = 1,
+        times: int | None = 1,
+    ) -> Fault:
         """Drop the connection when a chosen request arrives; the request is not carried out."""
         selector = Selector(operation, path, session, nth, times)
         return self._begin(DropBefore("drop_before", selector, self._fault_ended))
 
     def drop_after(
-        self, operation: Operation = None, *, path: PathPattern = None, session: int | None = None,
-        nth: int = 1, times: int | None = 1,
-    ) -> Fault:  # fmt: skip
+        self,
+        operation: Operation = None,
+        *,
+        path: PathPattern = None,
+        session: int | None = None,
+        nth: int = 1,
+        times: int | None = 1,
+    ) -> Fault:
         """Carry out a chosen request and drop its connection in place of the reply."""
         selector = Selector(operation, path, session, nth, times)
         return self._begin(DropAfter("drop_after", selector, self._fault_ended))
 
     def answering(
-        self, operation: Operation, error: Refusal, *, path: PathPattern = None, session: int | None = None,
-        nth: int = 1, times: int | None = None,
-    ) -> Fault:  # fmt: skip
+        self,
+        operation: Operation,
+        error: Refusal,
+        *,
+        path: PathPattern = None,
+        session: int | None = None,
+        nth: int = 1,
+        times: int | None = None,
+    ) -> Fault:
         """Answer requests with `error` (a ServerError, its class, or a code) without carrying them out."""
         code = error if isinstance(error, int) else error.code
         if code == 0:
@@ -287,9 +303,14 @@ class Faults:
         return self._begin(Answering(code, Selector(operation, path, session, nth, times), self._fault_ended))
 
     def hold_replies(
-        self, operation: Operation = None, *, path: PathPattern = None, session: int | None = None,
-        nth: int = 1, times: int | None = None,
-    ) -> Hold:  # fmt: skip
+        self,
+        operation: Operation = None,
+        *,
+        path: PathPattern = None,
+        session: int | None = None,
+        nth: int = 1,
+        times: int | None = None,
+    ) -> Hold:
         """Keep back replies until `release`, or until the end of the block; the requests are carried out.
 
         Without an argument, or with `session` alone, it holds all output from now on; otherwise it holds the reply to
@@ -301,9 +322,15 @@ class Faults:
         return self._begin(Hold("hold_replies", selector, self._fault_ended))
 
     def delay_replies(
-        self, seconds: float, operation: Operation = None, *, path: PathPattern = None, session: int | None = None,
-        nth: int = 1, times: int | None = None,
-    ) -> Fault:  # fmt: skip
+        self,
+        seconds: float,
+        operation: Operation = None,
+        *,
+        path: PathPattern = None,
+        session: int | None = None,
+        nth: int = 1,
+        times: int | None = None,
+    ) -> Fault:
         """Keep back replies for `seconds` of the server's clock.
 
         Without an argument, or with `session` alone, it delays all output from now on; otherwise it delays the reply to

@@ -77,9 +77,22 @@ class Connection:
     """
 
     __slots__ = (
-        "address", "closing", "identities", "is_dirty", "last_operation", "last_response", "last_xid", "last_zxid",
-        "opened", "outgoing", "peer", "port", "received", "sent", "session",
-    )  # fmt: skip
+        "address",
+        "closing",
+        "identities",
+        "is_dirty",
+        "last_operation",
+        "last_response",
+        "last_xid",
+        "last_zxid",
+        "opened",
+        "outgoing",
+        "peer",
+        "port",
+        "received",
+        "sent",
+        "session",
+    )
 
     def __init__(self, peer: str, port: int, now: float) -> None:
         self.peer = peer

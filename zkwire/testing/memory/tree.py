@@ -48,9 +48,19 @@ class Node:
     """
 
     __slots__ = (
-        "acl", "aversion", "children", "creates", "ctime", "czxid", "data", "mtime", "mzxid", "owner", "pzxid",
+        "acl",
+        "aversion",
+        "children",
+        "creates",
+        "ctime",
+        "czxid",
+        "data",
+        "mtime",
+        "mzxid",
+        "owner",
+        "pzxid",
         "version",
-    )  # fmt: skip
+    )
 
     def __init__(self, data: bytes | None, acl: tuple[ACL, ...], owner: int, zxid: int, time: int) -> None:
         self.data = data

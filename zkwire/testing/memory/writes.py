@@ -55,9 +55,7 @@ from zkwire.wire.requests import (
 _ANY_VERSION: Final = -1
 _ERROR_TYPE: Final = -1
 _HIGHEST_FLAGS: Final = TTLFlags.SEQUENTIAL
-_SEQUENTIAL: Final = (
-    CreateFlags.SEQUENTIAL, CreateFlags.EPHEMERAL | CreateFlags.SEQUENTIAL, TTLFlags.SEQUENTIAL
-)  # fmt: skip
+_SEQUENTIAL: Final = (CreateFlags.SEQUENTIAL, CreateFlags.EPHEMERAL | CreateFlags.SEQUENTIAL, TTLFlags.SEQUENTIAL)
 _EPHEMERAL: Final = (CreateFlags.EPHEMERAL, CreateFlags.EPHEMERAL | CreateFlags.SEQUENTIAL)
 _TTL: Final = (TTLFlags.PERSISTENT, TTLFlags.SEQUENTIAL)
 

@@ -56,9 +56,7 @@ def test_a_session_goes_on_under_another_connection(world: World) -> None:
     welcome = second.connect(resume=first, timeout=20_000)
     assert welcome is not None
     assert first.welcome is not None
-    assert (welcome.session_id, welcome.timeout, welcome.password) == (
-        first.session_id, 20_000, first.welcome.password
-    )  # fmt: skip
+    assert (welcome.session_id, welcome.timeout, welcome.password) == (first.session_id, 20_000, first.welcome.password)
     assert first.is_closed
     assert world.machine.last_zxid == 2
     assert second.exists("/e").err == 0

@@ -119,10 +119,17 @@ def test_create_container_makes_a_container_whatever_the_flags(flags: int) -> No
 @pytest.mark.parametrize(
     ("flags", "ttl", "err"),
     [
-        (5, 1, 0), (6, 2**40 - 1, 0), (5, 2**40, -8), (5, 0, -8), (5, -1, -8), (0, 5, -8), (3, -1, -8), (4, 5, -8),
+        (5, 1, 0),
+        (6, 2**40 - 1, 0),
+        (5, 2**40, -8),
+        (5, 0, -8),
+        (5, -1, -8),
+        (0, 5, -8),
+        (3, -1, -8),
+        (4, 5, -8),
         (7, 5, -8),
     ],
-)  # fmt: skip
+)
 def test_create_ttl(client: Client, flags: int, ttl: int, err: int) -> None:
     answer = client.ask(CreateTTLRequest("/t", b"", OPEN, flags, ttl))
     assert answer.err == err
@@ -139,12 +146,31 @@ def test_ttl_nodes_can_be_switched_off() -> None:
 @pytest.mark.parametrize(
     ("path", "err"),
     [
-        ("", -8), ("x", -8), ("/a\0b", -8), ("x/y", -101), ("/a/", -8), ("/a//b", -101), ("/a/.", -8), ("/a/..", -8),
-        ("/missing/..", -101), ("//x", -8), ("/", -110), ("/a", -110), ("/a/\x01", -8), ("/a/\x7f", -8),
-        ("/a/\ue000", -8), ("/a/\ufff0", -8), ("/a/😀", -8), ("/a/...", 0), ("/a/ ", 0), ("/a/\u00a0", 0),
-        ("/a/\uffef", 0), ("/a/\uf900", 0), ("/zookeeper/mine", 0),
+        ("", -8),
+        ("x", -8),
+        ("/a\0b", -8),
+        ("x/y", -101),
+        ("/a/", -8),
+        ("/a//b", -101),
+        ("/a/.", -8),
+        ("/a/..", -8),
+        ("/missing/..", -101),
+        ("//x", -8),
+        ("/", -110),
+        ("/a", -110),
+        ("/a/\x01", -8),
+        ("/a/\x7f", -8),
+        ("/a/\ue000", -8),
+        ("/a/\ufff0", -8),
+        ("/a/😀", -8),
+        ("/a/...", 0),
+        ("/a/ ", 0),
+        ("/a/\u00a0", 0),
+        ("/a/\uffef", 0),
+        ("/a/\uf900", 0),
+        ("/zookeeper/mine", 0),
     ],
-)  # fmt: skip
+)
 def test_paths(client: Client, path: str, err: int) -> None:
     """Which characters a path may have, and which error comes when the parent is missing, too."""
     client.create("/a")

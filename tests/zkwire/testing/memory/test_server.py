@@ -442,9 +442,14 @@ async def _create_and_read(hosts: str) -> None:
 async def test_the_command_says_that_the_port_is_taken() -> None:
     async with Server() as server:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "zkwire.testing", "--port", str(server.port), stderr=asyncio.subprocess.PIPE,
+            sys.executable,
+            "-m",
+            "zkwire.testing",
+            "--port",
+            str(server.port),
+            stderr=asyncio.subprocess.PIPE,
             env={**os.environ, "LC_ALL": "C"},
-        )  # fmt: skip
+        )
         _, errors = await process.communicate()
         assert errors.decode() == f"cannot listen on {server.hosts}: Address already in use\n"
         assert process.returncode == 1

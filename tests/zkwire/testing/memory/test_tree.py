@@ -100,8 +100,11 @@ def test_the_server_counts_the_root_twice() -> None:
 
 def test_numbers_wrap_as_javas() -> None:
     assert [as_int(number) for number in (2**31 - 1, 2**31, -(2**31), -(2**31) - 1)] == [
-        2**31 - 1, -(2**31), -(2**31), 2**31 - 1
-    ]  # fmt: skip
+        2**31 - 1,
+        -(2**31),
+        -(2**31),
+        2**31 - 1,
+    ]
 
 
 def test_a_node_without_children_keeps_no_empty_container_for_them() -> None:

@@ -1,0 +1,97 @@
+"""The end of a program that has not closed its client: `asyncio.run` cancels all tasks, and the session ends."""
+
+import asyncio
+import signal
+import sys
+
+import pytest
+
+import zkwire
+from tests.support.recipes import until
+from zkwire.testing import Server
+
+HEAD = """
+import asyncio, sys, zkwire
+
+async def client():
+    zk = await zkwire.connect(sys.argv[1], 60.0)
+    await zk.create("/here", ephemeral=True)
+    print("ready", flush=True)
+    return zk
+
+async def in_block(started):
+    async with zkwire.connect(sys.argv[1], 60.0) as zk:
+        await zk.create("/here", ephemeral=True)
+        print("ready", flush=True)
+        started.set()
+        await asyncio.sleep(60)
+"""
+
+PROGRAMS = {
+    "main returns with the client open": """
+async def main():
+    zk = await client()
+""",
+    "main fails with the client open": """
+async def main():
+    zk = await client()
+    raise RuntimeError("main fails")
+""",
+    "main returns, the client's block is in another task": """
+async def main():
+    started = asyncio.Event()
+    task = asyncio.create_task(in_block(started))
+    await started.wait()
+""",
+    "Ctrl-C, the client is open": """
+async def main():
+    zk = await client()
+    await asyncio.sleep(60)
+""",
+    "Ctrl-C, the client's block is in another task": """
+async def main():
+    started = asyncio.Event()
+    task = asyncio.create_task(in_block(started))
+    await asyncio.sleep(60)
+""",
+    "Ctrl-C, the client's block is in main": """
+async def main():
+    await in_block(asyncio.Event())
+""",
+}
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+async def test_the_session_ends_with_the_program(program: str) -> None:
+    async with Server() as server, zkwire.connect(server.hosts) as other:
+        running = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", HEAD + PROGRAMS[program] + "\nasyncio.run(main())", server.hosts),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        assert running.stdout is not None
+        assert await running.stdout.readline() == b"ready\n"
+        if "Ctrl-C" in program:
+            running.send_signal(signal.SIGINT)
+        _, errors = await running.communicate()
+        assert await other.exists("/here") is None, errors.decode()
+        assert len(server.sessions) == 1
+        assert b"never retrieved" not in errors
+        assert b"was destroyed" not in errors
+
+
+async def test_a_program_ends_soon_although_the_server_does_not_answer() -> None:
+    async with Server() as server:
+        running = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", HEAD + PROGRAMS["Ctrl-C, the client is open"] + "\nasyncio.run(main())"),
+            server.hosts,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+        assert running.stdout is not None
+        assert await running.stdout.readline() == b"ready\n"
+        server.pause()
+        running.send_signal(signal.SIGINT)
+        await until(lambda: running.returncode is not None, limit=10)
+        await running.wait()
+        server.resume()

@@ -1,0 +1,227 @@
+"""How connections are opened: the addresses of a name, a resolver that is slow or fails, TLS contexts."""
+
+import asyncio
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+import zkwire
+from tests.support.client import states_until, turns
+from tests.support.rogue import Rogue, silent_handshake
+from zkwire import SessionState
+from zkwire.session.opening import Opener
+from zkwire.session.reasons import reason_of
+from zkwire.testing import RealServer, Server
+from zkwire.wire.records import printed
+
+NAME = "zk.example"
+
+
+class Resolver:
+    """Answers for the name zk.example, in place of the system's resolver; all other questions go there."""
+
+    def __init__(self, *addresses: str) -> None:
+        self.addresses = list(addresses)
+        self.asked = 0
+        self.at_once = 0
+        self.at_once_most = 0
+        self.delay = 0.0
+        self.fails = False
+        self.ends = threading.Event()
+        self._real = socket.getaddrinfo
+
+    def __call__(self, host: str, port: Any, *args: Any, **options: Any) -> Any:
+        if host != NAME or options.get("flags", 0) & socket.AI_NUMERICHOST:
+            return self._real(host, port, *args, **options)
+        self.asked += 1
+        self.at_once += 1
+        self.at_once_most = max(self.at_once, self.at_once_most)
+        self.ends.wait(self.delay)
+        self.at_once -= 1
+        if self.fails:
+            raise socket.gaierror(socket.EAI_AGAIN, "the resolver fails")
+        return [info for address in self.addresses for info in self._real(address, port, *args, **options)]
+
+
+@contextmanager
+def resolver(*addresses: str) -> Iterator[Resolver]:
+    answers = Resolver(*addresses)
+    with patch("socket.getaddrinfo", answers):
+        yield answers
+        answers.ends.set()
+
+
+@contextmanager
+def black_hole(address: str, port: int) -> Iterator[None]:
+    """Let `address`:`port` answer to no attempt to connect: its queue of connections is full."""
+    with socket.socket() as full, socket.socket() as first, socket.socket() as second:
+        full.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        full.bind((address, port))
+        full.listen(0)
+        for each in (first, second):
+            each.setblocking(False)
+            each.connect_ex((address, port))
+        yield
+
+
+@pytest.mark.limit(20)
+async def test_an_address_of_a_name_that_never_answers_is_passed_by_pitfall_82() -> None:
+    async with Server() as server:
+        with (
+            resolver("127.0.0.2", "127.0.0.3", "127.0.0.1"),
+            black_hole("127.0.0.2", server.port),
+            black_hole("127.0.0.3", server.port),
+        ):
+            start = time.monotonic()
+            async with zkwire.connect(f"{NAME}:{server.port}", 10.0) as zk:
+                assert time.monotonic() - start < 4
+                await zk.ping()
+
+
+async def test_a_refused_address_of_a_name_is_passed_by_at_once() -> None:
+    async with Server() as server:
+        with resolver("127.0.0.2", "127.0.0.3", "127.0.0.1"), patch("zkwire.session.opening._NEXT_ADDRESS_AFTER", 60):
+            async with zkwire.connect(f"{NAME}:{server.port}") as zk:
+                await zk.ping()
+
+
+async def test_each_attempt_begins_with_another_address() -> None:
+    """An address may be connected to and never answer, so that only the next attempt gets past it."""
+    opener, seen = Opener(), []
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seen.append(writer.get_extra_info("sockname")[0])
+        writer.close()
+
+    async with await asyncio.start_server(accept, "127.0.0.1", 0) as first:
+        port = first.sockets[0].getsockname()[1]
+        async with await asyncio.start_server(accept, "127.0.0.2", port):
+            with resolver("127.0.0.1", "127.0.0.2"):
+                for _ in range(4):
+                    protocol: Any = await opener(asyncio.Protocol, NAME, port)  # type: ignore[arg-type]
+                    assert protocol is not None
+                while len(seen) < 4:
+                    await asyncio.sleep(0.01)
+    assert seen == ["127.0.0.1", "127.0.0.2"] * 2
+
+
+@pytest.mark.limit(20)
+async def test_a_resolver_slower_than_an_attempt_is_waited_for_by_the_next_ones_pitfall_82() -> None:
+    async with Server() as server:
+        with resolver("127.0.0.1") as names:
+            names.delay = 1.0
+            async with zkwire.connect(f"{NAME}:{server.port}", 1.0) as zk:  # half a second for an attempt
+                await zk.ping()
+                assert names.asked == names.at_once_most == 1
+                names.delay = 20.0
+                states = zk.states()
+                server.drop()
+                await states_until(states, SessionState.SUSPENDED)
+                await states_until(states, SessionState.CONNECTED)  # with the address from before
+                server.drop()
+                await states_until(states, SessionState.SUSPENDED)
+                await states_until(states, SessionState.CONNECTED)
+                assert names.asked == 2
+                assert names.at_once_most == 1
+
+
+async def test_a_resolver_that_fails_leaves_the_addresses_known_before() -> None:
+    async with Server() as server:
+        with resolver("127.0.0.1") as names:
+            async with zkwire.connect(f"{NAME}:{server.port}") as zk:
+                states = zk.states()
+                names.fails = True
+                server.drop()
+                await states_until(states, SessionState.SUSPENDED)
+                await states_until(states, SessionState.CONNECTED)
+                assert names.asked == 2
+
+
+async def test_a_client_closes_while_the_resolver_hangs() -> None:
+    with resolver("127.0.0.1") as names:
+        names.delay = 20.0
+        connecting = asyncio.ensure_future(zkwire.connect(f"{NAME}:1")._connect())
+        while not names.asked:
+            await asyncio.sleep(0.01)
+        connecting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await connecting
+
+
+@pytest.mark.parametrize("after", range(12))
+async def test_an_attempt_cancelled_at_any_turn_leaves_no_socket(after: int) -> None:
+    """A socket that is left would be reported as a ResourceWarning."""
+    async with Server() as server:
+        with resolver("127.0.0.2", "127.0.0.1", "127.0.0.1"):
+            opening = asyncio.ensure_future(
+                Opener()(asyncio.Protocol, NAME, server.port)  # type: ignore[arg-type]
+            )
+            await turns(after)
+            opening.cancel()
+            await asyncio.wait({opening})
+            if not opening.cancelled():
+                assert opening.exception() is None
+
+
+def test_a_tls_context_for_servers_is_refused_at_once() -> None:
+    with pytest.raises(ValueError, match="create_default_context"):
+        zkwire.connect("zk1:2281", ssl=ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
+
+
+@pytest.mark.parametrize("port", ["real", "memory"])
+async def test_a_port_without_tls_is_reported_by_connect(zookeeper: RealServer, port: str) -> None:
+    """After one round over all servers, with the cause; and without ssl the same port is fine."""
+    async with Server() as server:
+        hosts = zookeeper.hosts if port == "real" else server.hosts
+        with pytest.raises(ConnectionError, match=f"no session with {hosts}: the port is one without TLS"):
+            async with asyncio.timeout(20):
+                await zkwire.connect(hosts, ssl=ssl.create_default_context())
+        async with zkwire.connect(hosts) as zk:
+            await zk.ping()
+
+
+async def test_a_server_that_closes_tls_handshakes_for_another_reason_is_tried_again() -> None:
+    """It may be starting."""
+    connected = 0
+
+    async def close(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connected
+        connected += 1
+        writer.close()
+
+    async with await asyncio.start_server(close, "127.0.0.1", 0) as starting:
+        port = starting.sockets[0].getsockname()[1]
+        connecting = asyncio.ensure_future(zkwire.connect(f"127.0.0.1:{port}", ssl=True)._connect())
+        while connected < 10:
+            await asyncio.sleep(0.01)
+        assert not connecting.done()
+        connecting.cancel()
+        await asyncio.wait({connecting})
+
+
+async def test_a_warning_of_an_attempt_without_an_answer_names_the_time(caplog: pytest.LogCaptureFixture) -> None:
+    async with Rogue(silent_handshake) as rogue:
+        hosts = rogue.hosts
+        connecting = asyncio.ensure_future(zkwire.connect(hosts, 0.4)._connect())
+        while "no session" not in caplog.text:
+            await asyncio.sleep(0.01)
+        connecting.cancel()
+        await asyncio.wait({connecting})
+    assert f"no session with {hosts}: TimeoutError: no answer within 0.2 s" in caplog.text
+
+
+@pytest.mark.parametrize("error", [TimeoutError(), ConnectionResetError(), BrokenPipeError(), OSError(), ValueError()])
+def test_every_error_has_a_reason(error: Exception) -> None:
+    assert reason_of(error).strip()
+
+
+def test_a_session_id_is_printed_as_the_server_prints_it() -> None:
+    assert printed(0x10000A1B2C30001) == "0x10000a1b2c30001"
+    assert printed(-2) == "0xfffffffffffffffe"

@@ -1,0 +1,208 @@
+"""Opens connections: resolves a host's name, tries the addresses, and does the TLS handshake.
+
+Names are resolved apart from connecting, since a resolver may need longer than one attempt to connect may take.  All
+sockets of a client are opened here, or by the function that is passed to `zkwire.connect` in its place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import socket
+import ssl
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeAlias
+
+from zkwire.session.transport import Link
+
+# Seconds after which the next address of a name is tried while the first one does not answer (RFC 8305: 0.1 at least).
+_NEXT_ADDRESS_AFTER: Final = 0.1
+# Seconds to wait for the resolver if it has answered before; then the last answer is used.
+_LAST_ANSWER_AFTER: Final = 0.1
+
+_WORD: Final = b"srvr"  # a server answers it with text, even where it is not allowed
+_WORD_WITHIN: Final = 1.0
+
+_Info: TypeAlias = tuple[int, int, int, str, Any]  # what getaddrinfo returns for an address
+
+
+class UnfitError(ConnectionError):
+    """The server cannot be connected to in this way, however often it is tried."""
+
+
+class Opener:
+    """Opens TCP connections for one client, with TLS if it has a context.
+
+        link = await opener(make, host, port)
+
+    A name is resolved anew at each attempt, since a server may move to another address.  A resolver that fails, or is
+    slow, does not keep the client from the addresses that it knew before.  A name may have several addresses, and
+    some may not answer: each attempt begins with another one, and goes on to the next after a moment.
+
+    Arguments: `context`, for TLS; the server's certificate is checked against the host name in the connect string, if
+    the context says so.
+    Raises: ValueError for a context that is made for servers.
+    """
+
+    def __init__(self, context: ssl.SSLContext | None = None) -> None:
+        if context is not None and context.protocol is ssl.PROTOCOL_TLS_SERVER:
+            raise ValueError("ssl must be a context for clients, such as ssl.create_default_context() returns")
+        self._context = context
+        self._names: dict[str, _Name] = {}
+
+    async def __call__(self, make: Callable[[], Link], host: str, port: int) -> Link:
+        """Open a connection to `host`:`port` and return the Link that `make` made for it.
+
+        Raises: OSError; UnfitError, which is one, when the server does not speak TLS.
+        Cancellation: leaves no socket.
+        """
+        addresses = await self._addresses(host, port)
+        sock = await _first_connected(addresses)
+        loop = asyncio.get_running_loop()
+        if self._context is None:
+            _, link = await loop.create_connection(make, sock=sock)
+            return link
+        try:
+            _, link = await loop.create_connection(make, sock=sock, ssl=self._context, server_hostname=host)
+        except OSError:
+            # A server closes the connection when it gets a TLS handshake at a port without TLS.  That alone could also
+            # be a server that is starting, so ask it.
+            if await _answers_without_tls(addresses):
+                raise UnfitError(
+                    "the port is one without TLS: use the server's secure port, or leave out ssl"
+                ) from None
+            raise
+        return link
+
+    async def _addresses(self, host: str, port: int) -> list[_Info]:
+        try:
+            # A numeric address needs no resolver: this does not block.
+            return [*socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)]
+        except socket.gaierror:
+            found = await self._names.setdefault(host, _Name(host)).addresses()
+        return [(*info[:4], (info[4][0], port, *info[4][2:])) for info in found]
+
+
+async def open_link(make: Callable[[], Link], host: str, port: int) -> Link:
+    """Open a TCP connection to `host`:`port` with a new Opener; see there."""
+    return await Opener()(make, host, port)
+
+
+class _Name:
+    """A host's name, its last known addresses, and at most one question to the resolver."""
+
+    def __init__(self, host: str) -> None:
+        self._host = host
+        self._known: list[_Info] = []
+        self._asked: asyncio.Future[list[_Info]] | None = None
+        self._turns = itertools.count()
+
+    async def addresses(self) -> list[_Info]:
+        """Return the addresses, beginning with another one each time.
+
+        Raises: OSError when the resolver fails and has never answered before.
+        Cancellation: the question remains, and its answer serves the next attempt.
+        """
+        asked = self._ask()
+        await asyncio.wait({asked}, timeout=_LAST_ANSWER_AFTER if self._known else None)
+        if not self._known:
+            self._known = asked.result()
+        first = next(self._turns) % len(self._known)
+        return self._known[first:] + self._known[:first]
+
+    def _ask(self) -> asyncio.Future[list[_Info]]:
+        """Return the future of the resolver's answer; ask if no answer is awaited yet."""
+        loop = asyncio.get_running_loop()
+        if self._asked is None or self._asked.get_loop() is not loop:
+            self._asked = loop.create_future()
+            self._asked.add_done_callback(self._answered)
+            # A thread of its own, and not one of the event loop's pool: a resolver that hangs would in time take all
+            # of them, and `asyncio.run` waits for the pool at its end.
+            resolving = threading.Thread(target=_resolve, args=(self._host, self._asked), daemon=True)
+            resolving.start()
+        return self._asked
+
+    def _answered(self, asked: asyncio.Future[list[_Info]]) -> None:
+        self._asked = None
+        if asked.exception() is None:
+            self._known = asked.result()
+
+
+def _resolve(host: str, answer: asyncio.Future[list[_Info]]) -> None:
+    """Ask the resolver and settle `answer`; runs in a thread."""
+    settle: Callable[[Any], None] = answer.set_result
+    outcome: Any
+    try:
+        outcome = list(dict.fromkeys(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)))
+    except OSError as error:
+        settle, outcome = answer.set_exception, error
+    with contextlib.suppress(RuntimeError):  # the event loop was closed meanwhile
+        answer.get_loop().call_soon_threadsafe(settle, outcome)
+
+
+async def _answers_without_tls(addresses: Iterable[_Info]) -> bool:
+    """Return whether the server answers a four-letter word with text.  Cancellation: leaves no socket."""
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(_WORD_WITHIN):
+            with await _first_connected(addresses) as sock:
+                await loop.sock_sendall(sock, _WORD)
+                return (await loop.sock_recv(sock, 1)).isalpha()
+    except OSError:  # TimeoutError is a subclass
+        return False
+
+
+async def _first_connected(addresses: Iterable[_Info]) -> socket.socket:
+    """Return a socket that is connected to one of `addresses`.
+
+    They are tried in their order; the next one as soon as one has failed, or has not answered for a moment.
+    Raises: OSError when all have failed.
+    Cancellation: leaves no socket.
+    """
+    loop = asyncio.get_running_loop()
+    left = deque(addresses)
+    if len(left) == 1:
+        return await _connected(left[0])
+    attempts: list[asyncio.Task[socket.socket]] = []
+    pending: set[asyncio.Task[socket.socket]] = set()
+    winner: asyncio.Task[socket.socket] | None = None
+    try:
+        while winner is None and (left or pending):
+            if left:
+                attempts.append(loop.create_task(_connected(left.popleft())))
+                pending.add(attempts[-1])
+            timeout = _NEXT_ADDRESS_AFTER if left else None
+            done, pending = await asyncio.wait(pending, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+            winner = next((attempt for attempt in done if attempt.exception() is None), None)
+    finally:
+        for attempt in attempts:
+            if attempt is not winner:
+                attempt.cancel()
+                attempt.add_done_callback(_close)
+        if pending:
+            await asyncio.wait(pending)
+    if winner is None:
+        raise OSError("; ".join(str(attempt.exception()) for attempt in attempts))
+    return winner.result()
+
+
+async def _connected(info: _Info) -> socket.socket:
+    """Return a socket that is connected to one address.  Raises: OSError.  Cancellation: leaves no socket."""
+    family, kind, protocol, _, address = info
+    sock = socket.socket(family, kind, protocol)
+    try:
+        sock.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(sock, address)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def _close(attempt: asyncio.Task[socket.socket]) -> None:
+    """Close the socket of an attempt that came too late."""
+    if not attempt.cancelled() and attempt.exception() is None:
+        attempt.result().close()
