@@ -130,9 +130,8 @@ async def test_plain_connections_to_a_tls_port_and_tls_to_a_plain_port_are_refus
 ) -> None:
     async with serving(tls) as server:
         await complaint(zkwire.connect(server.secure_hosts, 1.0), caplog, f"no session with {server.secure_hosts}")
-    await complaint(
-        zkwire.connect(zookeeper.hosts, 1.0, ssl=trusting(tls)), caplog, f"no session with {zookeeper.hosts}"
-    )
+    with pytest.raises(ConnectionError, match=f"no session with {zookeeper.hosts}: the port is one without TLS"):
+        await zkwire.connect(zookeeper.hosts, 4.0, ssl=trusting(tls))
 
 
 async def test_a_server_that_is_silent_in_the_tls_handshake_is_given_up(
