@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -34,6 +35,11 @@ def holder_of(make: Callable[[Client], Locking[Any]], zk: Client) -> Locking[Any
     return Semaphore(zk, P, 1) if isinstance(make(zk), Semaphore) else Lock(zk, P)
 
 
+def is_under_way(zk: Client, waiter: asyncio.Task[Any]) -> bool:
+    """Return whether the waiter watches something, or has ended."""
+    return waiter.done() or watch_count(zk) > 0
+
+
 @every_kind
 @pytest.mark.parametrize("operation", ["create", "getData", "getChildren", "sync"])
 async def test_every_acquire_goes_on_after_a_transient_refusal(
@@ -46,7 +52,7 @@ async def test_every_acquire_goes_on_after_a_transient_refusal(
             session = stage.zk.session_id
             refused = stage.server.answering(operation, ThrottledError, session=session, nth=nth, times=2)
             waiter = asyncio.create_task(make(stage.zk).acquire())
-            await until(lambda waiter=waiter, zk=stage.zk: waiter.done() or watch_count(zk) > 0)
+            await until(partial(is_under_way, stage.zk, waiter))
             await held.release()
             lease = await asyncio.wait_for(waiter, 5)
             lease.check()
