@@ -1,6 +1,7 @@
 """Refusals that say nothing about the lock: an overloaded server makes a client wait, and takes no place away."""
 
 import asyncio
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -88,6 +89,25 @@ async def test_a_waiter_keeps_its_place(operation: str) -> None:
         await lease.release()
         await (await later).release()
         await outcome(ahead[0])
+        await nothing_stays(stage)
+
+
+async def test_a_waiter_whose_own_watch_was_refused_does_not_own_without_its_node() -> None:
+    """Pitfall 79: the server has set the watch on the blocker only, and the waiter's node is deleted unheard."""
+    async with scene(P) as stage, no_task_stays():
+        held = await Lock(stage.other, P).acquire()
+        own = re.compile(rf"{P}/.*0000000001")
+        with stage.server.answering("getData", ThrottledError, path=own, times=1) as refused:
+            waiter = asyncio.create_task(Lock(stage.zk, P).acquire())
+            names = await until_line(stage.other, P, 2)
+            await refused.until_hit()
+            await stage.zk.ping()
+            await stage.other.delete(f"{P}/{names[1]}")
+            await held.release()
+            lease = await asyncio.wait_for(waiter, 5)
+        assert lease.path != f"{P}/{names[1]}"
+        lease.check()
+        await lease.release()
         await nothing_stays(stage)
 
 
