@@ -59,7 +59,7 @@ class TryLock(Locking[Lease]):
     Order: none.  A client that keeps trying may never succeed; use Lock for a queue.
     Requests: one to take the lock or to find it taken, and one to release it.
     Raises: `acquire`, `hold` and `async with` raise LockTakenError when the lock is taken.  Their `within` only bounds
-    how long a server may take to answer.
+    how long a server may take to answer; 0 sets no bound.
 
     One promise is weaker than that of Lock, because the name of the node is not unique.  Suppose that our node is
     deleted by hand, and another client takes the lock before we hear of it.  Then a release or a transaction of ours

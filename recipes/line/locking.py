@@ -53,8 +53,8 @@ class Hold(Generic[H]):
         self._lease: Held | None = None
         self._task: asyncio.Task[Any] | None = None
         self._cancelling = 0
-        self._is_lost = False
-        self._cancellations = 0  # by this hold
+        self.loss: LockLostError | None = None
+        self.cancellations = 0  # of the body, by this hold
         self._cancelling_soon: asyncio.Handle | None = None
 
     async def __aenter__(self) -> H:
@@ -68,8 +68,8 @@ class Hold(Generic[H]):
             raise
         self._task = current_task()
         self._cancelling = self._task.cancelling()
-        self._is_lost = False
-        self._cancellations = 0
+        self.loss = None
+        self.cancellations = 0
         self._lease = lease
         _ENTERED.setdefault(self._task, []).append(self)
         lease.enter_body(self)
@@ -103,14 +103,14 @@ class Hold(Generic[H]):
     def interrupt(self, loss: LockLostError) -> None:
         """Have the task of the body cancelled; called when the lease is lost.
 
-        If an inner body of the task is being cancelled already, the end of that body cancels this one.  If the task
-        itself has found the loss, for example by `check`, it gets the error in place.
+        If an inner body of the task is cancelled for this loss already, the end of that body cancels this one.  If the
+        task itself has found the loss, for example by `check`, it gets the error in place.
         """
-        self._is_lost = True
+        self.loss = loss
         task = self._task
         if task is not None and task is not asyncio.current_task():
             holds = _ENTERED[task]
-            if not any(inner._is_lost for inner in holds[holds.index(self) + 1 :]):
+            if not any(inner.loss is loss for inner in holds[holds.index(self) + 1 :]):
                 self._cancel_body()
 
     def cancel_body_soon(self) -> None:
@@ -121,7 +121,7 @@ class Hold(Generic[H]):
     def _cancel_body(self) -> None:
         self._cancelling_soon = None
         if self._task is not None:
-            self._cancellations += 1
+            self.cancellations += 1
             self._task.cancel()
 
     def _leave(self, task: asyncio.Task[Any]) -> None:
@@ -140,9 +140,9 @@ class Hold(Generic[H]):
         If another task leaves the block than the one that entered it, the cancelled task is not the present one, and
         nothing must be taken back.
         """
-        if not self._cancellations or task is not asyncio.current_task():
+        if not self.cancellations or task is not asyncio.current_task():
             return False
-        for _ in range(self._cancellations):
+        for _ in range(self.cancellations):
             task.uncancel()
         return task.cancelling() <= self._cancelling
 
@@ -157,8 +157,8 @@ def _stop_outer_body(task: asyncio.Task[Any], *, passes_cancellation: bool) -> N
     the clean-up in between.  If it was not passed on, the inner body has swallowed it.
     """
     for hold in reversed(_ENTERED.get(task, ())):
-        if hold._is_lost:
-            if not (passes_cancellation and hold._cancellations):
+        if hold.loss is not None:
+            if not (passes_cancellation and hold.cancellations):
                 hold.cancel_body_soon()
             return
 

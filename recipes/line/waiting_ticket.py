@@ -14,7 +14,7 @@ import zkwire
 from recipes.line import ticket_data
 from recipes.line.certainty import Certainty
 from recipes.line.position import Position, Promises, every_contender
-from recipes.line.refusals import any_transient, is_transient, pause
+from recipes.line.refusals import any_transient, pause
 from recipes.line.ticket import Ticket, TicketNode
 from recipes.line.yielding import yield_processor
 from zkwire import Client, GetChildren, GetData, Node, Sync, WatchEventType, WatchSet, join_path
@@ -105,11 +105,7 @@ class WaitingTicket:
             return
         (name,) = self._position.before
         try:
-            while True:
-                (node,) = await self._zk.pipeline([GetData(join_path(self._rules.path, name))])
-                if not is_transient(node):
-                    break
-                await pause()
+            (node,) = await self._zk.pipeline([GetData(join_path(self._rules.path, name))])
             if isinstance(node, zkwire.NoNodeError):
                 self._position.departed(name)
             elif isinstance(node, Node):

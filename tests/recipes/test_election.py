@@ -88,7 +88,7 @@ async def test_candidates_of_other_libraries_take_part_in_the_same_election(zook
         latch = f"{path}/_c_0b9a3f9e-5a5a-4c4c-9d9d-1e2f3a4b5c6d-latch-"
         first = await other.create(latch, b"java-1", ephemeral=True, sequential=True)
         waiting = asyncio.create_task(Election(zk, path, b"ours").acquire())
-        await until_line(zk, path, 3)  # with the child that is no candidate
+        await until_line(zk, path, 2)  # without the child that is no candidate
         last = await other.create(latch, b"java-2", ephemeral=True, sequential=True)
         assert await Election(zk, path).candidates() == [b"java-1", b"ours", b"java-2"]
         await other.delete(first)

@@ -185,6 +185,17 @@ async def test_a_lost_outer_lease_stops_its_body_although_the_inner_body_swallow
                 await asyncio.wait_for(_forever(), 5)
 
 
+async def test_an_outer_lease_that_is_lost_later_stops_a_body_that_has_survived_the_loss_of_its_own() -> None:
+    """Pitfall 73: the inner body has caught the LockLostError of `check`."""
+    async with stage_of_locks() as stage:
+        with body_raises(LockLostError, match="deleted"):
+            async with Lock(stage.zk, P) as outer, Lock(stage.zk, f"{P}-2") as inner:
+                with pytest.raises(LockLostError):
+                    raise inner._lose("for a test")
+                await stage.other.delete(outer.path)
+                await asyncio.wait_for(_forever(), 5)
+
+
 async def test_clean_up_between_two_bodies_is_not_disturbed_while_the_cancellation_passes() -> None:
     async with stage_of_locks() as stage:
         cleaned_up = False

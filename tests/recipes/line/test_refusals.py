@@ -1,6 +1,7 @@
 """Refusals that say nothing about the lock: an overloaded server makes a client wait, and takes no place away."""
 
 import asyncio
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -35,6 +36,11 @@ def holder_of(make: Callable[[Client], Locking[Any]], zk: Client) -> Locking[Any
     return Semaphore(zk, P, 1) if isinstance(make(zk), Semaphore) else Lock(zk, P)
 
 
+def is_under_way(zk: Client, waiter: asyncio.Task[Any]) -> bool:
+    """Return whether the waiter watches something, or has ended."""
+    return waiter.done() or watch_count(zk) > 0
+
+
 @every_kind
 def is_waiting_or_done(waiter: asyncio.Task[Any], zk: Client) -> bool:
     return waiter.done() or watch_count(zk) > 0
@@ -51,7 +57,11 @@ async def test_every_acquire_goes_on_after_a_transient_refusal(
             session = stage.zk.session_id
             refused = stage.server.answering(operation, ThrottledError, session=session, nth=nth, times=2)
             waiter = asyncio.create_task(make(stage.zk).acquire())
+<<<<<<< HEAD
             await until(partial(is_waiting_or_done, waiter, stage.zk))
+=======
+            await until(partial(is_under_way, stage.zk, waiter))
+>>>>>>> h-l1
             await held.release()
             lease = await asyncio.wait_for(waiter, 5)
             lease.check()
@@ -90,21 +100,40 @@ async def test_a_waiter_keeps_its_place(operation: str) -> None:
         await nothing_stays(stage)
 
 
-@pytest.mark.parametrize("operation", ["create", "getData", "getChildren"])
-async def test_a_try_and_a_look_find_out_all_the_same(operation: str) -> None:
+async def test_a_waiter_whose_own_watch_was_refused_does_not_own_without_its_node() -> None:
+    """Pitfall 79: the server has set the watch on the blocker only, and the waiter's node is deleted unheard."""
+    async with scene(P) as stage, no_task_stays():
+        held = await Lock(stage.other, P).acquire()
+        own = re.compile(rf"{P}/.*0000000001")
+        with stage.server.answering("getData", ThrottledError, path=own, times=1) as refused:
+            waiter = asyncio.create_task(Lock(stage.zk, P).acquire())
+            names = await until_line(stage.other, P, 2)
+            await refused.until_hit()
+            await stage.zk.ping()
+            await stage.other.delete(f"{P}/{names[1]}")
+            await held.release()
+            lease = await asyncio.wait_for(waiter, 5)
+        assert lease.path != f"{P}/{names[1]}"
+        lease.check()
+        await lease.release()
+        await nothing_stays(stage)
+
+
+@pytest.mark.parametrize("operation", ["create", "getChildren"])
+async def test_a_try_finds_out_all_the_same_when_it_is_refused_while_it_enters(operation: str) -> None:
     """Pitfall 79."""
     async with scene(P) as stage, no_task_stays():
-        lock = ReadWriteLock(stage.zk, P).read()
-        writer = await ReadWriteLock(stage.other, P).write().acquire()
-        for is_free in (False, True):
-            if is_free:
-                await writer.downgrade()
+        lock = Lock(stage.zk, P)
+        for is_free in (True, False):
             with stage.server.answering(operation, ThrottledError, session=stage.zk.session_id, times=2) as refused:
-                lease = await lock.try_acquire()
+                lease = await (lock if is_free else Lock(stage.zk, P)).try_acquire()
                 assert refused.hits == 2
             assert (lease is not None) == is_free
-        assert lease is not None
-        await lease.release()
+            if is_free:
+                held = lease
+        assert held is not None
+        await held.release()
+        await nothing_stays(stage)
 
 
 async def test_a_waiter_that_may_not_delete_a_broken_promise_for_now_tries_again() -> None:
