@@ -14,7 +14,7 @@ from typing import Any, Final
 from zkwire.wire import requests as wire
 from zkwire.wire.jute import Record
 from zkwire.wire.multi import MultiReadRequest, MultiReply, MultiRequest
-from zkwire.wire.records import EVENT_XID, ConnectRequest, ConnectResponse, ReplyHeader, Stat, WatcherEvent
+from zkwire.wire.records import ACL, EVENT_XID, ConnectRequest, ConnectResponse, ReplyHeader, Stat, WatcherEvent
 from zkwire.wire.requests import Nothing
 
 EVENT_TYPES: Final = {1: "created", 2: "deleted", 3: "changed", 4: "children"}
@@ -157,6 +157,8 @@ class Masker:
             return self._stat(value)
         if isinstance(value, list):
             return [self.record(item) for item in value]
+        if isinstance(value, ACL):
+            return value
         if isinstance(value, Record):
             masked = in_order(value)
             for name in names_of(value):
