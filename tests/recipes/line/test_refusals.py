@@ -42,10 +42,6 @@ def is_under_way(zk: Client, waiter: asyncio.Task[Any]) -> bool:
 
 
 @every_kind
-def is_waiting_or_done(waiter: asyncio.Task[Any], zk: Client) -> bool:
-    return waiter.done() or watch_count(zk) > 0
-
-
 @pytest.mark.parametrize("operation", ["create", "getData", "getChildren", "sync"])
 async def test_every_acquire_goes_on_after_a_transient_refusal(
     make: Callable[[Client], Locking[Any]], operation: str
@@ -57,11 +53,7 @@ async def test_every_acquire_goes_on_after_a_transient_refusal(
             session = stage.zk.session_id
             refused = stage.server.answering(operation, ThrottledError, session=session, nth=nth, times=2)
             waiter = asyncio.create_task(make(stage.zk).acquire())
-<<<<<<< HEAD
-            await until(partial(is_waiting_or_done, waiter, stage.zk))
-=======
             await until(partial(is_under_way, stage.zk, waiter))
->>>>>>> h-l1
             await held.release()
             lease = await asyncio.wait_for(waiter, 5)
             lease.check()
