@@ -271,7 +271,7 @@ async def test_a_server_that_enforces_a_scheme_accepts_clients_that_use_it() -> 
             assert await zk.exists("/a") is not None
         async with zkwire.connect(server.hosts) as zk:
             states = zk.states()
-            with pytest.raises(zkwire.AuthFailedError, match="demand for an authentication"):
+            with pytest.raises(zkwire.AuthFailedError, match="demands an authentication"):
                 await zk.get("/")
             assert await states_until(states, AUTH_FAILED) == [CONNECTED, AUTH_FAILED]
         async with zkwire.connect(server.hosts, 1.0) as zk:  # this client sends nothing but pings, which are refused

@@ -64,7 +64,7 @@ async def test_a_server_that_requires_sasl_serves_authenticated_clients_only() -
         with pytest.raises(zkwire.AuthFailedError):
             await zkwire.connect(server.hosts, sasl=DigestMD5("bob", "wrong"))
         async with zkwire.connect(server.hosts) as zk:
-            with pytest.raises(zkwire.AuthFailedError, match="demand for an authentication"):
+            with pytest.raises(zkwire.AuthFailedError, match="demands an authentication"):
                 await zk.get("/")
             assert zk.state is AUTH_FAILED
 

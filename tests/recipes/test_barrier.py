@@ -94,7 +94,7 @@ async def test_a_wait_goes_on_in_the_next_session() -> None:
         waiting = asyncio.create_task(Barrier(stage.zk, "/b").wait())
         await until_armed(1, stage.zk)
         stage.server.expire(stage.zk.session_id)
-        await until(lambda: stage.zk.state is SessionState.CONNECTED and len(stage.zk._session.watches) == 1)
+        await until(lambda: stage.zk.state is SessionState.CONNECTED and len(stage.zk._session.requests.watches) == 1)
         assert not waiting.done()
         await Barrier(stage.other, "/b").remove()
         await waiting

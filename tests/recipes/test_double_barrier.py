@@ -338,7 +338,7 @@ async def test_a_member_whose_session_expires_while_it_enters_enters_again() -> 
         await until_armed(2, stage.zk)
         old = await members(stage.other, stage.path)
         stage.server.expire(stage.zk.session_id)
-        await until(lambda: stage.zk.state is SessionState.CONNECTED and len(stage.zk._session.watches) == 2)
+        await until(lambda: stage.zk.state is SessionState.CONNECTED and len(stage.zk._session.requests.watches) == 2)
         assert old != await members(stage.other, stage.path)
         await two.enter(within=10)
         await entering

@@ -565,4 +565,4 @@ async def test_a_bound_that_passes_at_any_moment_leaves_nothing() -> None:
                 with pytest.raises(TimeoutError, match=stage.path):
                     await Lock(stage.zk, stage.path).acquire(within=step / 5000)
                 await until_line(stage.other, stage.path, 1)
-                assert not stage.zk._session.watches
+                assert not stage.zk._session.requests.watches

@@ -160,7 +160,7 @@ async def test_the_node_of_our_own_former_session_is_waited_for() -> None:
             refusal = server.refuse_connections()
             await until(lambda: zk.state in (SessionState.EXPIRED, SessionState.CONNECTING))
             refusal.end()
-            await until(lambda: zk.session_id not in (0, old) and len(zk._session.watches) == 1)
+            await until(lambda: zk.session_id not in (0, old) and len(zk._session.requests.watches) == 1)
             assert not node.stands
             await until_owned(other, "/n", old)
             await twin.close()

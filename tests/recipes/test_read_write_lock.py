@@ -576,7 +576,7 @@ def contending(kind: str, prefer: Preference | None) -> Callable[[Scene], Awaita
         await until_line(stage.other, stage.path, 2)
         locking: Locking[Any] = rw.read() if kind == "read" else rw.write()
         task = asyncio.create_task(locking.acquire())
-        await until(lambda: bool(len(stage.zk._session.watches)) or task.done())
+        await until(lambda: bool(len(stage.zk._session.requests.watches)) or task.done())
         await first.release()
         await (await second).release()
         lease = await task

@@ -24,7 +24,7 @@ async def two_clients() -> AsyncIterator[tuple[Client, Client]]:
 
 def watch_count(zk: Client) -> int:
     """Return how many watches the client has set."""
-    return len(zk._session.watches)
+    return len(zk._session.requests.watches)
 
 
 async def start_waiting(zk: Client, locking: Locking[Any], tickets: int) -> asyncio.Task[Any]:

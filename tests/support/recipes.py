@@ -91,7 +91,7 @@ async def until_armed(count: int, *clients: Client) -> None:
     """Wait until the clients together have `count` watches, each confirmed by the server."""
 
     def found() -> int:
-        return sum(len(zk._session.watches) for zk in clients)
+        return sum(len(zk._session.requests.watches) for zk in clients)
 
     try:
         await until(lambda: found() == count)

@@ -12,6 +12,7 @@ from typing import Final
 
 from zkwire.errors import SessionError
 from zkwire.session import suspension
+from zkwire.wire.certainty import Certainty as ConnectionCertainty
 
 _NEVER: Final = float("-inf")
 _A_MOMENT: Final = 0.001  # seconds
@@ -93,7 +94,7 @@ class Certainty:
     `until` is that moment on the event loop's clock, minus infinity while nothing is known.  `on_uncertain` holds the
     callbacks for the moment at which certainty ends.
 
-    The session calls `limit`, `has_missed_time`, `proven` and `end`.
+    The session calls `limit`, `take_in` and `end`.
      What an answer proves is decided in zkwire/wire/certainty.py.
     """
 
@@ -119,11 +120,18 @@ class Certainty:
         if until > self._until:
             self._until = until
 
-    def has_missed_time(self) -> bool:
-        """Return whether the machine was suspended since the last call, and count that time.
+    def take_in(self, connection: ConnectionCertainty) -> None:
+        """Take in what a connection has proven by now.
 
-        To be called before `proven`: a proof that was begun before the suspension is worth nothing.
+        A proof that was begun before the machine was suspended is worth nothing.
         """
+        if self.has_missed_time():
+            connection.forget()
+        else:
+            self.proven(connection.until)
+
+    def has_missed_time(self) -> bool:
+        """Return whether the machine was suspended since the last call, and count that time."""
         missed = self._missed()
         self._until -= missed
         self._suspended += missed

@@ -45,10 +45,9 @@ from zkwire.session.states import SessionState, States
 from zkwire.session.transport import Link, OpenLink
 from zkwire.wire import timing
 from zkwire.wire.certainty import Reach
-from zkwire.wire.connection import AuthenticationDemand, Call, Connection, Incoming, Notification, Watcher
+from zkwire.wire.connection import AuthenticationDemand, Call, Connection, Incoming, Notification
 from zkwire.wire.records import ConnectRequest, ConnectResponse, printed
-from zkwire.wire.requests import CloseSessionRequest, PingRequest
-from zkwire.wire.watch_table import WatchTable
+from zkwire.wire.requests import CloseSessionRequest, PingRequest, Request
 
 _log = logging.getLogger(__name__)
 
@@ -129,11 +128,6 @@ class Session:
         self._runner = self._loop.create_task(self._run(), name="zkwire session")
         self._runner.add_done_callback(self._runner_ended)
 
-    @property
-    def watches(self) -> WatchTable[Watcher]:
-        """The session's watches."""
-        return self.requests.watches
-
     async def wait_started(self) -> None:
         """Return once a server has accepted the session and the credentials given at the start.
 
@@ -193,9 +187,8 @@ class Session:
             if keep_session and self._over is None and self._is_ready:
                 await clean_up(self.requests, self._link, within / 2)
             if self._over is None and self._is_ready:
-                last: asyncio.Future[Any] = self.requests.submit(
-                    PingRequest() if keep_session else CloseSessionRequest()
-                )
+                last_request: Request[Any] = PingRequest() if keep_session else CloseSessionRequest()
+                last = self.requests.submit(last_request)
                 self._refuse(closed)
                 if not keep_session:
                     # The server ends the session before it answers, so that a lock must not be trusted until then.
@@ -235,20 +228,16 @@ class Session:
                     requests.fail([item], self._last_end)
             elif isinstance(item, Notification):
                 requests.notified(item)
+            elif isinstance(item, Call):
+                requests.answered(item)
+            elif isinstance(item, AuthenticationDemand):
+                self._demanded(item)
             else:
-                if isinstance(item, Call):
-                    requests.answered(item)
-                elif isinstance(item, AuthenticationDemand):
-                    self._demanded(item)
-                else:
-                    self._greeted(link, item)
+                self._greeted(link, item)
         if connection.confirms_session and self.id:
             self._heard = connection.heard
             if connection.certainty is not None and self._over is None:
-                if self.certainty.has_missed_time():
-                    connection.certainty.forget()
-                else:
-                    self.certainty.proven(connection.certainty.until)
+                self.certainty.take_in(connection.certainty)
         requests.flush_waiting()
 
     def link_writable(self, link: Link) -> None:
@@ -434,8 +423,7 @@ class Session:
         Does nothing if the session is leaving already, or closing: `close` needs the link.
         """
         link = self._link
-        is_leaving = self._leaving is not None and not self._leaving.done()
-        if link is None or is_leaving or self._closing is not None:
+        if link is None or self._closing is not None or (self._leaving is not None and not self._leaving.done()):
             return
         self._leaving = Leaving(link, why, lambda: self._link is link)
         self._leaving.begin(self._loop.time())
@@ -451,9 +439,8 @@ class Session:
             self.states.enter(SessionState.EXPIRED)
             self._settle_all(error)
             self.requests.forget_session()
-            self.id, self.password = 0, _NO_PASSWORD
+            self.id, self.password, self._is_resumable = 0, _NO_PASSWORD, False
             self.timeout = self._hosts.timeout = self._wanted_timeout
-            self._is_resumable = False
             self.states.enter(SessionState.CONNECTING)
             return
         self._end(error, SessionState.EXPIRED)
@@ -479,6 +466,7 @@ class Session:
         self._last_end = error
         calls = self.requests.take_all()
         link, self._link = self._link, None
+        self.proving.detach()
         if link is not None:
             link.connection.confirms_session = False  # frames that were read already may still be delivered
             link.abort(ConnectionAbortedError(str(error)))
@@ -498,10 +486,8 @@ class Session:
     def _demanded(self, demand: AuthenticationDemand) -> None:
         """End the session: the server requires an authentication that this client does not have."""
         if self._over is None:
-            self._fail_auth(
-                f"{self.server} answers {demand.operation} with the demand for an authentication that this client has"
-                " not shown: see `auth` and `sasl` of zkwire.connect"
-            )
+            what = f"{self.server} demands an authentication before {demand.operation}"
+            self._fail_auth(f"{what}: see `auth` and `sasl` of zkwire.connect")
 
     def _fail_auth(self, why: str, cause: ServerError | None = None) -> None:
         error = AuthFailedError(f"{why}; session {printed(self.id)} is left to expire")

@@ -320,7 +320,7 @@ class Connection:
         # First the ping, then the judgement: on an event loop that was late the ping that was due has not been sent,
         # and the silence is our own.
         if not self.is_held and now >= self._ping_at():
-            if self.keeps_certain:
+            if self.keeps_certain and self.certainty is not None:
                 self.prove(now)
             else:
                 self.send(Call(PingRequest()), now)
@@ -354,8 +354,8 @@ class Connection:
             self.send(Call(SyncRequest("/")), now)
 
     def _ping_at(self) -> float:
-        if self.keeps_certain:
-            certain = 0.0 if self.certainty is None else self.certainty.until - self._last_through
+        if self.keeps_certain and self.certainty is not None:
+            certain = self.certainty.until - self._last_through
             return self._last_through + timing.prove_after(self.timeout, certain)
         return self._last_sent + timing.ping_after(self.timeout)
 

@@ -158,7 +158,7 @@ async def test_the_next_owner_resumes_before_all_other_work_for_the_event(zookee
             await lease.release()
         assert order == ["owner", "watch", "released"]
         assert await line(zk, path) == []
-        assert len(zk2._session.watches) == 0
+        assert len(zk2._session.requests.watches) == 0
 
 
 async def test_a_waiter_looks_ahead_before_the_hand_over(zookeeper: RealServer, path: str) -> None:

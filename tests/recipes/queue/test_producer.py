@@ -264,7 +264,7 @@ async def test_a_producer_that_knows_of_room_does_not_overtake_a_waiting_one() -
         await queue.put(b"0")
         waiting = asyncio.create_task(Queue(other, PATH, 4).put_many(numbers(1, 5)))
         await until_line(zk, f"{PATH}/producers", 1)
-        await until(lambda: len(other._session.watches) == 1)  # for room
+        await until(lambda: len(other._session.requests.watches) == 1)  # for room
         with pytest.raises(TimeoutError):
             await queue.put(b"5", within=0.05)
         assert await queue.get() == b"0"

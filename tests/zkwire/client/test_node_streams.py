@@ -415,7 +415,7 @@ async def test_values_with_equal_keys_are_given_once() -> None:
             await stage.other.create(path)
         assert await anext(counts) == 1
         following = asyncio.ensure_future(anext(counts))
-        await until(lambda: len(stage.zk._session.watches) == 1)
+        await until(lambda: len(stage.zk._session.requests.watches) == 1)
         async with stage.other.transaction() as transaction:
             transaction.delete("/a/1")
             transaction.create("/a/2")
@@ -446,7 +446,7 @@ async def test_a_stream_of_ones_own_goes_on_in_a_new_session_if_one_follows(rene
         stage.server.expire(zk.session_id)
         following = asyncio.ensure_future(anext(counts))
         if renew:
-            await until(lambda: len(zk._session.watches) == 1)
+            await until(lambda: len(zk._session.requests.watches) == 1)
             await stage.other.create("/a/1")
             assert await following == 1
         else:

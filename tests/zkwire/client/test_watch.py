@@ -66,7 +66,7 @@ async def test_a_dropped_watch_is_given_up_here_and_on_the_server() -> None:
             for _ in range(3):
                 await read("/")
             gc.collect()
-            await until(lambda: not stage.zk._session.watches)
+            await until(lambda: not stage.zk._session.requests.watches)
             await stage.zk.exists("/")  # the request that removes the watch was sent before this one
             assert "/" not in await four_letter_word(stage.server.hosts, "wchp")
 
@@ -76,7 +76,7 @@ async def test_a_watch_that_is_dropped_in_another_thread_is_given_up_on_the_even
         dropped = [(await stage.zk.get_and_watch("/"))[1]]
         asyncio.get_running_loop().set_debug(True)  # then asyncio checks the thread of each call
         await asyncio.to_thread(dropped.clear)
-        await until(lambda: not stage.zk._session.watches)
+        await until(lambda: not stage.zk._session.requests.watches)
 
 
 async def test_a_watch_that_a_task_awaits_is_kept_even_if_nothing_else_refers_to_the_task() -> None:
@@ -88,7 +88,7 @@ async def test_a_watch_that_a_task_awaits_is_kept_even_if_nothing_else_refers_to
             seen.append((await watch).type)
 
         asyncio.get_running_loop().create_task(wait())
-        await until(lambda: bool(stage.zk._session.watches))
+        await until(lambda: bool(stage.zk._session.requests.watches))
         gc.collect()
         await stage.other.create("/a")
         await until(lambda: seen == [WatchEventType.CREATED])

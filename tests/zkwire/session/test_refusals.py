@@ -78,7 +78,7 @@ async def test_an_answer_that_arrives_behind_the_end_of_the_session_sets_no_watc
         reading = asyncio.create_task(outcome(zk.get_and_watch("/a")))
         assert isinstance(await adding, zkwire.AuthFailedError)
         assert isinstance(await reading, zkwire.AuthFailedError)
-        assert len(zk._session.watches) == 0
+        assert len(zk._session.requests.watches) == 0
         await zk.close()
 
 
