@@ -125,6 +125,8 @@ class Certainty:
 
         A proof that was begun before the machine was suspended is worth nothing.
         """
+        if connection.until <= self._until:
+            return  # nothing new; this is the usual case, and reads no further clock
         if self.has_missed_time():
             connection.forget()
         else:

@@ -61,16 +61,18 @@ class Certainty:
     handshake was sent; `is_new`, whether it made a new session, which takes a committed write.  All moments are in
     seconds on one monotonic clock.
 
-    `has_quorum` is whether a quorum has committed anything on this connection.  `until` is the moment before which the
-    ensemble cannot have expired the session, as far as this connection has proven; -inf while it has proven nothing.
+    `grain` is how many seconds apart touches must be sent to be told apart.  `has_quorum` is whether a quorum has
+    committed anything on this connection.  `until` is the moment before which the ensemble cannot have expired the
+    session, as far as this connection has proven; -inf while it has proven nothing.
     """
 
-    __slots__ = ("_greeted", "_timeout", "_touches", "_waiting", "has_quorum", "until")
+    __slots__ = ("_greeted", "_timeout", "_touches", "_waiting", "grain", "has_quorum", "until")
 
     def __init__(self, timeout: float, sent: float, *, is_new: bool) -> None:
         self._timeout = timeout
         self._greeted = sent
         self.has_quorum = is_new
+        self.grain = timeout * _GRAIN
         self.until = sent + timeout if is_new else float("-inf")
         # Touches that are too recent for an x; then the touches that an answered x covers, with the answer's moment.
         self._touches: deque[_Touch] = deque()
@@ -90,7 +92,7 @@ class Certainty:
             self._take_as_y(sent, reach)
             self._take_as_x(sent, now)
         touches = self._touches
-        if not touches or sent >= touches[-1].sent + self._timeout * _GRAIN:
+        if not touches or sent >= touches[-1].sent + self.grain:
             touches.append(_Touch(sent, now))
 
     def forget(self) -> None:

@@ -36,6 +36,7 @@ _REPLY_HEADER: Final = struct.Struct(">iqi")  # xid, zxid, err
 _EVENT_START: Final = struct.Struct(">ii")  # length, xid
 _SYNC_CONNECTED: Final = 3  # the state in every event
 _ANY_VERSION: Final = -1
+_SERVER: Final = Reach.SERVER
 _MAX_XID: Final = 2**31 - 1
 _PASSWORD_BYTES: Final = 16
 REQUEST_HEADER_SIZE: Final = 8  # bytes: xid and opcode
@@ -174,6 +175,7 @@ class Connection:
         self.last_zxid = connect_request.last_zxid_seen
         self.certainty: Certainty | None = None
         self.keeps_certain = False
+        self._next_touch = now  # a touch sent before this is too close to the former one
         self.proof = Reach.LEADER
         self.answered = self.heard = self._last_sent = self._last_through = now
         self._connect_sent = now
@@ -203,7 +205,7 @@ class Connection:
             return
         self._queue(call, now)
         self._last_sent = now
-        if call.request.reach:
+        if call.request.reach is not _SERVER:
             self._last_through = now
         self.calls.append(call)
         if call.body is None:
@@ -293,9 +295,10 @@ class Connection:
             self.error = ProtocolError(str(bad_length))
             if self.calls:
                 self.calls[0].times_unreadable += 1
-        if self.certainty is not None:
+        if self.answered >= self._next_touch and self.certainty is not None:
             # One touch for all replies of this read: the last-sent one.  Replies through the leader are taken in one
             # by one, see `_reply`.
+            self._next_touch = self.answered + self.certainty.grain
             self.certainty.answered(self.answered, now, Reach.SERVER)
         return arrived
 
@@ -430,7 +433,7 @@ class Connection:
         if call.body is None:
             self.large_in_flight -= call.size
         self.answered = call.sent_at
-        if code == 0 and call.request.reach and self.certainty is not None:
+        if call.request.reach is not _SERVER and code == 0 and self.certainty is not None:
             # Only success: some errors are made by the server that we are connected to, without the leader.
             self.certainty.answered(call.sent_at, self.heard, call.request.reach)
         # A ping's reply carries the server's newest zxid, which may belong to a change whose event has not come yet.
