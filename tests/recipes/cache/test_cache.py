@@ -508,7 +508,13 @@ async def test_after_a_reconnect_it_is_not_current_before_everything_is_read_aga
     "kind", [pytest.param("zookeeper", marks=since_3_6), pytest.param("memory", marks=pytest.mark.memory)]
 )
 async def test_it_goes_on_in_the_next_session(kind: str, zookeeper: RealServer, path: str) -> None:
-    """Pitfall 35: the server keeps one watch then, not one for each session."""
+    """Pitfall 35: the server keeps as many watches then as at first, and not one more for each session."""
+
+    async def watch_count() -> int:
+        mntr = await zkwire.four_letter_word(server.hosts, "mntr")
+        assert isinstance(mntr, dict)
+        return int(mntr["zk_watch_count"])
+
     async with AsyncExitStack() as stack:
         server = zookeeper if kind == "zookeeper" else await stack.enter_async_context(Server())
         zk = await stack.enter_async_context(zkwire.connect(server.hosts, session_timeout=4.0))
@@ -517,6 +523,7 @@ async def test_it_goes_on_in_the_next_session(kind: str, zookeeper: RealServer, 
         await zk.create(f"{path}/e", ephemeral=True)
         cache = await stack.enter_async_context(Cache(zk, path))
         changes = cache.changes()
+        at_first = await watch_count()  # servers before 3.9 count a recursive watch as two
         for number in range(2):
             session = zk.session_id
             if isinstance(server, Server):
@@ -526,9 +533,7 @@ async def test_it_goes_on_in_the_next_session(kind: str, zookeeper: RealServer, 
             await other.set(path, b"after %d" % number)
             await until_equal(cache, other)
             assert zk.session_id != session
-        mntr = await zkwire.four_letter_word(server.hosts, "mntr")
-        assert isinstance(mntr, dict)
-        assert int(mntr["zk_watch_count"]) == 1
+        assert await watch_count() == at_first
         last = {change.path: change.after and change.after.data for change in await take(changes, 2)}
         assert last == {path: b"after 1", f"{path}/e": None}
 

@@ -71,6 +71,7 @@ def described(path: str, node: Node) -> tuple[str, str, int, int]:
     return path, node.data.decode(), node.stat.mzxid, node.stat.pzxid
 
 
+@pytest.mark.since("3.6.0", "persistent watches", raises=AssertionError)  # in the workers
 async def test_caches_in_several_processes_agree_with_the_tree(zookeeper: RealServer, path: str) -> None:
     """Pitfalls 33, 34 and 39: all connections of the caches are cut again and again."""
     rng = random.Random(5)
