@@ -63,7 +63,8 @@ class TryLock(Locking[Lease]):
 
     One promise is weaker than that of Lock, because the name of the node is not unique.  Suppose that our node is
     deleted by hand, and another client takes the lock before we hear of it.  Then a release or a transaction of ours
-    that is already on its way reaches the new node.  `lease.token` distinguishes the two holders.
+    reaches the new node.  We hear of it at once, but not in the first tenth of a second of a lease.  `lease.token`
+    distinguishes the two holders.
     """
 
     _can_wait = False

@@ -51,6 +51,7 @@ class Hold(Generic[H]):
     def __init__(self, acquire: Callable[[], Awaitable[H]]) -> None:
         self._acquire = acquire
         self._lease: Held | None = None
+        self._is_entering = False
         self._task: asyncio.Task[Any] | None = None
         self._cancelling = 0
         self.loss: LockLostError | None = None
@@ -58,14 +59,17 @@ class Hold(Generic[H]):
         self._cancelling_soon: asyncio.Handle | None = None
 
     async def __aenter__(self) -> H:
-        if self._lease is not None:
+        if self._lease is not None or self._is_entering:
             raise RuntimeError("this hold is entered already: call hold() for each `async with`")
+        self._is_entering = True
         try:
             lease = await self._acquire()
         except BaseException as error:
             # If this is the loss of a lease that an outer body has, the code in between may catch it.
             _stop_outer_body(current_task(), passes_cancellation=isinstance(error, asyncio.CancelledError))
             raise
+        finally:
+            self._is_entering = False
         self._task = current_task()
         self._cancelling = self._task.cancelling()
         self.loss = None

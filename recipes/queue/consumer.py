@@ -26,6 +26,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import zkwire
+from recipes.line.certainty import Certainty
 from recipes.queue.nodes import Nodes, child_names
 from recipes.queue.order import Listing, name_before
 from zkwire import GetChildren, GetData, Node, WatchSet, ZooKeeperError
@@ -124,11 +125,15 @@ class Consumer:
         return await self._take_first(self._get, read_ahead=True)
 
     async def claim(self) -> Claimed | None:
-        """Claim the first item, None without one.
+        """Claim the first item, None without one; the claim's session is certain to be alive when this returns.
 
         Cancellation: an item that was claimed is handed back.
         """
-        return await self._take_first(self._claim, read_ahead=False)
+        while True:
+            claimed = await self._take_first(self._claim, read_ahead=False)
+            if claimed is None or await self._is_certain(claimed):
+                return claimed
+            self.listing.expire()
 
     async def _take_first(self, take: Callable[[str], Awaitable[T | None]], *, read_ahead: bool) -> T | None:
         """Call `take` with one item after the other until it returns something; return that, None without items."""
@@ -306,11 +311,30 @@ class Consumer:
                 return None
             return Claimed(name, item.data, path, claim.stat.czxid, claim.stat.ephemeral_owner)
 
+    async def _is_certain(self, claimed: Claimed) -> bool:
+        """Return whether the session of `claimed` is certain to be alive at this moment; if need be, ask the leader.
+
+        While no claim is held, nothing asks the leader: without this a claim after an idle time would be lost at once.
+        Cancellation: the item is handed back, as for any error.
+        """
+        certainty = Certainty(self._zk, claimed.session_id)
+        try:
+            while not certainty.seconds_left() and certainty.is_present_session:
+                await certainty.renew()
+        except BaseException:
+            self._hand_back(claimed)
+            self.listing.expire()
+            raise
+        return certainty.is_present_session
+
     async def _undo_claim(self, claiming: asyncio.Task[Claimed | ZooKeeperError | None]) -> None:
         claimed = await claiming
         if isinstance(claimed, Claimed):
-            self._nodes.discard(self._nodes.taken_node(claimed.name), claimed.session_id)
-            self._nodes.discard(claimed.path, claimed.session_id)
+            self._hand_back(claimed)
+
+    def _hand_back(self, claimed: Claimed) -> None:
+        self._nodes.discard(self._nodes.taken_node(claimed.name), claimed.session_id)
+        self._nodes.discard(claimed.path, claimed.session_id)
 
 
 async def _outcome(work: Awaitable[T]) -> T | ZooKeeperError:

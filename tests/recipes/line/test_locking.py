@@ -9,7 +9,7 @@ import pytest
 import zkwire
 from recipes import Lease, Lock, LockLostError, ReentrantLock, Semaphore
 from recipes.line.locking import Hold, Locking
-from tests.support.everywhere import scene
+from tests.support.everywhere import nothing_stays, scene
 from tests.support.recipes import (
     body_raises,
     expire,
@@ -335,3 +335,18 @@ async def test_another_task_cannot_leave_one_of_several_holds_of_running_tasks()
         await running
         await asyncio.create_task(semaphore.__aexit__(None, None, None))
         assert await line(stage.other, stage.path) == []
+
+
+async def test_a_hold_that_one_task_enters_cannot_be_entered_by_another() -> None:
+    """The second lease would take the place of the first one, which nobody could release any more."""
+    async with scene("/recipe") as stage:
+        hold = Semaphore(stage.zk, stage.path, 2).hold()
+        first = asyncio.create_task(hold.__aenter__())
+        await asyncio.sleep(0)
+        with pytest.raises(RuntimeError, match="entered already"):
+            await hold.__aenter__()
+        await first
+        await hold.__aexit__(None, None, None)
+        async with hold:
+            assert len(await stage.other.get_children(stage.path)) == 1
+        await nothing_stays(stage)

@@ -1,7 +1,8 @@
 """Claimed items: hidden while the body runs, deleted or handed back at its end, and safe after a loss."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -21,7 +22,7 @@ from tests.support.queues import (
 )
 from tests.support.recipes import body_raises, outcome, until, until_line, until_watches
 from zkwire import SessionState
-from zkwire.testing import RealServer
+from zkwire.testing import RealServer, Server
 
 # -- the body ---------------------------------------------------------------------------------------------------------
 
@@ -224,3 +225,81 @@ async def test_a_claim_whose_session_ends_with_its_last_answer_is_lost(carried_o
         with pytest.raises(LockLostError, match="handled again"):
             await ending
         assert await contents(stage) == ([b"1", b"2"] if carried_out else numbers(3))
+
+
+# -- certainty --------------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def idle_scene() -> AsyncIterator[Scene]:
+    """A scene with three items; `zk` loses its certainty when it has held nothing for a second."""
+    async with (
+        Server(tick_time=0.5) as server,
+        zkwire.connect(server.hosts) as other,
+        zkwire.connect(server.hosts, session_timeout=1.0) as zk,
+    ):
+        stage = Scene(server, zk, other, PATH)
+        await three_are_there(stage)
+        yield stage
+
+
+async def uncertain(stage: Scene) -> None:
+    """Wait until the session of `zk` is not certain any more; pings go on."""
+    await until(lambda: not stage.zk.certain_for(stage.zk.session_id))
+
+
+async def test_a_claim_after_an_idle_time_is_certain() -> None:
+    async with idle_scene() as stage:
+        await uncertain(stage)
+        async with Queue(stage.zk, PATH).claim() as item:
+            assert item.is_certain()
+            await asyncio.sleep(1.2)  # longer than the session timeout
+            item.check()
+        assert await contents(stage) == [b"1", b"2"]
+        await settled(stage.zk, PATH)
+
+
+async def test_a_claim_by_a_consumer_that_has_waited_long_is_certain() -> None:
+    async with idle_scene() as stage:
+        queue, theirs = Queue(stage.zk, PATH), Queue(stage.other, PATH)
+        await drain(theirs)
+        claim = queue.claim()
+        entering = asyncio.create_task(claim.__aenter__())
+        await until_line(stage.other, f"{PATH}/consumers", 1)
+        await uncertain(stage)
+        await theirs.put(b"late")
+        item = await entering
+        assert item.is_certain()
+        await asyncio.sleep(0.1)
+        item.check()
+        await claim.__aexit__(None, None, None)
+        await settled(stage.zk, PATH)
+
+
+async def test_a_claim_that_is_cancelled_while_it_asks_for_certainty_is_handed_back() -> None:
+    async with idle_scene() as stage:
+        await uncertain(stage)
+        async with stage.server.hold_replies("sync", session=stage.zk.session_id) as held:
+            entering = asyncio.create_task(Queue(stage.zk, PATH).claim().__aenter__())
+            await held.until_hit()
+            entering.cancel()
+            assert isinstance(await outcome(entering), asyncio.CancelledError)
+        await settled(stage.zk, PATH)
+        assert await contents(stage) == numbers(3)
+
+
+async def test_a_claim_whose_session_ends_while_it_asks_for_certainty_is_made_again() -> None:
+    async with idle_scene() as stage:
+        await uncertain(stage)
+        session_id = stage.zk.session_id
+        claim = Queue(stage.zk, PATH).claim()
+        with stage.server.drop_before("sync", session=session_id) as fault:
+            entering = asyncio.create_task(claim.__aenter__())
+            await fault.until_hit()
+            stage.server.expire(session_id)
+        item = await entering
+        assert item.is_certain()
+        assert stage.zk.session_id != session_id
+        await claim.__aexit__(None, None, None)
+        assert await contents(stage) == [b"1", b"2"]
+        await settled(stage.zk, PATH)
