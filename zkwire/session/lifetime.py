@@ -111,7 +111,7 @@ class Certainty:
     def limit(self, until: float) -> None:
         """Take note that the session may end at `until`: a server has granted a shorter timeout than the one before."""
         if until < self.until:
-            self.has_missed_time()
+            # The time of a suspension is left to be counted: it may have come between the handshake and its answer.
             self._until = until
             self.on_uncertain.check_soon()
 
