@@ -208,7 +208,8 @@ class Client(Administration, Batches):
         of all waiting requests.
         """
         check_loop(self._loop)
-        await self._session.add_auth(*credentials.checked(scheme, data))
+        limit = self._session.requests.request_limit
+        await self._session.add_auth(*credentials.checked(scheme, data, request_limit=limit))
 
     def set_hosts(self, connect_string: str) -> None:
         """Replace the list of servers: "host[:port],..."; the client moves to another server at once if necessary.
