@@ -175,7 +175,8 @@ class Client(Administration, Batches):
     async def close(self, *, keep_session: bool = False) -> None:
         """End the session, which deletes its ephemeral nodes at once, and close the connection.
 
-        A second call waits for the first.  It ends within one session timeout, whatever the server does.
+        A second call waits for the first.  It ends within one session timeout, whatever the server does.  While no
+        server is connected, it ends at once, and the session is left to expire.
         Without this call, a client whose event loop ends (`asyncio.run` cancels all tasks) still ends its session.
         Arguments: `keep_session`, whether to keep the session alive on the server, to be resumed by its id and
         password.
@@ -208,7 +209,8 @@ class Client(Administration, Batches):
         of all waiting requests.
         """
         check_loop(self._loop)
-        await self._session.add_auth(*credentials.checked(scheme, data))
+        limit = self._session.requests.request_limit
+        await self._session.add_auth(*credentials.checked(scheme, data, request_limit=limit))
 
     def set_hosts(self, connect_string: str) -> None:
         """Replace the list of servers: "host[:port],..."; the client moves to another server at once if necessary.

@@ -181,7 +181,7 @@ def connect(
         "reply_limit": reply_limit,
         "rng": rng,
         "open_link": open_link or _opener(ssl),
-        "auth": [credentials.checked(*each) for each in auth],
+        "auth": [credentials.checked(*each, request_limit=request_limit) for each in auth],
         "sasl": sasl.with_rng(rng) if isinstance(sasl, DigestMD5) else sasl,
         "accepts_read_only": bool(read_only),
         "proof": _PROOFS[certainty],

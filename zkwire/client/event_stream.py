@@ -87,6 +87,8 @@ class EventStream:
                     raise StopAsyncIteration
                 if not self._is_set:
                     await self._set_in_new_session()
+                    if self._is_left:
+                        raise StopAsyncIteration
                     return Resync()
                 check_loop(self._requester.loop)
                 self._waiter = self._requester.loop.create_future()
@@ -112,7 +114,7 @@ class EventStream:
 
     async def _set_in_new_session(self) -> None:
         """Set the watch in the session that follows the one that has ended; raise if none follows."""
-        while not self._is_set:
+        while not self._is_set and not self._is_left:
             try:
                 await self._set()
             except SessionExpiredError:

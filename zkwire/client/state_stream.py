@@ -57,6 +57,8 @@ class StateStream:
         return self
 
     async def __anext__(self) -> SessionState:
+        if self._waiter is not None:
+            raise RuntimeError("another task waits for the next state already: call zk.states again")
         while not self._states:
             if self._is_ended:
                 raise StopAsyncIteration

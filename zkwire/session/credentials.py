@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator
 
 from zkwire.errors import ServerError, SessionError
+from zkwire.session.request_queue import RequestTooLargeError
 from zkwire.wire.connection import Call
 from zkwire.wire.requests import AuthRequest
 
@@ -98,8 +99,13 @@ class Credentials:
             credential.fail(error)
 
 
-def checked(scheme: object, data: object) -> tuple[str, bytes]:
-    """Return the scheme and the data of a credential.  Raises: TypeError, ValueError."""
+def checked(scheme: object, data: object, *, request_limit: int) -> tuple[str, bytes]:
+    """Return the scheme and the data of a credential.
+
+    One that is too large is refused here: it would break every later connection.
+    Arguments: `request_limit`, the largest request that a server accepts, in bytes.
+    Raises: TypeError, ValueError.
+    """
     if isinstance(data, bytearray | memoryview):
         data = bytes(data)
     if not isinstance(scheme, str) or not isinstance(data, bytes):
@@ -108,4 +114,8 @@ def checked(scheme: object, data: object) -> tuple[str, bytes]:
         raise ValueError("a credential needs a scheme, such as 'digest'")
     if scheme == "sasl":
         raise ValueError("SASL takes several messages, which auth cannot carry: use connect(..., sasl=...)")
+    request = AuthRequest(0, scheme, data)
+    size = Call(request).size
+    if size > request_limit:
+        raise RequestTooLargeError(request, size, request_limit)
     return scheme, data

@@ -183,7 +183,12 @@ async def _first_connected(addresses: Iterable[_Info]) -> socket.socket:
                 attempt.cancel()
                 attempt.add_done_callback(_close)
         if pending:
-            await asyncio.wait(pending)
+            try:
+                await asyncio.wait(pending)
+            except BaseException:
+                if winner is not None:
+                    winner.result().close()
+                raise
     if winner is None:
         raise OSError("; ".join(str(attempt.exception()) for attempt in attempts))
     return winner.result()

@@ -45,6 +45,8 @@ REQUEST_LIMIT: Final = 1_048_575  # bytes: what a server accepts unless its jute
 # Bytes of large requests that may be unanswered at a time.  Until the server has taken them, the frames are copied
 # several times: with no such limit, `max_in_flight` requests of a megabyte would take several gigabytes.
 _LARGE_IN_FLIGHT: Final = 4 * 1024 * 1024
+# Bytes by which a SetWatches2 with one path can be larger than the request that has set the watch.
+_SET_AGAIN: Final = 27
 _TIMES_UNREADABLE: Final = 2
 _MANY: Final = 64  # calls that may wait before the cancelled ones among them are dropped
 _EVENT_TYPES: Final = {kind.value: kind for kind in WatchEventType}
@@ -133,6 +135,8 @@ class RequestQueue:
         if call.size > self.request_limit:
             raise RequestTooLargeError(request, call.size, self.request_limit)
         if call.watcher is not None:
+            if call.size + _SET_AGAIN > self.request_limit:  # the watch could not be set again on another connection
+                raise RequestTooLargeError(request, call.size + _SET_AGAIN, self.request_limit)
             self.watches.asked(call.watch_kind, request.subject or "")
         self._enqueue(call)
 

@@ -149,7 +149,8 @@ class Link(asyncio.BufferedProtocol):
             self._owner.link_writable(self)
 
     def _schedule_tick(self) -> None:
-        self._due = self.connection.next_tick()
+        # The first tick can be due by now, if the handshake took long; that does not make the event loop late.
+        self._due = max(self.connection.next_tick(), self._loop.time())
         self.overdue_at = self._due + timing.late_after(self.connection.timeout)
         self._timer = self._loop.call_at(self._due, self._tick)
 

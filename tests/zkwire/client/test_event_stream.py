@@ -16,7 +16,7 @@ from tests.support.proxy import Frame, Proxy
 from tests.support.rogue import CLOSE_SESSION, PING, UNIMPLEMENTED, Peer, Rogue
 from tests.zkwire.session.test_expiry import end_session
 from zkwire import Resync, SessionState, WatchEvent, WatchEventType
-from zkwire.testing import RealServer
+from zkwire.testing import RealServer, Server
 
 CREATED, DELETED, CHANGED, CHILDREN = WatchEventType
 CONNECTED, SUSPENDED, EXPIRED = SessionState.CONNECTED, SessionState.SUSPENDED, SessionState.EXPIRED
@@ -397,6 +397,25 @@ async def test_a_stream_left_while_disconnected_is_not_set_again(zookeeper: Real
 
 
 # The end of the session
+
+
+async def test_a_stream_left_while_another_task_sets_it_in_a_new_session_is_not_set_again() -> None:
+    async with Server() as server, zkwire.connect(server.hosts) as zk:
+        states = zk.states()
+        async with zk.events("/") as events:
+            waiting = asyncio.ensure_future(anext(events))
+            await turns()
+            held = server.hold_replies("addWatch")
+            server.expire(zk.session_id)
+            await held.until_hit()
+        server.expire(zk.session_id)
+        held.end()
+        for _ in range(2):
+            await states_until(states, EXPIRED)
+        with pytest.raises(StopAsyncIteration):
+            await waiting
+        await zk.ping()
+        assert "/" not in (await zkwire.four_letter_word(server.hosts, "wchp")).splitlines()
 
 
 @pytest.mark.parametrize("is_waiting", [True, False])

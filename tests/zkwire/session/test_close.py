@@ -266,6 +266,18 @@ async def test_cancelling_an_iteration_over_states_loses_no_state(zookeeper: Rea
         states.close()
 
 
+async def test_a_second_task_that_waits_for_the_same_stream_of_states_is_told_so(zookeeper: RealServer) -> None:
+    async with zkwire.connect(zookeeper.hosts) as zk:
+        states = zk.states()
+        assert await anext(states) is CONNECTED
+        first = asyncio.ensure_future(anext(states))
+        await turns()
+        with pytest.raises(RuntimeError, match="another task waits"):
+            await anext(states)
+        await zk.close()
+        assert await first is CLOSED
+
+
 async def test_a_discard_is_finished_before_the_client_closes(zookeeper: RealServer, path: str) -> None:
     zk = await zkwire.connect(zookeeper.hosts)
     await zk.create(path)

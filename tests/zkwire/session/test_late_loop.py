@@ -52,6 +52,17 @@ async def test_a_write_in_the_turn_in_which_a_dead_link_is_noticed_goes_to_the_n
         assert proxy.requests().count("create") == proxy.requests().count("delete") == 1
 
 
+async def test_a_slow_handshake_does_not_make_the_event_loop_late(
+    memory: ServerProcess, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Proxy(memory.hosts) as proxy:
+        proxy.pause()
+        asyncio.get_running_loop().call_later(1.7, proxy.resume)
+        async with zkwire.connect(proxy.hosts, 4.0) as zk:
+            await zk.ping()
+    assert WARNING not in caplog.text
+
+
 async def test_an_event_loop_that_is_in_time_is_not_warned_of(
     memory: ServerProcess, caplog: pytest.LogCaptureFixture
 ) -> None:

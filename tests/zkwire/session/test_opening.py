@@ -170,6 +170,24 @@ async def test_an_attempt_cancelled_at_any_turn_leaves_no_socket(after: int) -> 
                 assert opening.exception() is None
 
 
+@pytest.mark.parametrize("after", range(8))
+async def test_an_attempt_cancelled_at_any_turn_after_the_moment_leaves_no_socket(after: int) -> None:
+    """A socket that is left would be reported as a ResourceWarning."""
+    async with Server() as server:
+        with resolver("127.0.0.2", "127.0.0.1"), black_hole("127.0.0.2", server.port):
+            before = len(asyncio.all_tasks())
+            opening = asyncio.ensure_future(
+                Opener()(asyncio.Protocol, NAME, server.port)  # type: ignore[arg-type]
+            )
+            while len(asyncio.all_tasks()) < before + 3:  # opening, and an attempt for each address
+                await asyncio.sleep(0)
+            await turns(after)
+            opening.cancel()
+            await asyncio.wait({opening})
+            if not opening.cancelled():
+                assert opening.exception() is None
+
+
 def test_a_tls_context_for_servers_is_refused_at_once() -> None:
     with pytest.raises(ValueError, match="create_default_context"):
         zkwire.connect("zk1:2281", ssl=ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
