@@ -10,8 +10,11 @@ import zkwire
 from tests.support.recipes import until
 from zkwire.testing import Server
 
+# A job that a shell runs in the background inherits that SIGINT is ignored: the programs must not depend on that.
 HEAD = """
-import asyncio, sys, zkwire
+import asyncio, signal, sys, zkwire
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 async def client():
     zk = await zkwire.connect(sys.argv[1], 60.0)
