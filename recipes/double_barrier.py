@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import re
 from collections.abc import Collection, Sequence
 from types import TracebackType
-from typing import Final, NamedTuple, Self, TypeAlias
+from typing import Any, Final, Self, TypeAlias
 
 from recipes.common import lost_answers
 from recipes.common.arguments import checked_within
+from recipes.common.notices import Notices
 from recipes.common.shared_nodes import make_container
 from recipes.common.waiting import Bound, bounded, raise_unless_renewed
 from zkwire import (
@@ -25,10 +27,10 @@ from zkwire import (
     Create,
     GetChildren,
     GetData,
+    NoAuthError,
     Node,
     NodeExistsError,
     NoNodeError,
-    ServerError,
     SessionExpiredError,
     Sync,
     TransactionError,
@@ -40,13 +42,15 @@ from zkwire import (
     validate_path,
 )
 
+_log = logging.getLogger(__name__)
+
 READY: Final = "ready"
 
 # The members of one round, in the order in which they came: the names of their nodes. `ready` holds them, one a line.
 Round: TypeAlias = tuple[str, ...]
 
 # A member's node: a unique id, the member's count, and the sequence number.
-_MEMBER: Final = re.compile(r"[0-9a-f-]{36}-of-([1-9][0-9]*)-(?:[0-9]{10}|-[0-9]{9,10})")
+_MEMBER: Final = re.compile(r"[0-9a-f-]{36}-of-([1-9][0-9]{0,8})-(?:[0-9]{10}|-[0-9]{9,10})")
 
 
 def count_of(name: str) -> int | None:
@@ -63,6 +67,11 @@ def in_order(names: Collection[str]) -> list[str]:
     return sorted(numbers, key=lambda name: sequence_distance(numbers[name], reference))
 
 
+def is_round(names: Sequence[str]) -> bool:
+    """Return whether `names` can be those of a round: different names of members, as many as each one's count."""
+    return len(set(names)) == len(names) and all(count_of(name) == len(names) for name in names)
+
+
 def to_wait_for(own: str, present: Sequence[str]) -> str | None:
     """Return the member whose departure the leaving member `own` waits for; None when no other member is left.
 
@@ -73,14 +82,6 @@ def to_wait_for(own: str, present: Sequence[str]) -> str | None:
     if not [name for name in present if name != own]:
         return None
     return present[-1] if present[0] == own else present[0]
-
-
-class _Found(NamedTuple):
-    """A member's node that was found after the answer to its create was lost: its name, its owner, all children."""
-
-    name: str
-    session_id: int
-    names: list[str]
 
 
 class DoubleBarrier:
@@ -112,6 +113,8 @@ class DoubleBarrier:
         self._session_id = 0  # of our node
         self._round: Round | None = None
         self._is_busy = False
+        self._no_members: set[str] = set()  # names of nodes that only look like members
+        self._notices = Notices(_log, f"the double barrier {self.path}")
 
     async def __aenter__(self) -> Self:
         await self.enter()
@@ -130,7 +133,7 @@ class DoubleBarrier:
                 await gone
             with contextlib.suppress(ZooKeeperError):  # the body's error is more important
                 names = await self._list()
-                if READY in names and not any(name in names for name in failed):
+                if READY in names and not self._present(failed, names):
                     await self._end_round(failed)
 
     async def enter(self, *, within: float | None = None) -> None:
@@ -203,7 +206,7 @@ class DoubleBarrier:
         except (NoNodeError, SessionExpiredError):
             return None
         self._own = next((name for name in found if name.startswith(self._unique)), None)
-        return found if self._own else None
+        return found if self._own and is_round(found) else None
 
     async def _create_own(self) -> list[str]:
         """Create our node and list the children, in one round trip; return the names of the children."""
@@ -214,49 +217,18 @@ class DoubleBarrier:
             if isinstance(created, NoNodeError):
                 await make_container(self._zk, self.path, self._acl)
             elif isinstance(created, ConnectionLostError):
-                found = await self._find(self._unique)
+                list_all = GetChildren(self.path)
+                found = await lost_answers.find_created(self._zk, self.path, self._unique, [list_all])
                 if found is not None:
-                    self._own, self._session_id = found.name, found.session_id
-                    return found.names
+                    # The node may belong to a session that has expired since. It is taken all the same, and replaced.
+                    self._own, self._session_id = found.name, found.node.stat.ephemeral_owner
+                    return _listed(found.answers[0])
             elif isinstance(created, BaseException):
                 raise created
             else:
                 path, stat = created
                 self._own, self._session_id = path.rpartition("/")[2], stat.ephemeral_owner
                 return _listed(names)
-
-    async def _find(self, unique: str) -> _Found | None:
-        """Look for our node after the answer to its create was lost; None if it does not exist.
-
-        Cancellation: the search goes on in a task of its own, and a node that it finds is removed.
-        """
-        search = asyncio.get_running_loop().create_task(self._search(unique))
-        try:
-            return await asyncio.shield(search)
-        except asyncio.CancelledError:
-            search.add_done_callback(self._discard_found)
-            raise
-
-    async def _search(self, unique: str) -> _Found | None:
-        answers = await lost_answers.read(self._zk, self.path, GetChildren(self.path))
-        names = lost_answers.result(answers[0]) or []
-        name = next((name for name in names if name.startswith(unique)), None)
-        if name is None:
-            return None
-        # The node may belong to a session that has expired since. It is found all the same, and then replaced.
-        path = join_path(self.path, name)
-        answers = await lost_answers.read(self._zk, path, GetData(path))
-        try:
-            node: Node | None = lost_answers.result(answers[0])
-        except ServerError:
-            self._zk.discard(path)
-            raise
-        return None if node is None else _Found(name, node.stat.ephemeral_owner, names)
-
-    def _discard_found(self, search: asyncio.Task[_Found | None]) -> None:
-        found = lost_answers.late_result(search)
-        if found is not None:
-            self._zk.discard(join_path(self.path, found.name))
 
     async def _wait_for_round(self, names: list[str], bound: Bound) -> Round | None:
         """Wait for a round with us in it, and return it; None when our node is gone.
@@ -274,13 +246,16 @@ class DoubleBarrier:
                     elif not await self._wait_for_ready(watches, bound):
                         return None
                 found = await self._read_ready(watches)
-                if found is not None and self._own in found:
+                if found is not None and self._own in found and is_round(found):
                     return found
                 names = await self._list()
                 if found is not None:
-                    present = [name for name in found if name in names]
-                    if not present:
-                        # All members of that round have died, and none of them could remove `ready`.
+                    present = self._present(found, names)
+                    if not present or not is_round(found):
+                        # All members of that round have died, and none of them could remove `ready`.  Or `ready` is not
+                        # the work of members.
+                        if not is_round(found):
+                            self._notices.report(self._ready, "names no members of a round, so it is deleted")
                         await self._end_round(found)
                     elif await self._watch([self._own_path, join_path(self.path, present[0])], watches):
                         bound.must_wait()
@@ -314,14 +289,30 @@ class DoubleBarrier:
     async def _ephemeral(self, names: list[str]) -> list[str]:
         """Return those of `names` that are ephemeral nodes: a persistent one would never leave a round."""
         nodes = await self._zk.pipeline([GetData(join_path(self.path, name)) for name in names])
-        for node in nodes:
-            if isinstance(node, BaseException) and not isinstance(node, NoNodeError):
-                raise node
-        return [
-            name
-            for name, node in zip(names, nodes, strict=True)
-            if isinstance(node, Node) and node.stat.ephemeral_owner
-        ]
+        return [name for name, node in zip(names, nodes, strict=True) if self._is_member(name, node)]
+
+    def _is_member(self, name: str, node: Any) -> bool:
+        """Return whether `name` is an ephemeral node, given what its read got; report one that is no member's.
+
+        Raises: any other error of the read than that the node is gone or not readable.
+        """
+        if isinstance(node, NoNodeError):
+            return False
+        if isinstance(node, NoAuthError):
+            found = "may not be read by this client (its ACL)"
+        elif isinstance(node, BaseException):
+            raise node
+        elif node.stat.ephemeral_owner:
+            return True
+        else:
+            found = "is not ephemeral"
+        self._no_members.add(name)
+        self._notices.report(join_path(self.path, name), f"{found}, so it is not counted as a member")
+        return False
+
+    def _present(self, entered: Round, names: list[str]) -> list[str]:
+        """Return the members of a round whose nodes are among the listed `names`."""
+        return [name for name in entered if name in names and name not in self._no_members]
 
     async def _wait_for_ready(self, watches: WatchSet, bound: Bound) -> bool:
         """Wait until a round begins; return False when our own node is gone."""
@@ -371,7 +362,7 @@ class DoubleBarrier:
         while True:
             try:
                 names = await self._list()
-                present = [name for name in entered if name in names]
+                present = self._present(entered, names)
                 other = to_wait_for(own, present)
                 if other is not None:
                     bound.must_wait()
@@ -445,12 +436,11 @@ class DoubleBarrier:
             return []
 
     async def _watch(self, paths: list[str], watches: WatchSet) -> bool:
-        """Watch nodes for their deletion; return whether all of them exist."""
+        """Watch members for their departure; return whether all of them are there."""
         answers = await self._zk.pipeline([GetData(path, into=watches) for path in paths])
-        for answer in answers:
-            if isinstance(answer, BaseException) and not isinstance(answer, NoNodeError):
-                raise answer
-        return not any(isinstance(answer, NoNodeError) for answer in answers)
+        found = zip(paths, answers, strict=True)
+        are_members = [self._is_member(path.rpartition("/")[2], answer) for path, answer in found]
+        return all(are_members)
 
     @property
     def _own_path(self) -> str:

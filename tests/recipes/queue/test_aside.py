@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import TypeAlias
 
@@ -17,7 +17,7 @@ from zkwire.testing import RealServer
 
 FIRST = "entry-000-0000000001"  # ahead of all items of the default priority
 Plant: TypeAlias = Callable[[Client, str], Awaitable[None]]
-Take: TypeAlias = Callable[[Queue], Awaitable[bytes]]
+Take: TypeAlias = Callable[[Queue], Coroutine[None, None, bytes]]
 
 FOREIGN = [digest_acl("stranger", "secret")]
 
