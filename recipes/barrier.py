@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 from collections.abc import Sequence
 
 from recipes.common.arguments import checked_within
+from recipes.common.notices import Notices
 from recipes.common.shared_nodes import create_shared
 from recipes.common.waiting import bounded, raise_unless_renewed
 from zkwire import (
@@ -14,9 +17,12 @@ from zkwire import (
     ConnectionLostError,
     NodeExistsError,
     NoNodeError,
+    NotEmptyError,
     SessionExpiredError,
     validate_path,
 )
+
+_log = logging.getLogger(__name__)
 
 
 class Barrier:
@@ -35,16 +41,25 @@ class Barrier:
         self._zk = zk
         self.path = validate_path(path)
         self._acl = acl
+        self._notices = Notices(_log, "a barrier")
 
     async def create(self) -> None:
-        """Create the barrier, or return if it exists already (request: multi, and the creates of missing parents).
+        """Create the barrier, or return if it exists already.
 
+        Raises: NodeExistsError when the node is ephemeral: it would end with the session of the client that made it.
+        Requests: multi, and the creates of missing parents; exists, if the barrier exists already.
         Cancellation: the barrier may have been created.
         """
         while True:
             try:
                 await create_shared(self._zk, self.path, acl=self._acl, make_parents=True)
-            except NodeExistsError:
+            except NodeExistsError as error:
+                stat = await self._zk.exists(self.path)
+                if stat is None:
+                    continue
+                if stat.ephemeral_owner:
+                    error.hint = "it is ephemeral, and so it is not a barrier: delete it, or use another path"
+                    raise
                 return
             except ConnectionLostError:
                 continue
@@ -53,6 +68,7 @@ class Barrier:
     async def remove(self) -> None:
         """Remove the barrier, so that all waiting tasks go on; return if there is no barrier (request: delete).
 
+        Nodes that other clients have created below it are removed with it, and a warning is logged.
         Cancellation: the barrier may have been removed.
         """
         while True:
@@ -60,6 +76,11 @@ class Barrier:
                 await self._zk.delete(self.path)
             except NoNodeError:
                 return
+            except NotEmptyError:
+                self._notices.report(self.path, "has nodes below it, which are removed with it")
+                with contextlib.suppress(ConnectionLostError):  # the next delete shows what is left
+                    await self._zk.delete_tree(self.path)
+                continue
             except ConnectionLostError:
                 continue
             return

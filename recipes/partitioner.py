@@ -16,7 +16,7 @@ from typing import Final, Generic, Self, TypeVar
 from urllib.parse import quote
 
 from recipes.common.background import BackgroundTask
-from recipes.common.one_loop import OneLoop
+from recipes.common.event_loops import OneLoop
 from recipes.group import Group, Member
 from recipes.line.lease import Lease
 from recipes.lock import Lock
@@ -28,6 +28,8 @@ P = TypeVar("P", bound=Hashable)
 
 # Members that keep coming and going delay a division by at most this multiple of the settling time.
 _MOST_SETTLING: Final = 10
+
+_MOST_SHOWN: Final = 20  # members in a warning
 
 
 def division(partitions: Collection[str], members: Iterable[str]) -> dict[str, list[str]]:
@@ -59,6 +61,12 @@ def fingerprint(partitions: Collection[str]) -> bytes:
 
 def _weight(partition: str, member: str) -> bytes:
     return blake2b(f"{partition}\0{member}".encode(), digest_size=8).digest()
+
+
+def _shown(data: bytes) -> str:
+    """Return the beginning of a member's data, for the log, without line breaks and the like."""
+    text = data[:100].decode(errors="replace")
+    return "".join(character if character.isprintable() else "?" for character in text)
 
 
 class _Holding(Generic[P]):
@@ -283,13 +291,14 @@ class Partitioner(Generic[P]):
     def _with_our_list(self, members: dict[str, bytes]) -> list[str]:
         """Return the members that divide the same list; log a warning if others have come that divide another one."""
         others = {name: data for name, data in members.items() if data != self._fingerprint}
-        if others.items() - self._others.items():
+        # By name: a member never changes its list, so changing data is not worth another warning.
+        if others.keys() - self._others.keys():
             _log.warning(
                 "the member %s of %s divides %s, but these members divide another list among themselves: %s",
                 self.name,
                 self.path,
                 self._fingerprint.decode(),
-                "; ".join(f"{name}: {data[:100].decode(errors='replace')}" for name, data in sorted(others.items())),
+                "; ".join(f"{name}: {_shown(data)}" for name, data in sorted(others.items())[:_MOST_SHOWN]),
             )
         self._others = others
         return [name for name in members if name not in others]

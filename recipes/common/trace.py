@@ -22,6 +22,7 @@ from zkwire import (
     ConnectionLostError,
     GetData,
     NoAuthError,
+    NoChildrenForEphemeralsError,
     Node,
     NoNodeError,
     Transaction,
@@ -37,6 +38,10 @@ _NOT_CREATED: Final = -1
 _TRACE_HINT: Final = (
     "the client needs the permissions CREATE and DELETE on {parent}: together with each write it creates an ephemeral"
     " node there, its trace, which shows whether the write was carried out if the answer is lost"
+)
+_EPHEMERAL_HINT: Final = (
+    "{parent} is an ephemeral node, which another client must have created by hand: it goes with that client's session;"
+    " delete it, and it is created again as it should be"
 )
 
 
@@ -99,6 +104,8 @@ class Traces:
                 return False  # the trace was deleted by hand: the next try creates another one
             if isinstance(refused.cause, NoAuthError) and refused.cause.path == trace.path:
                 refused.cause.hint = _TRACE_HINT.format(parent=trace.path.rpartition("/")[0] or "/")
+            if isinstance(refused.cause, NoChildrenForEphemeralsError):
+                refused.cause.hint = _EPHEMERAL_HINT.format(parent=trace.path.rpartition("/")[0] or "/")
             self._keep(trace)
             raise
         except ValueError:
@@ -126,6 +133,8 @@ class Traces:
             if trace.version == _NOT_CREATED and trace.session_id == self._zk.session_id:
                 return False
             raise lost
+        if node.stat.ephemeral_owner != trace.session_id:
+            raise lost  # another client has deleted our trace and created its own
         was_carried_out = node.stat.version > trace.version
         trace.version = node.stat.version
         return was_carried_out
