@@ -8,11 +8,13 @@ from collections.abc import Sequence
 
 from recipes.common.arguments import checked_within
 from recipes.common.notices import Notices
+from recipes.common.parent_acl import warn_if_wider
 from recipes.common.shared_nodes import create_shared
 from recipes.common.waiting import bounded, raise_unless_renewed
 from zkwire import (
     ACL,
     OPEN_ACL,
+    READ_ONLY_ACL,
     Client,
     ConnectionLostError,
     NodeExistsError,
@@ -34,10 +36,11 @@ class Barrier:
         await barrier.remove()
 
     Arguments: `path`, the barrier's node, which is persistent and so outlives the client that has created it; `acl`, of
-    every node that this object creates.
+    every node that this object creates, None: all clients may use the parents, and read the barrier's node, in which no
+    client has anything to write.
     """
 
-    def __init__(self, zk: Client, path: str, *, acl: Sequence[ACL] = OPEN_ACL) -> None:
+    def __init__(self, zk: Client, path: str, *, acl: Sequence[ACL] | None = None) -> None:
         self._zk = zk
         self.path = validate_path(path)
         self._acl = acl
@@ -52,7 +55,13 @@ class Barrier:
         """
         while True:
             try:
-                await create_shared(self._zk, self.path, acl=self._acl, make_parents=True)
+                await create_shared(
+                    self._zk,
+                    self.path,
+                    acl=READ_ONLY_ACL if self._acl is None else self._acl,
+                    make_parents=True,
+                    parents_acl=OPEN_ACL if self._acl is None else self._acl,
+                )
             except NodeExistsError as error:
                 stat = await self._zk.exists(self.path)
                 if stat is None:
@@ -60,7 +69,8 @@ class Barrier:
                 if stat.ephemeral_owner:
                     error.hint = "it is ephemeral, and so it is not a barrier: delete it, or use another path"
                     raise
-                return
+                if self._acl is not None:
+                    await warn_if_wider(self._zk, self.path, self._acl)
             except ConnectionLostError:
                 continue
             return

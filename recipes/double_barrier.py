@@ -16,11 +16,13 @@ from typing import Any, Final, Self, TypeAlias
 from recipes.common import lost_answers
 from recipes.common.arguments import checked_within
 from recipes.common.notices import Notices
+from recipes.common.parent_acl import warn_if_wider
 from recipes.common.shared_nodes import make_container
 from recipes.common.waiting import Bound, bounded, raise_unless_renewed
 from zkwire import (
     ACL,
     OPEN_ACL,
+    READ_ONLY_ACL,
     BadVersionError,
     Client,
     ConnectionLostError,
@@ -98,7 +100,7 @@ class DoubleBarrier:
     Each object is one member, for one task at a time.
     """
 
-    def __init__(self, zk: Client, path: str, count: int, *, acl: Sequence[ACL] = OPEN_ACL) -> None:
+    def __init__(self, zk: Client, path: str, count: int, *, acl: Sequence[ACL] | None = None) -> None:
         if isinstance(count, bool) or not isinstance(count, int):
             raise TypeError(f"count is a whole number of members, not {count!r}")
         if count < 1:
@@ -106,7 +108,10 @@ class DoubleBarrier:
         self._zk = zk
         self.path = validate_path(path)
         self.count = count
-        self._acl = acl
+        self._acl = OPEN_ACL if acl is None else acl
+        # No client has anything to write into the nodes of members and into `ready`.
+        self._fixed_acl = READ_ONLY_ACL if acl is None else acl
+        self._asked_acl = acl
         self._ready = join_path(self.path, READY)
         self._unique = ""  # the part of our node's name before its number
         self._own: str | None = None  # the name of our node
@@ -190,7 +195,10 @@ class DoubleBarrier:
     async def _enter(self, bound: Bound) -> Round:
         while True:
             try:
-                entered = await self._wait_for_round(await self._create_own(), bound)
+                names = await self._create_own()
+                if self._asked_acl is not None:
+                    await warn_if_wider(self._zk, self.path, self._asked_acl)
+                entered = await self._wait_for_round(names, bound)
             except SessionExpiredError:
                 raise_unless_renewed(self._zk)
                 entered = await self._round_with_us()
@@ -211,7 +219,7 @@ class DoubleBarrier:
     async def _create_own(self) -> list[str]:
         """Create our node and list the children, in one round trip; return the names of the children."""
         self._unique = f"{self._zk.unique_id()}-of-{self.count}-"
-        own = Create(join_path(self.path, self._unique), ephemeral=True, sequential=True, acl=self._acl)
+        own = Create(join_path(self.path, self._unique), ephemeral=True, sequential=True, acl=self._fixed_acl)
         while True:
             created, names = await self._zk.pipeline([own, GetChildren(self.path)])
             if isinstance(created, NoNodeError):
@@ -332,7 +340,7 @@ class DoubleBarrier:
         transaction = self._zk.transaction()
         for name in members:
             transaction.check(join_path(self.path, name))
-        transaction.create(self._ready, "\n".join(members).encode(), acl=self._acl)
+        transaction.create(self._ready, "\n".join(members).encode(), acl=self._fixed_acl)
         transaction.set(self.path, str(self.count).encode())
         try:
             await transaction.commit()

@@ -18,7 +18,6 @@ from recipes.common.keeper import Keeper, checked_data
 from recipes.common.notices import Notices
 from zkwire import (
     ACL,
-    OPEN_ACL,
     Client,
     GetData,
     NoAuthError,
@@ -153,10 +152,11 @@ class Group:
         await member.leave()
 
     Arguments: `path`, the group's node, created as a container when it is missing; `acl`, of every node that is
-    created.
+    created, None: all clients may join, and read the members, into whose nodes only their makers may write, if they
+    have an identity.
     """
 
-    def __init__(self, zk: Client, path: str, *, acl: Sequence[ACL] = OPEN_ACL) -> None:
+    def __init__(self, zk: Client, path: str, *, acl: Sequence[ACL] | None = None) -> None:
         self._zk = zk
         self.path = validate_path(path)
         self._acl = acl

@@ -150,7 +150,7 @@ class Partitioner(Generic[P]):
     Arguments: `path`, the node above the nodes `members` and `locks`; `partitions`, distinct objects with distinct
     names (their str), the same for all members, see "Different lists"; `name`, the unique name of this member, random
     by default; `settle`, how many seconds must pass in which no member comes or goes before the partitions are divided
-    again; `acl`, of every node that is created.
+    again; `acl`, of every node that is created, None: that of Group and Lock.
     Raises, on entering and, by cancelling the block, later: the errors of Group and Lock, such as NodeExistsError for a
     name that is taken and SessionExpiredError if the client does not renew its session. After an expired session that
     is renewed, the iteration goes on: an empty set, and then the partitions that are held in the next session.
@@ -170,7 +170,7 @@ class Partitioner(Generic[P]):
         *,
         name: str | None = None,
         settle: float = 1.0,
-        acl: Sequence[ACL] = OPEN_ACL,
+        acl: Sequence[ACL] | None = None,
     ) -> None:
         if isinstance(settle, bool) or not isinstance(settle, int | float):
             raise TypeError(f"settle is a number of seconds, not {settle!r}")
@@ -183,11 +183,12 @@ class Partitioner(Generic[P]):
         self._group = Group(zk, join_path(self.path, "members"), acl=acl)
         self._news = asyncio.Event()
         self._holdings: dict[str, _Holding[P]] = {}
+        locks_acl = OPEN_ACL if acl is None else acl
         for partition in partitions:
             node = quote(str(partition), safe=" ")
             if node in self._holdings or not node.strip("."):
                 raise ValueError(f"each partition needs a name of its own, which is its str, unlike {partition!r}")
-            lock = Lock(zk, f"{join_path(self.path, 'locks')}/{node}", data=self.name.encode(), acl=acl)
+            lock = Lock(zk, f"{join_path(self.path, 'locks')}/{node}", data=self.name.encode(), acl=locks_acl)
             self._holdings[node] = _Holding(partition, lock, self._news)
         self._fingerprint = fingerprint(self._holdings)
         self._others: dict[str, bytes] = {}  # the members that divide another list, with their fingerprints

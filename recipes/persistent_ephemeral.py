@@ -13,7 +13,7 @@ from recipes.common.arguments import checked_within
 from recipes.common.background import BackgroundTask
 from recipes.common.event_loops import OneLoop
 from recipes.common.keeper import Keeper
-from zkwire import ACL, OPEN_ACL, Client, validate_path
+from zkwire import ACL, Client, validate_path
 
 
 class PersistentEphemeral:
@@ -24,7 +24,8 @@ class PersistentEphemeral:
 
     The node is put back in a new session, and when another client deletes it.
     Arguments: `path`, the node, whose parent is created as a container when it is missing; `data`, the data at first;
-    `acl`, of every node that is created; `within`, how many seconds to wait, on entering, for the node of another
+    `acl`, of every node that is created, None: all clients may use the parent, and read the node, into which only this
+    client may write if it has an identity; `within`, how many seconds to wait, on entering, for the node of another
     session to go, such as that of this process before a restart; None waits without limit, 0 looks once.
     Raises, on entering: NodeExistsError when the node of another session exists and `within` is 0; TimeoutError when it
     still exists after `within` seconds. Later, by cancelling the block: NodeExistsError when another session has taken
@@ -36,7 +37,7 @@ class PersistentEphemeral:
     """
 
     def __init__(
-        self, zk: Client, path: str, data: bytes = b"", *, acl: Sequence[ACL] = OPEN_ACL, within: float | None = 0.0
+        self, zk: Client, path: str, data: bytes = b"", *, acl: Sequence[ACL] | None = None, within: float | None = 0.0
     ) -> None:
         self._zk = zk
         self.path = validate_path(path)

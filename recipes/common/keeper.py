@@ -8,14 +8,18 @@ from collections.abc import Collection, Sequence
 from typing import Final, NoReturn
 
 from recipes.common import lost_answers
+from recipes.common.own_acl import own_acl, was_refused
+from recipes.common.parent_acl import warn_if_wider
 from recipes.common.shared_nodes import make_container
 from recipes.common.waiting import bounded, raise_unless_renewed
 from zkwire import (
     ACL,
+    OPEN_ACL,
     Client,
     ConnectionLostError,
     GetChildren,
     GetData,
+    InvalidACLError,
     NoAuthError,
     Node,
     NodeExistsError,
@@ -44,15 +48,17 @@ class Keeper:
     """Keeps one ephemeral node of this client at its path, and puts it back when it is gone.
 
     Arguments: `path`, the node, whose parent is created as a container when it is missing; `data`, the data at first;
-    `acl`, of every node that is created; `own_sessions`, the ids of this client's sessions that may own such a node: a
-    node of an earlier one is waited for to go, and is not taken for that of another client.
+    `acl`, of every node that is created, None: all clients may use the parent, and the node has `own_acl`;
+    `own_sessions`, the ids of this client's sessions that may own such a node: a node of an earlier one is waited for
+    to go, and is not taken for that of another client.
     """
 
     def __init__(
-        self, zk: Client, path: str, data: bytes, *, acl: Sequence[ACL], own_sessions: set[int] | None = None
+        self, zk: Client, path: str, data: bytes, *, acl: Sequence[ACL] | None, own_sessions: set[int] | None = None
     ) -> None:
         self._zk = zk
         self.path = path
+        self._parent = path.rpartition("/")[0] or "/"
         self._data = checked_data(data)
         self._acl = acl
         self._own_sessions = set() if own_sessions is None else own_sessions
@@ -172,6 +178,8 @@ class Keeper:
     async def _try_create(self, waits_for: Collection[int] | None) -> bool:
         """Try to create the node; return whether it exists and is ours."""
         try:
+            if self._acl is not None:
+                await warn_if_wider(self._zk, self._parent, self._acl)
             stat = await self._create(waits_for)
         except SessionExpiredError:
             raise_unless_renewed(self._zk)
@@ -187,10 +195,15 @@ class Keeper:
         newest = self._zk.last_zxid
         # Even if the answer is lost, and the session after it: the server may keep the session, and its node, longer.
         self._sent_in(self._zk.session_id)
+        acl = own_acl(self._zk, self.path) if self._acl is None else self._acl
         try:
-            _, stat = await self._zk.create_and_stat(self.path, self._data, ephemeral=True, acl=self._acl)
+            _, stat = await self._zk.create_and_stat(self.path, self._data, ephemeral=True, acl=acl)
         except NoNodeError:
-            await make_container(self._zk, self.path.rpartition("/")[0] or "/", self._acl)
+            await make_container(self._zk, self._parent, OPEN_ACL if self._acl is None else self._acl)
+            return None
+        except InvalidACLError:
+            if not was_refused(self._zk, acl):
+                raise
             return None
         except NodeExistsError as error:
             await self._wait_until_free(error, waits_for)

@@ -218,7 +218,7 @@ class Consumer:
         taken_node, entry = self._nodes.taken_node(name), self._nodes.entry(name)
         while True:
             transaction = self._zk.transaction()
-            transaction.create(taken_node, take_id, ephemeral=True, acl=self._nodes.acl)
+            transaction.create(taken_node, take_id, ephemeral=True, acl=self._nodes.fixed_acl)
             transaction.delete(entry)
             try:
                 await transaction.commit()
@@ -262,7 +262,7 @@ class Consumer:
         taken_node = self._nodes.taken_node(name)
         while self._zk.session_id == session_id:
             transaction = self._zk.transaction()
-            transaction.create(self._nodes.entry(name), data, acl=self._nodes.acl)
+            transaction.create(self._nodes.entry(name), data, acl=self._nodes.fixed_acl)
             transaction.delete(taken_node)
             try:
                 await transaction.commit()
@@ -303,9 +303,9 @@ class Consumer:
         entry, taken_node = self._nodes.entry(name), self._nodes.taken_node(name)
         while True:
             transaction = self._zk.transaction()
-            transaction.create(taken_node, path.encode(), ephemeral=True, acl=self._nodes.acl)
+            transaction.create(taken_node, path.encode(), ephemeral=True, acl=self._nodes.fixed_acl)
             transaction.check(entry)
-            transaction.create(path, name.encode(), ephemeral=True, acl=self._nodes.acl)
+            transaction.create(path, name.encode(), ephemeral=True, acl=self._nodes.fixed_acl)
             # The tasks of gather start in this order, in the same turn of the event loop: the reads come behind the
             # transaction and see what it did.
             reads = [GetData(entry), GetData(path)]

@@ -69,7 +69,7 @@ class Producer:
         self._room_data = b"" if maxsize is None else b"%d" % maxsize
         self._room: _Room | None = None
         self._are_numbers_used_up = False  # by the last put
-        self._traces = Traces(nodes.zk, nodes.trace_prefix, acl=nodes.acl)
+        self._traces = Traces(nodes.zk, nodes.trace_prefix, acl=nodes.asked_acl)
 
     async def put(self, items: Sequence[tuple[int, bytes]], within: float | None) -> None:
         """Put all `items`, each a priority and the data, or none of them.
@@ -239,7 +239,7 @@ class Producer:
             self._leave_out(left_out, transaction)
             for priority, data in items:
                 path = self._nodes.entry(prefix(priority))
-                transaction.create(path, data, sequential=True, acl=self._nodes.acl)
+                transaction.create(path, data, sequential=True, acl=self._nodes.fixed_acl)
             try:
                 if await self._traces.commit(transaction):
                     self._are_numbers_used_up = False
