@@ -8,15 +8,16 @@ from collections.abc import Sequence
 
 from recipes.common.arguments import checked_within
 from recipes.common.notices import Notices
+from recipes.common.own_acl import own_acl, was_refused
 from recipes.common.parent_acl import warn_if_wider
 from recipes.common.shared_nodes import create_shared
 from recipes.common.waiting import bounded, raise_unless_renewed
 from zkwire import (
     ACL,
     OPEN_ACL,
-    READ_ONLY_ACL,
     Client,
     ConnectionLostError,
+    InvalidACLError,
     NodeExistsError,
     NoNodeError,
     NotEmptyError,
@@ -36,8 +37,8 @@ class Barrier:
         await barrier.remove()
 
     Arguments: `path`, the barrier's node, which is persistent and so outlives the client that has created it; `acl`, of
-    every node that this object creates, None: all clients may use the parents, and read the barrier's node, in which no
-    client has anything to write.
+    every node that this object creates, None: all clients may use the parents, and read the barrier's node, into which
+    only this client may write if it has an identity.
     """
 
     def __init__(self, zk: Client, path: str, *, acl: Sequence[ACL] | None = None) -> None:
@@ -53,15 +54,15 @@ class Barrier:
         Requests: multi, and the creates of missing parents; exists, if the barrier exists already.
         Cancellation: the barrier may have been created.
         """
+        parents_acl = OPEN_ACL if self._acl is None else self._acl
         while True:
+            acl = own_acl(self._zk, self.path) if self._acl is None else self._acl
             try:
-                await create_shared(
-                    self._zk,
-                    self.path,
-                    acl=READ_ONLY_ACL if self._acl is None else self._acl,
-                    make_parents=True,
-                    parents_acl=OPEN_ACL if self._acl is None else self._acl,
-                )
+                await create_shared(self._zk, self.path, acl=acl, make_parents=True, parents_acl=parents_acl)
+            except InvalidACLError:
+                if not was_refused(self._zk, acl):
+                    raise
+                continue
             except NodeExistsError as error:
                 stat = await self._zk.exists(self.path)
                 if stat is None:

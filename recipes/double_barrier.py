@@ -33,6 +33,7 @@ from zkwire import (
     Node,
     NodeExistsError,
     NoNodeError,
+    NotEmptyError,
     SessionExpiredError,
     Sync,
     TransactionError,
@@ -403,9 +404,12 @@ class DoubleBarrier:
         except ConnectionLostError:
             return False
         except TransactionError as error:
-            if not isinstance(error.cause, NoNodeError):
+            if isinstance(error.cause, NotEmptyError):
+                await self._clear_ready()
+            elif isinstance(error.cause, NoNodeError):
+                await self._zk.sync(self.path)
+            else:
                 raise
-            await self._zk.sync(self.path)
             return False
         return True
 
@@ -432,10 +436,19 @@ class DoubleBarrier:
         try:
             await transaction.commit()
         except TransactionError as error:
-            if not isinstance(error.cause, NoNodeError | BadVersionError):
+            if isinstance(error.cause, NotEmptyError):
+                await self._clear_ready()
+            elif not isinstance(error.cause, NoNodeError | BadVersionError):
                 raise
         except ConnectionLostError:
             pass  # the next member to enter ends the round
+
+    async def _clear_ready(self) -> None:
+        """Delete the nodes that another client has put below `ready`, and that keep it from being deleted."""
+        self._notices.report(self._ready, "has nodes below it, which are deleted")
+        with contextlib.suppress(NoNodeError, ConnectionLostError):
+            for name in await self._zk.get_children(self._ready):
+                await self._zk.delete_tree(join_path(self._ready, name))
 
     async def _list(self) -> list[str]:
         try:

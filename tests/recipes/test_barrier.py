@@ -138,7 +138,7 @@ async def test_a_barrier_is_removed_with_the_nodes_that_other_clients_have_put_b
     zookeeper: RealServer, path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as stranger:
-        barrier = Barrier(zk, path)
+        barrier = Barrier(zk, path, acl=zkwire.OPEN_ACL)
         await barrier.create()
         await stranger.create(f"{path}/a/b", make_parents=True)
         await barrier.remove()

@@ -105,7 +105,7 @@ async def test_an_item_that_gets_a_child_between_the_read_and_the_take_goes_asid
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with clients() as (server, (zk, other)):
-        queue = Queue(zk, PATH)
+        queue = Queue(zk, PATH, acl=zkwire.OPEN_ACL)
         await queue.put_many(numbers(2))
         async with server.hold_replies("getData", session=zk.session_id) as held:
             taking = asyncio.create_task(queue.get())
