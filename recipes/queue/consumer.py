@@ -336,15 +336,16 @@ class Consumer:
                 item, claim = read
             if not isinstance(claim, Node) or claim.stat.ephemeral_owner != self._zk.session_id:
                 return None  # deleted with its session, or because the queue was cleared by hand
-            claimed = Claimed(name, b"", path, claim.stat.czxid, claim.stat.ephemeral_owner)
+            unread = Claimed(name, b"", path, claim.stat.czxid, claim.stat.ephemeral_owner)
             try:
-                return claimed._replace(data=checked(item).data)
+                data = checked(item).data
             except zkwire.NoNodeError:
-                self._hand_back(claimed)
+                self._hand_back(unread)
                 return None
             except ZooKeeperError:
-                self._hand_back(claimed)
+                self._hand_back(unread)
                 raise
+            return Claimed(name, data, path, unread.token, unread.session_id)
 
     async def _is_certain(self, claimed: Claimed) -> bool:
         """Return whether the session of `claimed` is certain to be alive at this moment; if need be, ask the leader.

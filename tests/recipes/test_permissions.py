@@ -26,6 +26,8 @@ from recipes import (
     Queue,
     SharedValue,
 )
+from tests.support.everywhere import scene
+from tests.support.lost_answers import answer_lost
 from tests.support.recipes import outcome, until
 from zkwire import CREATOR_ALL_ACL, Client, NoAuthError, Perms, digest_acl
 from zkwire.testing import RealServer
@@ -339,9 +341,42 @@ async def test_a_stranger_can_do_at_most_this(zookeeper: RealServer, path: str, 
         assert await play(us, stranger, path) == CELLS[play][perm]
 
 
+async def test_a_stranger_that_deletes_the_trace_of_a_write_whose_answer_was_lost_has_it_repeated() -> None:
+    """DELETE on the node of a queue, a counter or a value.  If the trace was used before, the error says so instead."""
+    async with scene() as stage:
+        queue = Queue(stage.zk, "/q")
+        await Queue(stage.other, "/q").put(b"first")
+        async with answer_lost(stage, queue.put(b"a"), carried_out=True) as putting:
+            await delete_traces(stage.other, "/q")
+        await putting
+        assert await taken_from(queue) == [b"first", b"a", b"a"]
+
+        counter = Counter(stage.zk, "/c")
+        assert await counter.add(1) == 1
+        async with answer_lost(stage, counter.add(1), carried_out=True) as adding:
+            await delete_traces(stage.other, "/c")
+        with pytest.raises(zkwire.ConnectionLostError) as lost:
+            await adding
+        assert lost.value.maybe_applied
+        assert await counter.get() == 2
+
+
+async def delete_traces(zk: Client, path: str) -> None:
+    for name in await zk.get_children(path):
+        if name.startswith(("put-", "writing-")):
+            await zk.delete(f"{path}/{name}")
+
+
+@pytest.fixture
+def kept_traces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Traces stay until their session ends."""
+    monkeypatch.setattr("recipes.common.trace._KEPT_FOR", 600.0)
+
+
 # -- the default ACLs -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("kept_traces")
 @pytest.mark.parametrize("has_identity", [True, False])
 async def test_no_other_client_can_change_what_only_its_maker_has_to_write(
     zookeeper: RealServer, path: str, has_identity: bool
@@ -410,6 +445,7 @@ async def close_a_barrier(us: Client, path: str) -> None:
         await Barrier(us, path).wait(within=0)
 
 
+@pytest.mark.usefixtures("kept_traces")
 async def test_the_acl_that_is_given_is_that_of_every_node(zookeeper: RealServer, path: str) -> None:
     async with zkwire.connect(zookeeper.hosts, auth=[("digest", b"us:secret")]) as us:
         await Queue(us, f"{path}/queue", 3, acl=CREATOR_ALL_ACL).put(b"a")

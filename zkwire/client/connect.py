@@ -116,7 +116,8 @@ def connect(
     among them, of more than 4 KiB, have no more than 4 MiB together, unless it is a single one;
     `request_limit`, the largest request that the servers accept, in bytes: their jute.maxbuffer; a larger request
     raises ValueError and is not sent;
-    `reply_limit`, the largest reply to accept, in bytes; a read with a larger reply raises ProtocolError;
+    `reply_limit`, the largest reply to accept, in bytes; a read with a larger reply raises ProtocolError, and a larger
+    watch event, which has the path of its node, breaks the connection;
     `read_only`, whether to accept a server that has lost its quorum.  Connected to one, the state is READ_ONLY and
     writes raise NotReadOnlyError.  The client goes on looking for a server that can write, and moves to it together
     with its watches.  A session that began on a read-only server exists on that server alone: at the move `session_id`
