@@ -1,7 +1,7 @@
 """Put deliberate faults into the product, one at a time, and see the tests fail.
 
 `python -m tests.mutants [AREA ...]` tries the faults that are written down.  `python -m tests.mutants --sample 150
---seed 7 [--modules recipes/line zkwire/session]` draws small changes at random: see sample.py.
+--seed 7 [--modules recipes/line zkwire/session] [--near]` draws small changes at random: see sample.py.
 
 A fault is a "mutant" in a file `tests/mutants/AREA.toml`; without arguments all areas are tried.  Each mutant gets a
 copy of the repository in a temporary folder, so that the working tree is never changed.  The exit status is 1 when the
@@ -47,9 +47,10 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--modules", nargs="+", default=[], help="to draw from, such as recipes/line (default: the core)"
     )
+    parser.add_argument("--near", action="store_true", help="try the tests in the folder of the module only")
     given = parser.parse_args(arguments)
     if given.sample is not None:
-        return sample.main(given.sample, given.seed, given.modules)
+        return sample.main(given.sample, given.seed, given.modules, near_only=given.near)
     return _try_areas(given.areas)
 
 

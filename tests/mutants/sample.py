@@ -10,7 +10,7 @@ import subprocess
 import time
 import tomllib
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -60,11 +60,12 @@ def core_files(modules: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def guards(file: str) -> list[tuple[str, ...]]:
+def guards(file: str, *, near_only: bool = False) -> list[tuple[str, ...]]:
     """Return the arguments of pytest by which the tests that guard `file` are run, the nearest tests first.
 
     Tests have the path of the module that they test: `recipes/line/lease.py` has `tests/recipes/line/test_lease.py`,
-    and then all of `tests/recipes/line`.  At last come all tests that need no Java, and the nearest ones that do.
+    and then all of `tests/recipes/line`.  At last come all tests that need no Java, and the nearest ones that do; with
+    `near_only`, these are left out.
     """
     path = Path(file)
     stages: list[tuple[str, ...]] = []
@@ -74,6 +75,8 @@ def guards(file: str) -> list[tuple[str, ...]]:
         stages.append((*WITHOUT_JAVA, *nearest))
     if folder != Path("tests/recipes") and (ROOT / folder).is_dir():  # tests/recipes is half of all tests
         stages.append((*WITHOUT_JAVA, str(folder)))
+    if near_only:
+        return stages
     stages.append(QUICK)
     if near:
         stages.append((*WITH_JAVA, *nearest))
@@ -100,15 +103,25 @@ def drawn(count: int, seed: int, modules: Sequence[str]) -> list[Change]:
     return random.Random(seed).sample(found, min(count, len(found)))
 
 
-def main(count: int, seed: int, modules: Sequence[str]) -> int:
-    """Draw and try `count` changes, print a table and at its end the survivors; return 0, or 1 if there are any."""
+def main(count: int, seed: int, modules: Sequence[str], *, near_only: bool = False) -> int:
+    """Draw and try `count` changes, print a table and at its end the survivors; return 0, or 1 if there are any.
+
+    Arguments: `near_only`, whether to try the tests in the folder of a module only: that is sooner done, and shows
+    changes that are guarded from elsewhere as survivors.
+    """
     chosen = drawn(count, seed, modules)
+    stages = dict.fromkeys(stage for change in chosen for stage in guards(change.file, near_only=near_only)[-2:])
+    with copy_of_the_tree() as root:
+        failures = [failure for stage in stages if (failure := _caught_by(root, stage)) is not None]
+    if failures:
+        print("the tests must pass while there is no change:", *failures, sep="\n")
+        return 1
     print(f"{len(chosen)} changes, drawn by seed {seed}; {SIDE_BY_SIDE} at a time", flush=True)
+    results = []
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-        results = []
-        for result in pool.map(_try, chosen):
-            results.append(result)
-            print(_row(result), flush=True)
+        for done in as_completed([pool.submit(_try, change, near_only) for change in chosen]):
+            results.append(done.result())
+            print(_row(results[-1]), flush=True)
     survivors = [result.change for result in results if result.caught_by is None]
     print(f"\n{len(results) - len(survivors)} of {len(results)} caught; to be judged: {len(survivors)}")
     for change in survivors:
@@ -116,13 +129,13 @@ def main(count: int, seed: int, modules: Sequence[str]) -> int:
     return 1 if survivors else 0
 
 
-def _try(change: Change) -> Result:
+def _try(change: Change, near_only: bool) -> Result:
     """Run the tests that guard a change against a copy that has it, until a test fails."""
     started = time.monotonic()
     with copy_of_the_tree() as root:
         path = root / change.file
         path.write_text(change.applied(path.read_text(encoding="utf-8")), encoding="utf-8")
-        for stage in guards(change.file):
+        for stage in guards(change.file, near_only=near_only):
             caught_by = _caught_by(root, stage)
             if caught_by is not None:
                 return Result(change, caught_by, time.monotonic() - started)

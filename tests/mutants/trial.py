@@ -24,7 +24,7 @@ _FAILED: Final = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
 
 @contextmanager
 def copy_of_the_tree() -> Iterator[Path]:
-    """Give a copy of all files of the repository that git does not ignore, which is removed at the end."""
+    """Give a copy of all files that git does not ignore, a repository of its own, which is removed at the end."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
@@ -34,6 +34,9 @@ def copy_of_the_tree() -> Iterator[Path]:
             if source.is_file():
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(source, target)
+        # Some tests ask git for the files.
+        for words in ("init", "add --all"):
+            subprocess.run(["git", *words.split()], cwd=root, stdout=subprocess.DEVNULL, check=True)
         installation = ROOT / ".zookeeper"
         if installation.exists() and not (root / ".zookeeper").exists():
             (root / ".zookeeper").symlink_to(installation.resolve())
