@@ -1,5 +1,6 @@
 """What a run is played on: a real ensemble whose links can be broken, or one server in memory."""
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from zkwire.testing import Server
 
 # The shortest session timeout is two ticks, so the tightest case for certainty is a timeout of 4 s.
 TICK: Final = 2.0
+POLL: Final = 0.1
 TIMEOUTS: Final = (4.0, 5.0, 6.0)  # of sessions, in seconds
 SYNC_LIMITS: Final = (2, 3, 5)  # ticks after which a server that hears nothing gives its leader up
 
@@ -26,10 +28,12 @@ class Arena:
     ensemble: SplitEnsemble | None = None
     links: Links = field(default_factory=Links)
 
-    async def settled(self) -> None:
-        """Wait until every server serves.  Raises: ServerFailedError."""
+    async def settled(self, within: float) -> None:
+        """Wait until every server serves.  Raises: TimeoutError after `within` seconds."""
         if self.ensemble is not None:
-            await self.ensemble.settled()
+            async with asyncio.timeout(within):
+                while {await server.mode() for server in self.ensemble.servers} - {"leader", "follower", "observer"}:
+                    await asyncio.sleep(POLL)
 
 
 @asynccontextmanager

@@ -6,6 +6,7 @@ It works until its standard input ends, then closes its session and ends.  So it
 import asyncio
 import json
 import logging
+import os
 import random
 import sys
 from dataclasses import dataclass
@@ -59,7 +60,7 @@ async def _work(orders: Orders, journal: Journal, author: str) -> None:
         StoreClient(orders.store) as store,
         zkwire.connect(orders.hosts, orders.timeout, rng=names) as zk,
     ):
-        journal.write("connected", session=zk.session_id, timeout=zk.session_timeout)
+        journal.write("connected", pid=os.getpid(), session=zk.session_id, timeout=zk.session_timeout)
         await Workload(zk, store, journal, author, rng).run()
 
 

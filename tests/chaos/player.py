@@ -13,13 +13,16 @@ from tests.support.links import Direction, Kind
 from tests.support.split import directions
 from zkwire.testing import EnsembleServer
 
+# Seconds in which a server must have started: other faults may keep it from finding a quorum, again and again.
+START: Final = 300.0
 _OF_PROCESSES: Final = ("kill server", "stop server", "restart server", "kill client", "stop client")
 
 
 class Player:
     """Plays faults; each is in the journal with its beginning and its end.
 
-    A process has one fault at a time: another one that would meet it is skipped.  Faults of links may overlap.
+    A process has one fault at a time: another one that would meet it is skipped, and so is a fault of a leader or a
+    follower at a moment at which the ensemble has none.  Faults of links may overlap.
     """
 
     def __init__(self, arena: Arena, clients: Clients, journal: Journal) -> None:
@@ -45,17 +48,23 @@ class Player:
         if fault.kind in CLIENT_FAULTS:
             client = self._clients[int(fault.target)]
             name = f"client {client.name}"
-        else:
-            server = await self._server(str(fault.target))
-            name = f"server {server.number}"
-        if fault.kind in _OF_PROCESSES and name.partition(".")[0] in self._busy:
-            self._journal.write("skipped", name=name, fault=str(fault))
+            if self._goes(name, fault):
+                with self._shown(name, fault):
+                    await self._play_on_client(fault, client)
             return
-        with self._shown(name, fault):
-            if fault.kind not in CLIENT_FAULTS:
+        server = await self._server(str(fault.target))
+        if server is None:
+            # The ensemble gets the time to recover: faults in this state would only keep it from electing a leader.
+            self._journal.write("skipped", name=str(fault.target), fault=str(fault))
+        elif self._goes(name := f"server {server.number}", fault):
+            with self._shown(name, fault):
                 await self._play_on_server(fault, server)
-            else:
-                await self._play_on_client(fault, client)
+
+    def _goes(self, name: str, fault: Fault) -> bool:
+        is_busy = fault.kind in _OF_PROCESSES and name.partition(".")[0] in self._busy
+        if is_busy:
+            self._journal.write("skipped", name=name, fault=str(fault))
+        return not is_busy
 
     @contextmanager
     def _shown(self, name: str, fault: Fault) -> Iterator[None]:
@@ -72,13 +81,12 @@ class Player:
 
     # -- servers -----------------------------------------------------------------------------------------------
 
-    async def _server(self, role: str) -> EnsembleServer:
-        """Return a server that has the role now, or another one if there is none."""
+    async def _server(self, role: str) -> EnsembleServer | None:
+        """Return a server that has the role now, None if there is none."""
         assert self._arena.ensemble is not None
         servers = self._arena.ensemble.servers
         modes = await asyncio.gather(*(server.mode() for server in servers))
-        fitting = [server for server, mode in zip(servers, modes, strict=True) if mode == role]
-        return fitting[0] if fitting else servers[-1 if role == "observer" else 0]
+        return next((server for server, mode in zip(servers, modes, strict=True) if mode == role), None)
 
     async def _play_on_server(self, fault: Fault, server: EnsembleServer) -> None:
         if fault.kind == "stop server":
@@ -90,11 +98,11 @@ class Player:
         elif fault.kind == "kill server":
             server.kill()
             await asyncio.sleep(fault.seconds)
-            await server.start()
+            await server.start(within=START)
         elif fault.kind == "restart server":
             await server.stop()
             await asyncio.sleep(fault.seconds)
-            await server.start()
+            await server.start(within=START)
         else:
             kind, ways = await self._ways_of_server(fault.kind, server)
             with self._arena.links.during(kind, ways, fault.delay):
@@ -113,10 +121,10 @@ class Player:
             return "delay", away + back
         # The other faults are of the link between the leader and a follower; of the leader itself, of all its links.
         leader = await self._server("leader")
-        if leader is not server:
-            away, back = directions([server], [leader]), directions([leader], [server])
-        else:
+        if leader is None or leader is server:
             away, back = back, away
+        else:
+            away, back = directions([server], [leader]), directions([leader], [server])
         return "stall", {"stall to leader": away, "stall from leader": back, "stall both ways": away + back}[fault]
 
     # -- clients -----------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from tests.chaos.check import Expected, Violation, check
 from tests.chaos.client import Orders
 from tests.chaos.clients import ClientProcess, Clients
 from tests.chaos.journal import PARENT, Journal, Reader, Record, printed
-from tests.chaos.player import Player
+from tests.chaos.player import START, Player
 from tests.chaos.schedule import Fault, schedule
 from tests.chaos.store import Store
 
@@ -35,7 +35,7 @@ class Plan:
 
     Arguments: `seed`, of everything that is left to chance; `seconds`, for how long; `folder`, of the journals;
     `clients`, how many; `broken`, the deliberate fault to put into them, or None; `recovery`, for how many seconds
-    to wait, after the last fault, until everything goes on.
+    to wait, after the last fault, until everything goes on; `is_calm`, whether no fault is played.
     """
 
     seed: str
@@ -44,6 +44,7 @@ class Plan:
     clients: int = 8
     broken: str | None = None
     recovery: float = RECOVERY
+    is_calm: bool = False
 
 
 @dataclass
@@ -83,13 +84,7 @@ async def play(plan: Plan, arena: AbstractAsyncContextManager[Arena] | None = No
             journal.write("run", name="", seed=plan.seed, sync_limit=sync_limit, broken=plan.broken)
             async with zkwire.connect(there.hosts) as zk:
                 await workload.prepare(zk)
-            faults = schedule(
-                plan.seed,
-                plan.seconds,
-                clients=plan.clients,
-                servers=len(there.servers),
-                spares_servers=there.ensemble is None,
-            )
+            faults = [] if plan.is_calm else _faults(plan, there)
             async with _clients(plan, there, store, journal, rng) as clients:
                 await _play(plan, there, clients, journal, faults)
             async with zkwire.connect(there.hosts) as zk:
@@ -100,6 +95,11 @@ async def play(plan: Plan, arena: AbstractAsyncContextManager[Arena] | None = No
     records = Reader(plan.folder).new()
     (plan.folder / "history.log").write_text("\n".join(printed(records, start)) + "\n", encoding="utf-8")
     return Outcome(records, check(records, EXPECTED), start, faults)
+
+
+def _faults(plan: Plan, arena: Arena) -> list[Fault]:
+    is_spared = arena.ensemble is None
+    return schedule(plan.seed, plan.seconds, clients=plan.clients, servers=len(arena.servers), spares_servers=is_spared)
 
 
 @asynccontextmanager
@@ -131,7 +131,7 @@ async def _play(plan: Plan, arena: Arena, clients: Clients, journal: Journal, fa
         journal.write("failed", name="", client=name, why=f"it did not connect within {plan.recovery:g} s")
     journal.write("begins", name="", faults=len(faults))
     await asyncio.gather(asyncio.sleep(plan.seconds), Player(arena, clients, journal).play(faults))
-    await arena.settled()
+    await arena.settled(within=START)
     reader.new()
     journal.write("healed", name="")
     wanted = {("", what, name) for name, what in workload.PROGRESS.items()}
