@@ -11,7 +11,7 @@ import pytest
 import zkwire
 from recipes import Queue
 from tests.support.queues import PATH, Counting, clients, numbers, settled
-from tests.support.recipes import until, until_line
+from tests.support.recipes import body_raises, until, until_line
 from zkwire import Client, digest_acl
 from zkwire.testing import RealServer
 
@@ -114,6 +114,21 @@ async def test_an_item_that_gets_a_child_between_the_read_and_the_take_goes_asid
             await other.create(f"{PATH}/entries/{first}/child")
         assert await taking == b"1"
         assert len(warnings(caplog, first)) == 1
+
+
+async def test_an_item_that_gets_a_child_while_it_is_claimed_is_handled_once() -> None:
+    async with clients() as (_, (zk, other)):
+        queue = Queue(zk, PATH, acl=zkwire.OPEN_ACL)
+        await queue.put_many(numbers(2))
+        with body_raises(zkwire.NotEmptyError, match="the item was handled, but cannot be deleted"):
+            async with queue.claim() as item:
+                await other.create(f"{item.entry}/child")
+        async with queue.claim() as item:
+            assert item == b"1"
+        assert await Queue(other, PATH).size() == 1
+        with pytest.raises(TimeoutError):
+            await Queue(other, PATH).get(within=0)
+        await settled(zk, PATH)
 
 
 async def test_a_peek_of_an_item_that_cannot_be_taken_shows_the_next_one(caplog: pytest.LogCaptureFixture) -> None:
