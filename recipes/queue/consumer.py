@@ -21,9 +21,10 @@ How a consumer takes the first item exactly once although an answer may be lost:
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import zkwire
 from recipes.line.certainty import Certainty
@@ -35,6 +36,9 @@ from zkwire import GetChildren, GetData, Node, WatchSet, ZooKeeperError
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+# In seconds: a consumer that has waited so long, because all items are taken, looks at what has taken them.
+_PATIENCE: Final = 1.0
 
 
 class Claimed(NamedTuple):
@@ -62,6 +66,7 @@ class Consumer:
         self._being_taken: set[str] = set()  # by takes of this consumer that are under way
         self._read_ahead: tuple[str, Node] | None = None
         self._aside = Aside(nodes)
+        self._listed: tuple[Sequence[str], Sequence[str]] = (), ()  # all items, and all nodes in `taken`, at last
 
     # -- listing ----------------------------------------------------------------------------------------------------
 
@@ -96,11 +101,24 @@ class Consumer:
             # fail and leave the item where it is, and no watch would fire.
             being_taken = self._being_taken if watches is None else set()
             self.listing.fill(names or (), being_taken.union(taken_names or (), self._aside.among(names or ())))
-            if watches is None or not names or not self.listing.is_empty:
-                return
-            if is_all_taken and not await self._aside.free_hidden(names, taken_names or ()):
+            self._listed = names or (), taken_names or ()
+            if watches is None or is_all_taken or not names or not self.listing.is_empty:
                 return
             is_all_taken = True
+
+    async def wait_for_change(self, watches: WatchSet) -> None:
+        """Wait until another item may be there, after a listing that found none to take.
+
+        Arguments: `watches`, which `list_items` has set.
+        """
+        if all(self._listed):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_PATIENCE):
+                    await watches.next()
+                return
+            if await self._aside.free_hidden(*self._listed):
+                return
+        await watches.next()
 
     async def peek(self) -> bytes | None:
         """Return the data of the first item that can be taken, None without one."""

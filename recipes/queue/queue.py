@@ -193,7 +193,7 @@ class Queue:
                     if not self._consumer.has_nodes:
                         await self._nodes.make()
                     elif self._consumer.listing.is_empty:
-                        await watches.next()
+                        await self._consumer.wait_for_change(watches)
                     else:
                         taken = await take()
                         if taken is not None:

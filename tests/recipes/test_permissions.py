@@ -334,7 +334,16 @@ CELLS: Final[dict[Play, dict[Perms, object]]] = {
 
 @pytest.mark.parametrize(
     ("play", "perm"),
-    [pytest.param(play, perm, id=f"{play.__name__}-{perm.name}") for play, row in CELLS.items() for perm in row],
+    [
+        pytest.param(
+            play,
+            perm,
+            id=f"{play.__name__}-{perm.name}",
+            marks=[pytest.mark.since("3.6", "addWatch")] if play is cache_node else [],
+        )
+        for play, row in CELLS.items()
+        for perm in row
+    ],
 )
 async def test_a_stranger_can_do_at_most_this(zookeeper: RealServer, path: str, play: Play, perm: Perms) -> None:
     async with us_and_a_stranger(zookeeper, perm) as (us, stranger):

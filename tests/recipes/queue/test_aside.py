@@ -40,6 +40,12 @@ async def unreadable(zk: Client, path: str) -> None:
     await zk.create(f"{path}/entries/{FIRST}", b"bad", acl=FOREIGN)
 
 
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A waiting consumer soon looks at what has taken the items."""
+    monkeypatch.setattr("recipes.queue.consumer._PATIENCE", 0.01)
+
+
 async def take_by_get(queue: Queue) -> bytes:
     return await queue.get(within=0)
 
@@ -165,6 +171,7 @@ async def test_an_item_is_tried_again_later(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.limit(20)
+@pytest.mark.usefixtures("impatient")
 async def test_a_persistent_node_in_taken_does_not_hide_its_item_for_ever(
     zookeeper: RealServer, path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -182,6 +189,7 @@ async def test_a_persistent_node_in_taken_does_not_hide_its_item_for_ever(
 
 
 @pytest.mark.limit(20)
+@pytest.mark.usefixtures("impatient")
 async def test_a_persistent_node_in_taken_that_may_not_be_deleted_is_reported(
     zookeeper: RealServer, path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -196,6 +204,7 @@ async def test_a_persistent_node_in_taken_that_may_not_be_deleted_is_reported(
         assert f"{path}/taken/{first} is not ephemeral" in warning
 
 
+@pytest.mark.usefixtures("impatient")
 async def test_a_claim_that_begins_while_a_persistent_node_is_removed_is_left_alone() -> None:
     """The node was read as persistent; by the time of the delete it is the ephemeral node of a consumer."""
     async with clients() as (server, (zk, other)):
