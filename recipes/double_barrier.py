@@ -72,7 +72,7 @@ def in_order(names: Collection[str]) -> list[str]:
 
 def is_round(names: Sequence[str]) -> bool:
     """Return whether `names` can be those of a round: different names of members, as many as each one's count."""
-    return len(set(names)) == len(names) and all(count_of(name) == len(names) for name in names)
+    return len(names) > 0 and len(set(names)) == len(names) and all(count_of(name) == len(names) for name in names)
 
 
 def to_wait_for(own: str, present: Sequence[str]) -> str | None:
@@ -212,7 +212,7 @@ class DoubleBarrier:
         """Return the round if it has begun with our node, which has gone with its session since; otherwise None."""
         try:
             found = _members(await self._zk.get(self._ready))
-        except (NoNodeError, SessionExpiredError):
+        except (NoAuthError, NoNodeError, SessionExpiredError):
             return None
         self._own = next((name for name in found if name.startswith(self._unique)), None)
         return found if self._own and is_round(found) else None
@@ -361,6 +361,8 @@ class DoubleBarrier:
             node, _ = await self._zk.get_and_watch(self._ready, into=watches)
         except NoNodeError:
             return None
+        except NoAuthError as unreadable:
+            return _members(unreadable)
         return _members(node)
 
     # -- leaving ----------------------------------------------------------------------------------------------------
@@ -426,7 +428,7 @@ class DoubleBarrier:
         if isinstance(node, NoNodeError) or isinstance(ready, NoNodeError):
             return
         for answer in (node, ready):
-            if isinstance(answer, BaseException):
+            if isinstance(answer, BaseException) and not (answer is ready and isinstance(answer, NoAuthError)):
                 raise answer
         if _members(ready) != ended:
             return
@@ -476,8 +478,9 @@ class DoubleBarrier:
         return gone
 
 
-def _members(ready: Node) -> Round:
-    return tuple(ready.data.decode(errors="replace").split("\n"))
+def _members(ready: Node | NoAuthError) -> Round:
+    """Return the names in `ready`, none if it may not be read: then it is not the work of members."""
+    return () if isinstance(ready, NoAuthError) else tuple(ready.data.decode(errors="replace").split("\n"))
 
 
 def _listed(names: list[str] | BaseException) -> list[str]:

@@ -273,6 +273,19 @@ async def test_a_forged_ready_that_names_a_waiting_member_does_not_let_it_in(
         assert await zk.get_children(path) == []
 
 
+async def test_a_ready_that_may_not_be_read_is_deleted(
+    zookeeper: RealServer, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as stranger:
+        await stranger.create(path)
+        await stranger.create(f"{path}/ready", acl=[zkwire.digest_acl("stranger", "secret")])
+        barriers = [DoubleBarrier(zk, path, 2) for _ in range(2)]
+        await asyncio.gather(*(barrier.enter(within=20) for barrier in barriers))
+        await asyncio.gather(*(barrier.leave(within=20) for barrier in barriers))
+        assert await zk.get_children(path) == []
+        assert f"{path}/ready names no members of a round, so it is deleted" in caplog.text
+
+
 async def unreadable_member(zk: Client, path: str) -> str:
     node = await zk.create(
         f"{path}/{FORMER[:-10]}", ephemeral=True, sequential=True, acl=[zkwire.digest_acl("stranger", "secret")]
