@@ -1,17 +1,13 @@
-"""A double barrier: its members begin together and end together.
-
-The functions are pure: which children are members, in which order they came, and what a leaving member waits for.
-"""
+"""A double barrier: its members enter, wait for each other, and leave together.  Who they are is decided in rounds."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
-import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, Final, Self, TypeAlias
+from typing import Any, Final, Self
 
 from recipes.common import lost_answers
 from recipes.common.arguments import checked_within
@@ -19,6 +15,7 @@ from recipes.common.notices import Notices
 from recipes.common.parent_acl import warn_if_wider
 from recipes.common.shared_nodes import make_container
 from recipes.common.waiting import Bound, bounded, raise_unless_renewed
+from recipes.double_barrier.rounds import Round, count_of, in_order, is_round, members_in, to_wait_for
 from zkwire import (
     ACL,
     OPEN_ACL,
@@ -30,7 +27,6 @@ from zkwire import (
     GetChildren,
     GetData,
     NoAuthError,
-    Node,
     NodeExistsError,
     NoNodeError,
     NotEmptyError,
@@ -40,51 +36,12 @@ from zkwire import (
     WatchSet,
     ZooKeeperError,
     join_path,
-    sequence,
-    sequence_distance,
     validate_path,
 )
 
 _log = logging.getLogger(__name__)
 
 READY: Final = "ready"
-
-# The members of one round, in the order in which they came: the names of their nodes. `ready` holds them, one a line.
-Round: TypeAlias = tuple[str, ...]
-
-# A member's node: a unique id, the member's count, and the sequence number.
-_MEMBER: Final = re.compile(r"[0-9a-f-]{36}-of-([1-9][0-9]{0,8})-(?:[0-9]{10}|-[0-9]{9,10})")
-
-
-def count_of(name: str) -> int | None:
-    """Return the count with which the member `name` was made; None if it is not the name of a member."""
-    match = _MEMBER.fullmatch(name)
-    return int(match[1]) if match and sequence(name) is not None else None
-
-
-def in_order(names: Collection[str]) -> list[str]:
-    """Return those of `names` that are names of members, in the order in which the members came."""
-    numbers = {name: sequence(name) or 0 for name in names if count_of(name) is not None}
-    # Sequence numbers overflow, so they are compared by their distance to one of them.
-    reference = next(iter(numbers.values()), 0)
-    return sorted(numbers, key=lambda name: sequence_distance(numbers[name], reference))
-
-
-def is_round(names: Sequence[str]) -> bool:
-    """Return whether `names` can be those of a round: different names of members, as many as each one's count."""
-    return len(names) > 0 and len(set(names)) == len(names) and all(count_of(name) == len(names) for name in names)
-
-
-def to_wait_for(own: str, present: Sequence[str]) -> str | None:
-    """Return the member whose departure the leaving member `own` waits for; None when no other member is left.
-
-    The first member stays until it is alone, and waits for the last one. All others go at once, and wait for the first.
-    So each departure wakes one member, except for that of the first, which ends the round for all.
-    Arguments: `present`, the members of the round whose nodes exist, in their order.
-    """
-    if not [name for name in present if name != own]:
-        return None
-    return present[-1] if present[0] == own else present[0]
 
 
 class DoubleBarrier:
@@ -211,7 +168,7 @@ class DoubleBarrier:
     async def _round_with_us(self) -> Round | None:
         """Return the round if it has begun with our node, which has gone with its session since; otherwise None."""
         try:
-            found = _members(await self._zk.get(self._ready))
+            found = members_in(await self._zk.get(self._ready))
         except (NoAuthError, NoNodeError, SessionExpiredError):
             return None
         self._own = next((name for name in found if name.startswith(self._unique)), None)
@@ -362,8 +319,8 @@ class DoubleBarrier:
         except NoNodeError:
             return None
         except NoAuthError as unreadable:
-            return _members(unreadable)
-        return _members(node)
+            return members_in(unreadable)
+        return members_in(node)
 
     # -- leaving ----------------------------------------------------------------------------------------------------
 
@@ -430,7 +387,7 @@ class DoubleBarrier:
         for answer in (node, ready):
             if isinstance(answer, BaseException) and not (answer is ready and isinstance(answer, NoAuthError)):
                 raise answer
-        if _members(ready) != ended:
+        if members_in(ready) != ended:
             return
         transaction = self._zk.transaction()
         transaction.check(self.path, node.stat.version)
@@ -476,11 +433,6 @@ class DoubleBarrier:
         gone = self._zk.discard(self._own_path)
         self._own = None
         return gone
-
-
-def _members(ready: Node | NoAuthError) -> Round:
-    """Return the names in `ready`, none if it may not be read: then it is not the work of members."""
-    return () if isinstance(ready, NoAuthError) else tuple(ready.data.decode(errors="replace").split("\n"))
 
 
 def _listed(names: list[str] | BaseException) -> list[str]:

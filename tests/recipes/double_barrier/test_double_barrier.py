@@ -6,12 +6,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import zkwire
 from recipes import DoubleBarrier
-from recipes.double_barrier import count_of, in_order, to_wait_for
+from recipes.double_barrier.rounds import in_order
 from tests.support.everywhere import (
     Scene,
     below,
@@ -25,40 +23,6 @@ from tests.support.proxy import Proxy
 from tests.support.recipes import outcome, until, until_armed, until_state, until_watches
 from zkwire import Client, SessionState
 from zkwire.testing import RealServer
-
-# -- the pure decision: what a leaving member waits for ---------------------------------------------------------------
-
-
-@given(st.sets(st.text("abcdef0123456789", min_size=1), min_size=1), st.data())
-def test_a_round_ends_for_all_and_each_departure_wakes_one_member(members: set[str], data: st.DataObject) -> None:
-    """Members leave or die in any order.  Each departure wakes at most one member, except that of the first."""
-    present, waiting = set(members), set(members)
-    while waiting:
-        choices = {name: to_wait_for(name, sorted(present)) for name in waiting}
-        done = {name for name, other in choices.items() if other is None}
-        waiting -= done
-        present -= done
-        present -= {name for name in waiting if present and name != min(present)}
-        if waiting:
-            assert present
-            gone = data.draw(st.sampled_from(sorted(present)))
-            woken = [name for name in waiting if to_wait_for(name, sorted(present)) == gone]
-            assert len(woken) <= 1 or gone == min(present)
-            present.discard(gone)
-            if gone != min(members) or data.draw(st.booleans()):
-                waiting.discard(gone)
-
-
-def test_members_are_ordered_by_their_numbers_across_the_overflow() -> None:
-    unique = "9f2c1d3e-0a1b-4c5d-8e6f-1234567890ab"
-    numbers = ["2147483646", "2147483647", "-2147483648", "-2147483647"]
-    names = [f"{first}{unique[1:]}-of-2-{number}" for first, number in zip("3210", numbers, strict=True)]
-    others = ["ready", "config", "lock-0000000001", f"{unique}-of-2", f"{unique}-of-0-0000000001", f"{unique}-of-2-7"]
-    assert in_order([*others, *reversed(names)]) == names
-    later = [f"{unique}-of-2--000000001", f"{unique}-of-2-0000000000"]
-    assert in_order(later[::-1]) == later
-    assert [count_of(name) for name in (names[0], "ready")] == [2, None]
-
 
 # -- the double barrier -----------------------------------------------------------------------------------------------
 
@@ -240,11 +204,6 @@ async def test_a_node_that_only_looks_like_a_member_has_no_say_about_the_count()
     async with scene() as stage:
         await stage.other.create(f"{stage.path}/{FORMER.replace('-of-2', '-of-7')}", make_parents=True)
         await meet(stage)
-
-
-def test_the_count_in_a_name_has_few_digits() -> None:
-    """A name may have a megabyte, and int() refuses 5,000 digits."""
-    assert count_of(f"9f2c1d3e-0a1b-4c5d-8e6f-1234567890ab-of-{'9' * 5000}-0000000001") is None
 
 
 @pytest.mark.parametrize("forged", [[], [FORMER], [FORMER] * 2, [FORMER, "other"]])
