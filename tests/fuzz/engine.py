@@ -24,7 +24,8 @@ _BATCH: Final = 64
 _TRACED: Final = 24  # one input of so many is traced, where tracing is slow
 _RUN: Final = re.compile(rb"(.)\1{31,}", re.DOTALL)
 _NUMBERS: Final = [
-    number.to_bytes(4, "big", signed=True) for number in (0, 1, -1, -2, 2, 3, 4, 16, 127, 128, 2**15, 2**31 - 1, -(2**31))
+    number.to_bytes(4, "big", signed=True)
+    for number in (0, 1, -1, -2, 2, 3, 4, 16, 127, 128, 2**15, 2**31 - 1, -(2**31))
 ]
 
 
@@ -35,9 +36,14 @@ class Target(Protocol):
     inputs to begin with; `words` are pieces to put into inputs.
     """
 
-    name: str
-    seeds: Sequence[bytes]
-    words: Sequence[bytes]
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def seeds(self) -> Sequence[bytes]: ...
+
+    @property
+    def words(self) -> Sequence[bytes]: ...
 
     def run(self, data: bytes) -> None: ...
 

@@ -16,12 +16,20 @@ class ConnectStrings:
     """A connect string gives servers that are written and read again without a change, or a ValueError."""
 
     name = "connect string"
-    seeds: Sequence[bytes] = (b"zk1:2181,zk2/app", b"[::1]:2181", b"a", "zk\u00fc:1,b:65535/x/y".encode(), b"10.0.0.1:1 ,b")
+    seeds: Sequence[bytes] = (
+        b"zk1:2181,zk2/app",
+        b"[::1]:2181",
+        b"a",
+        "zk\u00fc:1,b:65535/x/y".encode(),
+        b"10.0.0.1:1 ,b",
+    )
     words: Sequence[bytes] = (b",", b":", b"/", b"[", b"]", b"::1", b"\0", b" ", b"65536", "\u0663".encode(), b"..")
 
     def run(self, data: bytes) -> None:
         try:
-            servers, chroot = hosts.parse(data.decode("utf-8", "surrogatepass") if _is_text(data) else data.decode("latin-1"))
+            servers, chroot = hosts.parse(
+                data.decode("utf-8", "surrogatepass") if _is_text(data) else data.decode("latin-1")
+            )
         except ValueError:
             return
         assert servers

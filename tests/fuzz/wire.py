@@ -10,8 +10,8 @@ from typing import Any, Final
 from tests.captures.recording import load
 from tests.captures.themes import THEMES
 from zkwire.errors import ProtocolError
-from zkwire.testing.memory.machine import Machine
 from zkwire.testing.memory.machine import Connection as ServerConnection
+from zkwire.testing.memory.machine import Machine
 from zkwire.wire import multi, records, requests
 from zkwire.wire.connection import AuthenticationDemand, Call, Connection, Notification
 from zkwire.wire.frames import FrameError, FrameReader
@@ -136,8 +136,8 @@ class _Waiter:
 class Replies:
     """The connection machine never raises: bytes that break the protocol end the connection, with a ProtocolError.
 
-    What it takes for arrived does not depend on how the stream is cut.  The first byte says how it is cut, the second one
-    whether the handshake is in the input.
+    What it takes for arrived does not depend on how the stream is cut.  The first byte says how it is cut, the second
+    one whether the handshake is in the input.
     """
 
     name = "connection"

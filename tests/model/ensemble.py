@@ -1,13 +1,13 @@
 """The rule of certainty among a client, its server, a leader that expires sessions, and a second leader.
 
-Time is discrete, in quarters of a tick.  Each of the four streams between client, server and leader keeps its order, and
-what is in it may wait for ever.  The leader pings its server each half tick, without fail; the server notes that it has
-heard of the session, and sends its notes in answer to a ping.  A second leader may be elected at any moment: it gives the
-session a whole timeout, and the first one may go on for one tick.  The client may move to another server, which follows
-either of them.
+Time is discrete, in quarters of a tick.  Each of the four streams between client, server and leader keeps its order,
+and what is in it may wait for ever.  The leader pings its server each half tick, without fail; the server notes that it
+has heard of the session, and sends its notes in answer to a ping.  A second leader may be elected at any moment: it
+gives the session a whole timeout, and the first one may go on for one tick.  The client may move to another server,
+which follows either of them.
 
-Bytes on the way between client and server only make the client less certain: it counts from when a request was sent, and
-begins the next one when the answer is there.  So they arrive at once, unless `slow_client` is set.
+Bytes on the way between client and server only make the client less certain: it counts from when a request was sent,
+and begins the next one when the answer is there.  So they arrive at once, unless `slow_client` is set.
 
 Whatever is not delivered may be delayed for ever, so the leader may expire the session at its present deadline.  Never
 may the client be certain beyond that.
@@ -40,10 +40,10 @@ Sent = tuple[int, int]  # a request and the moment at which it was sent
 class Times:
     """What is played.
 
-    Arguments: `horizon`, the last moment at which anything happens; `requests`, how many the client sends; `phase`, when
-    the leader pings first; `elections` and `moves`, how often; `in_buckets`, whether the leader rounds the end of a session
-    up to a whole tick, as real ones do: without it a session ends as early as it ever may; `slow_client`, whether what
-    travels between client and server takes its time.
+    Arguments: `horizon`, the last moment at which anything happens; `requests`, how many the client sends; `phase`,
+    when the leader pings first; `elections` and `moves`, how often; `in_buckets`, whether the leader rounds the end of
+    a session up to a whole tick, as real ones do: without it a session ends as early as it ever may; `slow_client`,
+    whether what travels between client and server takes its time.
     """
 
     horizon: int
@@ -59,11 +59,12 @@ class World(NamedTuple):
     """A state of everything.
 
     `certainty`, the number of the connection's certainty, None before its handshake is answered; `proven`, how long the
-    client has been certain by any connection; `there`, `up`, `down`, `back`, the streams from the client to the leader and
-    back; `pending`, the requests that the server has not answered, with whether it could; `touched`, whether the server
-    has heard of the session since its last notes; `deadlines`, of the session at the first leader and the second one;
-    `next_ping`, of the leader that the server follows; `is_second`, whether that is the second one; `elected`, when that
-    one was, None before; `is_resumed`, whether this connection began behind that.
+    client has been certain by any connection; `there`, `up`, `down`, `back`, the streams from the client to the leader
+    and back; `pending`, the requests that the server has not answered, with whether it could; `touched`, whether the
+    server has heard of the session since its last notes; `deadlines`, of the session at the first leader and the second
+    one;
+    `next_ping`, of the leader that the server follows; `is_second`, whether that is the second one; `elected`, when
+    that one was, None before; `is_resumed`, whether this connection began behind that.
     """
 
     now: int
@@ -91,8 +92,8 @@ class Ensemble:
 
     def __init__(self, times: Times) -> None:
         self._times = times
-        # Without a second leader a write proves more than a sync.  Behind an election the first leader answers no write.
-        # A session that has moved needs a write, and both touch the session as a ping does.
+        # Without a second leader a write proves more than a sync.  Behind an election the first leader answers no
+        # write. A session that has moved needs a write, and both touch the session as a ping does.
         self._kinds = (SYNC, WRITE) if times.moves else (PING, SYNC) if times.elections else (PING, WRITE)
         self._certainties: list[Certainty] = []
         self._numbers: dict[object, int] = {}
@@ -167,8 +168,8 @@ class Ensemble:
     def _leads(self, world: World) -> bool:
         """Return whether the leader of the client's server does anything.
 
-        The first leader gives up one tick after the election at the latest.  If its process was stopped meanwhile, it may
-        go on much later, and let a session resume.
+        The first leader gives up one tick after the election at the latest.  If its process was stopped meanwhile, it
+        may go on much later, and let a session resume.
         """
         return world.is_second or world.elected is None or world.is_resumed or world.now <= world.elected + TICK
 
@@ -236,9 +237,7 @@ class Ensemble:
             assert world.certainty is not None
             certainty = copy.deepcopy(self._certainties[world.certainty])
             certainty.answered(sent, world.now, Reach(kind))
-        after = world._replace(
-            back=back, certainty=self._number(certainty), proven=max(world.proven, certainty.until)
-        )
+        after = world._replace(back=back, certainty=self._number(certainty), proven=max(world.proven, certainty.until))
         if after.proven > self._deadline(after):
             raise Broken(
                 f"at {after.now} the client gets the answer to {_NAMES[kind]} of {sent} and is certain until "

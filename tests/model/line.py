@@ -1,9 +1,9 @@
-"""The waiting line: one history of changes, for each ticket a server that may lag behind it, answers and events in order.
+"""The waiting line: one history of changes, and for each ticket a server that may lag behind it.
 
 A ticket learns of the other ones only through the history.  So it is enough to follow one ticket that runs the real
-code (see `waiting`) among tickets that come and leave at will, which is more than real ones do: if each ticket owns only
-when it is entitled by the history, never too many own, and the order is kept.  A setup may also follow several real
-tickets at once, which shows the same from the outside.
+code (see `waiting`) among tickets that come and leave at will, which is more than real ones do: if each ticket owns
+only when it is entitled by the history, never too many own, and the order is kept.  A setup may also follow several
+real tickets at once, which shows the same from the outside.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from recipes.line.position import every_contender
 from recipes.line.waiting_ticket import Rules
 from recipes.read_write_lock import READ_PREFIX, WRITE_PREFIX, is_writer
 from tests.model.search import Broken, Step, search, wander
-from tests.model.waiting import CATCH_UP, GONE, LIST, PLAIN, REFUSED, SHARED, SYNCED, Answer, Request, WaitingTable
+from tests.model.waiting import GONE, LIST, PLAIN, REFUSED, SHARED, Answer, Request, WaitingTable
 from zkwire import WatchEventType
 
 LOCK: Final = "lock-"
@@ -70,8 +70,9 @@ class Player(NamedTuple):
 
     `state`, see WaitingTable; `applied`, the moment that its server has reached; `answered`, the newest moment of its
     answers: no server that is behind it takes the session (events carry no zxid on older servers); `watches`, at the
-    server; `requests`, not executed yet; `inbox`, on the way to the client; `was_entitled`, whether there was a moment at
-    which its node was there and it was entitled to own; `is_informed`, whether it was reported that its node is gone.
+    server; `requests`, not executed yet; `inbox`, on the way to the client; `was_entitled`, whether there was a moment
+    at which its node was there and it was entitled to own; `is_informed`, whether it was reported that its node is
+    gone.
     """
 
     state: int
@@ -129,7 +130,10 @@ class Line:
         return search(self._start(), self._following, self._told, limit)
 
     def wander(self, rng: random.Random, steps: int) -> int:
-        """Take `steps` random steps and then those that are under way; return the number of all.  Raises: as `explore`."""
+        """Take `steps` random steps and then those that are under way; return the number of all.
+
+        Raises: as `explore`.
+        """
         left = iter(range(steps))
 
         def choose(possible: list[Step]) -> Step | None:
@@ -237,14 +241,10 @@ class Line:
                 yield ("apply", place), self._with(world, place, self._applied(world.history, place, player))
             if player.requests:
                 request = player.requests[0]
-                caught_up = player
-                if request[0] == CATCH_UP:
-                    while caught_up.applied < end:
-                        caught_up = self._applied(world.history, place, caught_up)
-                answer = self._answer(request, world.history[caught_up.applied])
+                answer = self._answer(request, world.history[player.applied])
                 yield (
                     ("execute", place, request, answer),
-                    self._with(world, place, self._executed(caught_up, request, answer)),
+                    self._with(world, place, self._executed(player, request, answer)),
                 )
                 if world.refusals and not table.is_entering(player.state):
                     refusing = world._replace(refusals=world.refusals - 1)
@@ -341,8 +341,6 @@ class Line:
 
     def _answer(self, request: Request, moment: Moment) -> Answer:
         what, name = request
-        if what == CATCH_UP:
-            return SYNCED
         if what == LIST:
             if moment.live not in self._lists:
                 self._lists[moment.live] = tuple(

@@ -19,7 +19,7 @@ import zkwire
 from recipes.line import ticket_data, waiting_ticket
 from recipes.line.ticket import Ticket, TicketNode
 from recipes.line.waiting_ticket import EvictedError, Rules, WaitingTicket
-from zkwire import GetChildren, GetData, Sync, WatchEvent, WatchEventType
+from zkwire import GetChildren, GetData, WatchEvent, WatchEventType
 
 # A request: the operation and the path below the line ("" for the line itself), "+watch" where a watch is set.
 Request: TypeAlias = tuple[str, str]
@@ -30,9 +30,8 @@ GONE: Final[Answer] = ("gone",)
 REFUSED: Final[Answer] = ("refused",)
 PLAIN: Final[Answer] = ("exists",)
 SHARED: Final[Answer] = ("lets readers in",)
-SYNCED: Final[Answer] = ("synced",)
 
-LIST, READ, WATCH, CATCH_UP = "list", "read", "read and watch", "sync"
+LIST, READ, WATCH = "list", "read", "read and watch"
 _LINE: Final = "/line"
 _SESSION: Final = 7
 
@@ -114,7 +113,7 @@ class _Client:
     def certain_for(self, session_id: int) -> float:
         return 1.0
 
-    async def pipeline(self, operations: Iterable[GetData | GetChildren | Sync]) -> Any:
+    async def pipeline(self, operations: Iterable[GetData | GetChildren]) -> Any:
         return await _Pause(tuple(map(_request, operations)))
 
 
@@ -292,14 +291,12 @@ def _name(path: str) -> str:
     return path.removeprefix(_LINE).removeprefix("/")
 
 
-def _request(operation: GetData | GetChildren | Sync) -> Request:
+def _request(operation: GetData | GetChildren) -> Request:
     match operation:
         case GetData(path, into):
             return READ if into is None else WATCH, _name(path)
         case GetChildren(path):
             return LIST, _name(path)
-        case Sync(path):
-            return CATCH_UP, _name(path)
 
 
 def _result(request: Request, answer: Answer) -> Any:
@@ -309,8 +306,6 @@ def _result(request: Request, answer: Answer) -> Any:
     if answer == REFUSED:
         return zkwire.ThrottledError(zkwire.ThrottledError.code)
     match request[0], answer:
-        case "sync", _:
-            return None
         case "list", names:
             return list(names)
         case _, ("number", number):

@@ -109,8 +109,8 @@ class Certainty:
         """Close the chains whose x was answered before this request was sent."""
         waiting = self._waiting
         touched = None
-        # Not "<=": a clock that moves in steps of milliseconds gives one reading to an x that was answered and to a y that
-        # was sent before that.
+        # Not "<=": a clock that moves in steps of milliseconds gives one reading to an x that was answered and to a y
+        # that was sent before that.
         while waiting and waiting[0][0] < sent:
             touched = waiting.popleft()[1]
         if touched is None or not self.has_quorum:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import zkwire
-from recipes.line.position import Position, earlier, every_contender
+from recipes.line.position import Position, earlier
 from zkwire import sequence
 
 
