@@ -14,11 +14,12 @@ from itertools import islice
 from typing import Any, Final, TypeVar
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import zkwire
 from recipes.line.position import Position, earlier, every_contender
+from tests.support.examples import examples
 from zkwire import sequence
 
 
@@ -659,21 +660,21 @@ TAPES = st.lists(st.integers(0, 6 * 720 - 1), min_size=30, max_size=150)
 STARTS = st.sampled_from([0, 2**31 - 2, 2**32 - 3])
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(TAPES, st.integers(1, 7), st.integers(1, 3), STARTS)
 def test_model_of_a_line(tape: list[int], count: int, slots: int, start: int) -> None:
     """Pitfalls 5, 19 and 21: never more owners than slots, and no lost wake-up, in any order of events."""
     play(World(["lock-"] * count, slots=slots, start=start), tape)
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(TAPES, st.integers(2, 6), st.integers(1, 2), st.integers(1, 4))
 def test_model_of_a_line_with_reconnects(tape: list[int], count: int, slots: int, reconnects: int) -> None:
     """Pitfalls 1 and 2: a reconnect to a server that is behind neither stops the line nor makes two owners."""
     play(World(["lock-"] * count, slots=slots, reconnects=reconnects), tape)
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(TAPES, st.integers(2, 6), st.integers(1, 2), st.integers(1, 3), st.integers(0, 2), st.integers(0, 2))
 def test_model_of_a_line_with_evictions(
     tape: list[int], count: int, slots: int, evictions: int, reconnects: int, touches: int
@@ -682,7 +683,7 @@ def test_model_of_a_line_with_evictions(
     play(World(["lock-"] * count, slots=slots, evictions=evictions, reconnects=reconnects, touches=touches), tape)
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(
     TAPES,
     st.lists(st.sampled_from(["__READ__", "__WRIT__"]), min_size=1, max_size=7),
@@ -697,7 +698,7 @@ def test_model_of_readers_and_writers(tape: list[int], kinds: list[str], reconne
     play(world, tape)
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(
     TAPES,
     st.integers(2, 7),
@@ -770,7 +771,12 @@ def explore(world: World, limit: int) -> int:
 
 
 @pytest.mark.parametrize(
-    ("lag", "reconnects", "evictions", "touches"), [(True, 0, 0, 0), (False, 1, 0, 0), (False, 0, 1, 1)]
+    ("lag", "reconnects", "evictions", "touches"),
+    [
+        (True, 0, 0, 0),
+        (False, 1, 0, 0),
+        pytest.param(False, 0, 1, 1, marks=pytest.mark.slow("it has ten thousands of states")),
+    ],
 )
 def test_every_interleaving_of_two(lag: bool, reconnects: int, evictions: int, touches: int) -> None:
     world = World(["lock-"] * 2, lag=lag, reconnects=reconnects, evictions=evictions, touches=touches)

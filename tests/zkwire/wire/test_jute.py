@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any, get_type_hints
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.examples import examples
 from zkwire.wire import jute, multi, records, requests
 from zkwire.wire.jute import (
     Boolean,
@@ -29,7 +30,7 @@ from zkwire.wire.jute import (
 from zkwire.wire.records import ACL, Stat, WatcherEvent
 from zkwire.wire.requests import ClientInfoRecord
 
-EACH = settings(max_examples=30)  # for each of dozens of records
+EACH = examples(30)  # for each of dozens of records
 RECORDS: list[type[Record]] = sorted(
     {
         value
