@@ -1,7 +1,9 @@
-"""How many examples the tests of hypothesis try: `make quick` tries a quarter of them."""
+"""How many examples random tests try: `make quick` tries a quarter of them."""
 
-from typing import Final
+from collections.abc import Iterable
+from typing import Any, Final
 
+import pytest
 from hypothesis import settings
 
 QUICK: Final = "quick"
@@ -20,3 +22,9 @@ def register() -> None:
 def examples(count: int) -> settings:
     """Return settings for `count` examples in the whole suite, and fewer by the profile that is loaded."""
     return settings(max_examples=max(1, count * settings().max_examples // _USUAL))
+
+
+def some_in_quick(seeds: Iterable[int], count: int) -> list[Any]:
+    """Return `seeds` for a parametrized test; all but the first `count` are marked as slow."""
+    reason = "the first seeds show the usual faults"
+    return [seed if at < count else pytest.param(seed, marks=pytest.mark.slow(reason)) for at, seed in enumerate(seeds)]

@@ -884,6 +884,13 @@ def test_replies_to_auth_are_matched_in_their_own_order() -> None:
     assert "xid -4" in _message(connection)
 
 
+def test_a_reply_with_a_wrong_xid_is_not_taken_for_that_to_auth() -> None:
+    connection = _opened()
+    _sent(connection, AuthRequest(0, "digest", b"u:p"), DeleteRequest("/a", -1))
+    assert connection.receive(_reply(77), 1.0) == []
+    assert "xid 77" in _message(connection)
+
+
 def test_auth_and_sasl_are_no_sign_of_life_in_either_direction() -> None:
     """The server's reading thread answers them, and the server does not restart the session's clock."""
     connection = _opened()
