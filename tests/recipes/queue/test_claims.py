@@ -1,6 +1,7 @@
 """Claimed items: hidden while the body runs, deleted or handed back at its end, and safe after a loss."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -61,6 +62,28 @@ async def test_the_item_of_a_failed_body_goes_back_to_its_place(zookeeper: RealS
                 raise KeyError(item.data)
         assert await drain(Queue(other, path)) == [b"a", b"b", b"c"]
         await settled(zk, path)
+
+
+async def test_an_item_whose_handing_back_got_no_answer_is_left_to_its_next_claim() -> None:
+    """The delete that frees an item is repeated after a reconnect, and must not free it from under the next claim."""
+    async with clients(3) as (server, (zk, other, third)):
+        await Queue(zk, PATH).put(b"x")
+        taken = re.compile(f"{PATH}/taken/entry-.*")
+
+        async def fail() -> None:
+            async with Queue(zk, PATH).claim():
+                raise KeyError
+
+        with server.drop_after("delete", path=taken, session=zk.session_id) as lost:
+            failing = asyncio.create_task(fail())
+            await lost.until_hit()
+            refusal = server.refuse_connections()
+        async with Queue(other, PATH).claim(within=5.0) as item:
+            refusal.end()
+            with body_raises(KeyError):
+                await failing  # by now the delete was repeated
+            item.check()
+            assert await Queue(third, PATH).size() == 0
 
 
 @pytest.mark.limit(15)
