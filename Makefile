@@ -24,6 +24,7 @@ help:
 	@echo 'make test          run the whole test suite; ARGS="-k watch" goes to pytest'
 	@echo 'make quick         run the tests that need no Java, in less than a minute'
 	@echo 'make mutants       put deliberate faults into the code, one at a time: the tests must fail; ARGS="wire line"'
+	@echo '                   ARGS="--sample 50 --seed 7" draws small changes at random, and lists those that no test notices'
 	@echo 'make bench         measure lock hand-over latency; ARGS=--real on a real ZooKeeper'
 	@echo 'make lint          run mypy --strict and ruff over everything'
 	@echo 'make dist          build the wheel and the sdist, and try them in an empty environment'
