@@ -12,6 +12,7 @@ import re
 from typing import Final, Protocol, runtime_checkable
 
 from zkwire.errors import AuthFailedError
+from zkwire.session.secrecy import hides_arguments
 
 _SERVICE: Final = "zookeeper"
 _HOST: Final = "zk-sasl-md5"  # every ZooKeeper server uses this name, whatever its host is called
@@ -47,11 +48,9 @@ class DigestMD5:
     The server proves that it knows the password, too.
     """
 
+    @hides_arguments
     def __init__(self, user: str, password: str, rng: random.Random | None = None) -> None:
-        if not isinstance(user, str) or not isinstance(password, str):
-            raise TypeError(f"user and password are str, not {type(user).__name__} and {type(password).__name__}")
-        if not user:
-            raise ValueError("the user is empty")
+        _check_user(user, password)
         self.user = user
         self._password = password
         self._rng = rng
@@ -102,6 +101,15 @@ class DigestMD5:
             f'nc=00000001,cnonce="{cnonce}",digest-uri="{_DIGEST_URI}",maxbuf={_MAX_BUFFER},'
             f"response={proof(f'AUTHENTICATE:{_DIGEST_URI}')},qop=auth"
         ).encode()
+
+
+def _check_user(user: object, password: object) -> None:
+    if not isinstance(user, str) or not isinstance(password, str):
+        raise TypeError(f"user and password are str, not {type(user).__name__} and {type(password).__name__}")
+    if not user:
+        raise ValueError("the user is empty")
+    if any("\ud800" <= character <= "\udfff" for character in user + password):
+        raise ValueError("the user or the password contains half a character, a surrogate, and has no UTF-8 form")
 
 
 def _md5(data: bytes) -> str:

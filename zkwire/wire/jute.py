@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Annotated, Any, Final, TypeAlias, TypeVar, dataclass_transform, get_args, get_type_hints, overload
 
@@ -80,6 +80,10 @@ class _Nested:
 
 class _VectorOf:
     """The annotation of a counted sequence; the type that it annotates names the elements."""
+
+
+class _Hidden:
+    """The annotation of a field that the record's repr leaves out."""
 
 
 def encode_buffer(value: bytes | None) -> bytes:
@@ -241,7 +245,10 @@ NullableUString: TypeAlias = Annotated[str | None, _NULLABLE]
 Text: TypeAlias = Annotated[str, _NULLABLE]
 # An id or a user's name, in requests and replies.
 JavaText: TypeAlias = Annotated[str, _Variable(encode_nullable_ustring, decode_java_string)]
-Buffer: TypeAlias = Annotated[bytes | None, _Variable(encode_buffer, decode_buffer, _INLINE_BUFFER)]
+_BUFFER: Final = _Variable(encode_buffer, decode_buffer, _INLINE_BUFFER)
+Buffer: TypeAlias = Annotated[bytes | None, _BUFFER]
+# A password, or what proves that a client knows one.  Records are printed in errors, logs and tracebacks.
+Secret: TypeAlias = Annotated[bytes | None, _BUFFER, _Hidden()]
 Vector: TypeAlias = Annotated[Sequence[_T], _VectorOf()]
 Texts: TypeAlias = Annotated[list[str], _Variable(_vector(encode_ustring, decode_ustring).encode, _decode_texts)]
 Names: TypeAlias = Annotated[list[str], _Variable(_vector(encode_ustring, decode_ustring).encode, _decode_names)]
@@ -283,9 +290,12 @@ def record(cls: type[_T] | None = None, *, frozen: bool = False) -> type[_T] | C
 
 
 def _made(cls: type[_T], *, frozen: bool) -> type[_T]:
+    hints = get_type_hints(cls, include_extras=True)
+    for name, declared in hints.items():
+        if any(isinstance(annotation, _Hidden) for annotation in getattr(declared, "__metadata__", ())):
+            setattr(cls, name, field(repr=False))
     made = dataclass(slots=True, frozen=frozen)(cls)
-    hints = get_type_hints(made, include_extras=True)
-    names = [field.name for field in fields(made)]  # type: ignore[arg-type]
+    names = [each.name for each in fields(made)]  # type: ignore[arg-type]
     codecs = [(name, _codec(f"{cls.__name__}.{name}", hints[name])) for name in names]
     made._codecs = codecs  # type: ignore[attr-defined]
     made.encode = _make_encoder(cls.__name__, codecs)  # type: ignore[attr-defined]
