@@ -154,6 +154,7 @@ class Client(Administration, Batches):
         Cancellation: harmless.
         Requests: none if it is certain; one sync if a write was answered just before.
         """
+        check_loop(self._loop)
         await self._session.proving.certify()
 
     def certain_for(self, session_id: int) -> float:
@@ -428,7 +429,7 @@ class Client(Administration, Batches):
                 raise SessionExpiredError(f"the session {session_id % 2**64:#x} of this transaction is over")
             return await self._ask(request)
 
-        return Transaction(commit, self.chroot, self._requester.refusal)
+        return Transaction(commit, self.chroot, self._requester.refusal, self._loop)
 
     # -- streams ----------------------------------------------------------------------------------------------------
 

@@ -18,7 +18,11 @@ _Metrics: TypeAlias = dict[str, int | float | str]
 # A Java long has at most 19 digits.  A longer number stays text: Python refuses to read one of thousands of digits.
 _INT: Final = re.compile(r"-?[0-9]{1,19}")
 _FLOAT: Final = re.compile(r"-?[0-9]{1,400}\.[0-9]{1,400}(E-?[0-9]{1,4})?")
-_PAIRS: Final = {"mntr": "\t", "conf": "=", "envi": "="}  # the words that are answered by pairs, and what separates them
+_PAIRS: Final = {
+    "mntr": "\t",
+    "conf": "=",
+    "envi": "=",
+}  # the words that are answered by pairs, and what separates them
 _NOT_SERVING: Final = "This ZooKeeper instance is not currently serving requests"
 _NOT_ALLOWED: Final = "is not executed because it is not in the whitelist"
 _READ_SIZE: Final = 64 * 1024

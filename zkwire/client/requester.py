@@ -25,6 +25,7 @@ from zkwire.errors import (
     SessionError,
     ZooKeeperError,
 )
+from zkwire.session.event_loop import check_loop
 from zkwire.session.request_queue import RequestTooLargeError
 from zkwire.session.session import Session
 from zkwire.session.states import SessionState
@@ -140,6 +141,7 @@ class Requester:
 
     async def ensure(self, path: str, *, container: bool = False, acl: Sequence[ACL]) -> None:
         """Create the node at the server's `path`, and every missing node above it, in one write."""
+        check_loop(self.loop)  # here, because the root needs no request
         requests = [
             creation("", each, b"", container=container and each == path, acl=acl) for each in paths.ancestors(path)
         ]
@@ -218,6 +220,7 @@ class Requester:
 
     async def _send_all(self, requests: Sequence[tuple[Request[Any], Watch | None, WatchKind]]) -> list[Any]:
         """Send all requests, each with the watch that it sets; see `ask_all`."""
+        check_loop(self.loop)  # here, because there may be no request
         futures: list[asyncio.Future[Any]] = []
         try:
             for request, watch, kind in requests:

@@ -127,8 +127,12 @@ class Hosts:
 
     @property
     def longest_pause(self) -> float:
-        """The longest pause between two rounds, in seconds."""
-        return min(self.timeout / 10, _LONGEST_PAUSE)
+        """The longest pause between two rounds, in seconds.
+
+        It follows from the session timeout, since a session must be resumed in time.  A server that grants a short one,
+        and drops each connection, must not make the client connect without a pause.
+        """
+        return min(max(self.timeout / 10, _FIRST_PAUSE), _LONGEST_PAUSE)
 
     def next(self) -> Address:
         """Return the server to try now, and count the attempt; after the last server comes the first again."""

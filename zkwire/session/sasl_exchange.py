@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
-from zkwire.errors import AuthFailedError
+from zkwire.errors import AuthFailedError, ProtocolError
 from zkwire.session.hosts import Address
 from zkwire.session.sasl import SaslMechanism
 from zkwire.session.transport import Link
 from zkwire.wire.connection import Call
 from zkwire.wire.requests import SaslRequest
 
+_LARGEST_TOKEN: Final = 64 * 1024  # bytes: more than any mechanism sends, and little to parse
+
 
 async def authenticate(mechanism: SaslMechanism, link: Link, address: Address) -> None:
     """Exchange tokens on `link`, to the server at `address`, until `mechanism` has no more to send.
 
-    Raises: AuthFailedError when the server or the mechanism refuses; the reason of the loss when the link is lost.
+    Raises: AuthFailedError when the server or the mechanism refuses; ProtocolError when the server sends a token of more
+    than 64 KiB; the reason of the loss when the link is lost.
     """
     loop = asyncio.get_running_loop()
     failed = f"no authentication by SASL with {address}"
@@ -32,7 +35,10 @@ async def authenticate(mechanism: SaslMechanism, link: Link, address: Address) -
         refusal = answer.exception()
         if refusal is not None:
             raise AuthFailedError(f"{failed}: the server refuses: {refusal}") from refusal
-        request = _ask(mechanism.step, answer.result().token or b"", failed)
+        token = answer.result().token or b""
+        if len(token) > _LARGEST_TOKEN:
+            raise ProtocolError(f"a SASL token of {len(token)} bytes, where {_LARGEST_TOKEN} are accepted")
+        request = _ask(mechanism.step, token, failed)
 
 
 def _ask(method: Callable[[Any], bytes | None], argument: object, failed: str) -> SaslRequest | None:

@@ -28,7 +28,7 @@ async def answering(answer: bytes, times: int = 1) -> AsyncIterator[str]:
         ended.set()
 
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
-        yield "127.0.0.1:{}".format(server.sockets[0].getsockname()[1])
+        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
         await ended.wait()
 
 
