@@ -396,8 +396,9 @@ class Client(Administration, Batches):
         delete nodes in the tree meanwhile, unless they create without end.  A new node that another client creates at
         the path after the deletion is left alone.
         Raises: NoNodeError if there is no node at the beginning; NotEmptyError when nodes are created faster than they
-        are deleted; NoAuthError, when a part of the tree may be deleted already; ValueError for the root and
-        /zookeeper, which no server deletes.
+        are deleted; NoAuthError, when a part of the tree may be deleted already; ZooKeeperError for a tree of more than
+        about four million nodes, of which nothing is deleted; ValueError for the root and /zookeeper, which no server
+        deletes.
         Cancellation: the nodes that are not yet deleted stay.
         """
         await delete_tree(self._requester, path)

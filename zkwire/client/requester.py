@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
 from zkwire import paths
@@ -94,6 +95,36 @@ class Requester:
         Cancellation: for each request, as for `ask`.
         """
         return await self._send_all([(request, None, WatchKind.DATA) for request in requests])
+
+    async def ask_each(self, requests: Iterable[Request[Any]], most: int, take: Callable[[Any], None]) -> None:
+        """Send `requests`, and call `take` with each one's reply, ServerError or ConnectionLostError, in their order.
+
+        Unlike `ask_all` it keeps no replies, so that they may be many and large.
+        Arguments: `most`, how many requests may be unanswered at a time.
+        Raises: SessionError; what `take` raises, and then the requests that are left are abandoned.
+        Cancellation: for each request, as for `ask`.
+        """
+        pending: deque[tuple[asyncio.Future[Any], Request[Any]]] = deque()
+
+        async def take_first() -> None:
+            future = pending[0][0]
+            with contextlib.suppress(ServerError, ConnectionLostError):
+                await future
+            pending.popleft()
+            take(self._answer(future, None))
+
+        try:
+            for request in requests:
+                if len(pending) == most:
+                    await take_first()
+                pending.append((self._requests.submit(request, None, WatchKind.DATA), request))
+            while pending:
+                await take_first()
+        except BaseException as error:
+            self._strip(error)
+            for future, request in pending:
+                self._let_go(future, request)
+            raise
 
     async def pipeline(self, operations: Sequence[Operation]) -> list[Any]:
         """Send all operations in one write and return their results; see Client.pipeline."""
@@ -235,13 +266,17 @@ class Requester:
         except BaseException as error:
             self._strip(error)
             for future, (request, _, _) in zip(futures, requests, strict=False):
-                if not future.cancel() and not future.cancelled():
-                    _mark_retrieved(future)
-                    self._requests.abandon(future, request)
+                self._let_go(future, request)
             for _, watch, _ in requests:
                 if watch is not None:
                     watch.cancel()
             raise
+
+    def _let_go(self, future: asyncio.Future[Any], request: Request[Any]) -> None:
+        """Cancel a request that no caller waits for any more; if it was answered, see to what it has made."""
+        if not future.cancel() and not future.cancelled():
+            _mark_retrieved(future)
+            self._requests.abandon(future, request)
 
     def _answer(self, future: asyncio.Future[Any], watch: Watch | None) -> Any:
         """Return the reply or the error of one request; raise the error if it is the end of the session."""

@@ -19,8 +19,8 @@ _LARGEST_TOKEN: Final = 64 * 1024  # bytes: more than any mechanism sends, and l
 async def authenticate(mechanism: SaslMechanism, link: Link, address: Address) -> None:
     """Exchange tokens on `link`, to the server at `address`, until `mechanism` has no more to send.
 
-    Raises: AuthFailedError when the server or the mechanism refuses; ProtocolError when the server sends a token of more
-    than 64 KiB; the reason of the loss when the link is lost.
+    Raises: AuthFailedError when the server or the mechanism refuses; ProtocolError for a token of more than 64 KiB; the
+    reason of the loss when the link is lost.
     """
     loop = asyncio.get_running_loop()
     failed = f"no authentication by SASL with {address}"
