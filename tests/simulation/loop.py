@@ -17,17 +17,20 @@ This module knows nothing of ZooKeeper.
 """
 
 import asyncio
+import contextlib
 import contextvars
 import heapq
 import random
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Iterator
 from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
 
-# A timer counts as due when the clock is less than this before it: conversions between two clocks are not exact.
-_RESOLUTION: Final = 1e-9
+# Machines are woken so much behind the time of a timer: conversions between two clocks are not exact, and a machine
+# that is woken too early would find nothing to do, again and again.
+_MARGIN: Final = 2e-9
+_MOST_TURNS: Final = 20_000  # of all machines at one moment
 
 
 class StuckError(AssertionError):
@@ -87,8 +90,11 @@ class World:
         Raises: StuckError.
         """
         events, runnable = self._events, self._runnable
+        turns_before = self.turns
         while not until():
             if runnable:
+                if self.turns - turns_before > _MOST_TURNS:
+                    raise StuckError(f"{runnable[0].name} goes on and on without any time passing")
                 machine = runnable.popleft()
                 self.turns += 1
                 self.digest = hash((self.digest, self.now, machine.number))
@@ -101,7 +107,8 @@ class World:
                 continue
             if when > limit:
                 raise StuckError(f"not within {limit:g} s")
-            self.now = when
+            if when > self.now:
+                self.now, turns_before = when, self.turns
             event.call(*event.args)
 
     def is_runnable(self, machine: "Machine") -> None:
@@ -214,8 +221,9 @@ class Machine(asyncio.AbstractEventLoop):
             self._suspended = self.suspended()
             self._is_suspended = False
             self._world_base = self.world.now
-        self._set_alarm()
-        self._run_soon()
+        if self._ready:
+            self._run_soon()
+        self._set_alarm_or_run()
 
     # -- callbacks ------------------------------------------------------------------------------------------------
 
@@ -258,7 +266,7 @@ class Machine(asyncio.AbstractEventLoop):
         self._is_queued = False
         if self._stops:
             return
-        timers, ready, due = self._timers, self._ready, self.time() + _RESOLUTION
+        timers, ready, due = self._timers, self._ready, self.time()
         while timers and timers[0][0] <= due:
             handle = heapq.heappop(timers)[2]
             if not handle.cancelled():
@@ -292,7 +300,7 @@ class Machine(asyncio.AbstractEventLoop):
             heapq.heappop(timers)
         if not timers or self._is_suspended:
             return
-        when = self._world_base + (timers[0][0] - self._clock_base) / self._rate
+        when = max(self._world_base + (timers[0][0] - self._clock_base) / self._rate, self.world.now) + _MARGIN
         if self._alarm is not None:
             if self._alarm.call is not None and self._alarm_at <= when and self._alarm_at >= self.world.now:
                 return  # an early alarm sets the next one
@@ -308,10 +316,27 @@ class Machine(asyncio.AbstractEventLoop):
         timers = self._timers
         while timers and timers[0][2].cancelled():
             heapq.heappop(timers)
-        if timers and timers[0][0] <= self.time() + _RESOLUTION:
+        if timers and timers[0][0] <= self.time():
             self._run_soon()
         else:
             self._set_alarm()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the machine runs, and has done all that it had to do by now."""
+        if self._stops or self._is_queued or self._ready:
+            return False
+        return not any(when <= self.time() and not each.cancelled() for when, _, each in self._timers[:1])
+
+    @contextlib.contextmanager
+    def inside(self) -> Iterator[None]:
+        """Be the running loop for a moment, so that a check can ask an object of this machine."""
+        before = asyncio._get_running_loop()
+        asyncio._set_running_loop(self)
+        try:
+            yield
+        finally:
+            asyncio._set_running_loop(before)
 
     # -- tasks and futures ----------------------------------------------------------------------------------------
 

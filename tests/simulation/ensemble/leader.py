@@ -32,16 +32,17 @@ class _Learner:
 class Leader:
     """The role of a leader.
 
-    Arguments: `server`; `epoch`; `quorum`, how many voters it takes; `on_end`, called when it gives up.
+    Arguments: `server`; `epoch`; `quorum`, how many voters it takes; `timeouts`, see SessionTracker.
     """
 
     forwards = WRITES
 
-    def __init__(self, server: SimulatedServer, epoch: int, quorum: int) -> None:
+    def __init__(self, server: SimulatedServer, epoch: int, quorum: int, timeouts: dict[int, int]) -> None:
         self.server = server
         self.epoch = epoch
         self.is_serving = False
         self._quorum = quorum
+        self._timeouts = timeouts
         self._tick_time = server.settings.tick_time
         self._tick = 0
         self._is_half = False
@@ -50,7 +51,7 @@ class Leader:
         self._outstanding: deque[tuple[Entry, set[str]]] = deque()
         self._syncs: dict[int, list[tuple[PeerLink, Pending]]] = {}
         self._acknowledged: set[str] = {server.name}  # voters that have the history
-        self.tracker = SessionTracker(self._tick_time, server.world.now)
+        self.tracker = SessionTracker(self._tick_time, server.world.now, timeouts)
 
     def begin(self) -> None:
         """Wait for a quorum of learners."""
@@ -78,7 +79,7 @@ class Leader:
         while server.applied < len(server.log):
             server.apply_next()
         now = server.world.now
-        self.tracker = SessionTracker(self._tick_time, now)
+        self.tracker = SessionTracker(self._tick_time, now, self._timeouts)
         for session in server.replica.sessions.by_id.values():
             self.tracker.track(session.id, session.timeout_ms, now)  # each gets its full timeout anew
         self.is_serving = True
@@ -189,6 +190,11 @@ class Leader:
         entry = self._entry(0, opcode)
         entry.payload = payload
         self._propose(entry)
+
+    def end_session(self, session_id: int) -> None:
+        """End a session at once, as an operator does who closes it from another connection."""
+        self.tracker.close(session_id)
+        self._propose(self._entry(session_id, CLOSE_SESSION))
 
     def _request(self, pending: Pending, learner: _Learner | None) -> None:
         """Order a request; `learner` is where it came from, None for a client of the leader's own."""

@@ -14,11 +14,10 @@ _EXPIRED: Final = -112  # the code of SessionExpired in a reply
 
 @dataclass(slots=True, eq=False)
 class Tracked:
-    """One session: the tick at which it expires, the timeout of its last touch in ms, and its owner."""
+    """One session: the tick at which it expires, and its owner."""
 
     id: int
     tick: int = 0
-    timeout_ms: int = 0
     owner: object = None
     is_closing: bool = False
 
@@ -26,10 +25,12 @@ class Tracked:
 class SessionTracker:
     """All living sessions.
 
-    Arguments: `tick`, in seconds; `now`.
+    Arguments: `tick`, in seconds; `now`; `timeouts`, a dict that gets the timeout in ms of each session's last touch,
+    and keeps it when the session is gone.
     """
 
-    def __init__(self, tick: float, now: float) -> None:
+    def __init__(self, tick: float, now: float, timeouts: dict[int, int]) -> None:
+        self._timeouts = timeouts
         self.by_id: dict[int, Tracked] = {}
         self._tick = tick
         self._buckets: dict[int, dict[Tracked, None]] = {}
@@ -50,7 +51,7 @@ class SessionTracker:
         session = self.by_id.get(session_id)
         if session is None or session.is_closing:
             return False
-        session.timeout_ms = timeout_ms
+        self._timeouts[session_id] = timeout_ms
         tick = int((now + timeout_ms / 1000) / self._tick) + 1
         if tick != session.tick:
             self._leave(session)
