@@ -33,17 +33,15 @@ _ERROR_TYPE: Final = -1
 class ClientConnection(Connection):
     """A server's side of a client's connection.
 
-    `wire` is the link; `frames` cuts its bytes; `pending` are the requests that are not answered yet, in their order;
-    `session_id` and `timeout_ms` are those of the handshake, `session` is set once that is through.
+    `wire` is the link; `frames` cuts its bytes; `session_id` and `timeout_ms` are those of the handshake, `session` is set once that is through.
     """
 
-    __slots__ = ("frames", "pending", "session_id", "timeout_ms", "wire")
+    __slots__ = ("frames", "session_id", "timeout_ms", "wire")
 
     def __init__(self, wire: Wire | None, now: float) -> None:
         super().__init__(_ADDRESS, 0, now)
         self.wire = wire
         self.frames = FrameReader(_FRAME_LIMIT)
-        self.pending: list[Pending] = []
         self.session_id = 0
         self.timeout_ms = 0
 

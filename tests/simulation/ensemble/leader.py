@@ -204,6 +204,8 @@ class Leader:
             return
         client = pending.client
         session_id, owner = client.session_id, learner or self
+        if learner is not None:
+            self.server.enqueue(pending)
         entry = self._entry(session_id, pending.opcode)
         entry.payload, entry.pending = pending.payload, pending
         if pending.opcode == CREATE_SESSION:

@@ -5,6 +5,7 @@ role brings it back; requests of one session are answered in their order.
 """
 
 import struct
+from collections import deque
 from typing import Final, Protocol
 
 from tests.simulation.ensemble.history import (
@@ -73,6 +74,7 @@ class SimulatedServer(Process):
         self.applied = 0
         self.throttles = 0.0
         self.clients: dict[Wire, ClientConnection] = {}
+        self._queues: dict[int, deque[Pending]] = {}
         self._next_session = number << 56 | 1
         network.listeners[name] = self
 
@@ -86,6 +88,7 @@ class SimulatedServer(Process):
     def take_role(self, role: Role | None) -> None:
         """Take another role, or none; all clients are dropped."""
         former, self.role = self.role, role
+        self._queues.clear()
         if former is not None:
             former.resign()
         for wire in list(self.clients):
@@ -127,7 +130,6 @@ class SimulatedServer(Process):
 
     def _forget(self, client: ClientConnection) -> None:
         client.closing = True
-        client.pending.clear()
         self.replica.forget(client)
 
     # -- the handshake ------------------------------------------------------------------------------------------------
@@ -159,7 +161,7 @@ class SimulatedServer(Process):
             client.session_id = self._next_session
             self._next_session += 1
             pending = Pending(client, 0, CREATE_SESSION, b"", waits=True)
-            client.pending.append(pending)
+            self.enqueue(pending)
             self.role.submit(pending)
             return
         client.session_id = request.session_id
@@ -198,30 +200,45 @@ class SimulatedServer(Process):
         if not role.touch(client.session_id, client.timeout_ms):
             return  # as the real leader, which drops requests of a session that it has expired
         if self.throttles and opcode not in (_PING, CLOSE_SESSION) and self.world.rng.random() < self.throttles:
-            client.pending.append(Pending(client, xid, 0, b"", waits=False))
+            self.enqueue(Pending(client, xid, 0, b"", waits=False))
         else:
             pending = Pending(client, PING_XID if opcode == _PING else xid, opcode, payload, opcode in role.forwards)
-            client.pending.append(pending)
+            self.enqueue(pending)
             if pending.waits:
                 role.submit(pending)
-        self._answer_reads(client)
+        self._answer_reads(client.session_id)
 
-    def _answer_reads(self, client: ClientConnection) -> None:
-        """Answer the requests at the head of the queue that need no leader."""
-        pending = client.pending
-        while pending and not pending[0].waits:
-            request = pending.pop(0)
-            code, body = self.replica.read(client, request) if request.opcode else (ThrottledError.code, b"")
-            self.replica.reply(client, request.xid, self.replica.last_zxid, code, body)
+    def enqueue(self, pending: Pending) -> None:
+        """Put a request into the queue of its session, which outlives a connection.
+
+        A leader puts the writes that come from its learners there, too.  So a sync on a new connection to the leader is
+        answered behind the writes of the session's former connections, wherever those were.
+        """
+        self._queues.setdefault(pending.client.session_id, deque()).append(pending)
+
+    def _take(self, pending: Pending) -> None:
+        """Take a request that has come back out of its queue."""
+        queue = self._queues.get(pending.client.session_id)
+        if queue and pending in queue:
+            assert queue[0] is pending, "requests of one session come back in their order"
+            queue.popleft()
+
+    def _answer_reads(self, session_id: int) -> None:
+        """Answer the requests at the head of a session's queue that need no leader."""
+        queue = self._queues.get(session_id)
+        while queue and not queue[0].waits:
+            request = queue.popleft()
+            client = request.client
+            if not client.closing:
+                code, body = self.replica.read(client, request) if request.opcode else (ThrottledError.code, b"")
+                self.replica.reply(client, request.xid, self.replica.last_zxid, code, body)
+        if queue is not None and not queue:
+            self._queues.pop(session_id, None)
 
     def synced(self, pending: Pending) -> None:
         """Answer a sync that has come back from the leader."""
-        client = pending.client
-        if client.closing:
-            return
-        assert client.pending[0] is pending, "requests of one session come back in their order"
         pending.waits = False
-        self._answer_reads(client)
+        self._answer_reads(pending.client.session_id)
         self.flush()
 
     def apply_next(self) -> Transaction:
@@ -230,15 +247,17 @@ class SimulatedServer(Process):
         self.applied += 1
         pending = transaction.pending
         client = None
-        if pending is not None and pending.client.wire in self.clients and not pending.client.closing:
-            client = pending.client
-            assert client.pending[0] is pending, "requests of one session come back in their order"
-            client.pending.pop(0)
+        if pending is not None:
+            self._take(pending)
+            if pending.client.wire in self.clients:
+                client = pending.client
         self.replica.now = self.world.now
         code, body = self.replica.apply(transaction, client)
         if client is not None:
             assert pending is not None
             self._answer(client, pending, transaction, code, body)
+        if pending is not None:
+            self._answer_reads(transaction.session_id)
         if transaction.opcode == CLOSE_SESSION:
             for wire, other in list(self.clients.items()):
                 if other.session_id == transaction.session_id:
@@ -258,7 +277,6 @@ class SimulatedServer(Process):
             self.drop(client.wire)  # "a connection level error": the real server closes, too
             return
         self.replica.reply(client, pending.xid, transaction.zxid, code, body)
-        self._answer_reads(client)
 
     def flush(self) -> None:
         """Send the replies and events that were made."""
