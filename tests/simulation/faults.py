@@ -59,6 +59,22 @@ def _isolate_leader(stage: "Stage", fault: Fault) -> End:
     return _block_all(stage, [(name, server.name) for server in stage.ensemble.servers if server.name != name])
 
 
+def _isolate_home(stage: "Stage", fault: Fault) -> End:
+    """The server that a machine is connected to at this moment reaches no other server, in one direction or in both."""
+    names = [server.name for server in stage.ensemble.servers]
+    for connection in stage.network.connections:
+        if connection.machine.name == fault.targets[0]:
+            home = connection.host
+            outward = [(home, name) for name in names if name != home]
+            match fault.targets[1]:
+                case "up":
+                    return _block_each(stage, outward)
+                case "down":
+                    return _block_each(stage, [(name, home) for _, name in outward])
+            return _block_all(stage, outward)
+    return None
+
+
 def _pause_leader(stage: "Stage", fault: Fault) -> End:
     """The process of the server that leads at this moment is stopped."""
     found = stage.ensemble.leader()
@@ -69,12 +85,15 @@ def _pause_leader(stage: "Stage", fault: Fault) -> End:
 
 
 def _block_all(stage: "Stage", pairs: list[tuple[str, str]]) -> End:
-    both = [*pairs, *((target, source) for source, target in pairs)]
-    for pair in both:
+    return _block_each(stage, [*pairs, *((target, source) for source, target in pairs)])
+
+
+def _block_each(stage: "Stage", pairs: list[tuple[str, str]]) -> End:
+    for pair in pairs:
         stage.network.block(*pair)
 
     def end() -> None:
-        for pair in both:
+        for pair in pairs:
             stage.network.unblock(*pair)
 
     return end
@@ -157,6 +176,7 @@ KINDS: Final[dict[str, Callable[["Stage", Fault], End]]] = {
     "split": _split,
     "isolate": _isolate,
     "isolate-leader": _isolate_leader,
+    "isolate-home": _isolate_home,
     "pause-leader": _pause_leader,
     "delay": _delay,
     "pause": _pause,
@@ -167,8 +187,9 @@ KINDS: Final[dict[str, Callable[["Stage", Fault], End]]] = {
     "throttle": _throttle,
     "delete": _delete,
 }
-# How often each is chosen, relative to the others.
-_WEIGHTS: Final = {kind: {"cut": 2, "stall": 3}.get(kind, 1) for kind in KINDS}
+
+# Kinds that are chosen more often than others.
+_WEIGHTS: Final = {"cut": 2, "stall": 2, "isolate-home": 4, "isolate-leader": 4, "pause-leader": 2}
 
 
 def begin(stage: "Stage", fault: Fault) -> None:
@@ -179,24 +200,29 @@ def begin(stage: "Stage", fault: Fault) -> None:
 
 
 def random_faults(rng: Random, shape: Shape, actors: tuple[Actor, ...]) -> tuple[Fault, ...]:
-    """Return some faults, in the order of their beginnings."""
-    count = min(int(rng.expovariate(0.3)), 10)
-    faults = [random_fault(rng, shape, actors) for _ in range(count)]
+    """Return some faults, in the order of their beginnings.
+
+    Those of one schedule are of few kinds, since faults of many kinds hide one another.
+    """
+    kinds = rng.choices(list(KINDS), [_WEIGHTS.get(kind, 1) for kind in KINDS], k=rng.choice([1, 1, 2, 3, 5]))
+    count = rng.choice([0, 1, 1, 1, 2, 2, 3, 4, 6, 10])
+    faults = [random_fault(rng, rng.choice(kinds), shape, actors) for _ in range(count)]
     return tuple(sorted(faults, key=lambda fault: fault.at))
 
 
-def random_fault(rng: Random, shape: Shape, actors: tuple[Actor, ...]) -> Fault:
-    """Return a fault."""
+def random_fault(rng: Random, kind: str, shape: Shape, actors: tuple[Actor, ...]) -> Fault:
+    """Return a fault of that kind."""
     servers = [f"s{number}" for number in range(1, shape.voters + shape.observers + 1)]
     client, server = rng.choice(actors).name, rng.choice(servers)
     # Around the limits of sessions and servers is where it matters.
-    seconds = rng.choice([0.3, 1.0, 2.5, 5.0, 6.0]) * shape.tick * rng.uniform(0.5, 1.5)
+    seconds = rng.choice([0.3, 1.0, 2.5, 5.0, 7.0]) * shape.tick * rng.uniform(0.5, 1.5)
     at = rng.uniform(0.0, HORIZON)
-    (kind,) = rng.choices(list(_WEIGHTS), list(_WEIGHTS.values()))
     other = rng.choice([name for name in (*servers, client) if name != server])
     match kind:
         case "cut" | "expire":
             return Fault(at, kind, (client,))
+        case "isolate-home":
+            return Fault(at, kind, (client, rng.choice(["up", "down", "both"])), seconds)
         case "silence":
             return Fault(at, kind, (client, rng.choice(["up", "down", "both"])))
         case "stall" | "split":

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from random import Random
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from tests.simulation.schedule import Step
 
@@ -24,10 +24,14 @@ class Scenario(ABC):
     def __init__(self, stage: "Stage") -> None:
         self.stage = stage
 
+    def options(self) -> dict[str, Any]:
+        """Return further arguments of zkwire.connect."""
+        return {}
+
     @staticmethod
     @abstractmethod
-    def tasks(rng: Random) -> list[list[Step]]:
-        """Return what one player does: lists of steps that are done beside one another."""
+    def tasks(rng: Random, tick: float) -> list[list[Step]]:
+        """Return what one player does: lists of steps that are done beside one another; `tick` is the servers'."""
 
     @abstractmethod
     def equip(self, player: "Player") -> object:

@@ -23,7 +23,7 @@ from zkwire.session import suspension
 class Player:
     """One actor on its machine, while it plays.
 
-    `zk` is its client, and `tool` what the scenario has equipped it with; both are set before its first step.
+    `rng` is where it takes its randomness from.  `zk` is its client, and `tool` what the scenario has equipped it with; both are set before its first step.
     """
 
     def __init__(self, stage: "Stage", actor: Actor) -> None:
@@ -32,6 +32,7 @@ class Player:
         self.machine = Machine(stage.world, actor.name, rate=actor.rate, offset=actor.offset)
         self.machine.slowness = actor.slowness
         self.zk: zkwire.Client
+        self.rng = random.Random(stage.world.rng.random())
         self.tool: object = None
         self.has_played = False
         self._may_close: asyncio.Future[None] = self.machine.create_future()
@@ -53,6 +54,7 @@ class Player:
             actor.timeout,
             rng=random.Random(stage.world.rng.random()),
             open_link=stage.network.opener(self.machine),
+            **stage.scenario.options(),
         )
         async with options as self.zk:
             stage.clients[actor.name] = self.zk
@@ -111,14 +113,13 @@ class Stage:
         world, scenario = self.world, self.scenario
         # When all faults are over, sessions end and connections are found dead within some timeouts.
         longest = max((actor.timeout for actor in self.schedule.actors), default=0.0)
-        limit = self.schedule.calm + scenario.patience + 6 * longest
         try:
-            self._run(lambda: all(player.has_played for player in self.players), limit, "not everybody was served")
-            self._run(lambda: not self._left_on_servers(), max(world.now, self.schedule.calm) + 3 * longest, "something stays")
+            self._run(lambda: all(each.has_played for each in self.players), scenario.patience + 6 * longest, "unserved")
+            self._run(lambda: not self._left_on_servers(), 3 * longest, "something stays")
             for player in self.players:
                 player.close()
-            self._run(lambda: all(player.is_over for player in self.players), world.now + 2 * longest, "not closed")
-            self._run(self._is_at_rest, world.now + 5, "machines go on")
+            self._run(lambda: all(player.is_over for player in self.players), 2 * longest, "not closed")
+            self._run(self._is_at_rest, 5.0, "machines go on")
         except _FailedError:
             return
         scenario.ended()
@@ -128,7 +129,9 @@ class Stage:
         for what in world.complaints:
             self.fail(what)
 
-    def _run(self, until: Callable[[], bool], limit: float, what: str) -> None:
+    def _run(self, until: Callable[[], bool], within: float, what: str) -> None:
+        """Let things happen until `until()`, or a failure: at the latest `within` seconds after the last fault."""
+        limit = max(self.world.now, self.schedule.calm) + within
         try:
             self.world.run(until=lambda: bool(self.failures) or until(), limit=limit)
         except StuckError as stuck:

@@ -4,11 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tests.simulation.ensemble.election import Election
+from tests.simulation.ensemble.history import HEADER_SIZE, Transaction
 from tests.simulation.ensemble.leader import Leader
 from tests.simulation.ensemble.server import SimulatedServer
 from tests.simulation.links import Network
 from zkwire.testing.memory.state import Settings
-from zkwire.wire.requests import DeleteRequest
+from zkwire.wire.records import OPEN_ACL
+from zkwire.wire.requests import CreateRequest, DeleteRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,14 @@ class Ensemble:
         ]
         self.election = Election(network, self.servers)
 
+    def preset(self, paths: Sequence[str]) -> None:
+        """Have these nodes from the beginning; to be called before `start`."""
+        for zxid, path in enumerate(paths, 1):
+            request = CreateRequest(path, b"", OPEN_ACL, 0)
+            entry = Transaction(zxid, 0, 0, CreateRequest.opcode, bytes(HEADER_SIZE) + request.encode())
+            for server in self.servers:
+                server.log.append(entry)
+
     def start(self) -> None:
         """Start all servers."""
         voters = [server for server in self.servers if server.is_voter]
@@ -78,7 +88,7 @@ class Ensemble:
         found = self.leader()
         if found is None:
             return False
-        found[1].act(DeleteRequest.opcode, bytes(8) + DeleteRequest(path, -1).encode())
+        found[1].act(DeleteRequest.opcode, bytes(HEADER_SIZE) + DeleteRequest(path, -1).encode())
         return True
 
     def watches(self) -> list[str]:

@@ -23,8 +23,8 @@ class LockScenario(Scenario):
         self.guard = Guard(stage, _PATH)
 
     @staticmethod
-    def tasks(rng: Random) -> list[list[Step]]:
-        return [random_steps(rng) for _ in range(2 if rng.random() < 0.2 else 1)]
+    def tasks(rng: Random, tick: float) -> list[list[Step]]:
+        return [random_steps(rng, tick) for _ in range(2 if rng.random() < 0.2 else 1)]
 
     def equip(self, player: Player) -> Lock:
         return Lock(player.zk, _PATH, local_passes=len(player.actor.tasks) - 1)
@@ -72,22 +72,21 @@ class LockScenario(Scenario):
         return self.stage.ensemble.nodes_below(_PATH)
 
 
-def random_steps(rng: Random) -> list[Step]:
+def random_steps(rng: Random, tick: float) -> list[Step]:
     """Return some steps; also for other scenarios in which something is held."""
+    durations = rng.choice([(0.0, 0.01, 0.1, 0.5), (0.0, 0.5, 2.0), (2.0, 8.0)])  # in ticks
+    count = rng.randrange(1, 3) if 8.0 in durations else rng.randrange(1, 5)
     steps = []
-    for _ in range(rng.randrange(1, 5)):
+    for _ in range(count):
+        seconds = rng.choice(durations) * tick * rng.uniform(0.5, 1.5)
         (kind,) = rng.choices(["hold", "wait", "try", "cancel", "pause"], [6, 1, 1, 1, 2])
         if kind == "cancel":
             steps.append(Step(kind, float(int(rng.expovariate(0.1)))))
         elif kind == "wait":
-            steps.append(Step(kind, _seconds(rng), rng.choice([0.0, 0.001, 0.01, 1.0, 5.0])))
+            steps.append(Step(kind, seconds, rng.choice([0.0, 0.001, 0.01, 1.0, 5.0])))
         else:
-            steps.append(Step(kind, _seconds(rng)))
+            steps.append(Step(kind, seconds))
     return steps
-
-
-def _seconds(rng: Random) -> float:
-    return rng.choice([0.0, 0.05, 0.2, 1.0, 3.0]) * rng.uniform(0.5, 1.5)
 
 
 async def cancelled_after(turns: int, act: "asyncio.Future[None] | object") -> None:
