@@ -24,6 +24,16 @@ def _cut(stage: "Stage", fault: Fault) -> End:
     return None
 
 
+def _trip(stage: "Stage", fault: Fault) -> End:
+    """Each connection of a machine breaks after `amount` more pieces, also those that are opened meanwhile."""
+    name, trips = fault.targets[0], stage.network.trips
+    trips[name] = int(fault.amount)
+    for connection in list(stage.network.connections):
+        if connection.machine.name == name:
+            connection.pieces_left = int(fault.amount)
+    return lambda: trips.pop(name, None)
+
+
 def _silence(stage: "Stage", fault: Fault) -> End:
     """What is sent on the machine's present connections is lost for ever, in one direction or in both."""
     for connection in list(stage.network.connections):
@@ -171,6 +181,7 @@ def _delete(stage: "Stage", fault: Fault) -> End:
 
 KINDS: Final[dict[str, Callable[["Stage", Fault], End]]] = {
     "cut": _cut,
+    "trip": _trip,
     "silence": _silence,
     "stall": _stall,
     "split": _split,
@@ -189,7 +200,7 @@ KINDS: Final[dict[str, Callable[["Stage", Fault], End]]] = {
 }
 
 # Kinds that are chosen more often than others.
-_WEIGHTS: Final = {"cut": 2, "stall": 2, "isolate-home": 4, "isolate-leader": 4, "pause-leader": 2}
+_WEIGHTS: Final = {"cut": 2, "trip": 3, "stall": 2, "isolate-home": 4, "isolate-leader": 4, "pause-leader": 2}
 
 
 def begin(stage: "Stage", fault: Fault) -> None:
@@ -223,6 +234,8 @@ def random_fault(rng: Random, kind: str, shape: Shape, actors: tuple[Actor, ...]
             return Fault(at, kind, (client,))
         case "isolate-home":
             return Fault(at, kind, (client, rng.choice(["up", "down", "both"])), seconds)
+        case "trip":
+            return Fault(at, kind, (client,), seconds, amount=float(int(rng.expovariate(0.15))))
         case "silence":
             return Fault(at, kind, (client, rng.choice(["up", "down", "both"])))
         case "stall" | "split":

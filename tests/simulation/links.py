@@ -53,12 +53,17 @@ class Listener(Protocol):
 
 
 class Network:
-    """All links of a world.  `connections` are the open ones between clients and servers, in the order of opening."""
+    """All links of a world.
+
+    `connections` are the open ones between clients and servers, in the order of opening.  `trips` says, by the name of
+    a machine, after how many pieces each of its connections breaks that is opened from now on.
+    """
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.listeners: dict[str, Listener] = {}
         self.connections: dict[Connection, None] = {}
+        self.trips: dict[str, int] = {}
         self._blocks: dict[tuple[str, str], int] = {}
         self._delays: dict[tuple[str, str], float] = {}
         self._streams: dict[tuple[str, str], dict[Stream[Any], None]] = {}
@@ -117,17 +122,22 @@ class Stream(Generic[T]):
         self._deliver = deliver
         self._items: deque[tuple[float, T]] = deque()
         self._last = 0.0
-        self._is_silent = self._is_closed = False
+        self._is_silent = self._is_ended = False
         network.enter(self)
 
     def send(self, item: T) -> None:
         """Send an item."""
-        if self._is_closed or self._is_silent:
+        if self._is_ended or self._is_silent:
             return
         network = self._network
         self._last = max(self._last, network.world.now + network.latency(self.source, self.target))
         self._items.append((self._last, item))
         network.world.at(self._last, self._pump)
+
+    def end(self, item: T) -> None:
+        """Send a last item: nothing can be sent behind it."""
+        self.send(item)
+        self._is_ended = True
 
     def go_on(self) -> None:
         """Deliver what has waited in a blocked direction."""
@@ -138,9 +148,12 @@ class Stream(Generic[T]):
         self._is_silent = True
         self._items.clear()
 
-    def cut(self) -> T | None:
-        """Drop the end of what is on its way, from an item chosen at random on; return that item, None without one."""
-        kept = self._network.world.rng.randrange(len(self._items) + 1)
+    def cut(self, *, at_once: bool = False) -> T | None:
+        """Drop the end of what is on its way, from an item chosen at random on; return that item, None without one.
+
+        Arguments: `at_once`, whether to drop all of it.
+        """
+        kept = 0 if at_once else self._network.world.rng.randrange(len(self._items) + 1)
         torn = self._items[kept][1] if kept < len(self._items) else None
         while len(self._items) > kept:
             self._items.pop()
@@ -148,7 +161,7 @@ class Stream(Generic[T]):
 
     def close(self) -> None:
         """Deliver nothing more."""
-        self._is_closed = True
+        self._is_ended = True
         self._items.clear()
         self._network.leave(self)
 
@@ -161,7 +174,8 @@ class Stream(Generic[T]):
 class Connection:
     """A TCP connection from a machine to a server.
 
-    `machine` and `host` are its ends.  A server calls `send` and `close`.
+    `machine` and `host` are its ends.  A server calls `send` and `close`.  `pieces_left` is after how many more pieces
+    of bytes, in either direction, it breaks; None: never.
     """
 
     def __init__(self, network: Network, machine: Machine, host: str) -> None:
@@ -173,6 +187,7 @@ class Connection:
         self._opened: asyncio.Future[None] = machine.create_future()
         self._transport: _Transport | None = None
         self._is_accepted = self._is_client_closed = False
+        self.pieces_left = network.trips.get(machine.name)
         self._up.send(_CONNECT)
 
     # -- the client's side ----------------------------------------------------------------------------------------
@@ -209,13 +224,13 @@ class Connection:
         """Close the client's end."""
         if not self._is_client_closed:
             self._is_client_closed = True
-            self._up.send(_END)
+            self._up.end(_END)
             self._down.close()
 
     def _at_client(self, item: bytes | _Signal) -> None:
         """Take what has come to the client's machine: its kernel keeps it until the event loop runs."""
         if isinstance(item, bytes):
-            if self._transport is not None:
+            if self._transport is not None and not self._trips(self._down):
                 self._transport.arrived(item)
         elif item is _ACCEPTED:
             self.machine.call_soon(_settle, self._opened)
@@ -248,7 +263,7 @@ class Connection:
         if self._is_accepted:
             self._is_accepted = False
             self.network.connections.pop(self, None)
-            self._down.send(_RESET if reset else _END)
+            self._down.end(_RESET if reset else _END)
 
     def _at_server(self, item: bytes | _Signal) -> None:
         listener = self.network.listeners[self.host]
@@ -256,7 +271,10 @@ class Connection:
             self._is_accepted = listener.accept(self)
             if self._is_accepted:
                 self.network.connections[self] = None
-            self._down.send(_ACCEPTED if self._is_accepted else _REFUSED)
+            if self._is_accepted:
+                self._down.send(_ACCEPTED)
+            else:
+                self._down.end(_REFUSED)
         elif not isinstance(item, bytes):
             was_open = self._is_accepted
             self.close()
@@ -264,19 +282,34 @@ class Connection:
             if was_open:
                 listener.lost(self)
         elif self._is_accepted:
-            listener.received(self, item)
+            if not self._trips(self._up):
+                listener.received(self, item)
         else:
-            self._down.send(_RESET)  # this end is closed: the kernel answers
+            self._down.end(_RESET)  # this end is closed: the kernel answers
 
     # -- faults ---------------------------------------------------------------------------------------------------
 
-    def cut(self) -> None:
-        """Break the connection at a random byte of what is on its way in each direction; both ends learn of it."""
+    def cut(self, lost: Stream[bytes | _Signal] | None = None) -> None:
+        """Break the connection at a random byte of what is on its way in each direction; both ends learn of it.
+
+        Arguments: `lost`, a direction of which nothing more arrives.
+        """
         for stream in (self._up, self._down):
-            torn = stream.cut()
-            if isinstance(torn, bytes):
+            torn = stream.cut(at_once=stream is lost)
+            if isinstance(torn, bytes) and stream is not lost:
                 stream.send(torn[: self.network.world.rng.randrange(len(torn))])
-            stream.send(_RESET)
+            stream.end(_RESET)
+
+    def _trips(self, stream: Stream[bytes | _Signal]) -> bool:
+        """Count a piece that arrives; cut the connection in its place if it is one too many."""
+        if self.pieces_left is None:
+            return False
+        self.pieces_left -= 1
+        if self.pieces_left >= 0:
+            return False
+        self.pieces_left = None
+        self.cut(stream)
+        return True
 
     def go_silent(self, *, up: bool, down: bool) -> None:
         """Lose all bytes in these directions from now on, without any sign."""

@@ -41,6 +41,9 @@ class Scenario(ABC):
     async def do(self, player: "Player", step: Step) -> None:
         """Do a step; an exception is a failure."""
 
+    async def finish(self, player: "Player") -> None:  # noqa: B027
+        """Do what each player does when all its steps are done; its client is still connected."""
+
     def deletable(self) -> list[str]:
         """Return the nodes that an operator may delete."""
         return []

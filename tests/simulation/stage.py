@@ -62,6 +62,7 @@ class Player:
             tasks = [self.machine.create_task(self._do_all(steps)) for steps in actor.tasks]
             if tasks:
                 await asyncio.wait(tasks)
+            await stage.scenario.finish(self)
             self.has_played = True
             await self._may_close
 

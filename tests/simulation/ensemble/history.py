@@ -33,15 +33,17 @@ _ERROR_TYPE: Final = -1
 class ClientConnection(Connection):
     """A server's side of a client's connection.
 
-    `wire` is the link; `frames` cuts its bytes; `session_id` and `timeout_ms` are those of the handshake, `session` is set once that is through.
+    `wire` is the link; `frames` cuts its bytes; `heard` is when the last ones came; `session_id` and `timeout_ms` are
+    those of the handshake, and `session` is set once that is through.
     """
 
-    __slots__ = ("frames", "session_id", "timeout_ms", "wire")
+    __slots__ = ("frames", "heard", "session_id", "timeout_ms", "wire")
 
     def __init__(self, wire: Wire | None, now: float) -> None:
         super().__init__(_ADDRESS, 0, now)
         self.wire = wire
         self.frames = FrameReader(_FRAME_LIMIT)
+        self.heard = now
         self.session_id = 0
         self.timeout_ms = 0
 

@@ -28,6 +28,7 @@ from zkwire.wire.requests import PingRequest
 
 _HEADER: Final = struct.Struct(">ii")
 _PING: Final = PingRequest.opcode
+_HANDSHAKE_WITHIN: Final = 10.0  # seconds
 _NO_PASSWORD: Final = bytes(16)
 
 
@@ -109,8 +110,24 @@ class SimulatedServer(Process):
 
     def accept(self, connection: Wire) -> bool:
         if self.is_up:
-            self.clients[connection] = ClientConnection(connection, 0.0)
+            self.clients[connection] = ClientConnection(connection, self.world.now)
+            self.after(_HANDSHAKE_WITHIN, self._drop_without_handshake, connection)
         return self.is_up
+
+    def _drop_without_handshake(self, wire: Wire) -> None:
+        client = self.clients.get(wire)
+        if client is not None and not client.timeout_ms:
+            self.drop(wire)
+
+    def _drop_when_idle(self, wire: Wire) -> None:
+        """Close a connection on which nothing has come for a session timeout, as the real server does."""
+        client = self.clients.get(wire)
+        if client is not None:
+            left = client.heard + client.timeout_ms / 1000 - self.world.now
+            if left > 0:
+                self.after(left + 0.001, self._drop_when_idle, wire)
+            else:
+                self.drop(wire)
 
     def received(self, connection: Wire, data: bytes) -> None:
         self.post(self._received, connection, data)
@@ -138,6 +155,7 @@ class SimulatedServer(Process):
         client = self.clients.get(wire)
         if client is None:
             return
+        client.heard = self.world.now
         for payload in client.frames.feed(data):
             if client.closing:
                 break
@@ -157,6 +175,7 @@ class SimulatedServer(Process):
             return
         shortest, longest = self.settings.timeout_range_ms()
         client.timeout_ms = min(max(request.timeout, shortest), longest)
+        self._drop_when_idle(wire)
         if request.session_id == 0:
             client.session_id = self._next_session
             self._next_session += 1

@@ -31,7 +31,7 @@ class _Known:
 
 
 class ClientScenario(Scenario):
-    """Steps: "get", "set", "watch", "watch all", "append" and "pause"; at the end each player looks at everything.
+    """Steps: "get", "set", "watch", "watch all", "append" and "pause"; at the end each player reads all nodes.
 
     Checked is: a read shows nothing older than what the session has shown before; a watch has fired before a read shows
     the change; a write whose answer says that it was made, or not made, was made once, or not at all, and one whose
@@ -51,7 +51,7 @@ class ClientScenario(Scenario):
 
     @staticmethod
     def tasks(rng: Random, tick: float) -> list[list[Step]]:
-        return [[*_steps(rng, tick), Step("look")] for _ in range(rng.choice([1, 1, 2]))]
+        return [_steps(rng, tick) for _ in range(rng.choice([1, 1, 2]))]
 
     def equip(self, player: Player) -> _Known:
         return _Known()
@@ -75,8 +75,6 @@ class ClientScenario(Scenario):
                         await self._watch(player, known, each)
                 case "append":
                     await self._append(player, known)
-                case "look":
-                    await self._look(player, known)
         except (zkwire.ConnectionLostError, zkwire.SessionExpiredError, zkwire.ServerError) as error:
             if isinstance(error, zkwire.ServerError) and not error.is_transient:
                 raise
@@ -100,9 +98,9 @@ class ClientScenario(Scenario):
             raise
         self._made[data] = "yes"
 
-    async def _look(self, player: Player, known: _Known) -> None:
-        """When all faults are over, read every node; what is left of the watches is given up."""
-        stage = self.stage
+    async def finish(self, player: Player) -> None:
+        """When all faults are over, read every node, and give up what is left of the watches."""
+        stage, known = self.stage, cast(_Known, player.tool)
         await asyncio.sleep(max(0.0, stage.schedule.calm - stage.world.now))
         for path in _NODES:
             while True:
