@@ -27,6 +27,7 @@ help:
 	@echo 'make mutants       put deliberate faults into the code, one at a time: the tests must fail; ARGS="wire line"'
 	@echo 'make fuzz          give random bytes and texts to all that decodes what others send; MINUTES=5'
 	@echo 'make model         play every order of events around a ticket of the waiting line; ARGS=more takes longer'
+	@echo '                   ARGS="--sample 50 --seed 7" draws small changes at random, and lists those that no test notices'
 	@echo 'make bench         measure lock hand-over latency; ARGS=--real on a real ZooKeeper'
 	@echo 'make lint          run mypy --strict and ruff over everything'
 	@echo 'make dist          build the wheel and the sdist, and try them in an empty environment'

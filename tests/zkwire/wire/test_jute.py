@@ -11,9 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, get_type_hints
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.examples import examples
 from zkwire.wire import jute, multi, records, requests
 from zkwire.wire.jute import (
     Boolean,
@@ -25,6 +26,7 @@ from zkwire.wire.jute import (
     Names,
     NullableUString,
     Record,
+    Secret,
     Text,
     Texts,
     UString,
@@ -34,7 +36,7 @@ from zkwire.wire.jute import (
 from zkwire.wire.records import ACL, Stat, WatcherEvent
 from zkwire.wire.requests import ClientInfoRecord
 
-EACH = settings(max_examples=30)  # for each of dozens of records
+EACH = examples(30)  # for each of dozens of records
 RECORDS: list[type[Record]] = sorted(
     {
         value
@@ -56,6 +58,7 @@ PRIMITIVES: list[tuple[Any, st.SearchStrategy[Any]]] = [
     (JavaText, st.text(max_size=20)),
     (NullableUString, st.none() | st.text(max_size=20)),
     (Buffer, st.none() | st.binary(max_size=20)),
+    (Secret, st.none() | st.binary(max_size=20)),
     (Names, st.lists(st.text(max_size=8), max_size=5)),
     (Texts, st.lists(st.text(max_size=8), max_size=5)),
 ]
@@ -389,6 +392,16 @@ def test_an_undeclared_record_cannot_be_coded() -> None:
     assert not dataclasses.is_dataclass(Undeclared)
     with pytest.raises(TypeError, match="@record"):
         Undeclared.decode(b"", 0)
+
+
+def test_a_secret_is_not_printed() -> None:
+    @record
+    class Login(Record):
+        name: UString
+        password: Secret
+
+    assert repr(Login("bob", b"hunter2")).endswith("Login(name='bob')")
+    assert Login("bob", b"a") != Login("bob", b"b")
 
 
 def test_a_record_that_was_never_used_is_a_dataclass() -> None:
