@@ -40,9 +40,8 @@ def main(arguments: list[str]) -> int:
                 print(failure, flush=True)
     for fuzzer in every:
         print(f"{fuzzer.target.name:20} {fuzzer.count:>9,} inputs, {fuzzer.kept} kept")
-    print(
-        f"{sum(fuzzer.count for fuzzer in every):,} inputs, {len(failures)} failures in {time.monotonic() - started:.0f} s"
-    )
+    count, seconds = sum(fuzzer.count for fuzzer in every), time.monotonic() - started
+    print(f"{count:,} inputs, {len(failures)} failures in {seconds:.0f} s")
     return 1 if failures else 0
 
 
