@@ -750,6 +750,15 @@ def test_a_shrink_and_a_departure_before_a_reconnect_to_a_server_that_is_behind(
     assert waiter.owns
 
 
+def test_one_sync_is_enough_after_a_reconnect_if_the_number_may_change() -> None:
+    position = Position("lease-0000000002", slots=None)
+    assert not position.needs_sync
+    position.reconnected()
+    assert position.needs_sync
+    position.synced()
+    assert not position.needs_sync
+
+
 def explore(world: World, limit: int) -> int:
     """Play every order in which things may happen; return the number of states."""
     seen: set[object] = set()
