@@ -5,6 +5,9 @@ ARGS ?=
 # One release of each supported line of ZooKeeper.
 VERSIONS ?= 3.5.10 3.6.4 3.7.2 3.8.4 3.9.4
 
+# How many schedules `make simulate` plays.
+SEEDS ?= 2000
+
 PY := .venv/bin/python
 # Pinned, so that a release of either does not turn a clean tree dirty. Tools, not dependencies of the project.
 LINTERS := mypy==2.4.1 ruff==0.17.5
@@ -17,7 +20,7 @@ ifneq ($(INTERPRETER),$(shell cat .venv/.ready 2>/dev/null))
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help test quick mutants bench lint partition differential interop conformance zookeeper clean other-interpreter
+.PHONY: help test quick mutants bench lint simulate partition differential interop conformance zookeeper clean other-interpreter
 
 help:
 	@echo 'make test          run the whole test suite; ARGS="-k watch" goes to pytest'
@@ -25,6 +28,7 @@ help:
 	@echo 'make mutants       put deliberate faults into the code, one at a time: the tests must fail; ARGS="wire line"'
 	@echo 'make bench         measure lock hand-over latency; ARGS=--real on a real ZooKeeper'
 	@echo 'make lint          run mypy --strict and ruff over everything'
+	@echo 'make simulate      play random faults on simulated ensembles in virtual time; SEEDS=10000 ARGS="--scenario lock"'
 	@echo 'make partition     split real ensembles in every way under a lock: never two certain owners; ARGS="--timeouts 4"'
 	@echo 'make differential  compare the server in memory with a real one by random operations; ARGS="--minutes 10"'
 	@echo 'make interop       try other ZooKeeper clients on the server in memory and beside our recipes; ARGS=lines'
@@ -47,6 +51,9 @@ mutants: .venv/.ready
 
 bench: .venv/.ready
 	$(PY) bench/handover.py $(ARGS)
+
+simulate: .venv/.ready
+	$(PY) -m tests.simulation --seeds $(SEEDS) $(ARGS)
 
 partition: .venv/.ready
 	@$(PY) -m zkwire.testing.fetch --if-missing

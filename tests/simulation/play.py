@@ -33,7 +33,8 @@ def make(scenario: str, number: int) -> Schedule:
     kind = SCENARIOS[scenario]
     shape = random_shape(rng)
     actors = tuple(
-        random_actor(rng, f"c{index + 1}", shape, kind.tasks(rng, shape.tick)) for index in range(rng.randint(*kind.players))
+        random_actor(rng, f"c{index + 1}", shape, kind.tasks(rng, shape.tick))
+        for index in range(rng.randint(*kind.players))
     )
     return Schedule(scenario, number, shape, actors, random_faults(rng, shape, actors))
 
