@@ -32,11 +32,15 @@ class _ConnectContext:
 
     Nothing is opened before.  As a context manager it closes the client at the end of the block.
 
-    Arguments: `options`, the arguments of Session; `follows_config`, whether to follow /zookeeper/config.
+    Arguments: `options`, the arguments of Session; `follows_config`, whether to follow /zookeeper/config; `has_tls`,
+    whether the client may show a certificate.
     """
 
-    def __init__(self, options: dict[str, Any], chroot: str, observer: Observer | None, follows_config: bool) -> None:
+    def __init__(
+        self, options: dict[str, Any], chroot: str, observer: Observer | None, follows_config: bool, has_tls: bool
+    ) -> None:
         self._options = options
+        self._has_tls = has_tls
         self._chroot = chroot
         self._observer = observer
         self._follows_config = follows_config
@@ -73,7 +77,8 @@ class _ConnectContext:
             raise
         if self._follows_config:
             session.run_in_background(follow(session))
-        return Client(session, self._chroot, self._options["rng"])
+        identities = len(self._options["auth"]) + (self._options["sasl"] is not None) + self._has_tls
+        return Client(session, self._chroot, self._options["rng"], identities)
 
 
 def connect(
@@ -186,7 +191,7 @@ def connect(
         "accepts_read_only": bool(read_only),
         "proof": _PROOFS[certainty],
     }
-    return _ConnectContext(options, chroot, observer, bool(follow_config))
+    return _ConnectContext(options, chroot, observer, bool(follow_config), bool(ssl))
 
 
 def _opener(ssl: tls.SSLContext | bool | None) -> OpenLink:

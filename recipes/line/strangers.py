@@ -1,0 +1,104 @@
+"""Nodes among the children of a line that are no tickets, or cannot be read: they are reported once, in the log.
+
+A client that may create nodes below the line's path can create anything there.  A ticket is ephemeral: a node that is
+not ephemeral has no client that waits or holds, so no ticket waits for it.  A node that cannot be read may be a ticket.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+from weakref import WeakKeyDictionary
+
+from zkwire import Client, Stat
+
+_log = logging.getLogger(__name__)
+
+# A client that creates such nodes without end, or a program that uses ever new paths, must not fill the memory: the
+# oldest are forgotten, and looked at and reported again.
+_MOST_REMEMBERED: Final = 1000
+_LONGEST_PATH: Final = 300  # characters that are logged: a name may have a megabyte
+
+
+def is_ticket(stat: Stat) -> bool:
+    """Return whether a node with this Stat can be a ticket: it belongs to a session, and goes with it.
+
+    The servers show 0 as the owner of containers and of nodes with a TTL, too.
+    """
+    return stat.ephemeral_owner != 0
+
+
+class Strangers:
+    """What a client has found among the children of one line."""
+
+    __slots__ = ("_blocker", "_is_blocker_read", "_no_tickets", "_unreadable")
+
+    def __init__(self) -> None:
+        self._no_tickets: dict[str, None] = {}
+        self._unreadable: dict[str, None] = {}
+        self._blocker = ""
+        self._is_blocker_read = False
+
+    def without(self, blocks: Callable[[str], bool]) -> Callable[[str], bool]:
+        """Return `blocks`, a function that says which names block, without those that are known to be no tickets."""
+        if not self._no_tickets:
+            return blocks
+        return lambda name: name not in self._no_tickets and blocks(name)
+
+    def must_look_at(self, name: str) -> bool:
+        """Return whether `name`, which comes first in the line and makes a try fail, should be read now.
+
+        It should when a try fails for the second time because of it.  So a try of a lock that is held costs no read,
+        and tries that follow each other cost one for each holder.
+        """
+        if name != self._blocker:
+            self._blocker, self._is_blocker_read = name, False
+            return False
+        return not self._is_blocker_read
+
+    def looked_at(self, name: str) -> None:
+        """Take note that `name` was read."""
+        if name == self._blocker:
+            self._is_blocker_read = True
+
+    def found_no_ticket(self, path: str) -> None:
+        """Report a node that is not ephemeral, and remember its name."""
+        _report(self._no_tickets, path, "is not ephemeral, so it is no ticket: it is left out, and can be deleted")
+
+    def found_unreadable(self, path: str) -> None:
+        """Report a node before ours that this client may not read."""
+        _report(
+            self._unreadable,
+            path,
+            "is in the line and must not be read by this client: it counts as a ticket, and each change of the line is"
+            " listed until it is gone; delete it if no client holds it, and have all clients give tickets an ACL with"
+            " READ for all of them",
+        )
+
+
+_KNOWN: Final[WeakKeyDictionary[Client, dict[str, Strangers]]] = WeakKeyDictionary()
+
+
+def strangers_of(zk: Client, path: str) -> Strangers:
+    """Return what `zk` knows of the line at `path`: one object for all recipes of this client there."""
+    known = _KNOWN.setdefault(zk, {})
+    strangers = known.get(path)
+    if strangers is None:
+        _forget_oldest(known)
+        strangers = known[path] = Strangers()
+    return strangers
+
+
+def _report(known: dict[str, None], path: str, found: str) -> None:
+    name = path.rpartition("/")[2]
+    if name in known:
+        return
+    _forget_oldest(known)
+    known[name] = None
+    _log.warning("%s %s", path if len(path) <= _LONGEST_PATH else f"{path[:_LONGEST_PATH]}...", found)
+
+
+def _forget_oldest(known: dict[str, None] | dict[str, Strangers]) -> None:
+    if len(known) >= _MOST_REMEMBERED:
+        del known[next(iter(known))]
