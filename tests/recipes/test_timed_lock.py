@@ -308,6 +308,30 @@ async def test_a_takeover_works_in_a_new_session() -> None:
         assert await other.exists(node) is None
 
 
+async def test_a_limit_without_a_proof_ends_the_lease_and_is_not_believed(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A lease has so many proofs only."""
+    monkeypatch.setattr("recipes.timed_lock.MOST_PROOFS", 2)
+    async with scene() as stage:
+        lease = await TimedLock(stage.zk, stage.path, 60, data=b"host-7").acquire()
+        name = lease.ticket.node.name
+        for version in (2, 3):
+            await until_data(stage.other, lease.path, lambda data: b"limit" in data)
+            await lease.extend(60)
+            node = await stage.other.get(lease.path)
+            believed = ticket_data.parse(name, node.data, node.stat.version)
+            assert (believed is not None) == (version == 2)
+            assert node.stat.version == version
+            if version == 3:
+                assert node.data == b"host-7"
+        await lease.extend(60)
+        assert len([text for text in caplog.messages if "no other client believes" in text]) == 1
+        lease.check()
+        await lease.extend(0.01)
+        assert isinstance(await lease.lost(), LockLostError)
+
+
 async def test_at_most_two_clients_try_to_take_over() -> None:
     """No herd: tickets further behind do not watch the holder."""
     async with AsyncExitStack() as stack:

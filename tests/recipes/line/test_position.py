@@ -775,3 +775,50 @@ def explore(world: World, limit: int) -> int:
 def test_every_interleaving_of_two(lag: bool, reconnects: int, evictions: int, touches: int) -> None:
     world = World(["lock-"] * 2, lag=lag, reconnects=reconnects, evictions=evictions, touches=touches)
     assert explore(world, 40_000) > 1_000
+
+
+# -- blockers that must not be read -----------------------------------------------------------------------------------
+
+
+def test_a_blocker_that_must_not_be_read_is_waited_for_by_lists() -> None:
+    position = Position("lock-0000000009")
+    position.listed(["lock-0000000001", "lock-0000000009"])
+    position.watched("lock-0000000009")
+    assert not position.watches_children
+    position.unreadable("lock-0000000001")
+    assert position.watches_children
+    assert position.needs_list  # the former list has left no watch
+    assert position.to_watch == []
+    assert not position.is_armed
+    position.listed(["lock-0000000001", "lock-0000000009"], is_watched=True)
+    assert not position.needs_requests
+    position.children_changed()
+    assert position.needs_list
+    position.listed(["lock-0000000009"], is_watched=True)
+    assert position.owns
+    position.children_changed()
+    assert not position.needs_requests
+
+
+def test_the_watch_on_the_children_is_lost_with_the_connection() -> None:
+    position = Position("lock-0000000009")
+    position.listed(["lock-0000000001", "lock-0000000009"])
+    position.watched("lock-0000000009")
+    position.unreadable("lock-0000000001")
+    position.listed(["lock-0000000001", "lock-0000000009"], is_watched=True)
+    position.reconnected()
+    assert position.needs_list
+    assert position.watches_children
+    position.listed(["lock-0000000001", "lock-0000000009"])  # sent before the reconnect, without a watch
+    assert position.needs_list
+
+
+def test_a_semaphores_ticket_is_armed_only_when_all_its_blockers_are_watched() -> None:
+    position = Position("lock-0000000009", slots=2)
+    position.listed(["lock-0000000001", "lock-0000000002", "lock-0000000009"])
+    position.watched("lock-0000000009")
+    position.watched("lock-0000000002")
+    position.unreadable("lock-0000000001")
+    assert not position.is_armed
+    position.departed("lock-0000000002")
+    assert position.owns
