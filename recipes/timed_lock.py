@@ -73,7 +73,7 @@ class TimedLease(Lease):
         lease was released; ValueError, TypeError.
         Cancellation: the earlier one of the old and the new end applies.
         Requests: setData, and one getData for each of the one or two clients next in line.
-        A lease can prove 500 limits.  Those after that end the lease as well, but no other client believes them: if
+        A lease can prove 300 limits.  Those after that end the lease as well, but no other client believes them: if
         the program hangs by then, the lock is free only when its session has expired.
         """
         ticket_data.checked_limit(limit)

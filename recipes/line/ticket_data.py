@@ -15,8 +15,8 @@ from typing import Final
 
 from recipes.line.proofs import is_proven
 
-_SHARED: Final = re.compile(rb"zkwire shared ([0-9a-f]{32})\n")
-_LIMITED: Final = re.compile(rb"zkwire limit ([0-9]{1,10})\.([0-9]{3}) ([0-9a-f]{32})\n")
+_SHARED: Final = re.compile(rb"zkwire shared ([0-9a-f]{64})\n")
+_LIMITED: Final = re.compile(rb"zkwire limit ([0-9]{1,10})\.([0-9]{3}) ([0-9a-f]{64})\n")
 LONGEST_LIMIT: Final = 10.0**9  # seconds
 
 

@@ -365,6 +365,16 @@ async def test_the_loss_of_an_acquired_term_is_raised() -> None:
         assert this_task().cancelling() == 0
 
 
+async def test_the_loss_of_a_single_term_that_its_body_raises_is_raised() -> None:
+    async with scene(P) as stage:
+        term = await Election(stage.zk, P).acquire()
+        lost = LockLostError(term.path, "as the body has found out")
+        with body_raises(LockLostError) as raised:
+            async with term:
+                raise lost
+        assert raised.value is lost
+
+
 async def test_without_renewal_an_expired_session_ends_the_terms() -> None:
     async with Server() as server, zkwire.connect(server.hosts, renew=False) as zk:
         terms: list[Term] = []
@@ -410,7 +420,7 @@ async def test_an_observer_sees_every_leader_and_every_change_of_its_data(zookee
         await until_watches(zookeeper, 0)
 
 
-@pytest.mark.parametrize("data", [b"zkwire limit 0.000\n", b"zkwire limit 0.000 " + b"0" * 32 + b"\n"])
+@pytest.mark.parametrize("data", [b"zkwire limit 0.000\n", b"zkwire limit 0.000 " + b"0" * 64 + b"\n"])
 async def test_waiting_clients_do_not_act_on_what_a_leader_writes(data: bytes) -> None:
     """Only a proof would make a time limit of it, and the ticket of a candidate has none."""
     async with scene(P) as stage:

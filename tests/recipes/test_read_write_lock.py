@@ -415,7 +415,7 @@ async def test_the_loss_of_the_read_lease_cancels_the_body_of_the_write_lease() 
 
 async def test_data_of_the_caller_that_looks_like_a_downgrade_does_not_let_readers_in() -> None:
     async with two_clients() as (zk, other):
-        rw = ReadWriteLock(zk, "/rw", data=ticket_data.shared("0" * 32, b""))
+        rw = ReadWriteLock(zk, "/rw", data=ticket_data.shared("0" * 64, b""))
         async with rw.write():
             assert await ReadWriteLock(other, "/rw").read().try_acquire() is None
             reader = await start_waiting(other, ReadWriteLock(other, "/rw").read(), 2)

@@ -98,7 +98,7 @@ async def test_permits_of_none_use_the_stored_number() -> None:
             assert await Semaphore(other, "/s", None).try_acquire() is None
 
 
-@pytest.mark.parametrize("data", [b"many", b"0", b"-1", b"2.0", b"99999999999", "\u0663".encode(), b" 3"])
+@pytest.mark.parametrize("data", [b"many", b"0", b"-1", b"2.0", b"99999999999", b"1" * 5000, "\u0663".encode(), b" 3"])
 async def test_a_node_with_other_data_is_refused_and_not_changed(data: bytes) -> None:
     async with two_clients() as (zk, other):
         await other.create("/s", data)

@@ -184,6 +184,20 @@ async def test_a_cache_of_depth_0_has_the_node_alone(hosts: str, path: str) -> N
         assert described(await take(changes, 1)) == [("DELETED", path, b"", None)]
 
 
+async def test_a_cache_of_depth_2_has_two_levels_below_the_node(hosts: str, path: str) -> None:
+    async with zkwire.connect(hosts) as zk, zkwire.connect(hosts) as other:
+        await other.create(f"{path}/a/b/c", b"c", make_parents=True)
+        async with Cache(zk, path, depth=2) as cache:
+            changes = cache.changes()
+            assert sorted(shown(cache)) == [path, f"{path}/a", f"{path}/a/b"]
+            assert cache.children(f"{path}/a") == ["b"]
+            assert cache.children(f"{path}/a/b") is None
+            await other.set(f"{path}/a/b/c", b"1")
+            await other.create(f"{path}/a/b/d", b"2")
+            await other.create(f"{path}/a/e", b"3")
+            assert described(await take(changes, 1)) == [("CREATED", f"{path}/a/e", None, b"3")]
+
+
 async def test_the_root_of_a_chroot_can_be_cached(hosts: str, path: str) -> None:
     async with zkwire.connect(f"{hosts}{path}") as zk, zkwire.connect(hosts) as other:
         await other.create(f"{path}/a/b", b"b", make_parents=True)

@@ -34,7 +34,7 @@ def test_what_is_not_a_proof_is_refused() -> None:
     assert proof is not None
     assert is_proven(name, 1, proof)
     assert not is_proven(name, 1, proof[:-2])
-    assert not is_proven(name, 1, "0" * 32)
+    assert not is_proven(name, 1, "0" * 64)
     assert not is_proven(f"_c_{proofs.id}", 1, proof)
     assert not is_proven(f"x{name}", 1, proof)
     assert not is_proven(name, -1, proof)

@@ -61,7 +61,7 @@ def test_data_is_believed_only_below_the_name_that_its_proof_is_for(name: str) -
 @given(st.binary(max_size=60), st.integers(0, 10))
 def test_data_without_a_proof_is_not_believed(data: bytes, version: int) -> None:
     assert ticket_data.parse(NAME, data, version) is None
-    assert ticket_data.parse(NAME, b"zkwire shared %s\n" % data.hex()[:32].encode(), version) is None
+    assert ticket_data.parse(NAME, b"zkwire shared %s\n" % data.hex()[:64].encode(), version) is None
 
 
 @pytest.mark.parametrize(

@@ -152,6 +152,25 @@ async def test_the_time_limit_of_a_get_holds_when_the_connection_is_lost_while_i
         assert await Queue(other, PATH).get() == b"x"
 
 
+@pytest.mark.parametrize("carried_out", [False, True])
+async def test_an_item_is_put_back_once_although_the_answer_is_lost(
+    carried_out: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with scene() as stage:
+        await three_are_there(stage)
+        with stage.server.hold_replies("multi", session=stage.zk.session_id, times=1) as taking:
+            getting = asyncio.create_task(Queue(stage.zk, stage.path).get())
+            await taking.until_hit()
+            getting.cancel()
+            drop = stage.server.drop_after if carried_out else stage.server.drop_before
+            with drop("multi", session=stage.zk.session_id) as putting_back:
+                taking.release()
+                await putting_back.until_hit()
+        assert isinstance(await outcome(getting), asyncio.CancelledError)
+        assert await contents(stage) == numbers(3)
+        assert "is lost" not in caplog.text
+
+
 async def test_an_item_is_put_back_although_another_one_has_its_number_by_now() -> None:
     """The server gives the last number, 2147483647, again when the item with it has been taken."""
     async with clients() as (server, (zk, other)):

@@ -386,11 +386,11 @@ async def test_a_watch_given_up_beside_a_stream_is_removed_with_it_pitfall_40(
 async def test_a_stream_left_while_disconnected_is_not_set_again(zookeeper: RealServer, path: str) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk, zk.events(f"{path}-2"):
         async with zk.events(path):
-            proxy.refuse()
+            refusal = proxy.refuse_connections()
             proxy.drop()
             await states_until(zk.states(), SUSPENDED)
         mark = proxy.mark()
-        proxy.accept()
+        refusal.end()
         assert lists_of(await proxy.seen("setWatches2", mark)) == [[], [], [], [f"{path}-2"], []]
         await zk.ping()
         assert not await watched(zookeeper, path)

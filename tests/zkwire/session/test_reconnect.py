@@ -363,11 +363,11 @@ async def test_a_write_cut_off_in_flight_fails_and_is_not_sent_again_pitfall_60(
         await direct.create(f"{path}/child", make_parents=True)
         async with zkwire.connect(proxy.hosts) as zk:
             occurrence = 2 if verb == "ensure_path" else 1
-            lost = (proxy.cut_after if when == "after" else proxy.cut_before)(opcode, occurrence)
+            lost = (proxy.drop_after if when == "after" else proxy.drop_before)(opcode, nth=occurrence)
             with pytest.raises(zkwire.ConnectionLostError) as refused:
                 await call(zk, path)
             assert refused.value.maybe_applied
-            assert lost.done()
+            assert lost.hits == 1
             await zk.sync(path)
             assert proxy.requests().count(opcode) == occurrence
             assert sum(frame.opcode == opcode and frame.dropped for frame in proxy.log) == 1
