@@ -1,7 +1,7 @@
 """Proofs that the data of a ticket's node was written by the client that has created the ticket.
 
-Any client that has the permission may write into a node.  But only the creator chooses the node's name, and nobody can
-change it.  So the unique id in the name is the end of a chain of hashes, whose beginning is a secret of the creator.
+Any client that has the permission may write into a node.  But only the creator chooses the node's name, and no client
+can change it.  So the unique id in the name is the end of a chain of hashes.  The beginning is a secret of the creator.
 What the creator writes as version n of the data contains the link that gives the id after n steps.  That link has not
 been shown before, so no other client can have written version n.  Shown later, in version n + 1, it proves nothing.
 
