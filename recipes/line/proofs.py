@@ -19,7 +19,8 @@ _ID: Final = 16  # bytes, of the last link
 _FREE: Final = ~(0xF << 76 | 0x3 << 62)
 _FIXED: Final = 0x4 << 76 | 0x2 << 62
 
-# The greatest number of proofs of one ticket.  The whole chain is made with the ticket; that takes less than half a millisecond.
+# The greatest number of proofs of one ticket.  The whole chain is made with the ticket, which takes some tenths of a
+# millisecond.
 MOST_PROOFS: Final = 300
 
 
