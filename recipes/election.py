@@ -19,7 +19,6 @@ from recipes.line.line import Line
 from recipes.line.locking import Hold, Locking
 from recipes.line.loss_monitor import WRITTEN_OVER
 from recipes.line.own_data import OwnData, WrittenOverError
-from recipes.line.position import every_contender
 from recipes.line.strangers import is_ticket, strangers_of
 from zkwire import (
     ACL,
@@ -291,26 +290,29 @@ class LeaderStream(ValueStream[bytes | None]):
 
     async def _look(self) -> tuple[object, bytes | None]:
         """Return the leader's data, and leave one watch that fires when it changes."""
+        no_tickets: set[str] = set()
         while not self._is_closed:
             if self._leader is not None:
                 node = await self._found(self._zk.get_and_watch(join_path(self.path, self._leader), into=self._watches))
                 if node is not None and not is_ticket(node[0].stat):
                     self._strangers.found_no_ticket(join_path(self.path, self._leader))
+                    no_tickets.add(self._leader)
                     self._disarm()
                 elif node is not None:
                     # The data cannot tell two states apart: the leader may write the same data again, and the next
                     # leader may have the same data.
                     return (self._leader, node[0].stat.mzxid), node[0].data
-            self._leader = self._first(await self._found(self._zk.get_children(self.path)) or ())
-            if self._leader is None and await self._has_no_candidate():
+            names = await self._found(self._zk.get_children(self.path)) or ()
+            self._leader = _first(names, no_tickets)
+            if self._leader is None and await self._has_no_candidate(no_tickets):
                 break
         return None, None
 
-    async def _has_no_candidate(self) -> bool:
+    async def _has_no_candidate(self, no_tickets: set[str]) -> bool:
         """Leave a watch for the first candidate and return True; return False, without a watch, if there is one now."""
         found = await self._found(self._zk.get_children_and_watch(self.path, into=self._watches))
         if found is not None:
-            self._leader = self._first(found[0])
+            self._leader = _first(found[0], no_tickets)
             is_empty = self._leader is None
         else:
             # The election's node is missing: watch for its creation.
@@ -318,10 +320,6 @@ class LeaderStream(ValueStream[bytes | None]):
         if not is_empty:
             self._disarm()
         return is_empty
-
-    def _first(self, names: Iterable[str]) -> str | None:
-        """Return the name of the first candidate, None if there is none."""
-        return next(filter(self._strangers.without(every_contender), in_order(names)), None)
 
 
 def in_order(names: Iterable[str]) -> list[str]:
@@ -332,3 +330,7 @@ def in_order(names: Iterable[str]) -> list[str]:
     # Distances, because a sequence number continues below zero after 2147483647.
     any_of_them = numbered[0][0]
     return [name for _, name in sorted((zkwire.sequence_distance(n, any_of_them), name) for n, name in numbered)]
+
+
+def _first(names: Iterable[str], no_tickets: set[str]) -> str | None:
+    return next((name for name in in_order(names) if name not in no_tickets), None)

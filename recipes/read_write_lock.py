@@ -246,11 +246,10 @@ class _PreferredTickets:
             names = await self._zk.get_children(self._path)
         except zkwire.NoNodeError:
             return None
-        is_preferred = self._strangers.without(self._is_preferred)
         last: tuple[int, str] | None = None
         for name in names:
             number = zkwire.sequence(name)
-            if number is None or name in ignored or not is_preferred(name):
+            if number is None or name in ignored or not self._is_preferred(name):
                 continue
             # Not `number > last`: the sequence numbers of a busy node overflow, and continue below zero.
             if last is None or zkwire.sequence_distance(number, last[0]) > 0:

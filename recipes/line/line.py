@@ -93,24 +93,21 @@ class Line:
         """Take a ticket and return it if it owns at once; otherwise remove its node and return None.
 
         Raises, Cancellation: as `acquire`.
-        Requests: if it does not own for the second time because of the same ticket, a getData of that one, sent right
-        behind the delete.  Without it, a node that is no ticket would keep the lock from all callers that never wait.
+        Requests: if it does not own for the second time because of the same ticket, a getData of that one.  Without it,
+        a node that is no ticket would keep the lock from all callers that never wait.
         """
         while True:
             try:
                 waiting = await self._enter()
+                await waiting.check_first_blockers()
                 await waiting.check_single_blocker()
                 await waiting.make_certain()
-                if waiting.owns:
-                    return waiting.ticket
-                gone = waiting.ticket.removal.start()
-                is_stranger = await waiting.finds_stranger()
-                await gone
             except zkwire.SessionExpiredError:
                 raise_unless_renewed(self._zk)
                 continue  # nothing is known yet
-            if is_stranger:
-                continue
+            if waiting.owns:
+                return waiting.ticket
+            await waiting.ticket.removal.start()
             # A ticket that was first, but whose session has expired meanwhile, says nothing about the lock: try again.
             if not waiting.is_first or waiting.is_in_present_session:
                 return None

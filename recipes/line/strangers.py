@@ -7,7 +7,6 @@ not ephemeral has no client that waits or holds, so no ticket waits for it.  A n
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from typing import Final
 from weakref import WeakKeyDictionary
 
@@ -40,18 +39,15 @@ class Strangers:
         self._blocker = ""
         self._is_blocker_read = False
 
-    def without(self, blocks: Callable[[str], bool]) -> Callable[[str], bool]:
-        """Return `blocks`, a function that says which names block, without those that are known to be no tickets."""
-        if not self._no_tickets:
-            return blocks
-        return lambda name: name not in self._no_tickets and blocks(name)
-
     def must_look_at(self, name: str) -> bool:
         """Return whether `name`, which comes first in the line and makes a try fail, should be read now.
 
-        It should when a try fails for the second time because of it.  So a try of a lock that is held costs no read,
-        and tries that follow each other cost one for each holder.
+        It should when a try fails for the second time because of it, or if it was found to be no ticket before.  (That
+        alone proves nothing: when the lock's node is deleted and made anew, other clients may use the name again.)  So
+        a try of a lock that is held costs no read, and tries that follow each other cost one for each holder.
         """
+        if name in self._no_tickets:
+            return True
         if name != self._blocker:
             self._blocker, self._is_blocker_read = name, False
             return False
@@ -63,7 +59,7 @@ class Strangers:
             self._is_blocker_read = True
 
     def found_no_ticket(self, path: str) -> None:
-        """Report a node that is not ephemeral, and remember its name."""
+        """Report a node that is not ephemeral."""
         _report(self._no_tickets, path, "is not ephemeral, so it is no ticket: it is left out, and can be deleted")
 
     def found_unreadable(self, path: str) -> None:

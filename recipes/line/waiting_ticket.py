@@ -15,7 +15,7 @@ import zkwire
 from recipes.line import ticket_data
 from recipes.line.certainty import Certainty
 from recipes.line.position import Position, Promises, every_contender
-from recipes.line.refusals import any_transient, is_transient, pause
+from recipes.line.refusals import any_transient, pause
 from recipes.line.strangers import Strangers, is_ticket
 from recipes.line.ticket import Ticket, TicketNode
 from recipes.line.yielding import yield_processor
@@ -38,7 +38,7 @@ class Rules:
 
     Arguments: `blocks`, `slots` and `ahead`, see Position, but `slots` may be a function of the data of the node at
     `path`, which may raise: then waiting tickets watch this node; `ignores_shared`, whether a holder that lets readers
-    in (see ticket_data) does not block; `strangers`, the nodes in this line that are known to be no tickets.
+    in (see ticket_data) does not block; `strangers`, what the client has found in this line that is no ticket.
     """
 
     path: str
@@ -75,8 +75,7 @@ class WaitingTicket:
         self.certainty = Certainty(zk, ticket.node.session_id)
         self._promises = Promises()
         slots = rules.slots if isinstance(rules.slots, int) else None
-        blocks = rules.strangers.without(rules.blocks)
-        self._position = Position(ticket.node.name, blocks=blocks, slots=slots, ahead=rules.ahead)
+        self._position = Position(ticket.node.name, blocks=rules.blocks, slots=slots, ahead=rules.ahead)
         self._take_list(answers[0])
         if slots is None:
             self._take_slots(answers[1], is_watched=False)
@@ -122,21 +121,29 @@ class WaitingTicket:
             self.ticket.give_up()
             raise
 
-    async def finds_stranger(self) -> bool:
-        """Return whether the first blocker is found to be no ticket; called where the ticket does not wait.
+    async def check_first_blockers(self) -> None:
+        """Read the first blockers up to the first ticket among them; called where the ticket does not wait.
 
-        It is read only if it has kept a ticket from owning before.  Once it is known, it does not count for the next
-        ticket.
+        They are read only if the first one has made a try fail before: in general it is the holder.
         Raises: SessionError.
+        Cancellation: the ticket is given up, as for any error.
         """
-        first = next(iter(self._position.before), None)
-        if first is None or not self._rules.strangers.must_look_at(first):
-            return False
-        (node,) = await self._zk.pipeline([GetData(join_path(self._rules.path, first))])
-        if is_transient(node):
-            return False
-        self._rules.strangers.looked_at(first)
-        return isinstance(node, Node) and self._is_stranger(first, node)
+        before, strangers = self._position.before, self._rules.strangers
+        if not before or self.is_first or not strangers.must_look_at(before[0]):
+            return
+        try:
+            while self._position.before:
+                first = self._position.before[0]
+                (node,) = await self._zk.pipeline([GetData(join_path(self._rules.path, first))])
+                if isinstance(node, zkwire.NoNodeError) or (isinstance(node, Node) and self._is_stranger(first, node)):
+                    self._position.departed(first)
+                    continue
+                if isinstance(node, Node):
+                    strangers.looked_at(first)
+                return  # a blocker that we may not read goes on blocking
+        except BaseException:
+            self.ticket.give_up()
+            raise
 
     async def make_certain(self) -> None:
         """If the ticket is first, but its session is not certain to be alive, ask the leader.

@@ -138,6 +138,26 @@ async def test_a_semaphore_does_not_count_such_nodes(zookeeper: RealServer, path
         await second.release()
 
 
+async def test_a_ticket_with_the_name_of_such_a_node_counts(zookeeper: RealServer, path: str) -> None:
+    """When the lock's node is deleted and made anew, its numbers begin again."""
+    async with two_clients(zookeeper) as (zk, other):
+        node = await stranger(other, path)
+        for _ in range(2):
+            async with Lock(zk, path).hold(within=10):
+                pass
+        assert await Lock(zk, path).try_acquire() is not None
+        await other.delete_tree(path)
+        await other.create(path)
+        assert await other.create(f"{path}/_c_x-lock-", sequential=True, ephemeral=True) == node
+        for _ in range(3):
+            assert await Lock(zk, path).try_acquire() is None
+        waiter = await start_waiting(zk, Lock(zk, path), 2)
+        await zk.ping()
+        assert not waiter.done()
+        await other.delete(node)
+        await (await waiter).release()
+
+
 async def test_going_round_survives_a_cut_and_a_cancellation_at_every_step() -> None:
     """Pitfalls 9, 10 and 13."""
 
