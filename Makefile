@@ -4,6 +4,7 @@ PYTHON ?= python3
 ARGS ?=
 # One release of each supported line of ZooKeeper.
 VERSIONS ?= 3.5.10 3.6.4 3.7.2 3.8.4 3.9.4
+MINUTES ?= 5
 
 PY := .venv/bin/python
 # Pinned, so that a release of either does not turn a clean tree dirty. Tools, not dependencies of the project.
@@ -18,12 +19,15 @@ ifneq ($(INTERPRETER),$(shell cat .venv/.ready 2>/dev/null))
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help test quick mutants bench lint dist partition differential interop conformance zookeeper clean other-interpreter
+.PHONY: help test quick mutants fuzz model bench lint dist partition differential interop conformance zookeeper clean other-interpreter
 
 help:
 	@echo 'make test          run the whole test suite; ARGS="-k watch" goes to pytest'
 	@echo 'make quick         run the tests that need no Java, in less than a minute'
 	@echo 'make mutants       put deliberate faults into the code, one at a time: the tests must fail; ARGS="wire line"'
+	@echo 'make fuzz          give random bytes and texts to all that decodes what others send; MINUTES=5'
+	@echo 'make model         play every order of events around a ticket of the waiting line; ARGS=more takes longer'
+	@echo '                   ARGS="--sample 50 --seed 7" draws small changes at random, and lists those that no test notices'
 	@echo 'make bench         measure lock hand-over latency; ARGS=--real on a real ZooKeeper'
 	@echo 'make lint          run mypy --strict and ruff over everything'
 	@echo 'make dist          build the wheel and the sdist, and try them in an empty environment'
@@ -46,6 +50,12 @@ quick: .venv/.ready
 mutants: .venv/.ready
 	@$(PY) -m zkwire.testing.fetch --if-missing
 	$(PY) -m tests.mutants $(ARGS)
+
+fuzz: .venv/.ready
+	$(PY) -m tests.fuzz --minutes $(MINUTES) $(ARGS)
+
+model: .venv/.ready
+	$(PY) -m tests.model $(ARGS)
 
 bench: .venv/.ready
 	$(PY) bench/handover.py $(ARGS)

@@ -20,7 +20,7 @@ def report(outcome: Outcome) -> Iterator[str]:
     kinds = Counter(fault.kind for fault in outcome.faults)
     yield "  " + ", ".join(f"{kind}: {count}" for kind, count in sorted(kinds.items()))
     skipped = sum(record.what == "skipped" for record in records)
-    yield f"  {sum(played.values())} in all, {skipped} skipped: the process had another one, or there was no such server"
+    yield f"  {sum(played.values())} in all, {skipped} skipped because there was another one, or no such server"
     held = claims(records)
     done = Counter(record.what for record in records)
     ended = done["session ended"]

@@ -35,8 +35,8 @@ def copy_of_the_tree() -> Iterator[Path]:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(source, target)
         # Some tests ask git for the files.
-        for words in ("init", "add --all"):
-            subprocess.run(["git", *words.split()], cwd=root, stdout=subprocess.DEVNULL, check=True)
+        for words in ("init --quiet --initial-branch=copy", "add --all"):
+            subprocess.run(["git", *words.split()], cwd=root, check=True)
         installation = ROOT / ".zookeeper"
         if installation.exists() and not (root / ".zookeeper").exists():
             (root / ".zookeeper").symlink_to(installation.resolve())

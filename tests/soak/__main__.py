@@ -11,11 +11,14 @@ import logging
 import random
 import signal
 import sys
+from typing import Final
 
 from tests.soak import leaks
 from tests.soak.measure import head, verdict
 from tests.soak.soak import soak
 from zkwire.testing import RealServer
+
+SAMPLES: Final = 30
 
 
 def main() -> int:
@@ -41,11 +44,13 @@ async def _main(seconds: float, seed: str | None, leak: str | None) -> int:
     samples = []
     try:
         async with RealServer(fsync=False) as server:
-            async for row in soak(server, seconds, seed, leaks.LEAKS[leak] if leak else None):
+            async for row in soak(
+                server, seed, seconds=seconds, every=seconds / SAMPLES, leak=leaks.LEAKS[leak] if leak else None
+            ):
                 samples.append(row)
                 print(row.row(), flush=True)
     finally:
-        leaks.stop()
+        await leaks.stop()
     found = verdict(samples)
     print("\n".join(["grown:", *found]) if found else "nothing has grown", flush=True)
     return 1 if found else 0

@@ -11,8 +11,8 @@ _kept: Final[list[Any]] = []
 
 
 async def memory(zk: zkwire.Client) -> None:
-    """Keep a hundred small objects."""
-    _kept.append([bytearray(100) for _ in range(100)])
+    """Keep a thousand small objects."""
+    _kept.append([bytearray(100) for _ in range(1000)])
 
 
 async def tasks(zk: zkwire.Client) -> None:
@@ -40,11 +40,12 @@ LEAKS: Final[dict[str, Callable[[zkwire.Client], Awaitable[None]]]] = {
 }
 
 
-def stop() -> None:
+async def stop() -> None:
     """End what was left behind, so that it does not disturb whatever comes next."""
     for kept in _kept:
         if isinstance(kept, asyncio.Task):
             kept.cancel()
+            await asyncio.wait([kept])
         elif isinstance(kept, int):
             os.close(kept)
     _kept.clear()

@@ -15,9 +15,10 @@ from typing import Final
 
 import zkwire
 
-# Blocks of memory: what one run may have more at its end.  A leak of one object in each round is far above it.
-BLOCKS_SHARE: Final = 0.01
-BLOCKS_A_ROUND: Final = 10.0
+# Blocks of memory that there may be more of at the end: caches of a bounded size fill and are emptied (such as that of
+# the last thousand valid paths).  In a long run a leak of two blocks in each round is more than that.
+BLOCKS: Final = 3000
+BLOCKS_A_ROUND: Final = 2.0
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _COUNTS: Final = ("tasks", "descriptors", "watches", "nodes", "ephemerals", "sessions")
 _HEADS: Final = {"seconds": "time", "megabytes": "MB"}
@@ -99,6 +100,6 @@ def verdict(samples: Sequence[Sample]) -> list[str]:
             found.append(f"{name}: {before} at first, {after} at the end")
     before, after = (statistics.median(each.blocks for each in part) for part in (early, late))
     rounds = statistics.median(each.rounds for each in late) - statistics.median(each.rounds for each in early)
-    if after - before > max(BLOCKS_SHARE * before, BLOCKS_A_ROUND * rounds):
+    if after - before > max(BLOCKS, BLOCKS_A_ROUND * rounds):
         found.append(f"memory: {before:.0f} blocks at first, {after:.0f} at the end, after {rounds:.0f} more rounds")
     return found

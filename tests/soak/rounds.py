@@ -6,6 +6,7 @@ import itertools
 import random
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from typing import Final
 
 import zkwire
 from recipes import (
@@ -24,6 +25,9 @@ from recipes import (
 from tests.support.links import Links
 
 EXPECTED = (zkwire.ConnectionLostError, zkwire.SessionExpiredError, zkwire.NoNodeError, TimeoutError)
+
+
+HANGS: Final = 90.0  # seconds that no work takes, whatever happens: beyond them a soak fails
 
 
 @contextmanager
@@ -74,8 +78,9 @@ class Work:
 
     async def _forgiven(self, work: Callable[[], Awaitable[None]]) -> None:
         for _ in range(3):
-            with forgiven():
-                await work()
+            async with asyncio.timeout(HANGS):
+                with forgiven():
+                    await work()
 
     async def _hold(self, lock: Lock | Semaphore | Election | TryLock | object) -> None:
         assert hasattr(lock, "hold")
@@ -119,7 +124,20 @@ class Work:
                     async with asyncio.timeout(0.001):
                         await watches.next()
         finally:
-            await zk.discard(path)
+            await self._delete(path)
+
+    async def _delete(self, path: str) -> None:
+        """Delete a node that may exist, however long that takes: a persistent one outlives its session."""
+        while True:
+            try:
+                await self._zk.sync(path)
+                await self._zk.delete(path)
+            except zkwire.NoNodeError:
+                return
+            except (zkwire.ConnectionLostError, zkwire.SessionExpiredError):
+                continue
+            else:
+                return
 
     async def _follow(self) -> None:
         """Leave streams in every way."""
@@ -171,6 +189,16 @@ class Work:
                 await found.release()
             elif isinstance(found, str):
                 await zk.discard(found)
+
+
+async def prepare(zk: zkwire.Client) -> None:
+    """Create the persistent nodes that a cancelled call may create or not."""
+    for name in ("/queue", "/empty"):
+        queue = Queue(zk, name)
+        await queue.put(b"x")
+        await queue.get()
+        with contextlib.suppress(TimeoutError):
+            await queue.get(within=0.01)
 
 
 async def disturb(clients: dict[str, zkwire.Client], links: Links, hosts: str, rng: random.Random) -> None:

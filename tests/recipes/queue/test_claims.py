@@ -222,6 +222,7 @@ async def test_a_claim_ends_well_wherever_the_connection_is_cut(
     assert await cut_at_every_step(play, stays=STAYS, at_least=steps) < 60
 
 
+@pytest.mark.usefixtures("idle_traces_go_soon")
 async def test_a_cancelled_claim_loses_nothing() -> None:
     handled: list[bytes] = []
 

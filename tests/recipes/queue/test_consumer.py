@@ -44,11 +44,13 @@ async def wait_and_get(stage: Scene) -> None:
     assert await contents(stage) == []
 
 
+@pytest.mark.usefixtures("idle_traces_go_soon")
 @pytest.mark.parametrize("play", [get_two, wait_and_get])
 async def test_a_get_takes_once_wherever_the_connection_is_cut(play: Callable[[Scene], Awaitable[None]]) -> None:
     assert await cut_at_every_step(play, stays=STAYS, at_least=8) < 60
 
 
+@pytest.mark.usefixtures("idle_traces_go_soon")
 async def test_a_cancelled_get_loses_nothing() -> None:
     """Pitfall 9, too: the queue is as good as before, also for the consumer that was cancelled."""
     found: list[bytes] = []
@@ -71,6 +73,7 @@ async def test_a_cancelled_get_loses_nothing() -> None:
     await cancel_at_every_moment(get, prepare=prepare, afterwards=afterwards, stays=STAYS, at_least=5)
 
 
+@pytest.mark.usefixtures("idle_traces_go_soon")
 async def test_a_get_whose_client_is_closed_upon_the_cancellation_loses_nothing() -> None:
     found: list[bytes] = []
 
@@ -88,6 +91,7 @@ async def test_a_get_whose_client_is_closed_upon_the_cancellation_loses_nothing(
     await cancel_at_every_moment(get, prepare=prepare, afterwards=afterwards, stays=STAYS, at_least=5)
 
 
+@pytest.mark.usefixtures("idle_traces_go_soon")
 async def test_a_cancelled_wait_leaves_nothing() -> None:
     async def get(stage: Scene) -> None:
         await Queue(stage.zk, stage.path).get()

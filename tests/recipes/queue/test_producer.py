@@ -24,13 +24,6 @@ from tests.support.queues import (
 from tests.support.recipes import line, outcome, until, until_line, until_watches
 from zkwire.testing import RealServer
 
-
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Delete idle traces sooner, for plays that wait for this very often."""
-    monkeypatch.setattr("recipes.common.trace._KEPT_FOR", 0.01)
-
-
 # -- order ------------------------------------------------------------------------------------------------------------
 
 
@@ -100,7 +93,7 @@ async def put_with_numbers_used_up(stage: Scene) -> None:
     assert await contents(stage) == numbers(3)
 
 
-@pytest.mark.usefixtures("quick")
+@pytest.mark.usefixtures("idle_traces_go_soon")
 @pytest.mark.parametrize(
     ("play", "steps"),
     [
@@ -117,7 +110,7 @@ async def test_a_put_is_made_once_wherever_the_connection_is_cut(
     assert await cut_at_every_step(play, stays=STAYS, at_least=steps) < 60
 
 
-@pytest.mark.usefixtures("quick")
+@pytest.mark.usefixtures("idle_traces_go_soon")
 @pytest.mark.parametrize(("items", "maxsize"), [(1, None), (2, None), (1, 2)], ids=["put", "put_many", "bounded"])
 async def test_a_cancelled_put_is_made_once_or_not_at_all(items: int, maxsize: int | None) -> None:
     async def put(stage: Scene) -> None:
@@ -129,6 +122,7 @@ async def test_a_cancelled_put_is_made_once_or_not_at_all(items: int, maxsize: i
     await cancel_at_every_moment(put, afterwards=afterwards, stays=STAYS)
 
 
+@pytest.mark.usefixtures("idle_traces_go_soon")
 async def test_a_cancelled_put_that_waits_for_room_leaves_nothing() -> None:
     async def fill(stage: Scene) -> None:
         await Queue(stage.other, stage.path, 1).put(b"0")

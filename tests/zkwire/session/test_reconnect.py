@@ -11,6 +11,7 @@ from tests.support.client import InOrder, eventually, states_until, turns, watch
 from tests.support.everywhere import scene
 from tests.support.proxy import Frame, Proxy
 from tests.support.rogue import Peer, Rogue, honest
+from tests.support.set_watches import lists_of
 from tests.zkwire.session.verbs import ALL, READS
 from zkwire import SessionState, WatchEventType
 from zkwire.session.opening import open_link
@@ -29,18 +30,7 @@ def handshake(frame: Frame) -> tuple[int, int]:
 def set_watches(frame: Frame) -> tuple[int, list[list[str]]]:
     """Return the zxid and the three lists of paths of a SetWatches."""
     (zxid,) = struct.unpack_from(">q", frame.body)
-    at = 8
-    lists: list[list[str]] = []
-    for _ in range(3):
-        (count,) = struct.unpack_from(">i", frame.body, at)
-        at += 4
-        names = []
-        for _ in range(count):
-            (length,) = struct.unpack_from(">i", frame.body, at)
-            names.append(frame.body[at + 4 : at + 4 + length].decode())
-            at += 4 + length
-        lists.append(names)
-    return zxid, lists
+    return zxid, lists_of(frame)
 
 
 # -- resuming ------------------------------------------------------------------------------------------------------

@@ -11,9 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, get_type_hints
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.examples import examples
 from zkwire.wire import jute, multi, records, requests
 from zkwire.wire.jute import (
     Boolean,
@@ -34,7 +35,7 @@ from zkwire.wire.jute import (
 from zkwire.wire.records import ACL, Stat, WatcherEvent
 from zkwire.wire.requests import ClientInfoRecord
 
-EACH = settings(max_examples=30)  # for each of dozens of records
+EACH = examples(30)  # for each of dozens of records
 RECORDS: list[type[Record]] = sorted(
     {
         value
