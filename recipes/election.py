@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Final, Self
 
 import zkwire
-from recipes.line.event_loops import same_loop
+from recipes.common.event_loops import same_loop
 from recipes.line.lease import Lease, LockLostError
 from recipes.line.line import Line
 from recipes.line.locking import Hold, Locking

@@ -10,14 +10,14 @@ import logging
 from typing import Final
 from weakref import WeakKeyDictionary
 
+from recipes.common.notices import Notices
 from zkwire import Client, Stat
 
 _log = logging.getLogger(__name__)
 
 # A client that creates such nodes without end, or a program that uses ever new paths, must not fill the memory: the
-# oldest are forgotten, and looked at and reported again.
+# oldest are forgotten.
 _MOST_REMEMBERED: Final = 1000
-_LONGEST_PATH: Final = 300  # characters that are logged: a name may have a megabyte
 
 
 def is_ticket(stat: Stat) -> bool:
@@ -29,13 +29,13 @@ def is_ticket(stat: Stat) -> bool:
 
 
 class Strangers:
-    """What a client has found among the children of one line."""
+    """What a client has found among the children of the line at `path`."""
 
-    __slots__ = ("_blocker", "_is_blocker_read", "_no_tickets", "_unreadable")
+    __slots__ = ("_blocker", "_is_blocker_read", "_no_tickets", "_notices")
 
-    def __init__(self) -> None:
+    def __init__(self, path: str = "") -> None:
+        self._notices = Notices(_log, f"the line {path}")
         self._no_tickets: dict[str, None] = {}
-        self._unreadable: dict[str, None] = {}
         self._blocker = ""
         self._is_blocker_read = False
 
@@ -59,13 +59,16 @@ class Strangers:
             self._is_blocker_read = True
 
     def found_no_ticket(self, path: str) -> None:
-        """Report a node that is not ephemeral."""
-        _report(self._no_tickets, path, "is not ephemeral, so it is no ticket: it is left out, and can be deleted")
+        """Report a node that is not ephemeral, once."""
+        name = path.rpartition("/")[2]
+        if name not in self._no_tickets:
+            _forget_oldest(self._no_tickets)
+            self._no_tickets[name] = None
+        self._notices.report(path, "is not ephemeral, so it is no ticket: it is left out, and can be deleted")
 
     def found_unreadable(self, path: str) -> None:
-        """Report a node before ours that this client may not read."""
-        _report(
-            self._unreadable,
+        """Report a node before ours that this client may not read, once."""
+        self._notices.report(
             path,
             "is in the line and must not be read by this client: it counts as a ticket, and each change of the line is"
             " listed until it is gone; delete it if no client holds it, and have all clients give tickets an ACL with"
@@ -82,17 +85,8 @@ def strangers_of(zk: Client, path: str) -> Strangers:
     strangers = known.get(path)
     if strangers is None:
         _forget_oldest(known)
-        strangers = known[path] = Strangers()
+        strangers = known[path] = Strangers(path)
     return strangers
-
-
-def _report(known: dict[str, None], path: str, found: str) -> None:
-    name = path.rpartition("/")[2]
-    if name in known:
-        return
-    _forget_oldest(known)
-    known[name] = None
-    _log.warning("%s %s", path if len(path) <= _LONGEST_PATH else f"{path[:_LONGEST_PATH]}...", found)
 
 
 def _forget_oldest(known: dict[str, None] | dict[str, Strangers]) -> None:

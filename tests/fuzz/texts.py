@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Final
 
 import zkwire
-from recipes import counter, double_barrier, partitioner, semaphore
+from recipes import counter, partitioner, semaphore
+from recipes.double_barrier import rounds
 from recipes.line import position, ticket_data
 from recipes.line.proofs import Proofs
 from recipes.queue import order
@@ -159,7 +160,7 @@ class Names:
         backwards = names[::-1]
         assert order.in_order(names) == order.in_order(backwards)
         # Of two names with one number, which no server gives, the listing decides.
-        assert set(double_barrier.in_order(names)) == set(double_barrier.in_order(backwards))
+        assert set(rounds.in_order(names)) == set(rounds.in_order(backwards))
         assert partitioner.fingerprint(names) == partitioner.fingerprint(backwards)
 
 

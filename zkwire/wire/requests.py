@@ -28,6 +28,7 @@ from zkwire.wire.jute import (
     Names,
     NullableUString,
     Record,
+    Secret,
     Text,
     Texts,
     UString,
@@ -209,7 +210,7 @@ class AddWatchReply(Record):
 
 @record
 class SaslReply(Record):
-    token: Buffer
+    token: Secret
 
 
 @record
@@ -439,11 +440,11 @@ class AuthRequest(Request[Nothing], opcode=100, xid=AUTH_XID):
 
     type: Int
     scheme: NullableUString
-    data: Buffer
+    data: Secret
 
 
 @record
 class SaslRequest(Request[SaslReply], opcode=102):
     """Send one step of a SASL exchange."""
 
-    token: Buffer
+    token: Secret
