@@ -32,10 +32,22 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
-from typing import Annotated, Any, Final, TypeAlias, TypeVar, dataclass_transform, get_args, get_type_hints, overload
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Final,
+    TypeAlias,
+    TypeVar,
+    dataclass_transform,
+    get_args,
+    get_type_hints,
+    overload,
+)
 
 _Codec: TypeAlias = "_Fixed | _Variable | _Nested"
 Decoder: TypeAlias = Callable[[bytes, int], tuple[Any, int]]
+SomeDecoder: TypeAlias = Callable[[bytes, int, int], tuple[list[Any], int]]  # the number of elements is the third
 Encoder: TypeAlias = Callable[[Any], bytes]
 
 _T = TypeVar("_T")
@@ -58,13 +70,16 @@ class _Variable:
     """A field with a length in front.
 
     `inline` is the decoder as source lines, to be put into a generated decoder after the length has been read; None
-    makes the generated decoder call `decode`.
+    makes the generated decoder call `decode`.  `some` decodes a given number of elements if the field is a vector.
     """
 
-    def __init__(self, encode: Encoder, decode: Decoder, inline: str | None = None) -> None:
+    def __init__(
+        self, encode: Encoder, decode: Decoder, inline: str | None = None, some: SomeDecoder | None = None
+    ) -> None:
         self.encode = encode
         self.decode = decode
         self.inline = inline
+        self.some = some
 
 
 class _Nested:
@@ -171,13 +186,16 @@ def _vector(encode: Encoder, decode: Decoder) -> _Variable:
         # loop builds a list as long as a broken or hostile peer likes.
         if count > len(data) - at:
             raise DecodeError(f"a count of {count} at byte {at - 4}, but only {len(data) - at} bytes follow")
+        return decode_some(data, at, count)
+
+    def decode_some(data: bytes, at: int, count: int) -> tuple[list[Any], int]:
         values = []
         for _ in range(count):
             value, at = decode(data, at)
             values.append(value)
         return values, at
 
-    return _Variable(encode_vector, decode_vector)
+    return _Variable(encode_vector, decode_vector, some=decode_some)
 
 
 def _decode_names(data: bytes, at: int) -> tuple[list[str], int]:
@@ -185,11 +203,17 @@ def _decode_names(data: bytes, at: int) -> tuple[list[str], int]:
 
     It is written out by hand, because it is the hottest vector: a lock reads the names of all its waiters at each turn.
     """
+    try:
+        (count,) = INT.unpack_from(data, at)
+    except struct.error:
+        raise DecodeError(f"the frame ends inside a count, at byte {at}") from None
+    return _decode_some_names(data, at + 4, count)
+
+
+def _decode_some_names(data: bytes, at: int, count: int) -> tuple[list[str], int]:
     unpack = INT.unpack_from
     size = len(data)
     try:
-        (count,) = unpack(data, at)
-        at += 4
         names = []
         for _ in range(count):
             (length,) = unpack(data, at)
@@ -251,13 +275,17 @@ Buffer: TypeAlias = Annotated[bytes | None, _BUFFER]
 Secret: TypeAlias = Annotated[bytes | None, _BUFFER, _Hidden()]
 Vector: TypeAlias = Annotated[Sequence[_T], _VectorOf()]
 Texts: TypeAlias = Annotated[list[str], _Variable(_vector(encode_ustring, decode_ustring).encode, _decode_texts)]
-Names: TypeAlias = Annotated[list[str], _Variable(_vector(encode_ustring, decode_ustring).encode, _decode_names)]
+_NAMES: Final = _Variable(_vector(encode_ustring, decode_ustring).encode, _decode_names, some=_decode_some_names)
+Names: TypeAlias = Annotated[list[str], _NAMES]
 
 
 class Record:
     """The base of all records: `@record` makes a subclass a slotted dataclass with an encoder and a decoder."""
 
     __slots__ = ()
+
+    # The name of the first field and what decodes some of its elements, if that field is a vector; see stepwise.py.
+    first_vector: ClassVar[tuple[str, SomeDecoder] | None] = None
 
     @staticmethod
     def decode(data: bytes, at: int) -> tuple[Any, int]:
@@ -298,6 +326,8 @@ def _made(cls: type[_T], *, frozen: bool) -> type[_T]:
     names = [each.name for each in fields(made)]  # type: ignore[arg-type]
     codecs = [(name, _codec(f"{cls.__name__}.{name}", hints[name])) for name in names]
     made._codecs = codecs  # type: ignore[attr-defined]
+    if codecs and isinstance(codecs[0][1], _Variable) and codecs[0][1].some is not None:
+        made.first_vector = codecs[0][0], codecs[0][1].some  # type: ignore[attr-defined]
     made.encode = _make_encoder(cls.__name__, codecs)  # type: ignore[attr-defined]
     made.decode = staticmethod(_make_decoder(made, codecs, frozen=frozen))  # type: ignore[attr-defined]
     return made

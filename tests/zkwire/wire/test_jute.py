@@ -20,6 +20,7 @@ from zkwire.wire.jute import (
     Names,
     NullableUString,
     Record,
+    Secret,
     Text,
     Texts,
     UString,
@@ -51,6 +52,7 @@ PRIMITIVES: list[tuple[Any, st.SearchStrategy[Any]]] = [
     (JavaText, st.text(max_size=20)),
     (NullableUString, st.none() | st.text(max_size=20)),
     (Buffer, st.none() | st.binary(max_size=20)),
+    (Secret, st.none() | st.binary(max_size=20)),
     (Names, st.lists(st.text(max_size=8), max_size=5)),
     (Texts, st.lists(st.text(max_size=8), max_size=5)),
 ]
