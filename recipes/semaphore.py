@@ -15,7 +15,7 @@ from recipes.common.waiting import raise_unless_renewed
 from recipes.line.lease import Lease
 from recipes.line.line import Line
 from recipes.line.locking import Locking
-from recipes.line.refusals import pause
+from recipes.line.refusals import any_transient, pause
 from zkwire import ACL, OPEN_ACL, Client, GetData, Node, Sync, join_path, validate_path
 
 PREFIX: Final = "lease-"  # Curator's
@@ -36,7 +36,7 @@ class PermitsError(ValueError):
     def __init__(self, path: str, asked: int | None, stored: bytes | None) -> None:
         if stored is None or not stored:
             text = f"the semaphore {path} has no number of permits yet: give one"
-        elif _parsed(stored) is None:
+        elif parse_permits(stored) is None:
             text = f"the node {path} is not a semaphore: its data, {stored[:40]!r}, is not a number of permits"
         else:
             text = (
@@ -62,7 +62,7 @@ def checked_permits(permits: int) -> int:
     return permits
 
 
-def _parsed(data: bytes) -> int | None:
+def parse_permits(data: bytes) -> int | None:
     """Return the number of permits that `data` contains, None if it contains none."""
     return int(data) if data.isdigit() and len(data) <= 10 and 1 <= int(data) <= MOST_PERMITS else None
 
@@ -122,9 +122,15 @@ class Semaphore(Locking[Lease]):
         while True:
             try:
                 # With a sync: a server that lags behind would show an old number, which need not agree with ours.
-                _, node, keeper = await self._zk.pipeline(
+                answers = await self._zk.pipeline(
                     [Sync(self.path), GetData(self.path), GetData(join_path(self.path, _KEEPER))]
                 )
+                if any_transient(answers):
+                    await pause()
+                    continue
+                synced, node, keeper = answers
+                if isinstance(synced, BaseException):
+                    raise synced
                 if isinstance(node, Node):
                     if node.data and not (has_tried and node.data == wanted):
                         self._agreed_permits(node.data)
@@ -143,6 +149,11 @@ class Semaphore(Locking[Lease]):
                 continue  # another client has changed the node, or the answer was lost: read it again
             except zkwire.SessionExpiredError:
                 raise_unless_renewed(self._zk)
+                continue
+            except zkwire.ServerError as error:
+                if not error.is_transient:
+                    raise
+                await pause()
                 continue
             self._permits, self._has_agreed = permits, True
             return
@@ -192,7 +203,7 @@ class Semaphore(Locking[Lease]):
         """
         if not data:
             raise PermitsError(self.path, None, data) if self._permits is None else _NoNumberError
-        stored = _parsed(data)
+        stored = parse_permits(data)
         # After the first agreement another number comes from a resize, which every object follows.
         if stored is None or (self._permits not in (None, stored) and not self._has_agreed):
             raise PermitsError(self.path, self._permits, data)

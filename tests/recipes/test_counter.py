@@ -227,13 +227,13 @@ async def count(stage: Scene) -> None:
     assert await counter.get() == 3
 
 
+@pytest.mark.usefixtures("idle_traces_go_soon")
 async def test_a_counter_counts_right_wherever_the_connection_is_cut() -> None:
     await cut_at_every_step(count, at_least=5)
 
 
-async def test_a_counter_goes_on_whenever_an_add_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("recipes.common.trace._KEPT_FOR", 0.005)  # the play waits for that very often
-
+@pytest.mark.usefixtures("idle_traces_go_soon")
+async def test_a_counter_goes_on_whenever_an_add_is_cancelled() -> None:
     async def goes_on(stage: Scene) -> None:
         counter = Counter(stage.zk, stage.path)
         before = await counter.get()
@@ -309,3 +309,18 @@ async def test_the_values_end_with_the_client() -> None:
             await anext(values)
         with pytest.raises(zkwire.SessionClosedError):
             await counter.add(1)
+
+
+@pytest.mark.parametrize("data", [b"7" * 5000, b"seven", bytes(9)])
+async def test_data_of_another_program_gives_a_short_error_and_is_not_replaced(data: bytes) -> None:
+    async with scene() as stage:
+        counter = Counter(stage.zk, "/c")
+        await counter.add(1)
+        await stage.other.set("/c", data)
+        await stage.zk.sync("/c")
+        for use in (counter.get, lambda: counter.add(1), lambda: anext(counter.watch())):
+            for _ in range(2):
+                with pytest.raises(ValueError, match=f"/c holds {len(data)} bytes, which is no counter") as error:
+                    await use()
+                assert len(str(error.value)) < 300
+        assert (await stage.other.get("/c")).data == data

@@ -71,8 +71,9 @@ class Client(Administration, Batches):
     `on_closed` takes callbacks for the end of the session, after which no other follows, see OnClosed.
     """
 
-    def __init__(self, session: Session, chroot: str, rng: random.Random) -> None:
+    def __init__(self, session: Session, chroot: str, rng: random.Random, identity_count: int = 0) -> None:
         self._session = session
+        self._identity_count = identity_count
         self._loop = asyncio.get_running_loop()
         self.on_uncertain = session.certainty.on_uncertain
         self.on_closed = session.on_closed
@@ -120,6 +121,15 @@ class Client(Administration, Batches):
     def last_zxid(self) -> int:
         """The newest transaction id that a reply to this session has carried."""
         return self._session.requests.last_zxid
+
+    @property
+    def identity_count(self) -> int:
+        """How many identities this client shows to the servers: those of `auth`, `add_auth` and `sasl`, one for TLS.
+
+        0: an ACL with the scheme "auth", such as CREATOR_ALL_ACL, is refused.  With TLS alone the server may refuse it
+        as well: whether a certificate is shown, and gives an identity, is known there only.
+        """
+        return self._identity_count
 
     @property
     def chroot(self) -> str:
@@ -215,6 +225,7 @@ class Client(Administration, Batches):
             identity = credentials.checked(scheme, data, request_limit=limit)
         finally:
             del scheme, data  # a traceback with local variables must not show them
+        self._identity_count += 1
         await self._session.add_auth(identity)
 
     def set_hosts(self, connect_string: str) -> None:

@@ -33,11 +33,15 @@ class _ConnectContext:
 
     Nothing is opened before.  As a context manager it closes the client at the end of the block.
 
-    Arguments: `options`, the arguments of Session; `follows_config`, whether to follow /zookeeper/config.
+    Arguments: `options`, the arguments of Session; `follows_config`, whether to follow /zookeeper/config; `has_tls`,
+    whether the client may show a certificate.
     """
 
-    def __init__(self, options: dict[str, Any], chroot: str, observer: Observer | None, follows_config: bool) -> None:
+    def __init__(
+        self, options: dict[str, Any], chroot: str, observer: Observer | None, follows_config: bool, has_tls: bool
+    ) -> None:
         self._options = options
+        self._has_tls = has_tls
         self._chroot = chroot
         self._observer = observer
         self._follows_config = follows_config
@@ -74,7 +78,8 @@ class _ConnectContext:
             raise
         if self._follows_config:
             session.run_in_background(follow(session))
-        return Client(session, self._chroot, self._options["rng"])
+        identities = len(self._options["auth"]) + (self._options["sasl"] is not None) + self._has_tls
+        return Client(session, self._chroot, self._options["rng"], identities)
 
 
 @hides_arguments
@@ -113,7 +118,8 @@ def connect(
     among them, of more than 4 KiB, have no more than 4 MiB together, unless it is a single one;
     `request_limit`, the largest request that the servers accept, in bytes: their jute.maxbuffer; a larger request
     raises ValueError and is not sent;
-    `reply_limit`, the largest reply to accept, in bytes; a read with a larger reply raises ProtocolError;
+    `reply_limit`, the largest reply to accept, in bytes; a read with a larger reply raises ProtocolError, and a larger
+    watch event, which has the path of its node, breaks the connection;
     `read_only`, whether to accept a server that has lost its quorum.  Connected to one, the state is READ_ONLY and
     writes raise NotReadOnlyError.  The client goes on looking for a server that can write, and moves to it together
     with its watches.  A session that began on a read-only server exists on that server alone: at the move `session_id`
@@ -197,7 +203,7 @@ def connect(
         "accepts_read_only": bool(read_only),
         "proof": _PROOFS[certainty],
     }
-    return _ConnectContext(options, chroot, observer, bool(follow_config))
+    return _ConnectContext(options, chroot, observer, bool(follow_config), bool(ssl))
 
 
 def _pair(each: object) -> tuple[object, object]:

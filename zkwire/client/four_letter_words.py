@@ -96,6 +96,14 @@ async def four_letter_word(
             raise
         hint = "" if ssl else "; a server that waits for TLS is silent too: see ssl="
         raise TimeoutError(f"{word}: no answer from {address} within {within:g} s{hint}") from error
+    return parse_answer(word, answer, address)
+
+
+def parse_answer(word: str, answer: str, address: hosts.Address) -> str | _Metrics | dict[str, str]:
+    """Return what `four_letter_word` returns for the text that the server at `address` has answered.
+
+    Raises: UnimplementedError, ZooKeeperError.
+    """
     _check_answered(answer, word, address)
     if word not in _PAIRS:
         return answer

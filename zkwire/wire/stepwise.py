@@ -9,13 +9,31 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, Final, TypeAlias
 
-from zkwire.wire.jute import INT, DecodeError, Record
+from zkwire.wire.jute import INT, DecodeError, Record, decode_ustring
 from zkwire.wire.multi import MultiReply
+from zkwire.wire.records import ACL
+from zkwire.wire.requests import (
+    ClientInfoRecord,
+    GetACLReply,
+    GetChildren2Reply,
+    GetChildrenReply,
+    GetEphemeralsReply,
+    WhoAmIReply,
+)
 
 LARGE: Final = 256 * 1024  # bytes: a smaller frame is decoded at once
 _STEP: Final = 4096  # values that one step decodes
 _CHUNK: Final = 256  # values between two looks at the size of the step
 _REST: Final = 1024  # bytes: more than follows a vector in any reply
+
+# The replies with a vector: its field, which is the first one, and the class of its elements, None for strings.
+_VECTORS: Final[dict[type[Record], tuple[str, type[Record] | None]]] = {
+    GetChildrenReply: ("children", None),
+    GetChildren2Reply: ("children", None),
+    GetEphemeralsReply: ("ephemerals", None),
+    GetACLReply: ("acl", ACL),
+    WhoAmIReply: ("identities", ClientInfoRecord),
+}
 
 # Yields how many values it has decoded since the last time; returns the record and the offset after it.
 _Decoding: TypeAlias = Generator[int, None, tuple[Any, int]]
@@ -53,9 +71,9 @@ def _decoding(kind: type[Record], data: bytes, at: int) -> _Decoding:
 
 
 def _vector(kind: type[Record], data: bytes, at: int) -> _Decoding:
-    if kind.first_vector is None:
+    if kind not in _VECTORS:
         return kind.decode(data, at)
-    name, decode_some = kind.first_vector
+    name, element_kind = _VECTORS[kind]
     (count,) = INT.unpack_from(data, at)
     if count <= _CHUNK:
         return kind.decode(data, at)
@@ -65,8 +83,11 @@ def _vector(kind: type[Record], data: bytes, at: int) -> _Decoding:
     elements: list[Any] = []
     while len(elements) < count:
         chunk = min(_CHUNK, count - len(elements))
-        decoded, at = decode_some(data, at, chunk)
-        elements += decoded
+        # Looked up for each chunk: a record gets its decoder when it is first used.
+        decode_element = decode_ustring if element_kind is None else element_kind.decode
+        for _ in range(chunk):
+            element, at = decode_element(data, at)
+            elements.append(element)
         yield chunk
     # The fields behind the vector are decoded as if it were empty.
     no_elements = INT.pack(0)

@@ -2,14 +2,14 @@
 
 import struct
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_type_hints
 from unittest.mock import patch
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zkwire.wire import stepwise
+from zkwire.wire import requests, stepwise
 from zkwire.wire.connection import Call, Connection, Incoming, Notification
 from zkwire.wire.jute import DecodeError, Record
 from zkwire.wire.multi import ErrorResult, MultiReply
@@ -94,6 +94,17 @@ def test_bytes_that_cannot_be_decoded_raise_as_when_decoded_at_once(data: bytes)
 def test_no_step_decodes_more_than_some_thousand_values(kind: type[Record], data: bytes) -> None:
     _, steps = _stepped(kind, data)
     assert steps >= 20
+
+
+def test_every_reply_with_a_vector_is_decoded_in_steps() -> None:
+    replies = {each.reply for each in vars(requests).values() if isinstance(each, type) and hasattr(each, "reply")}
+    for kind in replies - {MultiReply}:
+        hints = get_type_hints(kind, include_extras=True)
+        lists = [name for name, declared in hints.items() if "list[" in str(declared) or "Sequence[" in str(declared)]
+        if kind in stepwise._VECTORS:
+            assert lists == [stepwise._VECTORS[kind][0]] == [*hints][:1]
+        else:
+            assert lists == []
 
 
 def _open() -> Connection:
