@@ -7,6 +7,9 @@ VERSIONS ?= 3.5.10 3.6.4 3.7.2 3.8.4 3.9.4
 # For how long to play, where a target takes that.
 MINUTES ?= 5
 
+# How many schedules `make simulate` plays.
+SEEDS ?= 2000
+
 PY := .venv/bin/python
 # Pinned, so that a release of either does not turn a clean tree dirty. Tools, not dependencies of the project.
 LINTERS := mypy==2.4.1 ruff==0.17.5
@@ -21,7 +24,7 @@ endif
 
 .DEFAULT_GOAL := help
 .PHONY: help test quick mutants fuzz model bench lint dist partition chaos soak differential interop conformance
-.PHONY: zookeeper clean other-interpreter
+.PHONY: simulate zookeeper clean other-interpreter
 
 help:
 	@echo 'make test          run the whole test suite; ARGS="-k watch" goes to pytest'
@@ -33,6 +36,7 @@ help:
 	@echo 'make bench         measure lock hand-over latency; ARGS=--real on a real ZooKeeper'
 	@echo 'make lint          run mypy --strict and ruff over everything'
 	@echo 'make dist          build the wheel and the sdist, and try them in an empty environment'
+	@echo 'make simulate      play random faults on simulated ensembles in virtual time; SEEDS=10000 ARGS="--scenario lock"'
 	@echo 'make partition     split real ensembles in every way under a lock: never two certain owners; ARGS="--timeouts 4"'
 	@echo 'make chaos         disturb a real ensemble and its clients, and check the history; MINUTES=10, ARGS="--seed a"'
 	@echo 'make soak          use everything for a long time: does memory, or anything else, grow?  MINUTES=30'
@@ -63,6 +67,9 @@ model: .venv/.ready
 
 bench: .venv/.ready
 	$(PY) bench/handover.py $(ARGS)
+
+simulate: .venv/.ready
+	$(PY) -m tests.simulation --seeds $(SEEDS) $(ARGS)
 
 partition: .venv/.ready
 	@$(PY) -m zkwire.testing.fetch --if-missing

@@ -7,11 +7,12 @@
 The exit status is 1 if a schedule has failed.  A failing schedule is printed as it was and shortened, and last as the
 JSON text that `--play` reads: keep it in tests/simulation/kept/, under a name that says what was wrong.
 
-How to add a scenario: a module in tests/simulation/scenarios/ with a subclass of Scenario (tests/simulation/scenario.py),
-and a line in scenarios/all.py.  The class says what one player does (`tasks`, plain data from a random generator), what
-it needs (`equip`), how a step is done (`do`), what may be left at the end (`left`), and what is checked: `Guard` in
-checks.py for all that is held, and anything else by `self.stage.fail(...)`.  Everything runs in the players' event loops
-and in virtual time: no real clock, no thread, no randomness but from `player.rng`.  scenarios/lock.py is the pattern.
+How to add a scenario: a module in tests/simulation/scenarios/ with a subclass of Scenario (see scenario.py), and a line
+in scenarios/all.py.  The class says what one player does (`tasks`, plain data from a random generator), what it needs
+(`equip`), how a step is done (`do`), which nodes must be gone at the end (`left`), and what is checked: `Guard` in
+checks.py for all that is held, and anything else by `self.stage.fail(...)`.  Everything runs in the players' event
+loops and in virtual time: no real clock, no thread, no randomness but from `player.rng`.  scenarios/lock.py is the
+pattern for what is held, scenarios/client.py for checks of another kind.  Run it alone by `--scenario NAME`.
 
 How to add a fault: see faults.py.
 """

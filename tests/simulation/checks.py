@@ -110,9 +110,9 @@ class Guard:
     def _is_excused(self, holder: _Holder) -> bool:
         """Whether a holder may rely on its lease although it is lost.
 
-        An operator has deleted its node, or ended its session; or the leader has last heard of a shorter session timeout than the client:
-        servers that grant different timeouts are beyond what is promised, as docs/waiting-line.md says, unless the
-        client has got the answer of the one that granted less.
+        An operator has deleted its node, or ended its session.  Or the leader has last heard of a shorter session
+        timeout than the client: servers that grant different timeouts are beyond what is promised, as
+        docs/waiting-line.md says, unless the client has got the answer of the one that granted less.
         """
         if holder.lease.path in self._excused or holder.session_id in self._stage.ended_sessions:
             return True

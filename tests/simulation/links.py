@@ -230,8 +230,8 @@ class Connection:
     def _at_client(self, item: bytes | _Signal) -> None:
         """Take what has come to the client's machine: its kernel keeps it until the event loop runs."""
         if isinstance(item, bytes):
-            if self._transport is not None and not self._trips(self._down):
-                self._transport.arrived(item)
+            if self._transport is not None:
+                self._transport.arrived(self._counted(item, self._down))
         elif item is _ACCEPTED:
             self.machine.call_soon(_settle, self._opened)
         else:
@@ -282,8 +282,7 @@ class Connection:
             if was_open:
                 listener.lost(self)
         elif self._is_accepted:
-            if not self._trips(self._up):
-                listener.received(self, item)
+            listener.received(self, self._counted(item, self._up))
         else:
             self._down.end(_RESET)  # this end is closed: the kernel answers
 
@@ -300,16 +299,19 @@ class Connection:
                 stream.send(torn[: self.network.world.rng.randrange(len(torn))])
             stream.end(_RESET)
 
-    def _trips(self, stream: Stream[bytes | _Signal]) -> bool:
-        """Count a piece that arrives; cut the connection in its place if it is one too many."""
+    def _counted(self, piece: bytes, stream: Stream[bytes | _Signal]) -> bytes:
+        """Count a piece that arrives by `stream`; if it is one too many, cut the connection within it.
+
+        Returns what arrives of it.
+        """
         if self.pieces_left is None:
-            return False
+            return piece
         self.pieces_left -= 1
         if self.pieces_left >= 0:
-            return False
+            return piece
         self.pieces_left = None
         self.cut(stream)
-        return True
+        return piece[: self.network.world.rng.randrange(len(piece))]
 
     def go_silent(self, *, up: bool, down: bool) -> None:
         """Lose all bytes in these directions from now on, without any sign."""

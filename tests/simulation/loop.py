@@ -9,9 +9,9 @@ Nothing sleeps.  When no machine has anything to do, the world's time jumps to t
 either, the run is stuck, and that is an error.  There are no threads and no sockets, and all randomness comes from the
 seed: two runs of one seed make the same calls in the same order.
 
-A machine is an asyncio event loop.  While its callbacks run, `asyncio.get_running_loop()` returns it.  It may be stopped
-(its callbacks wait, its clock goes on: a blocked event loop, or a stopped process), or suspended (its clock stands
-still, too, which it learns from `suspended` only), and its clock may be faster or slower than the world's.
+A machine is an asyncio event loop.  While its callbacks run, `asyncio.get_running_loop()` returns it.  It may be
+stopped (its callbacks wait, its clock goes on: a blocked event loop, or a stopped process), or suspended (its clock
+stands still, too, which it learns from `suspended` only), and its clock may be faster or slower than the world's.
 
 This module knows nothing of ZooKeeper.
 """
@@ -23,9 +23,10 @@ import heapq
 import random
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Iterator
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, TypeVarTuple
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 # Machines are woken so much behind the time of a timer: conversions between two clocks are not exact, and a machine
 # that is woken too early would find nothing to do, again and again.
@@ -228,7 +229,7 @@ class Machine(asyncio.AbstractEventLoop):
     # -- callbacks ------------------------------------------------------------------------------------------------
 
     def call_soon(
-        self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
         handle = asyncio.Handle(callback, args, self, context)
         self._ready.append(handle)
@@ -237,19 +238,19 @@ class Machine(asyncio.AbstractEventLoop):
         return handle
 
     def call_soon_threadsafe(
-        self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
         if self._is_closed:
             raise RuntimeError("Event loop is closed")
         return self.call_soon(callback, *args, context=context)
 
     def call_later(
-        self, delay: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+        self, delay: float, callback: Callable[[*Ts], object], *args: *Ts, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
         return self.call_at(self.time() + delay, callback, *args, context=context)
 
     def call_at(
-        self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+        self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
         handle = asyncio.TimerHandle(when, callback, args, self, context)
         self._count += 1
@@ -343,7 +344,7 @@ class Machine(asyncio.AbstractEventLoop):
     def create_future(self) -> asyncio.Future[Any]:
         return _Future(self.world.next_number(), loop=self)
 
-    def create_task(  # type: ignore[override]
+    def create_task(
         self,
         coro: Generator[Any, None, T] | Coroutine[Any, Any, T],
         *,

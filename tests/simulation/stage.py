@@ -6,7 +6,9 @@ import gc
 import logging
 import os
 import random
+import traceback
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from unittest.mock import patch
 
 import zkwire
@@ -22,7 +24,8 @@ from zkwire.session import suspension
 class Player:
     """One actor on its machine, while it plays.
 
-    `rng` is where it takes its randomness from.  `zk` is its client, and `tool` what the scenario has equipped it with; both are set before its first step.
+    `rng` is where it takes its randomness from.  `zk` is its client, and `tool` what the scenario has equipped it with;
+    both are set before its first step.
     """
 
     def __init__(self, stage: "Stage", actor: Actor) -> None:
@@ -59,6 +62,8 @@ class Player:
             stage.clients[actor.name] = self.zk
             self.tool = stage.scenario.equip(self)
             tasks = [self.machine.create_task(self._do_all(steps)) for steps in actor.tasks]
+            for task in tasks:
+                task.add_done_callback(self._steps_ended)
             if tasks:
                 await asyncio.wait(tasks)
             await stage.scenario.finish(self)
@@ -67,11 +72,14 @@ class Player:
 
     async def _do_all(self, steps: tuple[Step, ...]) -> None:
         for step in steps:
-            try:
-                await self.stage.scenario.do(self, step)
-            except (Exception, asyncio.CancelledError) as error:
-                self.stage.fail(f"{self.actor.name}: {step.kind} raised {error!r}")
-                return
+            await self.stage.scenario.do(self, step)
+
+    def _steps_ended(self, task: asyncio.Task[None]) -> None:
+        error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        if error is not None and not self._main.cancelling():
+            where = traceback.extract_tb(error.__traceback__)
+            lines = [f"{Path(each.filename).name}:{each.lineno}" for each in where[-4:]]
+            self.stage.fail(f"{self.actor.name}: a step raised {error!r} in {', '.join(lines)}")
 
 
 class Stage:

@@ -1,7 +1,7 @@
 """The leader: orders transactions, has a quorum commit them, keeps the sessions, and pings its learners.
 
-After LearnerHandler, Leader, SessionTrackerImpl and PrepRequestProcessor of the real server.  Left out: the discovery of
-the epoch and the comparison of histories, which the election does (see election.py), and snapshots.
+After LearnerHandler, Leader, SessionTrackerImpl and PrepRequestProcessor of the real server.  Left out: the discovery
+of the epoch and the comparison of histories, which the election does (see election.py), and snapshots.
 """
 
 from collections import deque

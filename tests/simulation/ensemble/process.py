@@ -1,4 +1,4 @@
-"""A process on a host: it can be paused, killed and started again, and whatever comes to it waits meanwhile or is lost."""
+"""A process on a host: it can be paused, killed and started again; what comes to it meanwhile waits, or is lost."""
 
 from collections import deque
 from collections.abc import Callable
