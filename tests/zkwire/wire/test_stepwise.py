@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from zkwire.wire import requests, stepwise
 from zkwire.wire.connection import Call, Connection, Incoming, Notification
-from zkwire.wire.jute import DecodeError, Record
+from zkwire.wire.jute import Record
 from zkwire.wire.multi import ErrorResult, MultiReply
+from zkwire.wire.primitives import DecodeError
 from zkwire.wire.records import ACL, ConnectRequest, ConnectResponse, Stat
 from zkwire.wire.requests import (
     GetACLReply,
