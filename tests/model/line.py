@@ -68,11 +68,11 @@ Item: TypeAlias = tuple[str, object, int]  # "answer" or an event's name, the an
 class Player(NamedTuple):
     """A real ticket with its connection.
 
-    `state`, see WaitingTable; `applied`, the moment that its server has reached; `answered`, the newest moment of its
-    answers: no server that is behind it takes the session (events carry no zxid on older servers); `watches`, at the
-    server; `requests`, not executed yet; `inbox`, on the way to the client; `was_entitled`, whether there was a moment
-    at which its node was there and it was entitled to own, by no older number than it has heard of; `is_informed`, whether it was reported that its node is
-    gone.
+    `state`, see WaitingTable; `applied`, the moment that its server has reached; `answered`, the newest moment of
+    its answers: no server that is behind it takes the session (events carry no zxid on older servers); `watches`,
+    at the server; `requests`, not executed yet; `inbox`, on the way to the client; `was_entitled`, whether there
+    was a moment at which its node was there and it was entitled to own, by no older number than it has heard of;
+    `is_informed`, whether it was reported that its node is gone.
     """
 
     state: int
