@@ -103,11 +103,12 @@ class World:
                 continue
             if not events:
                 raise StuckError("nothing will happen any more")
-            when, _, event = heapq.heappop(events)
-            if event.call is None:
-                continue
+            when, _, event = events[0]
             if when > limit:
                 raise StuckError(f"not within {limit:g} s")
+            heapq.heappop(events)
+            if event.call is None:
+                continue
             if when > self.now:
                 self.now, turns_before = when, self.turns
             event.call(*event.args)
@@ -154,7 +155,7 @@ class _Task(asyncio.Task[Any]):
         return self._number
 
 
-class Machine(asyncio.AbstractEventLoop):
+class Machine(asyncio.BaseEventLoop):
     """One machine: an event loop with a clock of its own in a world.
 
     Arguments: `name`; `rate`, seconds of its clock per second of the world; `offset`, what its clock shows at the
@@ -165,6 +166,7 @@ class Machine(asyncio.AbstractEventLoop):
     """
 
     def __init__(self, world: World, name: str, *, rate: float = 1.0, offset: float = 0.0) -> None:
+        # BaseEventLoop is the base for its type only: whatever it keeps in attributes is done here in another way.
         self.world = world
         self.name = name
         self.number = len(world.machines)
@@ -185,6 +187,9 @@ class Machine(asyncio.AbstractEventLoop):
 
     def __repr__(self) -> str:
         return f"<machine {self.name}>"
+
+    def __del__(self) -> None:
+        """Do nothing: there is no socket that a warning would be due for."""
 
     # -- the clock ------------------------------------------------------------------------------------------------
 
@@ -348,10 +353,12 @@ class Machine(asyncio.AbstractEventLoop):
         self,
         coro: Generator[Any, None, T] | Coroutine[Any, Any, T],
         *,
-        name: str | None = None,
+        name: object = None,
         context: contextvars.Context | None = None,
     ) -> asyncio.Task[T]:
-        task = _Task(self.world.next_number(), coro, loop=self, name=name, context=context)
+        task = _Task(
+            self.world.next_number(), coro, loop=self, name=None if name is None else str(name), context=context
+        )
         self._tasks[task] = None
         task.add_done_callback(self._forget)
         return task
