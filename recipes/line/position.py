@@ -65,6 +65,7 @@ class Position:
         "name",
         "needs_list",
         "needs_slots",
+        "needs_sync",
     )
 
     def __init__(
@@ -74,6 +75,7 @@ class Position:
         self.is_gone = False
         self.is_watched = False
         self.needs_list = True
+        self.needs_sync = False
         self._has_fixed_slots = self._knows_slots = slots is not None
         self.needs_slots = slots is None
         self._slots = 1 if slots is None else slots
@@ -150,6 +152,10 @@ class Position:
         self._knows_slots = True
         self.needs_slots = not is_watched
 
+    def synced(self) -> None:
+        """Take note that the server has caught up with the leader."""
+        self.needs_sync = False
+
     def slots_changed(self) -> None:
         """Take note that the number of slots has changed: the ticket does not own before the new one is known."""
         self._knows_slots = False
@@ -195,6 +201,9 @@ class Position:
         behind the events of the former one.  It would still show our own node from before its deletion, or a number of
         slots from before a shrink, while a departure that came after that is remembered here.  What one server answers
         on one connection is never older than what it has answered or reported before.
+
+        If the number of slots may change, the new server must also catch up before it is asked (`needs_sync`).  It may
+        lag behind the event that has reported a shrink: then the ticket would own by a number that it knows to be old.
         """
         self.is_watched = False
         self._watched.clear()
@@ -205,6 +214,7 @@ class Position:
         self.needs_list = True
         if not self._has_fixed_slots:
             self.slots_changed()
+            self.needs_sync = True
 
 
 class Promises:

@@ -19,7 +19,7 @@ from recipes.line.refusals import any_transient, pause
 from recipes.line.strangers import Strangers, is_ticket
 from recipes.line.ticket import Ticket, TicketNode
 from recipes.line.yielding import yield_processor
-from zkwire import Client, GetChildren, GetData, Node, WatchEventType, WatchSet, join_path
+from zkwire import Client, GetChildren, GetData, Node, Sync, WatchEventType, WatchSet, join_path
 
 _log = logging.getLogger(__name__)
 
@@ -238,6 +238,7 @@ class WaitingTicket:
         a departure is to be counted by the number that is valid at that time.
 
         A blocker that this client may not read has no watch.  Then the list leaves a watch on the children.
+        If the server must catch up with the leader first, a sync goes ahead of all.
         """
         path, position, watches = self._rules.path, self._position, self.ticket.watches
         watched = [] if position.is_watched else [position.name]
@@ -245,12 +246,16 @@ class WaitingTicket:
         own = len(watched)
         if not position.needs_list:
             watched += position.to_watch
-        operations: list[GetData | GetChildren] = [GetData(join_path(path, name), into=watches) for name in watched]
+        operations: list[GetData | GetChildren | Sync] = [
+            GetData(join_path(path, name), into=watches) for name in watched
+        ]
         operations[own:own] = slots
         watches_children = position.watches_children
         if position.needs_list:
             yield_processor()  # a list is never urgent, and the departure behind it has made another ticket own
             operations.append(GetChildren(path, into=watches if watches_children else None))
+        if position.needs_sync:
+            operations.insert(0, Sync(path))
         answers = await self._zk.pipeline(operations)
         if any_transient(answers):
             # Of the watches only some are set.  The order in which they are asked for matters, so ask for all again.
@@ -259,12 +264,19 @@ class WaitingTicket:
             self._start_over()
             await pause()
             return
+        if position.needs_sync:
+            self._take_sync(answers.pop(0))
         if slots:
             self._take_slots(answers.pop(own), is_watched=True)
         if position.needs_list:
             self._take_list(answers.pop(), is_watched=watches_children)
         for name, answer in zip(watched, answers, strict=True):
             self._take_watched(name, answer)
+
+    def _take_sync(self, answer: Any) -> None:
+        if isinstance(answer, BaseException):
+            raise answer
+        self._position.synced()
 
     def _take_watched(self, name: str, answer: Any) -> None:
         """Take in the answer to the request that reads and watches `name`, a blocker or the ticket's own node."""

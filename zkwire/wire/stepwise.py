@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, Final, TypeAlias
 
-from zkwire.wire.jute import INT, DecodeError, Record, decode_ustring
+from zkwire.wire.jute import Record
 from zkwire.wire.multi import MultiReply
+from zkwire.wire.primitives import INT, DecodeError, decode_ustring
 from zkwire.wire.records import ACL
 from zkwire.wire.requests import (
     ClientInfoRecord,

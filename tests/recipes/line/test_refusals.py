@@ -181,8 +181,9 @@ async def test_after_a_transient_refusal_nothing_is_asked_before_the_end_of_a_pa
         proofs = Proofs("a secret", 1)
         name = f"{P}/_c_{proofs.id}-lock-"
         holder = await stage.other.create(name, ephemeral=True, sequential=True, make_parents=True)
-        limit = 0.01 if operation == "delete" else 60.0
-        await stage.other.set(holder, ticket_data.limited(limit, proofs.proof(1) or "", b""))
+        proof = proofs.proof(1)
+        assert proof is not None
+        await stage.other.set(holder, ticket_data.limited(0.01 if operation == "delete" else 60.0, proof, b""))
         with stage.server.answering(operation, ThrottledError, session=stage.zk.session_id) as refused:
             waiter = asyncio.create_task(Lock(stage.zk, P).acquire())
             await refused.until_hit()

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from zkwire.wire import requests, stepwise
 from zkwire.wire.connection import Call, Connection, Incoming, Notification
-from zkwire.wire.jute import DecodeError, Record
+from zkwire.wire.jute import Record
 from zkwire.wire.multi import ErrorResult, MultiReply
+from zkwire.wire.primitives import DecodeError
 from zkwire.wire.records import ACL, ConnectRequest, ConnectResponse, Stat
 from zkwire.wire.requests import (
     GetACLReply,
@@ -137,6 +138,7 @@ def test_frames_behind_a_large_reply_wait_for_it() -> None:
     assert made.receive(data[:-10], 2.0) == []
     assert made.unfolding is not None
     assert made.receive(data[-10:] + _framed(2, GetChildrenReply(["b"]).encode()), 2.0) == []
+    assert made.receive(EVENT, 2.0) == []
     arrived: list[Incoming] = []
     steps = 0
     while made.unfolding is not None:
@@ -144,7 +146,8 @@ def test_frames_behind_a_large_reply_wait_for_it() -> None:
         arrived, steps = made.go_on(30.0 + steps), steps + 1
         assert made.tick(30.0 + steps), "the silence is our own"
     assert steps > 20
-    assert arrived == [first, Notification(3, "/a", 1), second]
+    event = Notification(3, "/a", 1)
+    assert arrived == [first, event, second, event]
     assert first.reply == GetChildrenReply(children)
     assert second.reply == GetChildrenReply(["b"])
 
