@@ -162,7 +162,7 @@ class Machine(asyncio.BaseEventLoop):
     beginning.
 
     `number` tells the machines of a world apart.  `slowness` is how many seconds each of its turns takes.
-    `last_ran` is when it had its last turn.
+    `resumed_at` is when it was resumed from its last suspension, in the world's time.
     """
 
     def __init__(self, world: World, name: str, *, rate: float = 1.0, offset: float = 0.0) -> None:
@@ -172,7 +172,7 @@ class Machine(asyncio.BaseEventLoop):
         self.number = len(world.machines)
         world.machines.append(self)
         self.slowness = 0.0
-        self.last_ran = world.now
+        self.resumed_at = float("-inf")
         self._rate = rate
         self._clock_base, self._world_base = offset, world.now
         self._suspended = 0.0
@@ -226,7 +226,7 @@ class Machine(asyncio.BaseEventLoop):
         if self._is_suspended:
             self._suspended = self.suspended()
             self._is_suspended = False
-            self._world_base = self.world.now
+            self._world_base = self.resumed_at = self.world.now
         if self._ready:
             self._run_soon()
         self._set_alarm_or_run()
@@ -285,7 +285,6 @@ class Machine(asyncio.BaseEventLoop):
                     handle_._run()
         finally:
             asyncio._set_running_loop(None)
-        self.last_ran = self.world.now
         if self.slowness:
             self.stop_running()
             self.world.after(self.slowness, self.go_on)
