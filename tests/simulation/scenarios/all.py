@@ -4,6 +4,18 @@ from typing import Final
 
 from tests.simulation.scenario import Scenario
 from tests.simulation.scenarios.client import ClientScenario
+from tests.simulation.scenarios.counter import CounterScenario
 from tests.simulation.scenarios.lock import LockScenario
+from tests.simulation.scenarios.partitioner import PartitionerScenario
+from tests.simulation.scenarios.queue import QueueScenario
 
-SCENARIOS: Final[dict[str, type[Scenario]]] = {each.name: each for each in (LockScenario, ClientScenario)}
+SCENARIOS: Final[dict[str, type[Scenario]]] = {
+    each.name: each
+    for each in (
+        LockScenario,
+        ClientScenario,
+        QueueScenario,
+        CounterScenario,
+        PartitionerScenario,
+    )
+}
