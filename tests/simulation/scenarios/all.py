@@ -3,6 +3,7 @@
 from typing import Final
 
 from tests.simulation.scenario import Scenario
+from tests.simulation.scenarios.cache import CacheScenario
 from tests.simulation.scenarios.client import ClientScenario
 from tests.simulation.scenarios.counter import CounterScenario
 from tests.simulation.scenarios.lock import LockScenario
@@ -17,5 +18,6 @@ SCENARIOS: Final[dict[str, type[Scenario]]] = {
         QueueScenario,
         CounterScenario,
         PartitionerScenario,
+        CacheScenario,
     )
 }

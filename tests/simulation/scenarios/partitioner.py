@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import cast
 
+import zkwire
 from recipes import Lease, Partitioner
 from tests.simulation.checks import Guard
 from tests.simulation.scenario import Scenario
@@ -70,7 +71,15 @@ class PartitionerScenario(Scenario):
 
     async def _serve(self, player: Player) -> None:
         works = cast(_Tool, player.tool).works
-        async with Partitioner(player.zk, _PATH, _PARTITIONS, settle=_SETTLE) as mine:
+        async with contextlib.AsyncExitStack() as stack:
+            while True:
+                try:
+                    partitioner = Partitioner(player.zk, _PATH, _PARTITIONS, settle=_SETTLE)
+                    mine = await stack.enter_async_context(partitioner)
+                    break
+                except zkwire.ServerError as refusal:
+                    if not refusal.is_transient:
+                        raise
             try:
                 async for partitions in mine:
                     await _stop(works, works.keys() - partitions)

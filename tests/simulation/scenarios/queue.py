@@ -11,7 +11,7 @@ from recipes import Item, LockLostError, Queue
 from tests.simulation.checks import Guard
 from tests.simulation.scenario import Scenario
 from tests.simulation.scenarios.lock import cancelled_after
-from tests.simulation.scenarios.settling import Settling, is_passing
+from tests.simulation.scenarios.settling import Settling, is_passing, synced
 from tests.simulation.schedule import Step
 from tests.simulation.stage import Player, Stage
 
@@ -184,6 +184,8 @@ class QueueScenario(Scenario):
         if self._is_ordered:
             self._check_order()
             self._is_ordered = False
+        # A put whose outcome is unknown may still be carried out until then.
+        await synced(player, _PATH)
         # Not the lines: other players wait in them at this moment.
         while any(not path.startswith((f"{_PATH}/consumers/", f"{_PATH}/producers/")) for path in self.left()):
             await self._get(player, tool, 1.0)
