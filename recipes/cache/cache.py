@@ -16,6 +16,7 @@ from weakref import WeakSet
 from recipes.cache.mirror import Answer, CacheChange, Mirror, Question, differs
 from recipes.common.arguments import checked_within
 from recipes.common.waiting import bounded
+from recipes.line.refusals import any_transient, is_transient, pause
 from zkwire import (
     Client,
     EventStream,
@@ -294,8 +295,10 @@ class Cache:
                 self._nodes_per_request = max(1, size // 2)
             elif isinstance(outcome, SessionExpiredError):
                 self._awaits_resync = True  # it comes in the new session; without renewal the events end instead
-            else:
+            elif not is_transient(outcome):
                 raise outcome
+        if any_transient(outcomes):
+            await pause()
 
     async def _ask(self, batch: Sequence[Question]) -> list[Answer]:
         reads: list[GetData | GetChildren] = []

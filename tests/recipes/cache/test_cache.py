@@ -19,7 +19,7 @@ from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every
 from tests.support.proxy import Proxy
 from tests.support.recipes import expire, no_task_stays, outcome, until
 from tests.support.rogue import Peer, Rogue
-from zkwire import Client, Node, NoNodeError, SessionState, Stat, WatchEventType
+from zkwire import Client, Node, NoNodeError, SessionState, Stat, ThrottledError, WatchEventType
 from zkwire.testing import RealServer, Server, ServerProcess
 
 pytestmark = pytest.mark.limit(30)
@@ -755,3 +755,21 @@ class CacheOf:
     def __init__(self, mirror: Mirror) -> None:
         self.path = mirror.root
         self.get = mirror.nodes.get
+
+
+async def test_a_server_that_throttles_is_asked_again() -> None:
+    async with Server() as server, zkwire.connect(server.hosts) as zk:
+        await zk.create("/data", b"1")
+        with server.answering("multiRead", ThrottledError, times=2) as throttled:
+            async with Cache(zk, "/data") as cache:
+                await throttled.until_hit(2)
+                assert shown(cache) == await tree(zk, "/data")
+        async with Cache(zk, "/data") as cache:
+            changes = cache.changes()
+            with server.answering("multiRead", ThrottledError, times=2) as throttled:
+                await zk.set("/data", b"2")
+                change = await anext(changes)
+                await throttled.until_hit(2)
+            assert change.after is not None and change.after.data == b"2"
+            assert cache.is_current
+            changes.close()
