@@ -3,9 +3,11 @@
 from typing import Final
 
 from tests.simulation.scenario import Scenario
+from tests.simulation.scenarios.barrier import BarrierScenario
 from tests.simulation.scenarios.cache import CacheScenario
 from tests.simulation.scenarios.client import ClientScenario
 from tests.simulation.scenarios.counter import CounterScenario
+from tests.simulation.scenarios.group import GroupScenario
 from tests.simulation.scenarios.lock import LockScenario
 from tests.simulation.scenarios.partitioner import PartitionerScenario
 from tests.simulation.scenarios.queue import QueueScenario
@@ -19,5 +21,7 @@ SCENARIOS: Final[dict[str, type[Scenario]]] = {
         CounterScenario,
         PartitionerScenario,
         CacheScenario,
+        GroupScenario,
+        BarrierScenario,
     )
 }
