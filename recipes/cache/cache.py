@@ -246,7 +246,14 @@ class Cache:
             await _run_until_one_fails(self._follow_events(events), self._follow_states(), self._read())
 
     async def _follow_events(self, events: EventStream) -> None:
-        async for event in events:
+        while True:
+            try:
+                event = await anext(events)
+            except ServerError as refusal:  # of the watch, in a new session: the next attempt sets it again
+                if not refusal.is_transient:
+                    raise
+                await pause()
+                continue
             if isinstance(event, Resync):
                 self._awaits_resync = False
                 former, self._session_id = self._session_id, self._zk.session_id

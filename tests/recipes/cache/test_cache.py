@@ -773,3 +773,17 @@ async def test_a_server_that_throttles_is_asked_again() -> None:
             assert change.after is not None and change.after.data == b"2"
             assert cache.is_current
             changes.close()
+
+
+async def test_a_server_that_throttles_is_asked_for_the_watch_again_in_a_new_session() -> None:
+    async with Server() as server, zkwire.connect(server.hosts) as zk:
+        await zk.create("/data", b"1")
+        async with Cache(zk, "/data") as cache:
+            changes = cache.changes()
+            with server.answering("addWatch", ThrottledError, times=2) as throttled:
+                server.expire(zk.session_id)
+                await throttled.until_hit(2)
+            await zk.set("/data", b"2")
+            change = await anext(changes)
+            assert change.after is not None and change.after.data == b"2"
+            changes.close()

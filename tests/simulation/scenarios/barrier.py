@@ -97,7 +97,7 @@ class BarrierScenario(Scenario):
         await _until_done(barrier.remove if is_first else barrier.wait)
         # A member that has died meets the others as long as its node is there, and leaves another one out.
         self._arrived += 1
-        while self._arrived < self._count or (self.left() and not self._is_meeting) or self._may_expire():
+        while self._arrived < self._count or (self._members() and not self._is_meeting) or self._may_expire():
             await asyncio.sleep(0.5)
         self._is_meeting = True
         await _until_done(lambda: self._meet(player, None, 0.1))
@@ -106,6 +106,10 @@ class BarrierScenario(Scenario):
         """Whether sessions may still expire after the last fault."""
         longest = max(actor.timeout for actor in self.stage.schedule.actors)
         return self.stage.world.now < self.stage.schedule.calm + 3 * longest
+
+    def _members(self) -> list[str]:
+        # A round whose members have all died leaves `ready` to the next one that comes.
+        return [path for path in self.left() if path != f"{_DOUBLE}/ready"]
 
     def left(self) -> list[str]:
         return self.stage.ensemble.nodes_below(_DOUBLE)

@@ -37,7 +37,7 @@ class _Known:
 @dataclass(eq=False)
 class _Tool:
     queue: Queue
-    session_ids: set[int] = field(default_factory=set)
+    cancelled_in: list[int] = field(default_factory=list)  # the session of each get that was cancelled
 
 
 class HandlingError(Exception):
@@ -59,7 +59,7 @@ class QueueScenario(Scenario):
         super().__init__(stage)
         self._items: dict[bytes, _Known] = {}
         self._numbers = itertools.count(1)
-        self._may_be_lost = 0  # sessions that have ended while an item was on its way
+        self._may_be_lost = 0  # sessions that have ended while an item may have been on its way
         self._taken: list[bytes] = []
         self._settling = Settling(stage)
         takers = [
@@ -132,6 +132,9 @@ class QueueScenario(Scenario):
         session_id = player.zk.session_id
         try:
             data = await tool.queue.get(within=within)
+        except asyncio.CancelledError:
+            tool.cancelled_in.append(session_id)  # the item is being put back
+            raise
         except TimeoutError:
             pass
         except zkwire.ZooKeeperError as error:
@@ -189,6 +192,7 @@ class QueueScenario(Scenario):
         # Not the lines: other players wait in them at this moment.
         while any(not path.startswith((f"{_PATH}/consumers/", f"{_PATH}/producers/")) for path in self.left()):
             await self._get(player, tool, 1.0)
+        self._may_be_lost += sum(player.zk.session_id != session_id for session_id in tool.cancelled_in)
 
     def _check_order(self) -> None:
         last: dict[object, int] = {}
