@@ -383,14 +383,17 @@ async def test_the_task_is_cancelled_at_every_moment() -> None:
 
 
 async def test_a_server_that_throttles_is_asked_for_the_members_again() -> None:
-    async with Server() as server, zkwire.connect(server.hosts) as zk:
-        async with Partitioner(zk, "/jobs", "ab", name="first", settle=0) as mine:
-            assert await anext(mine) == {"a", "b"}
-            with server.answering("getChildren", ThrottledError, path="/jobs/members", times=2) as throttled:
-                async with Partitioner(zk, "/jobs", "ab", name="second", settle=0) as others:
-                    await throttled.until_hit(2)
-                    ours = await anext(mine)
-                    assert len(ours) == 1
-                    asking = asyncio.create_task(anext(mine))  # hands the other one back
-                    assert await anext(others) == {"a", "b"} - ours
-                    asking.cancel()
+    async with (
+        Server() as server,
+        zkwire.connect(server.hosts) as zk,
+        Partitioner(zk, "/jobs", "ab", name="first", settle=0) as mine,
+    ):
+        assert await anext(mine) == {"a", "b"}
+        with server.answering("getChildren", ThrottledError, path="/jobs/members", times=2) as throttled:
+            async with Partitioner(zk, "/jobs", "ab", name="second", settle=0) as others:
+                await throttled.until_hit(2)
+                ours = await anext(mine)
+                assert len(ours) == 1
+                asking = asyncio.create_task(anext(mine))  # hands the other one back
+                assert await anext(others) == {"a", "b"} - ours
+                asking.cancel()

@@ -770,7 +770,8 @@ async def test_a_server_that_throttles_is_asked_again() -> None:
                 await zk.set("/data", b"2")
                 change = await anext(changes)
                 await throttled.until_hit(2)
-            assert change.after is not None and change.after.data == b"2"
+            assert change.after is not None
+            assert change.after.data == b"2"
             assert cache.is_current
             changes.close()
 
@@ -785,5 +786,6 @@ async def test_a_server_that_throttles_is_asked_for_the_watch_again_in_a_new_ses
                 await throttled.until_hit(2)
             await zk.set("/data", b"2")
             change = await anext(changes)
-            assert change.after is not None and change.after.data == b"2"
+            assert change.after is not None
+            assert change.after.data == b"2"
             changes.close()

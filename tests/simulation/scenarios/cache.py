@@ -124,12 +124,10 @@ class _Follower:
         tree = max(self._stage.ensemble.servers, key=lambda server: server.applied).replica.tree
         for path in (_ROOT, *_NODES):
             there, node, reported = tree.nodes.get(path), self._cache.get(path), self._reported.get(path)
-            if there is None:
-                if node is not None or reported is not None:
-                    return False
-            elif not _state(node) == _state(reported) == (there.czxid, there.mzxid, there.data or b""):
+            expected = None if there is None else (there.czxid, there.mzxid, there.data or b"")
+            if not _state(node) == _state(reported) == expected:
                 return False
-            elif node is None or node.stat.pzxid != there.pzxid:
+            if node is not None and there is not None and node.stat.pzxid != there.pzxid:
                 return False
         return self._cache.is_current
 

@@ -57,9 +57,7 @@ class GroupScenario(Scenario):
                                 await member.set(str(next(self._numbers)).encode())
 
     @contextlib.asynccontextmanager
-    async def _member(
-        self, player: Player, kind: str
-    ) -> AsyncIterator[tuple[str, Member | PersistentEphemeral]]:
+    async def _member(self, player: Player, kind: str) -> AsyncIterator[tuple[str, Member | PersistentEphemeral]]:
         """Be a member with a name of its own; a refusal that passes when it enters is tried again."""
         async with contextlib.AsyncExitStack() as stack:
             while True:

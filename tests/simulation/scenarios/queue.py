@@ -147,9 +147,7 @@ class QueueScenario(Scenario):
         finally:
             self._may_be_lost += player.zk.session_id != session_id
 
-    async def _claim(
-        self, player: Player, tool: _Tool, within: float, seconds: float, *, fails: bool = False
-    ) -> None:
+    async def _claim(self, player: Player, tool: _Tool, within: float, seconds: float, *, fails: bool = False) -> None:
         item: Item | None = None
         try:
             async with tool.queue.claim(within=within) as item:
@@ -187,6 +185,8 @@ class QueueScenario(Scenario):
         if self._is_ordered:
             self._check_order()
             self._is_ordered = False
+        # The removal of a watch is not repeated when an overloaded server refuses it: such a watch fires now.
+        await self._put(tool, 1, 100)
         # A put whose outcome is unknown may still be carried out until then.
         await synced(player, _PATH)
         # Not the lines: other players wait in them at this moment.
