@@ -101,7 +101,8 @@ def _of_server(rng: random.Random, at: float) -> Fault:
 
 def _of_client(rng: random.Random, at: float, clients: int, servers: int) -> Fault:
     kind, seconds = _choice(rng, CLIENT_FAULTS)
-    has_links = kind not in ("kill client", "stop client")
+    # What is lost must be lost on the link that the client uses.
+    has_links = kind not in ("kill client", "stop client", "lose requests", "lose answers")
     server = rng.randint(1, servers) if has_links and servers > 1 and rng.random() < 0.5 else None
     delay = rng.uniform(0.01, 1.0) if kind == "delay client" else 0.0
     return Fault(at, kind, rng.randint(1, clients), seconds, server, delay)
