@@ -128,8 +128,10 @@ def connect(
     "quorum", committed writes, for which it sends a transaction that changes nothing as often;
     `rng` and `open_link`, the sources of randomness and of connections, for simulations.
     Raises: ValueError and TypeError at once for bad arguments; SessionExpiredError when the session to resume is gone;
-    AuthFailedError when a server refuses `auth` or `sasl`; ConnectionError when `ssl` is given, and the port of every
-    server is one without TLS.
+    AuthFailedError when a server refuses `auth` or `sasl`; ConnectionError after one round over all servers if none of
+    them can ever be used because of TLS.  It names each server and what is wrong: the server's certificate is not
+    accepted, the server refuses the client's certificate or the lack of one, or only one of the two sides uses TLS.
+    Its `__cause__` is the ssl.SSLError, if there is one.
     Otherwise `connect` tries until a server answers, and logs each failure: bound it with asyncio.timeout.
     Cancellation: leaves no connection and no new session behind.
     """

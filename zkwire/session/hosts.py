@@ -10,6 +10,7 @@ import random
 from typing import Final, NamedTuple
 
 from zkwire import paths
+from zkwire.session.fitness import UnfitError
 
 DEFAULT_PORT: Final = 2181
 _FIRST_PAUSE: Final = 0.05
@@ -112,7 +113,7 @@ class Hosts:
         self.timeout = timeout
         self._next = 0
         self._tried = 0
-        self._unfit: set[Address] = set()
+        self._final: dict[Address, UnfitError] = {}
 
     def __len__(self) -> int:
         return len(self._order)
@@ -141,10 +142,18 @@ class Hosts:
         turned = self._order[self._next :] + self._order[: self._next]
         return [other for other in dict.fromkeys(turned) if other != address]
 
-    def are_all_unfit(self, address: Address) -> bool:
-        """Take note that the server at `address` can never be used; return whether that is so for all servers."""
-        self._unfit.add(address)
-        return self._unfit.issuperset(self._order)
+    def failed(self, address: Address, final: UnfitError | None) -> None:
+        """Take note how the last attempt with `address` ended: `final` is None if another one may succeed."""
+        if final is None:
+            self._final.pop(address, None)
+        else:
+            self._final[address] = final
+
+    def final_failures(self) -> list[tuple[Address, UnfitError]]:
+        """Return the failure of each server, if the last attempt with every one of them was final; else nothing."""
+        if self._final.keys() >= set(self._order):
+            return [(address, self._final[address]) for address in self._order]
+        return []
 
     def prefer(self, address: Address) -> None:
         """Make `address` the server to try now, without a pause; an address that is not listed is ignored."""

@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeAlias
 
+from zkwire.session.fitness import UnfitError
 from zkwire.session.transport import Link
 
 # Seconds after which the next address of a name is tried while the first one does not answer (RFC 8305: 0.1 at least).
@@ -27,10 +28,6 @@ _WORD: Final = b"srvr"  # a server answers it with text, even where it is not al
 _WORD_WITHIN: Final = 1.0
 
 _Info: TypeAlias = tuple[int, int, int, str, Any]  # what getaddrinfo returns for an address
-
-
-class UnfitError(ConnectionError):
-    """The server cannot be connected to in this way, however often it is tried."""
 
 
 class Opener:
@@ -56,7 +53,8 @@ class Opener:
     async def __call__(self, make: Callable[[], Link], host: str, port: int) -> Link:
         """Open a connection to `host`:`port` and return the Link that `make` made for it.
 
-        Raises: OSError; UnfitError, which is one, when the server does not speak TLS.
+        Raises: OSError, and its subclasses UnfitError when the server does not speak TLS, and ssl.SSLError when the TLS
+        handshake fails.
         Cancellation: leaves no socket.
         """
         addresses = await self._addresses(host, port)
@@ -67,6 +65,8 @@ class Opener:
             return link
         try:
             _, link = await loop.create_connection(make, sock=sock, ssl=self._context, server_hostname=host)
+        except ssl.SSLError:
+            raise  # the server speaks TLS, or something else
         except OSError:
             # A server closes the connection when it gets a TLS handshake at a port without TLS.  That alone could also
             # be a server that is starting, so ask it.

@@ -29,23 +29,24 @@ from zkwire.errors import (
     SessionExpiredError,
 )
 from zkwire.session import probe
+from zkwire.session.attempt import Attempt, RefusedError
 from zkwire.session.closing import answered_or_lost, clean_up, finish
 from zkwire.session.credentials import Credential, Credentials
+from zkwire.session.fitness import no_server, unfit
 from zkwire.session.hosts import Address, Hosts
 from zkwire.session.leaving import Leaving
 from zkwire.session.lifetime import Certainty, OnClosed
 from zkwire.session.observer import Observer, ObserverTap
-from zkwire.session.opening import UnfitError, open_link
+from zkwire.session.opening import open_link
 from zkwire.session.proving import Proving
 from zkwire.session.reasons import reason_of
 from zkwire.session.request_queue import REQUEST_LIMIT, RequestQueue
 from zkwire.session.sasl import SaslMechanism
-from zkwire.session.sasl_exchange import authenticate
 from zkwire.session.states import SessionState, States
 from zkwire.session.transport import Link, OpenLink
 from zkwire.wire import timing
 from zkwire.wire.certainty import Reach
-from zkwire.wire.connection import AuthenticationDemand, Call, Connection, Incoming, Notification
+from zkwire.wire.connection import AuthenticationDemand, Call, Incoming, Notification
 from zkwire.wire.records import ConnectRequest, ConnectResponse, printed
 from zkwire.wire.requests import CloseSessionRequest, PingRequest, Request
 
@@ -113,7 +114,7 @@ class Session:
         self._accepts_read_only = accepts_read_only
         # A session that a server without a quorum has granted exists on that server alone: no other one knows its id.
         self._is_resumable = session_id != 0
-        self._connect_sent = self._loop.time()
+        self._attempt: Attempt | None = None
         self._address: Address | None = None
         self._link: Link | None = None
         # When a server last showed that the ensemble keeps the session; see _time_left.
@@ -123,7 +124,6 @@ class Session:
         self._leaving: Leaving | None = None
         self._background: set[asyncio.Task[None]] = set()
         self._closing: asyncio.Future[None] | None = None
-        self._greeting: asyncio.Future[bool] = self._loop.create_future()
         self._started: asyncio.Future[None] = self._loop.create_future()
         self._runner = self._loop.create_task(self._run(), name="zkwire session")
         self._runner.add_done_callback(self._runner_ended)
@@ -267,7 +267,7 @@ class Session:
             self._address = address = self._hosts.next()
             try:
                 link = await self._connect(address)
-            except _RefusedError:
+            except RefusedError:
                 self._expire(
                     f"{address} says that session {printed(self.id)} has expired, or that its password is wrong"
                 )
@@ -276,8 +276,7 @@ class Session:
                 _log.error("%s", error)
                 self._end(error, SessionState.AUTH_FAILED)
             except (OSError, ProtocolError) as error:
-                _log.warning("no session with %s: %s: %s", address, type(error).__name__, reason_of(error))
-                self._give_up_if_unfit(address, error)
+                self._failed(address, error)
             else:
                 await self._serve(link, address)
             if self._over is not None:
@@ -289,10 +288,14 @@ class Session:
                 )
             await asyncio.sleep(min(self._hosts.pause(), max(self._time_left(), 0)))
 
-    def _give_up_if_unfit(self, address: Address, error: Exception) -> None:
-        """End a session that has not begun if no server is fit for it: to try on would be in vain."""
-        if isinstance(error, UnfitError) and self._hosts.are_all_unfit(address) and not self._started.done():
-            cause = UnfitError(f"no session with {address}: {error}")
+    def _failed(self, address: Address, error: OSError | ProtocolError) -> None:
+        """Log a failed attempt; end a session that has not begun if no server can ever be used."""
+        final = unfit(error)
+        _log.warning("no session with %s: %s: %s", address, type(error).__name__, final or reason_of(error))
+        self._hosts.failed(address, final)
+        failures = self._hosts.final_failures()
+        if failures and not self._started.done():
+            cause = no_server(failures)
             self._started.set_exception(cause)
             self._started.exception()  # marks it as retrieved, as in `_end`
             self._end(SessionClosedError(str(cause)), SessionState.CLOSED)
@@ -337,57 +340,29 @@ class Session:
         return self._heard + timing.give_up_after(self.timeout) - self._loop.time()
 
     async def _connect(self, address: Address) -> Link:
-        """Return a link to `address` on which the handshake, and the SASL exchange if there is one, are through.
+        """Return a link to `address` that the request queue uses; for what it raises, see Attempt.run.
 
-        Raises: _RefusedError when the server says that the session is gone; AuthFailedError; ProtocolError and OSError
-        when this server will not do.
         Cancellation: leaves no socket.
         """
         wanted = (self.id, self.password) if self._is_resumable else (0, _NO_PASSWORD)
         seen = self.requests.last_zxid  # a server that has seen less turns us away
         hello = ConnectRequest(0, seen, round(self._wanted_timeout * 1000), *wanted, self._accepts_read_only)
-        link: Link | None = None
-
-        def make() -> Link:
-            nonlocal link
-            self._connect_sent = self._loop.time()
-            link = Link(Connection(hello, self._reply_limit, self._connect_sent), self)
-            link.connection.is_held = self._sasl is not None
-            return link
-
+        is_first = not self._started.done()
+        self._attempt = Attempt(self, hello, self._reply_limit, self._sasl, is_first=is_first)
         self.server = self.requests.server = str(address)
-        limit = min(timing.connect_within(self.timeout, len(self._hosts)), max(self._time_left(), 0))
-        greeted = self._greeting = self._loop.create_future()
-        try:
-            async with asyncio.timeout(limit):
-                link = await self._open_link(make, address.host, address.port)
-                await asyncio.wait({greeted, link.closed}, return_when=asyncio.FIRST_COMPLETED)
-                if not greeted.done():
-                    raise link.closed.result()
-                if not greeted.result():
-                    if not self._is_resumable:
-                        raise ProtocolError("the server refuses to make a session")
-                    raise _RefusedError
-                if self._sasl is not None:
-                    await authenticate(self._sasl, link, address)
-                    if link.is_lost:  # by a bad frame in the same read as the last token
-                        raise await link.closed
-                    link.release()
-                    self._admit(link)
-        except BaseException as error:
-            if link is not None:
-                await finish(link)
-            if isinstance(error, TimeoutError) and not str(error):
-                raise TimeoutError(f"no answer within {limit:.3g} s") from None
-            raise
+        within = min(timing.connect_within(self.timeout, len(self._hosts)), max(self._time_left(), 0))
+        link = await self._attempt.run(self._open_link, address, within)
+        if self._sasl is not None:
+            self._admit(link)
         return link
 
     def _greeted(self, link: Link, response: ConnectResponse) -> None:
         """Take the server's answer to the handshake; a timeout of 0 or less refuses the session."""
-        if self._over is not None:
+        attempt = self._attempt
+        if self._over is not None or attempt is None:
             return
         if response.timeout <= 0:
-            self._greeting.set_result(False)
+            attempt.greeted(accepted=False)
             return
         if not link.connection.is_read_only:
             self._is_resumable = True
@@ -398,13 +373,13 @@ class Session:
         granted = link.connection.timeout
         if granted < self.timeout:
             # From now on the leader counts by this shorter timeout, whatever it had promised by the longer one.
-            self.certainty.limit(self._connect_sent + granted)
+            self.certainty.limit(attempt.sent_at + granted)
         self.timeout = self._hosts.timeout = granted
         # Admitted in this very step, and not by the task that waits in _connect: what was read together with the
         # handshake may already be an event.
         if self._sasl is None:
             self._admit(link)
-        self._greeting.set_result(True)
+        attempt.greeted(accepted=True)
 
     def _admit(self, link: Link) -> None:
         """Lend `link` to the request queue: credentials and watches first, then the calls that wait."""
@@ -494,7 +469,3 @@ class Session:
         error.__cause__ = cause
         _log.error("%s", error)
         self._end(error, SessionState.AUTH_FAILED)
-
-
-class _RefusedError(Exception):
-    """The server says that the session is gone."""

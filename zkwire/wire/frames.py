@@ -13,10 +13,11 @@ LENGTH: Final = struct.Struct(">i")
 
 
 class FrameError(Exception):
-    """A length that is negative or above the limit; `frames` holds the complete frames before it."""
+    """A `length` that is negative or above the limit; `frames` holds the complete frames before it."""
 
     def __init__(self, length: int, limit: int, frames: list[bytes]) -> None:
         super().__init__(f"a frame of {length} bytes, where 0 to {limit} are accepted")
+        self.length = length
         self.frames = frames
 
 

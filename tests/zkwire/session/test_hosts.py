@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from zkwire.session.fitness import UnfitError
 from zkwire.session.hosts import Address, Hosts, parse, parse_config
 
 names = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,8}[a-z0-9])?(\.[a-z0-9]{1,8}){0,3}", fullmatch=True)
@@ -294,6 +295,19 @@ def test_a_round_tries_exactly_the_servers_of_the_new_list(
     assert sorted(round_) == sorted(set(after))
     if not must_move:
         assert round_[-1] == current, "the present server is the last to be tried when it is lost"
+
+
+def test_servers_have_failed_for_good_only_if_the_last_attempt_with_each_has() -> None:
+    first, second = _servers(1, 2)
+    hosts = Hosts([first, second], 10.0, random.Random(1))
+    bad = UnfitError("no such certificate")
+    hosts.failed(first, bad)
+    assert hosts.final_failures() == []
+    hosts.failed(first, None)
+    hosts.failed(second, bad)
+    assert hosts.final_failures() == []
+    hosts.failed(first, bad)
+    assert sorted(hosts.final_failures()) == [(first, bad), (second, bad)]
 
 
 def test_a_preferred_server_is_the_next_to_be_tried() -> None:
