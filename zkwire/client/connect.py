@@ -121,7 +121,9 @@ def connect(
     `auth`, identities as for `Client.add_auth`, sent before all other requests;
     `sasl`, a SASL mechanism such as DigestMD5(user, password), which authenticates before `auth`; see SaslMechanism;
     `follow_config`, whether to follow /zookeeper/config, where an ensemble that was reconfigured lists its servers;
-    each change of the list works like `Client.set_hosts`;
+    each change of the list works like `Client.set_hosts`, but the servers that were given remain the last resort.
+    The client shows its session and credentials to every server in that list.  Not together with `ssl`: the list names
+    the ports without TLS;
     `observer`, an Observer, which gets notified of requests, events and states;
     `certainty`, what a lock may rely on, see docs/waiting-line.md: "leader", answers that passed through the ensemble's
     leader, for which the client sends a sync in each tenth of the session timeout while it holds or waits for a lock;
@@ -165,6 +167,11 @@ def connect(
         raise ValueError("a session_password needs a session_id")
     if open_link is not None and ssl:
         raise ValueError("give ssl or open_link, not both: open_link must do the TLS itself")
+    if follow_config and ssl:
+        raise ValueError(
+            "follow_config cannot be used with ssl: the ensemble's configuration lists the ports without TLS; read it"
+            " with Client.get_config, and give the ports for TLS to Client.set_hosts"
+        )
     if sasl is not None and not isinstance(sasl, SaslMechanism):
         raise TypeError(f"sasl must have the methods start and step, as zkwire.DigestMD5 has; {sasl!r} does not")
     if certainty not in _PROOFS:

@@ -155,9 +155,9 @@ class Session:
                 self._credentials.remove(credential)
             raise
 
-    def set_hosts(self, addresses: list[Address]) -> None:
-        """Use another list of servers, and move to another server if that balances load; see Client.set_hosts."""
-        must_move = self._hosts.replace(addresses, self._address if self._is_ready else None)
+    def set_hosts(self, addresses: list[Address], *, follows: bool = False) -> None:
+        """Use another list of servers, and move to another server if that balances load; see Hosts.replace."""
+        must_move = self._hosts.replace(addresses, self._address if self._is_ready else None, follows=follows)
         if must_move and self._is_ready:
             self._leave("the list of servers has changed")
 
