@@ -4,10 +4,12 @@ PYTHON ?= python3
 ARGS ?=
 # One release of each supported line of ZooKeeper.
 VERSIONS ?= 3.5.10 3.6.4 3.7.2 3.8.4 3.9.4
+MINUTES ?= 5
 
 PY := .venv/bin/python
 # Pinned, so that a release of either does not turn a clean tree dirty. Tools, not dependencies of the project.
 LINTERS := mypy==2.4.1 ruff==0.17.5
+BUILDER := build==1.3.0
 PIP_INSTALL := -m pip --disable-pip-version-check --quiet install
 
 # .venv/.ready says which interpreter made .venv: another one in PYTHON makes it anew.
@@ -17,14 +19,18 @@ ifneq ($(INTERPRETER),$(shell cat .venv/.ready 2>/dev/null))
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help test quick mutants bench lint partition differential interop conformance zookeeper clean other-interpreter
+.PHONY: help test quick mutants fuzz model bench lint dist partition differential interop conformance zookeeper clean other-interpreter
 
 help:
 	@echo 'make test          run the whole test suite; ARGS="-k watch" goes to pytest'
 	@echo 'make quick         run the tests that need no Java, in less than a minute'
 	@echo 'make mutants       put deliberate faults into the code, one at a time: the tests must fail; ARGS="wire line"'
+	@echo 'make fuzz          give random bytes and texts to all that decodes what others send; MINUTES=5'
+	@echo 'make model         play every order of events around a ticket of the waiting line; ARGS=more takes longer'
+	@echo '                   ARGS="--sample 50 --seed 7" draws small changes at random, and lists those that no test notices'
 	@echo 'make bench         measure lock hand-over latency; ARGS=--real on a real ZooKeeper'
 	@echo 'make lint          run mypy --strict and ruff over everything'
+	@echo 'make dist          build the wheel and the sdist, and try them in an empty environment'
 	@echo 'make partition     split real ensembles in every way under a lock: never two certain owners; ARGS="--timeouts 4"'
 	@echo 'make differential  compare the server in memory with a real one by random operations; ARGS="--minutes 10"'
 	@echo 'make interop       try other ZooKeeper clients on the server in memory and beside our recipes; ARGS=lines'
@@ -44,6 +50,12 @@ quick: .venv/.ready
 mutants: .venv/.ready
 	@$(PY) -m zkwire.testing.fetch --if-missing
 	$(PY) -m tests.mutants $(ARGS)
+
+fuzz: .venv/.ready
+	$(PY) -m tests.fuzz --minutes $(MINUTES) $(ARGS)
+
+model: .venv/.ready
+	$(PY) -m tests.model $(ARGS)
 
 bench: .venv/.ready
 	$(PY) bench/handover.py $(ARGS)
@@ -66,6 +78,11 @@ lint: .venv/.ready .venv-lint/.ready
 	.venv-lint/bin/ruff check
 	.venv-lint/bin/ruff format --check
 
+dist: .venv/.ready .venv-dist/.ready
+	rm -rf dist
+	.venv-dist/bin/python -m build --outdir dist . >/dev/null
+	$(PY) -m tests.release dist
+
 zookeeper:
 	$(PYTHON) -m zkwire.testing.fetch $(ARGS)
 
@@ -73,7 +90,7 @@ conformance: .venv/.ready
 	$(PY) -m tests.conformance.matrix $(VERSIONS) $(ARGS)
 
 clean:
-	rm -rf .venv .venv-lint .zookeeper .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist *.egg-info
+	rm -rf .venv .venv-lint .venv-dist .zookeeper .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist *.egg-info
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 # `venv` is checked by what it needs: Debian ships Python without ensurepip unless python3-venv is installed.
@@ -89,4 +106,9 @@ clean:
 .venv-lint/.ready: Makefile .venv/.ready
 	$(PYTHON) -m venv --clear .venv-lint
 	.venv-lint/bin/python $(PIP_INSTALL) $(LINTERS)
+	@touch $@
+
+.venv-dist/.ready: Makefile .venv/.ready
+	$(PYTHON) -m venv --clear .venv-dist
+	.venv-dist/bin/python $(PIP_INSTALL) $(BUILDER)
 	@touch $@

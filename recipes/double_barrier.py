@@ -46,7 +46,7 @@ READY: Final = "ready"
 Round: TypeAlias = tuple[str, ...]
 
 # A member's node: a unique id, the member's count, and the sequence number.
-_MEMBER: Final = re.compile(r"[0-9a-f-]{36}-of-([1-9][0-9]*)-(?:[0-9]{10}|-[0-9]{9,10})")
+_MEMBER: Final = re.compile(r"[0-9a-f-]{36}-of-([1-9][0-9]{0,9})-(?:[0-9]{10}|-[0-9]{9,10})")
 
 
 def count_of(name: str) -> int | None:

@@ -36,7 +36,7 @@ class PermitsError(ValueError):
     def __init__(self, path: str, asked: int | None, stored: bytes | None) -> None:
         if stored is None or not stored:
             text = f"the semaphore {path} has no number of permits yet: give one"
-        elif _parsed(stored) is None:
+        elif parse_permits(stored) is None:
             text = f"the node {path} is not a semaphore: its data, {stored[:40]!r}, is not a number of permits"
         else:
             text = (
@@ -62,7 +62,7 @@ def checked_permits(permits: int) -> int:
     return permits
 
 
-def _parsed(data: bytes) -> int | None:
+def parse_permits(data: bytes) -> int | None:
     """Return the number of permits that `data` contains, None if it contains none."""
     return int(data) if data.isdigit() and len(data) <= 10 and 1 <= int(data) <= MOST_PERMITS else None
 
@@ -192,7 +192,7 @@ class Semaphore(Locking[Lease]):
         """
         if not data:
             raise PermitsError(self.path, None, data) if self._permits is None else _NoNumberError
-        stored = _parsed(data)
+        stored = parse_permits(data)
         # After the first agreement another number comes from a resize, which every object follows.
         if stored is None or (self._permits not in (None, stored) and not self._has_agreed):
             raise PermitsError(self.path, self._permits, data)

@@ -1,7 +1,7 @@
 """`python -m tests`: the whole suite in several processes side by side, because tests wait for servers.
 
-`python -m tests quick` leaves out what needs Java and what is marked `slow`.  Other arguments go to pytest, which then
-runs in one process.
+`python -m tests quick` leaves out what needs Java and what is marked `slow`, and tries fewer examples.  Other arguments
+go to pytest, which then runs in one process.
 """
 
 import os
@@ -13,6 +13,7 @@ from typing import Final
 
 from tests.support import turns
 from tests.support.archive import environment
+from tests.support.examples import QUICK
 
 ROOT: Final = Path(__file__).parent.parent
 SIDE_BY_SIDE: Final = ("-p", turns.__name__, "--processes")
@@ -24,7 +25,8 @@ WITHOUT_SERVERS: Final = "6"
 def main(arguments: list[str]) -> int:
     """Return the exit status: 0 when all tests have passed."""
     if arguments[:1] == ["quick"]:
-        return _pytest(*SIDE_BY_SIDE, WITHOUT_SERVERS, "-m", "not java and not slow", *arguments[1:])
+        options = ("-m", "not java and not slow", "--hypothesis-profile", QUICK)
+        return _pytest(*SIDE_BY_SIDE, WITHOUT_SERVERS, *options, *arguments[1:])
     if arguments:
         return _pytest(*arguments)
     with tempfile.TemporaryDirectory() as folder:

@@ -15,10 +15,10 @@ import traceback
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
-import hypothesis
 import pytest
 
 import zkwire
+from tests.support import examples
 from tests.support.java import needs_java
 from zkwire.testing import RealServer, ServerProcess, ZooKeeperMissingError, find_zookeeper
 
@@ -26,9 +26,7 @@ AsyncTest = Callable[..., Coroutine[Any, Any, None]]
 
 DEFAULT_LIMIT = 60.0
 
-# The time of an example depends more on the load of the machine than on the code.
-hypothesis.settings.register_profile("zkwire", deadline=None)
-hypothesis.settings.load_profile("zkwire")
+examples.register()
 
 _path_numbers = itertools.count(1)
 

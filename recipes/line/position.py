@@ -56,7 +56,6 @@ class Position:
         "_has_fixed_slots",
         "_is_listed",
         "_knows_slots",
-        "_own_changed",
         "_slots",
         "_watched",
         "is_gone",
@@ -64,7 +63,6 @@ class Position:
         "name",
         "needs_list",
         "needs_slots",
-        "needs_sync",
     )
 
     def __init__(
@@ -76,10 +74,8 @@ class Position:
         self.needs_list = True
         self._has_fixed_slots = self._knows_slots = slots is not None
         self.needs_slots = slots is None
-        self.needs_sync = False
         self._slots = 1 if slots is None else slots
         self._is_listed = False
-        self._own_changed = False
         self._blocks = blocks
         self._ahead = ahead
         self._before: list[str] = []
@@ -101,7 +97,7 @@ class Position:
 
     @property
     def _is_informed(self) -> bool:
-        return self._is_listed and self._knows_slots and not self._own_changed
+        return self._is_listed and self._knows_slots
 
     @property
     def before(self) -> Sequence[str]:
@@ -126,14 +122,9 @@ class Position:
         """Take in a list of the children; it may be older than departures already seen."""
         self.is_gone = self.is_gone or self.name not in names
         blockers = [name for name in earlier(self.name, names) if self._blocks(name)]
-        # The server that gave the list may be behind the one that reported a departure.
         self._before = [name for name in blockers if name not in self._departed]
         self._is_listed = True
         self.needs_list = False
-
-    def synced(self) -> None:
-        """Take note that the server had caught up with the leader when it answered what follows."""
-        self.needs_sync = False
 
     def slots_read(self, slots: int, *, is_watched: bool = True) -> None:
         """Take in the number of slots; `is_watched`, whether the same request set a watch on it."""
@@ -150,7 +141,6 @@ class Position:
         """Take note that `name`, a blocker or the ticket itself, exists and is watched."""
         if name == self.name:
             self.is_watched = True
-            self._own_changed = False
         else:
             self._watched.add(name)
 
@@ -166,34 +156,25 @@ class Position:
             self.needs_list = self.needs_list or not self._watched.issuperset(self._before)
 
     def unwatched(self, name: str) -> None:
-        """Take note that a change of data has used up the watch on `name`.
-
-        If `name` is the ticket itself, its deletion would go unnoticed from now on, and a blocker might leave after it.
-        So the ticket does not own before its own node has been read and watched again.
-        """
-        if name == self.name:
-            self.is_watched = False
-            self._own_changed = True
+        """Take note that a change of data has used up the watch on the blocker `name`."""
         self._watched.discard(name)
 
-    def reconnected(self) -> None:
-        """Take note of a reconnect: no watch counts any more, and the ticket does not own before it has a new list.
+    def started_over(self) -> None:
+        """Take note that no watch counts any more: the ticket does not own before it has a new list.
 
-        After a reconnect the server reports all changes that were missed at once, in an order that says nothing: it may
-        report the departure of a blocker before the deletion of our own node, which happened earlier.  A ticket that
-        trusted such events could own without a node.
-
-        If the number of slots may change, the new server must catch up before it is asked (`needs_sync`).  It may lag
-        behind the events of the former one: it would show the number from before a shrink, while a departure that
-        came after that shrink is remembered here.
+        This is so after a reconnect, and when the watch on the ticket's own node was used up: from then on a blocker
+        may leave after our own node was deleted.  The departures that were seen are forgotten.  The next server may lag
+        behind the events of the former one.  It would still show our own node from before its deletion, or a number of
+        slots from before a shrink, while a departure that came after that is remembered here.  What one server answers
+        on one connection is never older than what it has answered or reported before.
         """
         self.is_watched = False
         self._watched.clear()
+        self._departed.clear()
         self._is_listed = False
         self.needs_list = True
         if not self._has_fixed_slots:
             self.slots_changed()
-            self.needs_sync = True
 
 
 class Promises:

@@ -17,7 +17,7 @@ from recipes.line.position import Position, Promises, every_contender
 from recipes.line.refusals import any_transient, pause
 from recipes.line.ticket import Ticket, TicketNode
 from recipes.line.yielding import yield_processor
-from zkwire import Client, GetChildren, GetData, Node, Sync, WatchEventType, WatchSet, join_path
+from zkwire import Client, GetChildren, GetData, Node, WatchEventType, WatchSet, join_path
 
 # A holder that has promised to be done in some seconds is given a tenth more, for the end of its body and for clocks
 # that run at different speeds.
@@ -174,23 +174,26 @@ class WaitingTicket:
 
     def _take_events(self) -> None:
         ticket, position = self.ticket, self._position
+        # After a reconnect the watches were set again on a new connection, and events from there come in an order that
+        # says nothing.  They are no reason to own, except that our own node, once it is gone, stays gone.
+        starts_over = ticket.watches.was_rearmed
         for event in ticket.watches.take():
             if event.type is WatchEventType.DELETED:
                 position.departed(event.path.rpartition("/")[2])
-            elif event.path != self._rules.path:
-                position.unwatched(event.path.rpartition("/")[2])
-            else:
+            elif event.path == self._rules.path:
                 position.slots_changed()
-        if ticket.watches.was_rearmed:
-            # The watches were set again on a new connection, and events from there come in an order that says nothing.
-            # Those that were taken in above stay true (a node that is gone stays gone), but are no reason to own.
+            elif event.path == ticket.node.path:
+                starts_over = True  # its deletion would go unnoticed from now on
+            else:
+                position.unwatched(event.path.rpartition("/")[2])
+        if starts_over:
             self._start_over()
 
     def _start_over(self) -> None:
         """Drop all watches; the ticket does not own before they are set again and there is a new list."""
         self.ticket.watches.cancel()
         self.ticket.watches = WatchSet()
-        self._position.reconnected()
+        self._position.started_over()
 
     async def _send_requests(self) -> None:
         """Send, in one write, the watches that are missing and the list if one is due; take in the answers.
@@ -207,23 +210,19 @@ class WaitingTicket:
         own = len(watched)
         if not position.needs_list:
             watched += position.to_watch
-        operations: list[GetData | GetChildren | Sync] = [
-            GetData(join_path(path, name), into=watches) for name in watched
-        ]
+        operations: list[GetData | GetChildren] = [GetData(join_path(path, name), into=watches) for name in watched]
         operations[own:own] = slots
         if position.needs_list:
             yield_processor()  # a list is never urgent, and the departure behind it has made another ticket own
             operations.append(GetChildren(path))
-        if position.needs_sync:
-            operations.insert(0, Sync(path))
         answers = await self._zk.pipeline(operations)
         if any_transient(answers):
             # Of the watches only some are set.  The order in which they are asked for matters, so ask for all again.
+            # An event that has arrived meanwhile may be that our own node is gone.
+            self._take_events()
             self._start_over()
             await pause()
             return
-        if position.needs_sync:
-            self._take_sync(answers.pop(0))
         if slots:
             self._take_slots(answers.pop(own), is_watched=True)
         if position.needs_list:
@@ -237,11 +236,6 @@ class WaitingTicket:
                 position.watched(name)
                 if name != position.name:
                     self._take_blocker(name, answer)
-
-    def _take_sync(self, answer: Any) -> None:
-        if isinstance(answer, BaseException):
-            raise answer
-        self._position.synced()
 
     def _take_list(self, names: Any) -> None:
         if isinstance(names, zkwire.NoNodeError):

@@ -76,8 +76,12 @@ class Nodes:
         """Delete the ephemeral node `path` of the session for certain; return None if the session has ended.
 
         In that case the server has deleted the node, and a node at the same path belongs to another consumer.
+        The same holds for a node that is newer than this call: if the answer to the delete is lost, the delete may have
+        been carried out, and another consumer may have taken the item, before the delete is repeated.
         """
-        return self.zk.discard(path) if session_id == self.zk.session_id else None
+        if session_id != self.zk.session_id:
+            return None
+        return self.zk.discard(path, newest_zxid=self.zk.last_zxid)
 
     async def wait_while_connected(self, work: asyncio.Task[Any]) -> None:
         """Return when `work` is done, or when the client has no connection that `work` could use."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 from pathlib import Path
 
+from tests.support.scripts import run_script
 from zkwire.testing import RealServer
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -16,19 +16,7 @@ EXAMPLES = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "observing.md").r
 def _run(number: int, server: RealServer, folder: Path) -> subprocess.CompletedProcess[str]:
     example = EXAMPLES[number]
     assert example.count("127.0.0.1:2181") == 1
-    script = folder / "example.py"
-    script.write_text(example.replace("127.0.0.1:2181", server.hosts), encoding="utf-8")
-    ran = subprocess.run(
-        [sys.executable, script],
-        cwd=ROOT,
-        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stderr
-    return ran
+    return run_script(example.replace("127.0.0.1:2181", server.hosts), folder)
 
 
 def test_there_are_two_examples() -> None:

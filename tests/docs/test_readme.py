@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
+
+from tests.support.scripts import run_script
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -16,18 +16,7 @@ def test_the_first_example_runs_as_printed(tmp_path: Path) -> None:
     assert found is not None
     example = found.group(1)
     assert len([line for line in example.splitlines() if line.strip()]) <= 15
-    script = tmp_path / "example.py"
-    script.write_text(example, encoding="utf-8")
-    ran = subprocess.run(
-        [sys.executable, script],
-        cwd=ROOT,
-        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stderr
+    ran = run_script(example, tmp_path)
     assert re.fullmatch(r"mine, with the fencing token \d+\n", ran.stdout)
 
 

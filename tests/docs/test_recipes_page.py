@@ -1,4 +1,4 @@
-"""Every Python block of docs/client.md and docs/recipes.md runs as printed and leaves no task behind."""
+"""Every Python block of the pages on client and recipes runs as printed and leaves no task behind."""
 
 import asyncio
 import re
@@ -13,7 +13,9 @@ import zkwire
 from zkwire.testing import Server
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = {name: (ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("client.md", "recipes.md")}
+PAGES = {
+    name: (ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("client.md", "recipes.md", "coming-from.md")
+}
 BLOCKS = [
     (f"{name}, {heading}", number, code)
     for name, page in PAGES.items()
@@ -55,3 +57,45 @@ def test_every_verb_of_the_client_is_documented() -> None:
     obvious = {"chroot", "close", "delete", "exists", "get", "get_children", "last_zxid", "session_password"}
     missing = [name for name in verbs if name not in inner | obvious and name not in PAGES["client.md"]]
     assert missing == []
+
+
+def test_what_the_page_for_newcomers_names_exists() -> None:
+    page = PAGES["coming-from.md"]
+    ours = set(zkwire.__all__) | set(recipes.__all__)
+    right = [cell for line in page.splitlines() if line.startswith("| ") for cell in [line.split(" | ")[-1]]]
+    called = {name for cell in right for name in re.findall(r"\b([A-Z]\w+)\(", cell)}
+    assert called - ours == set()
+    verbs = {name for cell in right for name in re.findall(r"\bzk\.(\w+)\(", cell)}
+    assert {name for name in verbs if not hasattr(zkwire.Client, name)} == set()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "start",
+        "stop",
+        "add_listener",
+        "ensure_path",
+        "create",
+        "get",
+        "set",
+        "exists",
+        "get_children",
+        "delete",
+        "recursive",
+        "transaction",
+        "DataWatch",
+        "ChildrenWatch",
+        "Lock",
+        "blocking=False",
+        "contenders",
+        "retry",
+        "Election",
+        "Semaphore",
+        "Party",
+        "add_auth",
+    ],
+)
+def test_the_usual_calls_of_kazoo_are_found(call: str) -> None:
+    section = PAGES["coming-from.md"].partition("## kazoo")[2].partition("## aiozk")[0]
+    assert re.search(rf"\b{call}\b", section)

@@ -2,6 +2,7 @@
 
 import asyncio
 import struct
+from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -125,6 +126,20 @@ async def test_another_read_only_server_is_asked_again_with_growing_pauses() -> 
             pauses = [later - sooner for sooner, later in pairwise(asked)]
             assert pauses[3] > pauses[0]
             assert sum(pauses) >= 0.1 * (1 + 2 + 4 + 8)  # half of each at least
+
+
+async def test_a_client_of_a_server_that_can_write_asks_no_other_server() -> None:
+    async with (
+        Rogue(honest) as there,
+        Rogue(saying) as other,
+        Rogue(reading_only) as read_only,
+        Rogue(partial(saying, word=b"ro")) as other_of_the_next,
+        zkwire.connect(f"{there.hosts},{other.hosts}", read_only=True, rng=InOrder()) as zk,
+        zkwire.connect(f"{read_only.hosts},{other_of_the_next.hosts}", read_only=True, rng=InOrder()),
+    ):
+        await other_of_the_next.connected(3)  # the next client asks, and asks again
+        assert other.connections == 0
+        assert (zk.state, zk.server) == (CONNECTED, there.hosts)
 
 
 async def test_a_single_read_only_server_is_kept() -> None:

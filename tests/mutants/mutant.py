@@ -7,6 +7,8 @@ from typing import Final
 
 FOLDER: Final = Path(__file__).resolve().parent
 ROOT: Final = FOLDER.parent.parent
+# Small changes that a person has judged to have no effect: see sample.py.
+EQUIVALENT: Final = FOLDER / "equivalent.toml"
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,11 @@ class Mutant:
         """Put the fault into the copy of the repository in `root`."""
         path = root / self.file
         path.write_text(path.read_text(encoding="utf-8").replace(self.old, self.new), encoding="utf-8")
+
+
+def areas() -> list[str]:
+    """Return the names of the files of mutants."""
+    return sorted(path.stem for path in FOLDER.glob("*.toml") if path != EQUIVALENT)
 
 
 def mutants(area: str) -> list[Mutant]:

@@ -2,10 +2,9 @@
 
 import pytest
 
-from tests.mutants.mutant import FOLDER, ROOT, Mutant, mutants
+from tests.mutants.mutant import ROOT, Mutant, areas, mutants
 
-AREAS = sorted(path.stem for path in FOLDER.glob("*.toml"))
-MUTANTS = [mutant for area in AREAS for mutant in mutants(area)]
+MUTANTS = [mutant for area in areas() for mutant in mutants(area)]
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: f"{mutant.area}: {mutant.name}")

@@ -227,13 +227,13 @@ async def count(stage: Scene) -> None:
     assert await counter.get() == 3
 
 
+@pytest.mark.usefixtures("idle_traces_go_soon")
 async def test_a_counter_counts_right_wherever_the_connection_is_cut() -> None:
     await cut_at_every_step(count, at_least=5)
 
 
-async def test_a_counter_goes_on_whenever_an_add_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("recipes.common.trace._KEPT_FOR", 0.005)  # the play waits for that very often
-
+@pytest.mark.usefixtures("idle_traces_go_soon")
+async def test_a_counter_goes_on_whenever_an_add_is_cancelled() -> None:
     async def goes_on(stage: Scene) -> None:
         counter = Counter(stage.zk, stage.path)
         before = await counter.get()

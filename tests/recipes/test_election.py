@@ -365,6 +365,16 @@ async def test_the_loss_of_an_acquired_term_is_raised() -> None:
         assert this_task().cancelling() == 0
 
 
+async def test_the_loss_of_a_single_term_that_its_body_raises_is_raised() -> None:
+    async with scene(P) as stage:
+        term = await Election(stage.zk, P).acquire()
+        lost = LockLostError(term.path, "as the body has found out")
+        with body_raises(LockLostError) as raised:
+            async with term:
+                raise lost
+        assert raised.value is lost
+
+
 async def test_without_renewal_an_expired_session_ends_the_terms() -> None:
     async with Server() as server, zkwire.connect(server.hosts, renew=False) as zk:
         terms: list[Term] = []

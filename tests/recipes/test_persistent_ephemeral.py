@@ -276,6 +276,15 @@ async def test_the_task_is_cancelled_at_every_moment() -> None:
     await cancel_at_every_moment(keep, afterwards=keep, at_least=8)
 
 
+async def test_an_older_node_of_the_same_client_is_not_taken_for_that_of_a_lost_create() -> None:
+    async with scene() as stage:
+        await stage.zk.create(stage.path, b"another recipe's", ephemeral=True)
+        with stage.server.drop_before("create", session=stage.zk.session_id), pytest.raises(NodeExistsError):
+            async with PersistentEphemeral(stage.zk, stage.path):
+                raise AssertionError("it was entered")
+        assert (await stage.other.get(stage.path)).data == b"another recipe's"
+
+
 @pytest.mark.parametrize("is_before", [True, False])
 async def test_a_task_cancelled_while_it_looks_for_its_node_leaves_none(is_before: bool) -> None:
     """Pitfalls 10 and 11: the answer to the create is lost, and then the task that looks for the node is cancelled."""

@@ -113,13 +113,13 @@ async def replace(stage: Scene) -> None:
         break
 
 
+@pytest.mark.usefixtures("idle_traces_go_soon")
 async def test_a_value_is_replaced_once_wherever_the_connection_is_cut() -> None:
     await cut_at_every_step(replace, at_least=5)
 
 
-async def test_a_value_can_be_replaced_whenever_a_write_was_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("recipes.common.trace._KEPT_FOR", 0.005)  # the play waits for that very often
-
+@pytest.mark.usefixtures("idle_traces_go_soon")
+async def test_a_value_can_be_replaced_whenever_a_write_was_cancelled() -> None:
     async def goes_on(stage: Scene) -> None:
         shared = SharedValue(stage.zk, stage.path)
         assert await shared.compare_and_set(b"9", version=(await shared.get())[1])

@@ -278,12 +278,30 @@ async def test_a_ticket_with_a_newer_limit_is_not_deleted_although_the_limit_was
         await until(lambda: watch_count(stage.zk) == 2)
         with stage.server.hold_replies(session=stage.zk.session_id) as blind:
             await stage.other.set(node, ticket_data.limited(60, b""))
-            await blind.until_hit()  # it sends the delete for the version that it has read
+            await blind.until_hit()
+            with stage.server.delay_replies(0.0, "delete", session=stage.zk.session_id) as deleting:
+                await deleting.until_hit()  # the limit that the waiter has read is over
         await stage.zk.ping()
         await until(lambda: watch_count(stage.zk) == 2)
+        assert await stage.other.exists(node) is not None
         assert not waiter.done()
         await stage.other.delete(node)
         await (await waiter).release()
+
+
+async def test_a_waiter_that_may_not_delete_the_holders_node_waits_until_it_is_gone() -> None:
+    acl = [*zkwire.READ_ONLY_ACL, zkwire.ACL(zkwire.Perms.CREATE, "world", "anyone"), zkwire.digest_acl("u", "p")]
+    async with scene() as stage:
+        await stage.other.add_auth("digest", b"u:p")
+        await stage.other.create("/t", acl=acl)
+        node = await hung(stage.other, "/t", 0.05)
+        with stage.server.delay_replies(0.0, "delete", session=stage.zk.session_id) as deleting:
+            waiter = asyncio.create_task(Lock(stage.zk, "/t").acquire())
+            await deleting.until_hit()
+        await stage.zk.ping()
+        assert not waiter.done()
+        await stage.other.delete(node)
+        (await waiter).check()
 
 
 async def test_a_takeover_works_in_a_new_session() -> None:

@@ -286,28 +286,6 @@ class _Drop(ProxyFault):
         self.reset = reset
 
 
-class _FutureDrop(_Drop):
-    """A drop of the older verbs `cut_before` and `cut_after`: its result is a future."""
-
-    def __init__(self, proxy: Proxy, name: str, selector: _Selector, *, before: bool, reset: bool) -> None:
-        super().__init__(proxy, name, selector, before=before, reset=reset)
-        self.done: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
-
-    def strike(self, frame: Frame | None) -> None:
-        super().strike(frame)
-        if frame is not None and not self.done.done():
-            self.done.set_result(frame)
-
-    def fail(self, reason: str) -> None:
-        super().fail(reason)
-        if not self.done.done():
-            self.done.set_exception(ConnectionAbortedError(reason))
-
-    def cancel(self) -> None:
-        super().cancel()
-        self.done.cancel()
-
-
 class ProxyHold(ProxyFault):
     """Keeps replies, and what follows them, back until it ends."""
 
@@ -1008,41 +986,6 @@ class Proxy:
             fault.end()
         if self._paused:
             self.resume()
-
-    # The older verbs for the same faults.
-
-    def cut_after(self, match: Match, occurrence: int = 1, *, reset: bool = False) -> asyncio.Future[Frame]:
-        """Do as `drop_after`; the result is a future of the swallowed reply, and a name means one opcode."""
-        return self._cut_once(match, occurrence, before=False, reset=reset)
-
-    def cut_before(self, match: Match, occurrence: int = 1, *, reset: bool = False) -> asyncio.Future[Frame]:
-        """Do as `drop_before`; the result is a future of the request, and a name means one opcode."""
-        return self._cut_once(match, occurrence, before=True, reset=reset)
-
-    def cut(self, *, reset: bool = False) -> None:
-        """Do as `drop` for all connections."""
-        self.drop(reset=reset)
-
-    def release_replies(self) -> None:
-        """End every fault of `hold_replies`."""
-        self._end_all(ProxyHold)
-
-    def refuse(self) -> None:
-        """Do as `refuse_connections`, until `accept`."""
-        self.refuse_connections()
-
-    def accept(self) -> None:
-        """End every fault of `refuse_connections`."""
-        self._end_all(_Refusal)
-
-    def _cut_once(self, match: Match, occurrence: int, *, before: bool, reset: bool) -> asyncio.Future[Frame]:
-        exact = match if callable(match) else lambda frame: frame.opcode == match
-        selector = _Selector(exact, None, None, occurrence, 1)
-        return self._begin(_FutureDrop(self, "cut", selector, before=before, reset=reset)).done
-
-    def _end_all(self, kind: type[ProxyFault]) -> None:
-        for fault in [fault for fault in self._faults if isinstance(fault, kind)]:
-            fault.end()
 
     def _begin(self, fault: F) -> F:
         self._faults.append(fault)

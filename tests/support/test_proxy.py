@@ -262,7 +262,9 @@ async def test_a_server_that_is_down_looks_like_one() -> None:
 
 
 @pytest.mark.parametrize("reset", [False, True])
-async def test_cut_after_swallows_the_reply_to_what_was_applied(zookeeper: RealServer, path: str, reset: bool) -> None:
+async def test_a_drop_after_swallows_the_reply_to_what_was_applied(
+    zookeeper: RealServer, path: str, reset: bool
+) -> None:
     first, second, third = path + "-1", path + "-2", path + "-3"
     async with Proxy(zookeeper.hosts) as proxy, RawClient(proxy.hosts) as client:
         mark = proxy.mark()
@@ -292,26 +294,27 @@ async def test_large_replies_in_front_of_the_cut_arrive_whole(
     data = bytes(1_000_000)
     async with Proxy(zookeeper.hosts) as proxy, RawClient(proxy.hosts, window=window) as client:
         await client.call(create(path, data))
-        lost = proxy.cut_after("delete", reset=reset)
+        lost = proxy.drop_after("delete", reset=reset)
         await client.send(*[get_data(path)] * count, delete(path))
         await proxy.seen("delete", direction="reply")
         # Turns of the loop in which the client does not read: RST waits for it, FIN need not.
         assert not await is_there(zookeeper, path)
-        assert lost.done() is not reset
+        assert bool(lost.hits) is not reset
         for _ in range(count):
             assert (await client.reply()).body[4 : 4 + len(data)] == data
-        await lost
+        await lost.until_hit()
         with pytest.raises(ConnectionResetError if reset else EOFError):
             await client.payload()
 
 
-async def test_cut_after_takes_a_predicate_and_happens_once(zookeeper: RealServer, path: str) -> None:
+async def test_a_drop_after_takes_a_predicate_and_happens_once(zookeeper: RealServer, path: str) -> None:
     async with Proxy(zookeeper.hosts) as proxy:
-        lost = proxy.cut_after(lambda frame: frame.path == path)
+        lost = proxy.drop_after(lambda frame: frame.path == path)
         async with RawClient(proxy.hosts) as client:
             assert (await client.call(exists("/"))).err == 0
             await client.send(exists(path))
-            assert (await lost).err == NO_NODE
+            await lost.until_hit()
+            assert lost.frames[0].err == NO_NODE
             assert await client.receive() == b""
         async with RawClient(proxy.hosts) as client:
             assert (await client.call(exists(path))).err == NO_NODE
@@ -320,18 +323,19 @@ async def test_cut_after_takes_a_predicate_and_happens_once(zookeeper: RealServe
 
 async def test_the_connect_response_can_be_swallowed(zookeeper: RealServer) -> None:
     async with Proxy(zookeeper.hosts) as proxy:
-        lost = proxy.cut_after("connect")
+        lost = proxy.drop_after("connect")
         client = RawClient(proxy.hosts)
         await client.connect()
         with pytest.raises(EOFError):
             await client.handshake()
         client.socket.close()
-        (session_id,) = struct.unpack_from(">q", (await lost).body, 8)
+        await lost.until_hit()
+        (session_id,) = struct.unpack_from(">q", lost.frames[0].body, 8)
         assert session_id != 0
 
 
 @pytest.mark.parametrize("reset", [False, True])
-async def test_cut_before_keeps_the_request_from_the_server(zookeeper: RealServer, path: str, reset: bool) -> None:
+async def test_a_drop_before_keeps_the_request_from_the_server(zookeeper: RealServer, path: str, reset: bool) -> None:
     first, second = path + "-1", path + "-2"
     async with Proxy(zookeeper.hosts) as proxy, RawClient(proxy.hosts) as client:
         lost = proxy.drop_before(lambda frame: frame.path == second, reset=reset)
@@ -385,16 +389,17 @@ async def test_a_cut_has_happened_when_the_client_leaves_before_its_rst(zookeepe
     async with Proxy(zookeeper.hosts) as proxy:
         async with RawClient(proxy.hosts, window=65536) as client:
             await client.call(create(path, bytes(1_000_000)))
-            lost = proxy.cut_after("delete", reset=True)
+            lost = proxy.drop_after("delete", reset=True)
             await client.send(*[get_data(path)] * 10, delete(path))
             await proxy.seen("delete", direction="reply")
-            assert not lost.done()
-        assert (await lost).path == path
+            assert not lost.hits
+        await lost.until_hit()
+        assert lost.frames[0].path == path
         await proxy.until(lambda: proxy.open == 0)
 
 
 @pytest.mark.parametrize("reset", [False, True])
-async def test_cut_ends_all_present_connections(zookeeper: RealServer, reset: bool) -> None:
+async def test_a_drop_ends_all_present_connections(zookeeper: RealServer, reset: bool) -> None:
     async with Proxy(zookeeper.hosts) as proxy, RawClient(proxy.hosts) as one, RawClient(proxy.hosts) as two:
         await proxy.connected(2)
         proxy.drop(reset=reset)
@@ -429,12 +434,13 @@ async def test_held_replies_come_in_order(zookeeper: RealServer, path: str) -> N
 async def test_a_cut_is_held_with_the_replies_in_front_of_it(zookeeper: RealServer, path: str) -> None:
     async with Proxy(zookeeper.hosts) as proxy, RawClient(proxy.hosts) as client:
         hold = proxy.hold_replies()
-        lost = proxy.cut_after("create")
+        lost = proxy.drop_after("create")
         await client.send(exists("/"), create(path))
         await proxy.seen("create", direction="reply")
-        assert not lost.done()
+        assert not lost.hits
         hold.release()
-        assert (await lost).path == path
+        await lost.until_hit()
+        assert lost.frames[0].path == path
         assert (await client.reply()).xid == 1
         assert await client.receive() == b""
 
@@ -544,15 +550,16 @@ async def test_closing_ends_connections_waits_and_faults_and_leaves_no_task(zook
         client = RawClient(proxy.hosts)
         await client.__aenter__()
         waiting = asyncio.create_task(proxy.seen("delete"))
-        idle = proxy.cut_before("delete")
+        idle = asyncio.create_task(proxy.drop_before("delete").until_hit())
         proxy.hold_replies()
-        pending = proxy.cut_after("exists")
+        pending = asyncio.create_task(proxy.drop_after("exists").until_hit())
         await client.send(exists("/"))
         await proxy.seen("exists", direction="reply")
         dialling = RawClient(proxy.hosts)
         await dialling.connect()
     with pytest.raises(ConnectionAbortedError):
         await waiting
+    await asyncio.wait({idle, pending})
     assert idle.cancelled()
     assert pending.cancelled()
     with pytest.raises(ConnectionResetError):

@@ -15,7 +15,7 @@ from zkwire.session import hosts
 
 _Metrics: TypeAlias = dict[str, int | float | str]
 
-_INT: Final = re.compile(r"-?[0-9]+")
+_INT: Final = re.compile(r"-?[0-9]{1,19}")  # a Java long; Python refuses to convert thousands of digits
 _FLOAT: Final = re.compile(r"-?[0-9]+\.[0-9]+(E-?[0-9]+)?")
 _NOT_SERVING: Final = "This ZooKeeper instance is not currently serving requests"
 _NOT_ALLOWED: Final = "is not executed because it is not in the whitelist"
@@ -86,6 +86,14 @@ async def four_letter_word(
             raise
         hint = "" if ssl else "; a server that waits for TLS is silent too: see ssl="
         raise TimeoutError(f"{word}: no answer from {address} within {within:g} s{hint}") from error
+    return parse_answer(word, answer, address)
+
+
+def parse_answer(word: str, answer: str, address: hosts.Address) -> str | _Metrics | dict[str, str]:
+    """Return what `four_letter_word` returns for the text that the server at `address` has answered.
+
+    Raises: UnimplementedError, ZooKeeperError.
+    """
     _check_answered(answer, word, address)
     if word == "envi":
         return dict(_pairs(answer, "="))

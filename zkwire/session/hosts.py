@@ -80,7 +80,7 @@ def parse_config(config: bytes) -> list[Address]:
         host = _host_of(members.partition("|")[0])
         address, colon, port = client.partition(";")[0].strip().rpartition(":")
         address = address.strip("[]")
-        if not (port.isascii() and port.isdigit()):
+        if not (port.isascii() and port.isdigit() and len(port) <= 5):
             continue
         named = Address(host if not colon or address in _ANY_ADDRESS else address, int(port))
         try:

@@ -109,7 +109,9 @@ class Certainty:
         """Close the chains whose x was answered before this request was sent."""
         waiting = self._waiting
         touched = None
-        while waiting and waiting[0][0] <= sent:
+        # Not "<=": a clock that moves in steps of milliseconds gives one reading to an x that was answered and to a y
+        # that was sent before that.
+        while waiting and waiting[0][0] < sent:
             touched = waiting.popleft()[1]
         if touched is None or not self.has_quorum:
             return

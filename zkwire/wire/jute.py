@@ -11,9 +11,9 @@ A decoder takes the bytes of one frame and an offset, and returns the value and 
 `DecodeError` for bytes that are too short or hold an impossible length, and never reads beyond the frame.  It ignores
 what follows the last field: that is how the protocol lets newer servers append fields.
 
-Each encoder and decoder is Python source, generated and compiled once, when its class is made.  Otherwise every reply
-would pay for a loop over the fields of its type, a look-up of each field's codec and a call of it.  For GetDataReply,
-which is a Buffer and a Stat, the generated decoder is in essence
+Each encoder and decoder is Python source, generated and compiled once, when its class is first used.  Otherwise every
+reply would pay for a loop over the fields of its type, a look-up of each field's codec and a call of it.  For
+GetDataReply, which is a Buffer and a Stat, the generated decoder is in essence
 
     def decode(data, at):
         self = new(GetDataReply)
@@ -29,9 +29,11 @@ which is a Buffer and a Stat, the generated decoder is in essence
 from __future__ import annotations
 
 import struct
+import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import partial
+from inspect import get_annotations
 from typing import Annotated, Any, Final, TypeAlias, TypeVar, dataclass_transform, get_args, get_type_hints, overload
 
 _Codec: TypeAlias = "_Fixed | _Variable | _Nested"
@@ -75,7 +77,7 @@ class _Nested:
         self.codecs = codecs
         self.encode: Encoder = record.encode
         self.decode: Decoder = record.decode
-        self.is_frozen: bool = record.__dataclass_params__.frozen
+        self.is_frozen: bool = record.__dict__["_is_frozen"]
 
 
 class _VectorOf:
@@ -247,19 +249,42 @@ Texts: TypeAlias = Annotated[list[str], _Variable(_vector(encode_ustring, decode
 Names: TypeAlias = Annotated[list[str], _Variable(_vector(encode_ustring, decode_ustring).encode, _decode_names)]
 
 
+class _FieldsOnFirstUse:
+    """Completes a record when the `dataclasses` module first looks at its fields, for example in `replace`."""
+
+    def __get__(self, _: Record | None, cls: type[Record]) -> Any:
+        _complete(cls, AttributeError)
+        return cls.__dict__["__dataclass_fields__"]
+
+
 class Record:
-    """The base of all records: `@record` makes a subclass a slotted dataclass with an encoder and a decoder."""
+    """The base of all records: `@record` makes a subclass a slotted dataclass with an encoder and a decoder.
+
+    The methods here are placeholders.  A client uses a few of the records only, and a program may import zkwire without
+    ever connecting: so a class gets its own methods when one of them is first called.
+    """
 
     __slots__ = ()
+    __dataclass_fields__ = _FieldsOnFirstUse()
 
-    @staticmethod
-    def decode(data: bytes, at: int) -> tuple[Any, int]:
+    def __init__(self, *values: Any, **named: Any) -> None:
+        _complete(type(self))
+        self.__init__(*values, **named)  # type: ignore[misc]
+
+    @classmethod
+    def decode(cls, data: bytes, at: int) -> tuple[Any, int]:
         """Return the record that begins at `at`, and the offset after it.  Raises: DecodeError."""
-        raise TypeError("only a class declared with @record can be decoded")
+        _complete(cls)
+        return cls.decode(data, at)
 
     def encode(self) -> bytes:
         """Return the record's bytes.  Raises: ValueError if a number does not fit its field."""
-        raise TypeError(f"{type(self).__name__} is not declared with @record")
+        _complete(type(self))
+        return self.encode()
+
+    def __reduce__(self) -> tuple[type[Record], tuple[Any, ...]]:
+        """Have a record copied and pickled by its fields, also one whose attributes cannot be set."""
+        return type(self), tuple(getattr(self, name) for name in _field_names(type(self)))
 
 
 @overload
@@ -275,26 +300,52 @@ def record(cls: type[_T] | None = None, *, frozen: bool = False) -> type[_T] | C
     """Make `cls`, a subclass of Record with annotated fields, a slotted dataclass with `encode` and `decode`.
 
     Arguments: `frozen`, whether its objects are immutable and hashable, which makes them slower to decode.
-    Raises: TypeError if the type of a field is not a jute type.
+    Its methods are made when one of them is first called; if a field's type is not a jute type, TypeError is raised
+    then.
     """
     if cls is None:
-        return partial(_made, frozen=frozen)
-    return _made(cls, frozen=frozen)
+        return partial(_declared, frozen=frozen)
+    return _declared(cls, frozen=frozen)
 
 
-def _made(cls: type[_T], *, frozen: bool) -> type[_T]:
-    made = dataclass(slots=True, frozen=frozen)(cls)
-    hints = get_type_hints(made, include_extras=True)
-    names = [field.name for field in fields(made)]  # type: ignore[arg-type]
-    codecs = [(name, _codec(f"{cls.__name__}.{name}", hints[name])) for name in names]
-    made._codecs = codecs  # type: ignore[attr-defined]
-    made.encode = _make_encoder(cls.__name__, codecs)  # type: ignore[attr-defined]
-    made.decode = staticmethod(_make_decoder(made, codecs, frozen=frozen))  # type: ignore[attr-defined]
-    return made
+def _declared(cls: type[_T], *, frozen: bool) -> type[_T]:
+    """Return `cls` with slots: these must be known when a class is made.  The rest is left to `_complete`."""
+    attributes = {name: value for name, value in vars(cls).items() if name not in ("__dict__", "__weakref__")}
+    attributes["__slots__"] = tuple(get_annotations(cls))
+    attributes["_is_frozen"] = frozen
+    return type(cls.__name__, cls.__bases__, attributes)
+
+
+_COMPLETING: Final = threading.RLock()  # records are shared by the event loops of all threads
+
+
+def _complete(cls: type[Record], misuse: type[Exception] = TypeError) -> None:
+    """Make `cls`, which `@record` has declared, a dataclass, and generate its encoder and decoder.
+
+    Raises: `misuse` if `cls` is not declared with `@record`; TypeError if the type of a field is not a jute type.
+    """
+    if "_is_frozen" not in cls.__dict__:
+        raise misuse(f"{cls.__name__} is not declared with @record")
+    with _COMPLETING:
+        if "_codecs" in cls.__dict__:
+            return  # another thread has done it
+        hints = get_type_hints(cls, include_extras=True)
+        codecs = [(name, _codec(f"{cls.__name__}.{name}", hints[name])) for name in _field_names(cls)]
+        frozen: bool = cls.__dict__["_is_frozen"]
+        dataclass(frozen=frozen)(cls)
+        cls.encode = _make_encoder(cls.__name__, codecs)  # type: ignore[assignment, method-assign]
+        cls.decode = staticmethod(_make_decoder(cls, codecs, frozen=frozen))  # type: ignore[assignment, method-assign]
+        cls._codecs = codecs  # type: ignore[attr-defined]
+
+
+def _field_names(cls: type[Record]) -> list[str]:
+    """Return the names of all fields; inherited ones come first."""
+    return [name for base in reversed(cls.__mro__) for name in base.__dict__.get("__slots__", ())]
 
 
 def _codec(where: str, declared: Any) -> _Codec:
     if isinstance(declared, type) and issubclass(declared, Record):
+        _complete(declared)
         return _Nested(declared, declared.__dict__["_codecs"])
     for annotation in getattr(declared, "__metadata__", ()):
         if isinstance(annotation, _Fixed | _Variable):

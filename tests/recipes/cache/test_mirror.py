@@ -6,11 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from recipes import CacheChange
 from recipes.cache.mirror import Answer, Mirror, Question
+from tests.support.examples import examples
 from zkwire import NoAuthError, Node, NoNodeError, Stat, WatchEvent, WatchEventType
 
 CREATED, DELETED, CHANGED = WatchEventType.CREATED, WatchEventType.DELETED, WatchEventType.CHANGED
@@ -262,7 +263,7 @@ class World:
         }
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(seed=st.integers(0, 2**32), gives_zxids=st.booleans(), depth=st.sampled_from([None, None, None, 0, 1, 2]))
 def test_in_the_end_the_mirror_equals_the_tree_whatever_happens(
     seed: int, gives_zxids: bool, depth: int | None

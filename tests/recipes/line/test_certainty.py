@@ -106,6 +106,17 @@ async def test_nor_does_a_try_lock(monkeypatch: pytest.MonkeyPatch) -> None:
         assert await asking is (stage.zk.session_id == node.session_id)
 
 
+async def test_a_try_that_is_cancelled_while_it_asks_for_certainty_ends_as_cancelled() -> None:
+    async with quick_scene() as stage, no_task_stays():
+        await until(lambda: not stage.zk.certain_for(stage.zk.session_id))
+        async with stage.server.hold_replies("sync", session=stage.zk.session_id) as held:
+            trying = asyncio.create_task(Lock(stage.zk, stage.path).try_acquire())
+            await held.until_hit()
+            trying.cancel()
+            assert isinstance(await outcome(trying), asyncio.CancelledError)
+        await nothing_stays(stage)
+
+
 async def test_the_end_of_the_client_ends_the_wait_for_a_quorum(monkeypatch: pytest.MonkeyPatch) -> None:
     async with quick_scene() as stage, no_task_stays():
         quorum = Quorum(stage.server, monkeypatch)

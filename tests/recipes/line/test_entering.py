@@ -113,11 +113,11 @@ async def test_the_search_for_a_lost_create_may_be_cut_too(zookeeper: RealServer
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(zookeeper.hosts) as safe:
         async with zkwire.connect(proxy.hosts) as zk, no_task_stays():
             await safe.create(path)
-            cuts = [proxy.cut_after("create2"), proxy.cut_after(is_step, 2 + first), proxy.cut_after("delete")]
+            cuts = [proxy.drop_after("create"), proxy.drop_after(is_step, nth=2 + first), proxy.drop_after("delete")]
             async with Lock(zk, path).hold(within=20):
                 assert len(await line(safe, path)) == 1
             assert await line(safe, path) == []
-            assert [cut.done() for cut in (cuts[0], cuts[2])] == [True, True]
+            assert [cut.hits for cut in (cuts[0], cuts[2])] == [1, 1]
         assert proxy.connections >= 3
 
 
@@ -125,13 +125,13 @@ async def test_several_lost_creates_and_deletes_leave_one_node_and_then_none(zoo
     """Pitfalls 10 and 20."""
     async with proxied(zookeeper) as (proxy, safe, zk):
         await safe.create(path)
-        before = [proxy.cut_before("create2", n) for n in range(1, 4)]
-        after = [proxy.cut_after("delete", n) for n in range(1, 4)]
+        before = proxy.drop_before("create", times=3)
+        after = proxy.drop_after("delete", times=3)
         async with Lock(zk, path).hold(within=40):
             assert len(await line(safe, path)) == 1
         assert await line(safe, path) == []
-        assert all(cut.done() for cut in before)
-        assert sum(cut.done() for cut in after) >= 1
+        assert before.hits == 3
+        assert after.hits >= 1
 
 
 async def test_a_bound_that_passes_while_there_is_no_connection_leaves_no_node(

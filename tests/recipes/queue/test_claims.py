@@ -1,6 +1,7 @@
 """Claimed items: hidden while the body runs, deleted or handed back at its end, and safe after a loss."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -61,6 +62,28 @@ async def test_the_item_of_a_failed_body_goes_back_to_its_place(zookeeper: RealS
                 raise KeyError(item.data)
         assert await drain(Queue(other, path)) == [b"a", b"b", b"c"]
         await settled(zk, path)
+
+
+async def test_an_item_whose_handing_back_got_no_answer_is_left_to_its_next_claim() -> None:
+    """The delete that frees an item is repeated after a reconnect, and must not free it from under the next claim."""
+    async with clients(3) as (server, (zk, other, third)):
+        await Queue(zk, PATH).put(b"x")
+        taken = re.compile(f"{PATH}/taken/entry-.*")
+
+        async def fail() -> None:
+            async with Queue(zk, PATH).claim():
+                raise KeyError
+
+        with server.drop_after("delete", path=taken, session=zk.session_id) as lost:
+            failing = asyncio.create_task(fail())
+            await lost.until_hit()
+            refusal = server.refuse_connections()
+        async with Queue(other, PATH).claim(within=5.0) as item:
+            refusal.end()
+            with body_raises(KeyError):
+                await failing  # by now the delete was repeated
+            item.check()
+            assert await Queue(third, PATH).size() == 0
 
 
 @pytest.mark.limit(15)
@@ -162,6 +185,19 @@ async def test_a_body_that_ignores_the_loss_ends_with_the_error() -> None:
         assert await other.get_children(f"{PATH}/entries") == []
 
 
+async def test_a_claim_of_an_item_that_was_deleted_while_its_answer_was_lost_leaves_no_node() -> None:
+    async with scene() as stage:
+        await three_are_there(stage)
+        claim = Queue(stage.zk, stage.path).claim()
+        async with answer_lost(stage, claim.__aenter__(), carried_out=True) as claiming:
+            (taken,) = (name for name in await stage.other.get_children(f"{stage.path}/taken") if "entry" in name)
+            await stage.other.delete(f"{stage.path}/entries/{taken}")
+        claimed = await claiming  # not always the first item that is left: another consumer may be at work
+        await claim.__aexit__(None, None, None)
+        await settled(stage.other, stage.path)
+        assert sorted([claimed, *await contents(stage)]) == [b"1", b"2"]
+
+
 async def claim_one(stage: Scene) -> None:
     """Pitfall 24."""
     await Queue(stage.other, stage.path).put_many([b"0", b"1"])
@@ -186,6 +222,7 @@ async def test_a_claim_ends_well_wherever_the_connection_is_cut(
     assert await cut_at_every_step(play, stays=STAYS, at_least=steps) < 60
 
 
+@pytest.mark.usefixtures("idle_traces_go_soon")
 async def test_a_cancelled_claim_loses_nothing() -> None:
     handled: list[bytes] = []
 

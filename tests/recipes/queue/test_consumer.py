@@ -44,11 +44,13 @@ async def wait_and_get(stage: Scene) -> None:
     assert await contents(stage) == []
 
 
+@pytest.mark.usefixtures("idle_traces_go_soon")
 @pytest.mark.parametrize("play", [get_two, wait_and_get])
 async def test_a_get_takes_once_wherever_the_connection_is_cut(play: Callable[[Scene], Awaitable[None]]) -> None:
     assert await cut_at_every_step(play, stays=STAYS, at_least=8) < 60
 
 
+@pytest.mark.usefixtures("idle_traces_go_soon")
 async def test_a_cancelled_get_loses_nothing() -> None:
     """Pitfall 9, too: the queue is as good as before, also for the consumer that was cancelled."""
     found: list[bytes] = []
@@ -71,6 +73,7 @@ async def test_a_cancelled_get_loses_nothing() -> None:
     await cancel_at_every_moment(get, prepare=prepare, afterwards=afterwards, stays=STAYS, at_least=5)
 
 
+@pytest.mark.usefixtures("idle_traces_go_soon")
 async def test_a_get_whose_client_is_closed_upon_the_cancellation_loses_nothing() -> None:
     found: list[bytes] = []
 
@@ -88,6 +91,7 @@ async def test_a_get_whose_client_is_closed_upon_the_cancellation_loses_nothing(
     await cancel_at_every_moment(get, prepare=prepare, afterwards=afterwards, stays=STAYS, at_least=5)
 
 
+@pytest.mark.usefixtures("idle_traces_go_soon")
 async def test_a_cancelled_wait_leaves_nothing() -> None:
     async def get(stage: Scene) -> None:
         await Queue(stage.zk, stage.path).get()
@@ -150,6 +154,25 @@ async def test_the_time_limit_of_a_get_holds_when_the_connection_is_lost_while_i
                 with pytest.raises(TimeoutError):
                     await getting
         assert await Queue(other, PATH).get() == b"x"
+
+
+@pytest.mark.parametrize("carried_out", [False, True])
+async def test_an_item_is_put_back_once_although_the_answer_is_lost(
+    carried_out: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with scene() as stage:
+        await three_are_there(stage)
+        with stage.server.hold_replies("multi", session=stage.zk.session_id, times=1) as taking:
+            getting = asyncio.create_task(Queue(stage.zk, stage.path).get())
+            await taking.until_hit()
+            getting.cancel()
+            drop = stage.server.drop_after if carried_out else stage.server.drop_before
+            with drop("multi", session=stage.zk.session_id) as putting_back:
+                taking.release()
+                await putting_back.until_hit()
+        assert isinstance(await outcome(getting), asyncio.CancelledError)
+        assert await contents(stage) == numbers(3)
+        assert "is lost" not in caplog.text
 
 
 async def test_an_item_is_put_back_although_another_one_has_its_number_by_now() -> None:

@@ -9,6 +9,7 @@ import zkwire
 from recipes import Queue
 from recipes.queue.order import in_order
 from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, no_watch_stays, scene
+from tests.support.locks import watch_count
 from tests.support.lost_answers import answer_lost
 from tests.support.proxy import Proxy
 from tests.support.queues import (
@@ -20,15 +21,8 @@ from tests.support.queues import (
     numbers,
     settled,
 )
-from tests.support.recipes import outcome, until, until_line, until_watches
+from tests.support.recipes import line, outcome, until, until_line, until_watches
 from zkwire.testing import RealServer
-
-
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Delete idle traces sooner, for plays that wait for this very often."""
-    monkeypatch.setattr("recipes.common.trace._KEPT_FOR", 0.01)
-
 
 # -- order ------------------------------------------------------------------------------------------------------------
 
@@ -99,7 +93,7 @@ async def put_with_numbers_used_up(stage: Scene) -> None:
     assert await contents(stage) == numbers(3)
 
 
-@pytest.mark.usefixtures("quick")
+@pytest.mark.usefixtures("idle_traces_go_soon")
 @pytest.mark.parametrize(
     ("play", "steps"),
     [
@@ -116,7 +110,7 @@ async def test_a_put_is_made_once_wherever_the_connection_is_cut(
     assert await cut_at_every_step(play, stays=STAYS, at_least=steps) < 60
 
 
-@pytest.mark.usefixtures("quick")
+@pytest.mark.usefixtures("idle_traces_go_soon")
 @pytest.mark.parametrize(("items", "maxsize"), [(1, None), (2, None), (1, 2)], ids=["put", "put_many", "bounded"])
 async def test_a_cancelled_put_is_made_once_or_not_at_all(items: int, maxsize: int | None) -> None:
     async def put(stage: Scene) -> None:
@@ -128,6 +122,7 @@ async def test_a_cancelled_put_is_made_once_or_not_at_all(items: int, maxsize: i
     await cancel_at_every_moment(put, afterwards=afterwards, stays=STAYS)
 
 
+@pytest.mark.usefixtures("idle_traces_go_soon")
 async def test_a_cancelled_put_that_waits_for_room_leaves_nothing() -> None:
     async def fill(stage: Scene) -> None:
         await Queue(stage.other, stage.path, 1).put(b"0")
@@ -274,6 +269,47 @@ async def test_a_producer_that_knows_of_room_does_not_overtake_a_waiting_one() -
         assert await queue.get() == b"1"
         await putting
         assert await drain(queue) == numbers(2, 6)
+
+
+async def test_a_producer_that_comes_too_late_three_times_enters_the_line() -> None:
+    async with clients() as (server, (zk, other)):
+        queue, faster = Queue(zk, PATH, 9), Queue(other, PATH, 9)
+        await faster.put(b"0")
+        room = f"{PATH}/room"
+        looks = [
+            server.hold_replies("getData", path=room, session=zk.session_id, nth=nth, times=1) for nth in (1, 2, 3)
+        ]
+        with server.hold_replies("multi", session=zk.session_id, nth=4, times=1) as fourth:
+            putting = asyncio.create_task(queue.put(b"slow"))
+            for number, look in enumerate(looks):
+                await look.until_hit()
+                assert await line(other, f"{PATH}/producers") == []
+                await faster.put(b"%d" % (number + 1))
+                look.release()
+            await fourth.until_hit()
+            assert len(await line(other, f"{PATH}/producers")) == 1
+        await putting
+        assert await drain(queue) == [*numbers(4), b"slow"]
+
+
+async def test_a_producer_that_waits_for_room_writes_once_and_not_at_each_take() -> None:
+    async with clients() as (_, (zk, other)):
+        queue = Queue(zk, PATH, 4)
+        await queue.put_many(numbers(4))
+        waiting = asyncio.create_task(Queue(other, PATH, 4).put_many(numbers(4, 8)))
+
+        async def waits_for_room() -> bool:
+            stat = await zk.exists(f"{PATH}/room")
+            return stat is not None and stat.version > 1 and watch_count(other) == 1
+
+        for number in range(4):
+            await until(waits_for_room)
+            assert (await zk.get(f"{PATH}/room")).stat.version == 2
+            assert await queue.get() == b"%d" % number
+            await other.ping()
+        await waiting
+        assert (await zk.get(f"{PATH}/room")).stat.version == 3
+        assert await drain(queue) == numbers(4, 8)
 
 
 async def test_a_bounded_put_of_a_lone_producer_is_one_request(zookeeper: RealServer, path: str) -> None:

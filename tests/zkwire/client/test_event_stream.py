@@ -14,6 +14,7 @@ from tests.support.client import PATIENCE, cancelled, eventually, states_until, 
 from tests.support.everywhere import Play, Scene, cancel_at_every_moment, cut_at_every_step
 from tests.support.proxy import Frame, Proxy
 from tests.support.rogue import CLOSE_SESSION, PING, UNIMPLEMENTED, Peer, Rogue
+from tests.support.set_watches import lists_of
 from tests.zkwire.session.test_expiry import end_session
 from zkwire import Resync, SessionState, WatchEvent, WatchEventType
 from zkwire.testing import RealServer, Server
@@ -24,23 +25,6 @@ KINDS = ["persistent", "recursive"]
 SERVER_LIMIT = 1_048_575
 ADD_WATCH, REMOVE_WATCHES, EXISTS = 106, 18, 3
 NO_NODE, MARSHALLING = -101, -5
-
-
-def lists_of(frame: Frame) -> list[list[str]]:
-    """Return the lists of a SetWatches (three) or SetWatches2 (five)."""
-    at = 8
-    lists: list[list[str]] = []
-    for _ in range(5 if frame.opcode == "setWatches2" else 3):
-        (count,) = struct.unpack_from(">i", frame.body, at)
-        at += 4
-        names = []
-        for _ in range(count):
-            (length,) = struct.unpack_from(">i", frame.body, at)
-            names.append(frame.body[at + 4 : at + 4 + length].decode())
-            at += 4 + length
-        lists.append(names)
-    assert at == len(frame.body)
-    return lists
 
 
 def rearming(proxy: Proxy, since: int) -> list[Frame]:
@@ -386,11 +370,11 @@ async def test_a_watch_given_up_beside_a_stream_is_removed_with_it_pitfall_40(
 async def test_a_stream_left_while_disconnected_is_not_set_again(zookeeper: RealServer, path: str) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk, zk.events(f"{path}-2"):
         async with zk.events(path):
-            proxy.refuse()
+            refusal = proxy.refuse_connections()
             proxy.drop()
             await states_until(zk.states(), SUSPENDED)
         mark = proxy.mark()
-        proxy.accept()
+        refusal.end()
         assert lists_of(await proxy.seen("setWatches2", mark)) == [[], [], [], [f"{path}-2"], []]
         await zk.ping()
         assert not await watched(zookeeper, path)

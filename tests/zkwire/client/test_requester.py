@@ -26,6 +26,14 @@ def _names_the_callers_path(error: zkwire.ConnectionLostError) -> None:
     assert "/app" not in str(error)
 
 
+async def test_a_refusal_of_a_request_without_a_path_has_none() -> None:
+    async with scene() as stage, zkwire.connect(f"{stage.server.hosts}/app") as app:
+        with stage.server.answering("whoAmI", zkwire.UnimplementedError), pytest.raises(zkwire.ServerError) as refused:
+            await app.whoami()
+        assert type(refused.value) is zkwire.UnimplementedError
+        assert refused.value.path is None
+
+
 async def test_an_unreadable_answer_names_the_callers_path() -> None:
     async with scene() as stage, zkwire.connect(f"{stage.server.hosts}/app", reply_limit=2000) as app:
         await app.create("/a", bytes(3000), make_parents=True)

@@ -279,12 +279,12 @@ async def test_a_search_goes_on_over_several_lost_connections(zookeeper: RealSer
     ):
         await other.create(f"{path}/child", make_parents=True)
         hold = proxy.hold_replies()
-        cuts = [proxy.cut_after(opcode) for opcode in ("create", "sync", "getChildren", "exists", "delete")]
+        cuts = [proxy.drop_after(opcode) for opcode in ("create", "sync", "getChildren", "exists", "delete")]
         task = asyncio.create_task(zk.create(f"{path}/n-", ephemeral=True, sequential=True))
         await proxy.seen("create", direction="reply")
         await cancelled(task)
         hold.release()
-        await asyncio.gather(*cuts)
+        await asyncio.gather(*(cut.until_hit() for cut in cuts))
         await only_the_child(other, path)
 
 
@@ -358,7 +358,7 @@ async def test_a_search_spares_the_node_of_a_create_that_waited_in_the_queue(
         await zk.create(path)
         mark = proxy.mark()
         hold = proxy.hold_replies()
-        lost = (proxy.cut_after if applied else proxy.cut_before)("create")
+        lost = (proxy.drop_after if applied else proxy.drop_before)("create")
         task = asyncio.create_task(zk.create(f"{path}/n-", ephemeral=True, sequential=True))
         again = asyncio.create_task(zk.create(f"{path}/n-", ephemeral=True, sequential=True))
         fixed = asyncio.create_task(zk.create(f"{path}/fixed", ephemeral=True))
@@ -367,7 +367,7 @@ async def test_a_search_spares_the_node_of_a_create_that_waited_in_the_queue(
         if applied:
             await proxy.seen("create", mark, direction="reply")
         hold.release()
-        await lost
+        await lost.until_hit()
         made = [await again, await fixed]
         await proxy.seen("getChildren", mark, direction="reply")
         if applied:
@@ -422,9 +422,9 @@ async def test_a_removal_cut_off_spares_the_next_node_at_its_path(zookeeper: Rea
 async def test_a_discard_is_repeated_over_lost_connections(zookeeper: RealServer, path: str) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         await zk.create(path)
-        cuts = [proxy.cut_before("delete"), proxy.cut_before("delete", 2), proxy.cut_after("delete", 3)]
+        cuts = [proxy.drop_before("delete", times=2), proxy.drop_after("delete", nth=3)]
         await zk.discard(path)
-        assert [cut.done() for cut in cuts] == [True] * 3
+        assert [cut.hits for cut in cuts] == [2, 1]
         assert await zk.exists(path) is None
         assert proxy.requests().count("delete") == 4
 

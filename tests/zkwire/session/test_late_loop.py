@@ -19,6 +19,7 @@ def block(seconds: float) -> None:
     time.sleep(seconds)
 
 
+@pytest.mark.slow("it blocks the event loop for two seconds, twice")
 async def test_a_connection_survives_a_blocked_event_loop_and_a_warning_names_the_cause_pitfall_75(
     memory: ServerProcess, path: str, caplog: pytest.LogCaptureFixture
 ) -> None:

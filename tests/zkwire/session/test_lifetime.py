@@ -197,7 +197,7 @@ async def test_the_time_that_the_machine_was_suspended_counts_against_certainty(
 async def test_what_was_asked_before_the_machine_was_suspended_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     slept = 1000.0
     monkeypatch.setattr(suspension, "suspended", lambda: slept)
-    async with scene() as stage:
+    async with scene(session_timeout=3.0) as stage:
         stage.zk.need_certainty()
         for _ in range(3):
             await stage.zk.sync("/")

@@ -11,6 +11,7 @@ from tests.support.client import InOrder, eventually, states_until, turns, watch
 from tests.support.everywhere import scene
 from tests.support.proxy import Frame, Proxy
 from tests.support.rogue import Peer, Rogue, honest
+from tests.support.set_watches import lists_of
 from tests.zkwire.session.verbs import ALL, READS
 from zkwire import SessionState, WatchEventType
 from zkwire.session.opening import open_link
@@ -29,18 +30,7 @@ def handshake(frame: Frame) -> tuple[int, int]:
 def set_watches(frame: Frame) -> tuple[int, list[list[str]]]:
     """Return the zxid and the three lists of paths of a SetWatches."""
     (zxid,) = struct.unpack_from(">q", frame.body)
-    at = 8
-    lists: list[list[str]] = []
-    for _ in range(3):
-        (count,) = struct.unpack_from(">i", frame.body, at)
-        at += 4
-        names = []
-        for _ in range(count):
-            (length,) = struct.unpack_from(">i", frame.body, at)
-            names.append(frame.body[at + 4 : at + 4 + length].decode())
-            at += 4 + length
-        lists.append(names)
-    return zxid, lists
+    return zxid, lists_of(frame)
 
 
 # -- resuming ------------------------------------------------------------------------------------------------------
@@ -363,11 +353,11 @@ async def test_a_write_cut_off_in_flight_fails_and_is_not_sent_again_pitfall_60(
         await direct.create(f"{path}/child", make_parents=True)
         async with zkwire.connect(proxy.hosts) as zk:
             occurrence = 2 if verb == "ensure_path" else 1
-            lost = (proxy.cut_after if when == "after" else proxy.cut_before)(opcode, occurrence)
+            lost = (proxy.drop_after if when == "after" else proxy.drop_before)(opcode, nth=occurrence)
             with pytest.raises(zkwire.ConnectionLostError) as refused:
                 await call(zk, path)
             assert refused.value.maybe_applied
-            assert lost.done()
+            assert lost.hits == 1
             await zk.sync(path)
             assert proxy.requests().count(opcode) == occurrence
             assert sum(frame.opcode == opcode and frame.dropped for frame in proxy.log) == 1

@@ -224,6 +224,7 @@ async def test_an_answer_that_is_always_too_large_fails_its_own_call_only() -> N
         assert server.connections == 3
 
 
+@pytest.mark.slow("130 megabytes go through it")
 async def test_seventy_megabytes_in_one_answer_are_refused_and_sixty_are_not(path: str) -> None:
     with ServerProcess() as server:
         async with zkwire.connect(server.hosts) as zk:

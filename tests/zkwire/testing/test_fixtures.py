@@ -11,6 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 HEAD = "import asyncio, pytest, zkwire\nfrom zkwire.testing import VirtualClock\n"
+A_PYTEST_OF_ITS_OWN = pytest.mark.slow("it starts pytest; two of these tests are enough for a quick run")
 IMPORT = "from zkwire.testing.fixtures import Options, zk, zk_server\n"
 
 
@@ -21,7 +22,7 @@ def run(folder: Path, module: str, conftest: str = "") -> str:
     ran = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-rA", "-W", "error", "--strict-markers"],
         cwd=folder,
-        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
         timeout=120,
@@ -76,6 +77,7 @@ def test_plain():
     assert len(outcomes(printed)) == 9
 
 
+@A_PYTEST_OF_ITS_OWN
 def test_one_of_the_two_names_is_enough_and_a_conftest_serves_all(tmp_path: Path) -> None:
     printed = run(tmp_path, "from zkwire.testing.fixtures import zk\nasync def test_it(zk):\n    await zk.ping()\n")
     assert outcomes(printed) == {"test_it": "PASSED"}, printed
@@ -83,6 +85,7 @@ def test_one_of_the_two_names_is_enough_and_a_conftest_serves_all(tmp_path: Path
     assert outcomes(printed) == {"test_it": "PASSED"}, printed
 
 
+@A_PYTEST_OF_ITS_OWN
 def test_options_reach_server_client_and_limit(tmp_path: Path) -> None:
     printed = run(
         tmp_path,
@@ -132,6 +135,7 @@ async def test_next(zk):
     assert "ZeroDivisionError: nobody looked" in printed
 
 
+@A_PYTEST_OF_ITS_OWN
 def test_faults_left_at_work_do_not_hang_the_end(tmp_path: Path) -> None:
     printed = run(
         tmp_path,
@@ -155,6 +159,7 @@ async def test_stopped(zk, zk_server):
     assert len(outcomes(printed)) == 4
 
 
+@A_PYTEST_OF_ITS_OWN
 @pytest.mark.parametrize("name", ["zk", "zk_server"])
 def test_a_test_that_is_not_async_fails_with_an_instruction(tmp_path: Path, name: str) -> None:
     printed = run(tmp_path, f"{IMPORT}def test_it({name}):\n    pass\n")
@@ -162,6 +167,7 @@ def test_a_test_that_is_not_async_fails_with_an_instruction(tmp_path: Path, name
     assert f"asks for {name}, which lives in the event loop of an async test: make the test `async def`" in printed
 
 
+@A_PYTEST_OF_ITS_OWN
 def test_a_setup_that_fails_leaves_nothing_open(tmp_path: Path) -> None:
     printed = run(
         tmp_path,

@@ -725,6 +725,16 @@ def test_a_server_that_answers_one_by_one_or_in_small_pieces_is_alive() -> None:
         assert connection.tick(now)
 
 
+def test_a_large_reply_may_grow_by_a_little_at_each_tick() -> None:
+    connection = _opened(limit=100_000, now=0.0)
+    _sent(connection, SyncRequest("/"), now=0.0)
+    data = bytes(60_000)
+    whole = _reply(1, struct.pack(">i", len(data)) + data)
+    for now in range(1, 40):
+        connection.receive(whole[1500 * (now - 1) : 1500 * now], float(now))
+        assert connection.tick(float(now))
+
+
 def test_a_server_that_trickles_the_bytes_of_a_frame_is_dead_after_a_session_timeout_pitfall_83() -> None:
     """It is never silent, and never answers."""
     connection = _opened(now=0.0)
@@ -882,6 +892,13 @@ def test_replies_to_auth_are_matched_in_their_own_order() -> None:
     assert connection.error is None
     assert connection.receive(_reply(-4), 1.0) == []
     assert "xid -4" in _message(connection)
+
+
+def test_a_reply_with_a_wrong_xid_is_not_taken_for_that_to_auth() -> None:
+    connection = _opened()
+    _sent(connection, AuthRequest(0, "digest", b"u:p"), DeleteRequest("/a", -1))
+    assert connection.receive(_reply(77), 1.0) == []
+    assert "xid 77" in _message(connection)
 
 
 def test_auth_and_sasl_are_no_sign_of_life_in_either_direction() -> None:

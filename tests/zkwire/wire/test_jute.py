@@ -1,14 +1,20 @@
 """Jute: every record encoded and decoded, whole, cut at every byte and amid other bytes; bad lengths; declarations."""
 
+import copy
+import dataclasses
+import pickle
 import struct
+import threading
 import tracemalloc
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, get_type_hints
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.examples import examples
 from zkwire.wire import jute, multi, records, requests
 from zkwire.wire.jute import (
     Boolean,
@@ -29,7 +35,7 @@ from zkwire.wire.jute import (
 from zkwire.wire.records import ACL, Stat, WatcherEvent
 from zkwire.wire.requests import ClientInfoRecord
 
-EACH = settings(max_examples=30)  # for each of dozens of records
+EACH = examples(30)  # for each of dozens of records
 RECORDS: list[type[Record]] = sorted(
     {
         value
@@ -73,8 +79,7 @@ def values_of(declared: Any) -> st.SearchStrategy[Any]:
 
 def instances(cls: type[Record]) -> st.SearchStrategy[Record]:
     hints = get_type_hints(cls, include_extras=True)
-    fields: dict[str, Any] = vars(cls)["__dataclass_fields__"]
-    return st.builds(cls, **{name: values_of(hints[name]) for name in fields})
+    return st.builds(cls, **{field.name: values_of(hints[field.name]) for field in dataclasses.fields(cls)})  # type: ignore[arg-type]
 
 
 @record
@@ -230,7 +235,7 @@ def test_a_null_string_reads_as_empty() -> None:
 @pytest.mark.parametrize("count", [-1, -2, -(2**31)])
 @pytest.mark.parametrize("cls", [SomeNames, SomeAcls, SomeLongs], ids=lambda cls: cls.__name__)
 def test_a_vector_of_a_negative_count_reads_as_empty(cls: type[Record], count: int) -> None:
-    assert cls.decode(struct.pack(">i", count), 0) == (cls([]), 4)  # type: ignore[call-arg]
+    assert cls.decode(struct.pack(">i", count), 0) == (cls([]), 4)
 
 
 def _as_java_writes(text: str) -> bytes:
@@ -370,10 +375,10 @@ class Plain:
 
 
 @pytest.mark.parametrize("declared", [int, AnyVector[float], Plain, Sequence[str], AnyVector[Plain]])
-def test_a_field_that_is_not_a_jute_type_is_refused_when_the_class_is_made(declared: Any) -> None:
-    wrong = type("Wrong", (Record,), {"__annotations__": {"first": Int, "second": declared}})
+def test_a_field_that_is_not_a_jute_type_is_refused_when_the_class_is_first_used(declared: Any) -> None:
+    wrong: type[Record] = record(type("Wrong", (Record,), {"__annotations__": {"first": Int, "second": declared}}))
     with pytest.raises(TypeError, match=r"Wrong\.second: .* is no jute type"):
-        record(wrong)
+        wrong(1, 2)
 
 
 def test_an_undeclared_record_cannot_be_coded() -> None:
@@ -381,9 +386,38 @@ def test_an_undeclared_record_cannot_be_coded() -> None:
         pass
 
     with pytest.raises(TypeError, match="Undeclared is not declared with @record"):
-        Undeclared().encode()
+        Undeclared()
+    assert not dataclasses.is_dataclass(Undeclared)
     with pytest.raises(TypeError, match="@record"):
         Undeclared.decode(b"", 0)
+
+
+def test_a_record_that_was_never_used_is_a_dataclass() -> None:
+    @record
+    class Fresh(Record):
+        number: Int
+
+    assert [field.name for field in dataclasses.fields(Fresh)] == ["number"]
+    assert Fresh(number=3).encode() == b"\0\0\0\3"
+
+
+@pytest.mark.parametrize("value", [ACL(31, "world", "anyone"), Stat(*range(11))], ids=["frozen", "plain"])
+def test_a_record_can_be_copied_and_pickled(value: Record) -> None:
+    assert copy.copy(value) == copy.deepcopy(value) == pickle.loads(pickle.dumps(value)) == value
+
+
+def test_threads_may_use_a_record_first_at_the_same_time() -> None:
+    for _ in range(50):
+        made: type[Record] = record(type("Shared", (Record,), {"__annotations__": {"first": Int, "second": UString}}))
+        start = threading.Barrier(4)
+
+        def use(made: Any = made, start: threading.Barrier = start) -> tuple[Any, int]:
+            start.wait()
+            return made.decode(made(1, "b").encode(), 0)  # type: ignore[no-any-return]
+
+        with ThreadPoolExecutor(4) as threads:
+            for decoded in [thread.result() for thread in [threads.submit(use) for _ in range(4)]]:
+                assert decoded == (made(1, "b"), 9)
 
 
 @record

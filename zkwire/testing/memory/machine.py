@@ -21,7 +21,7 @@ from zkwire.testing.memory import access, handshake, reads, writes
 from zkwire.testing.memory.refusal import Refused
 from zkwire.testing.memory.state import NO_ZXID, Connection, Settings, State
 from zkwire.wire import multi, requests
-from zkwire.wire.jute import DecodeError, Decoder
+from zkwire.wire.jute import DecodeError
 from zkwire.wire.records import PING_XID
 from zkwire.wire.requests import Request
 
@@ -38,7 +38,7 @@ class _Operation(NamedTuple):
     """How an opcode is carried out; for a write also how the body of the reply is made from the change."""
 
     name: str
-    decode: Decoder
+    request: type[Request[Any]]
     read: _Read | None = None
     write: _Write | None = None
     body: Callable[[writes.Change], bytes] = writes.nothing_of
@@ -73,8 +73,8 @@ _READS: Final[dict[type[Request[Any]], tuple[str, _Read]]] = {
     multi.MultiReadRequest: ("MLTR", reads.multi_read),
 }
 _BY_OPCODE: Final = {
-    **{cls.opcode: _Operation(name, cls.decode, read) for cls, (name, read) in _READS.items()},
-    **{cls.opcode: _Operation(name, cls.decode, None, write, body) for cls, (name, write, body) in _WRITES.items()},
+    **{cls.opcode: _Operation(name, cls, read) for cls, (name, read) in _READS.items()},
+    **{cls.opcode: _Operation(name, cls, None, write, body) for cls, (name, write, body) in _WRITES.items()},
 }
 _PING: Final = requests.PingRequest.opcode
 # The reading thread of the real server answers these itself, so they do not extend the session.
@@ -193,7 +193,7 @@ class Machine(State):
     def _carry_out(self, connection: Connection, operation: _Operation, xid: int, payload: bytes) -> None:
         connection.last_operation = operation.name
         try:
-            request, _ = operation.decode(payload, _HEADER.size)
+            request, _ = operation.request.decode(payload, _HEADER.size)
         except DecodeError:  # a write that cannot be read takes no zxid
             self.reply(connection, xid, self.last_zxid, MarshallingError.code)
             return

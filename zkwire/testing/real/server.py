@@ -179,11 +179,13 @@ class RealServer:
         process = self._belongings.process
         return process is not None and process.poll() is None
 
-    async def start(self) -> None:
+    async def start(self, *, within: float = START_TIME_LIMIT) -> None:
         """Start the server and wait until it serves; one that was stopped or killed keeps its port and its data.
 
-        Raises ServerFailedError, with the end of the server's log, when the process dies or 45 s pass; RuntimeError
-        when it is running already. Cancellation, like failure, ends the process and removes the folder.
+        ``within`` is how many seconds it may take: a server of an ensemble serves only when it has found a quorum.
+
+        Raises ServerFailedError, with the end of the server's log, when the process dies or ``within`` has passed;
+        RuntimeError when it is running already. Cancellation, like failure, ends the process and removes the folder.
         """
         if self.is_running:
             raise RuntimeError(f"the server on {self.hosts} is running already")
@@ -191,11 +193,11 @@ class RealServer:
             self._belongings.folder = Path(tempfile.mkdtemp(prefix="zookeeper-"))
         serves = False
         try:
-            async with asyncio.timeout(START_TIME_LIMIT):
+            async with asyncio.timeout(within):
                 await self._launch()
             serves = True
         except TimeoutError as error:
-            message = f"ZooKeeper {self.version} did not serve within {START_TIME_LIMIT:g} s"
+            message = f"ZooKeeper {self.version} did not serve within {within:g} s"
             raise ServerFailedError(f"{message}\n{self.log_tail()}") from error
         finally:
             if not serves:

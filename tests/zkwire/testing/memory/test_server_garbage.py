@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import zkwire
+from tests.support.examples import some_in_quick
 from zkwire.testing import Server
 from zkwire.wire.multi import MultiRequest
 from zkwire.wire.records import ConnectRequest, RequestHeader
@@ -86,7 +87,7 @@ def mutated_handshake(rng: random.Random) -> bytes:
 
 
 @pytest.mark.parametrize("make", [noise, nonsense, mutated, mutated_handshake])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", some_in_quick(range(4), 1))
 async def test_garbage_takes_nothing_down(make: Callable[[random.Random], bytes], seed: int) -> None:
     rng = random.Random(f"{make.__name__} {seed}")
     async with Server() as server, zkwire.connect(server.hosts) as zk:

@@ -1,0 +1,362 @@
+"""Checks the history of a run against the promises of the recipes.  Pure: takes records, returns violations.
+
+docs/reliability.md lists the promises.  Everything here is judged by what clients knew for certain, so that a slow or
+stopped process never looks like a violation:
+
+- A holder *claims* a lock from the moment at which `acquire` has returned, until it begins to release it; without a
+  release, until the moment to which the lease has called itself certain.  The claim of a process that was killed or
+  stopped stands to that moment too.
+- A lease that was not certain when its process looked at it for the first time claims nothing.
+"""
+
+import itertools
+from bisect import insort
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tests.chaos.journal import PARENT, Record, in_order
+
+# Errors that clients meet under faults, by the names of their classes.
+EXPECTED_ERRORS = frozenset({"ConnectionLostError", "SessionExpiredError", "LockLostError", "TimeoutError"})
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A broken promise: seen at the moment `at`, of the lock or queue `name`."""
+
+    at: float
+    name: str
+    text: str
+
+
+@dataclass(slots=True)
+class Claim:
+    """One lease as its holder has claimed it, from `start` to `end`; `mode` is "write" unless it is shared."""
+
+    name: str
+    author: str
+    lease: int
+    mode: str
+    token: int
+    start: float
+    end: float
+
+    def __str__(self) -> str:
+        return f"client {self.author} (token {self.token:#x})"
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What a run has set up: which names are semaphores, with how many permits, and which are queues."""
+
+    permits: Mapping[str, int]
+    queues: frozenset[str] = frozenset()  # of which items are taken at most once
+    claim_queues: frozenset[str] = frozenset()  # of which items are claimed
+
+
+def check(history: Iterable[Record], expected: Expected) -> list[Violation]:
+    """Return all violations, in the order of their moments."""
+    records = in_order(history)
+    by_name: dict[str, list[Claim]] = defaultdict(list)
+    for claim in claims(records):
+        by_name[claim.name].append(claim)
+    found: list[Violation] = []
+    for name, held in by_name.items():
+        if name in expected.permits:
+            found += too_many(held, expected.permits[name])
+        else:
+            found += overlaps(held)
+            found += unordered_tokens(held)
+    checks: Sequence[Callable[[Sequence[Record]], Iterable[Violation]]] = (
+        refused_while_certain,
+        fenced_store,
+        guarded_nodes,
+        readers,
+        counters,
+        progress,
+        leftovers,
+        processes,
+    )
+    for each in checks:
+        found += each(records)
+    for name in expected.queues:
+        found += taken_items(records, name)
+    for name in expected.claim_queues:
+        found += claimed_items(records, name)
+    return sorted(found, key=lambda violation: violation.at)
+
+
+def claims(records: Iterable[Record]) -> list[Claim]:
+    """Return what was claimed, in the order in which the claims began."""
+    found: dict[tuple[str, int], Claim] = {}
+    over: set[tuple[str, int]] = set()
+    for record in records:
+        if record.what not in ("acquired", "certain", "released"):
+            continue
+        key = (record.author, record["lease"])
+        if record.what == "acquired":
+            if record["until"] > record.at:
+                mode = record.get("mode", "write")
+                found[key] = Claim(
+                    record.name, record.author, record["lease"], mode, record["token"], record.at, record["until"]
+                )
+        elif key in found and key not in over:
+            if record.what == "certain":
+                found[key].end = max(found[key].end, record["until"])
+            else:
+                found[key].end = record.at
+                over.add(key)
+    return sorted(found.values(), key=lambda claim: claim.start)
+
+
+# -- locks -------------------------------------------------------------------------------------------------
+
+
+def overlaps(held: Sequence[Claim]) -> Iterator[Violation]:
+    """Yield two claims of one lock at a time, unless both are readers'."""
+    for mine, others in (("write", ("write", "read")), ("read", ("write",))):
+        last: Claim | None = None  # of those that a claim of the kind `mine` must not meet, the one that ends last
+        for claim in held:
+            if claim.mode == mine and last is not None and last.end > claim.start:
+                both = min(last.end, claim.end) - claim.start
+                yield Violation(
+                    claim.start,
+                    claim.name,
+                    f"two owners for certain: {last} and {claim}, for {both:.3f} s",
+                )
+            if claim.mode in others and (last is None or claim.end > last.end):
+                last = claim
+
+
+def unordered_tokens(held: Sequence[Claim]) -> Iterator[Violation]:
+    """Yield a token that is not greater than that of an earlier owner; readers have no order among themselves.
+
+    One client may hold twice by one token: a writer that has let readers in, and a task that passes its lease on to
+    another task of its process.
+    """
+    for mine, others in (("write", ("write", "read")), ("read", ("write",))):
+        greatest: Claim | None = None
+        for claim in held:
+            is_smaller = claim.mode == mine and greatest is not None and claim.token <= greatest.token
+            if greatest is not None and is_smaller and (claim.token, claim.author) != (greatest.token, greatest.author):
+                text = f"the token of {claim} is not greater than the earlier one of {greatest}"
+                yield Violation(claim.start, claim.name, text)
+            if claim.mode in others and (greatest is None or claim.token > greatest.token):
+                greatest = claim
+
+
+def too_many(held: Sequence[Claim], permits: int) -> Iterator[Violation]:
+    """Yield a moment at which a semaphore had more holders than permits."""
+    ends: list[float] = []
+    for claim in held:
+        ends = [end for end in ends if end > claim.start]
+        insort(ends, claim.end)
+        if len(ends) > permits:
+            yield Violation(claim.start, claim.name, f"{len(ends)} holders of {permits} permits: the last is {claim}")
+
+
+# -- what locks protect ------------------------------------------------------------------------------------
+
+
+def refused_while_certain(records: Sequence[Record]) -> Iterator[Violation]:
+    """Yield a write that the store or ZooKeeper has refused to a holder that was still certain afterwards."""
+    for record in records:
+        if record.what in ("refused", "guard refused") and record["certain"]:
+            yield Violation(
+                record.at, record.name, f"a write of client {record.author} was refused while its lease was certain"
+            )
+
+
+def fenced_store(records: Sequence[Record]) -> Iterator[Violation]:
+    """Yield a stale token that the store has accepted, and an update that was lost in it."""
+    greatest: dict[str, int] = {}
+    values: dict[str, int] = {}
+    for record in records:
+        if record.author != PARENT or record.what not in ("stored", "seen"):
+            continue
+        token = record["token"]
+        if token < greatest.get(record.name, 0):
+            yield Violation(record.at, record.name, f"the store has accepted the stale token {token:#x}")
+        greatest[record.name] = max(token, greatest.get(record.name, 0))
+        if record.what == "stored":
+            if record["value"] != values.get(record.name, 0) + 1:
+                text = f"an update was lost: {record['value']} was written over {values.get(record.name, 0)}"
+                yield Violation(record.at, record.name, text)
+            values[record.name] = record["value"]
+
+
+def guarded_nodes(records: Sequence[Record]) -> Iterator[Violation]:
+    """Yield an update that was lost in a node which is written by the transactions of leases.
+
+    Each of them writes the number that it has read, plus one.  So the number equals the node's version.
+    """
+    for record in records:
+        if record.what in ("guarded", "guard at the end") and record["value"] != record["version"]:
+            text = f"an update was lost: the node holds {record['value']} after {record['version']} writes"
+            yield Violation(record.at, record.name, text)
+    acknowledged: dict[str, int] = defaultdict(int)
+    for record in records:
+        if record.what == "guarded":
+            acknowledged[record.name] += 1
+        elif record.what == "guard at the end" and record["value"] < acknowledged[record.name]:
+            text = f"{acknowledged[record.name]} writes were acknowledged, and the node holds {record['value']}"
+            yield Violation(record.at, record.name, text)
+
+
+def readers(records: Sequence[Record]) -> Iterator[Violation]:
+    """Yield a value that has changed while a reader was certain to hold the read lock."""
+    first: dict[tuple[str, int], int] = {}
+    for record in records:
+        if record.what == "read" and record["certain"]:
+            value = first.setdefault((record.author, record["lease"]), record["value"])
+            if value != record["value"]:
+                text = f"{value} became {record['value']} while client {record.author} held the read lock"
+                yield Violation(record.at, record.name, text)
+
+
+# -- counters and queues -----------------------------------------------------------------------------------
+
+
+def counters(records: Sequence[Record]) -> Iterator[Violation]:
+    """Yield an addition that was lost, or was made twice, or that came out of order.
+
+    An addition whose client was killed, or got an error, may have been made or not.
+    """
+    begun: dict[str, int] = defaultdict(int)
+    values: dict[str, dict[int, str]] = defaultdict(dict)
+    greatest: dict[str, int] = defaultdict(int)  # of the additions that have ended
+    under_way: dict[tuple[str, str], int] = {}  # the greatest value that had been returned when this addition began
+    for record in records:
+        name = record.name
+        if record.what == "adding":
+            begun[name] += 1
+            under_way[name, record.author] = greatest[name]
+        elif record.what == "added":
+            value = record["value"]
+            if value in values[name]:
+                text = f"clients {values[name][value]} and {record.author} both got the value {value}"
+                yield Violation(record.at, name, text)
+            elif value <= under_way[name, record.author]:
+                text = f"client {record.author} got {value} after {under_way[name, record.author]} had been returned"
+                yield Violation(record.at, name, text)
+            values[name][value] = record.author
+            greatest[name] = max(greatest[name], value)
+        elif record.what == "count at the end" and not len(values[name]) <= record["value"] <= begun[name]:
+            text = f"{len(values[name])} additions were made for certain, {begun[name]} were begun, "
+            yield Violation(record.at, name, f"{text}and the counter holds {record['value']}")
+
+
+def taken_items(records: Sequence[Record], queue: str) -> Iterator[Violation]:
+    """Yield an item that was taken twice, that was never put, or that was lost.
+
+    An item may be lost with the consumer that was killed, or whose session ended, during its take.
+    """
+    ours = [record for record in records if record.name == queue]
+    putting = {record["item"] for record in ours if record.what == "putting"}
+    put = {record["item"]: record.at for record in ours if record.what == "put"}
+    taken: dict[str, str] = {}
+    getting: set[str] = set()
+    for record in ours:
+        if record.what == "getting":
+            getting.add(record.author)
+        elif record.what in ("got", "got none"):
+            getting.discard(record.author)
+        if record.what != "got":
+            continue
+        item = record["item"]
+        if item in taken:
+            yield Violation(record.at, queue, f"clients {taken[item]} and {record.author} both took the item {item}")
+        if item not in putting:
+            yield Violation(record.at, queue, f"client {record.author} took the item {item}, which was never put")
+        taken[item] = record.author
+    excuses = len(getting) + sum(record.what in ("session ended", "killed") for record in records)
+    lost = sorted(put.keys() - taken.keys())
+    is_drained = any(record.what == "drained" for record in ours)
+    if is_drained and len(lost) > excuses:
+        text = f"{len(lost)} items are lost, and only {excuses} takes were cut off: {', '.join(lost[:10])}"
+        yield Violation(ours[-1].at, queue, text)
+
+
+def claimed_items(records: Sequence[Record], queue: str) -> Iterator[Violation]:
+    """Yield an item that was claimed after it had been handled, that was never put, or that was never handled."""
+    putting = {record["item"] for record in records if record.what == "putting" and record.name == queue}
+    put = {record["item"] for record in records if record.what == "put" and record.name == queue}
+    handled: dict[str, Record] = {}
+    claimed: set[str] = set()
+    for record in records:
+        if record.what not in ("acquired", "handled") or record.get("queue") != queue:
+            continue
+        item = record["item"]
+        if record.what == "acquired" and record["until"] > record.at:
+            claimed.add(item)
+            if item in handled:
+                text = (
+                    f"client {record.author} claimed the item {item}, which client {handled[item].author} had handled"
+                )
+                yield Violation(record.at, record.name, text)
+            if item not in putting:
+                yield Violation(record.at, record.name, f"client {record.author} claimed {item}, which was never put")
+        elif record.what == "handled":
+            if item in handled:
+                text = f"clients {handled[item].author} and {record.author} both handled the item {item} to its end"
+                yield Violation(record.at, record.name, text)
+            handled[item] = record
+    drained = next((record for record in records if record.what == "drained" and record.name == queue), None)
+    if drained is not None and (lost := sorted(put - claimed)):
+        text = f"{len(lost)} items were never claimed: {', '.join(lost[:10])}"
+        yield Violation(drained.at, queue, text)
+
+
+# -- processes ---------------------------------------------------------------------------------------------
+
+
+def progress(records: Sequence[Record]) -> Iterator[Violation]:
+    """Yield what came to a stand although all faults had ended."""
+    for record in records:
+        if record.what == "stuck":
+            yield Violation(record.at, record.name, f"no progress within {record['seconds']:g} s of the last fault")
+
+
+def leftovers(records: Sequence[Record]) -> Iterator[Violation]:
+    """Yield nodes of clients that were left although all sessions had ended."""
+    for record in records:
+        if record.what == "left":
+            yield Violation(record.at, record.name, f"nodes are left: {', '.join(record['nodes'][:10])}")
+
+
+def processes(records: Sequence[Record]) -> Iterator[Violation]:
+    """Yield a client that has failed, and an error that no fault explains."""
+    for record in records:
+        if record.what == "failed":
+            yield Violation(record.at, record.name, f"client {record['client']} has failed: {record['why']}")
+        elif record.what == "error" and not (record["error"] in EXPECTED_ERRORS or record.get("transient")):
+            text = f"client {record.author} got an error that no fault explains: {record['error']}: {record['text']}"
+            yield Violation(record.at, record.name, text)
+
+
+# -- figures -----------------------------------------------------------------------------------------------
+
+
+def without_owner(held: Sequence[Claim]) -> list[float]:
+    """Return for how many seconds a lock had no certain owner, for each change of its owner."""
+    gaps, end = [], None
+    for claim in held:
+        if end is not None:
+            gaps.append(max(0.0, claim.start - end))
+        end = claim.end if end is None else max(end, claim.end)
+    return gaps
+
+
+def ran_on(records: Iterable[Record], held: Sequence[Claim]) -> list[float]:
+    """Return for how many seconds bodies that had lost the lock ran on beside the next owner.
+
+    This is no violation here: the process may have been stopped, or got no processor.
+    """
+    ended = {(record.author, record["lease"]): record.at for record in records if record.what == "lost"}
+    late = []
+    for claim, following in itertools.pairwise(held):
+        end = ended.get((claim.author, claim.lease))
+        if end is not None and end > following.start:
+            late.append(end - following.start)
+    return late

@@ -1,0 +1,71 @@
+"""A client process of a run: `python -m tests.chaos.client ORDERS`, where ORDERS is JSON, see `Orders`.
+
+It works until its standard input ends, then closes its session and ends.  So it also ends when its parent has gone.
+"""
+
+import asyncio
+import json
+import logging
+import os
+import random
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import zkwire
+from tests.chaos.broken import put_in
+from tests.chaos.journal import Journal
+from tests.chaos.store import StoreClient
+from tests.chaos.workload import Workload
+
+
+@dataclass(frozen=True)
+class Orders:
+    """Arguments: `number` of the client; `life`, how often it was started; `timeout` of its session, in seconds;
+    `folder` of the journals; `store`, the port of the store; `broken`, the deliberate fault to put in, or None.
+    """
+
+    number: int
+    life: int
+    hosts: str
+    timeout: float
+    seed: str
+    folder: str
+    store: int
+    broken: str | None = None
+
+
+async def main(orders: Orders) -> None:
+    """Work until standard input ends."""
+    author = f"{orders.number}.{orders.life}"
+    journal = Journal(Path(orders.folder, f"client-{author}.jsonl"), author)
+    finish = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(finish), sys.stdin)
+    finishing = asyncio.create_task(finish.read())
+    working = asyncio.create_task(_work(orders, journal, author))
+    await asyncio.wait([finishing, working], return_when=asyncio.FIRST_COMPLETED)
+    for task in (finishing, working):
+        task.cancel()
+    await asyncio.wait([finishing, working])
+    if not working.cancelled():
+        working.result()  # it has failed, and says how
+        raise AssertionError("the work has no end")
+    journal.write("ends")
+
+
+async def _work(orders: Orders, journal: Journal, author: str) -> None:
+    rng = random.Random(f"{orders.seed}/{author}")
+    names = random.Random(f"{orders.seed}/{author}/client")
+    async with (
+        StoreClient(orders.store) as store,
+        zkwire.connect(orders.hosts, orders.timeout, rng=names) as zk,
+    ):
+        journal.write("connected", pid=os.getpid(), session=zk.session_id, timeout=zk.session_timeout)
+        await Workload(zk, store, journal, author, rng).run()
+
+
+if __name__ == "__main__":
+    given = Orders(**json.loads(sys.argv[1]))
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    put_in(given.broken)
+    asyncio.run(main(given))

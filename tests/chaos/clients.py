@@ -1,0 +1,152 @@
+"""The client processes of a run, as the parent process sees them."""
+
+import asyncio
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.chaos.client import Orders
+from tests.chaos.journal import Journal
+from tests.support.links import Links
+
+ROOT = Path(__file__).resolve().parents[2]
+POLL = 0.05
+
+
+class ClientProcess:
+    """One client: a process that may be killed, stopped and started again; each start is another life.
+
+    Arguments: `orders`, of its first life.
+    """
+
+    def __init__(self, orders: Orders, journal: Journal) -> None:
+        self._orders = orders
+        self._journal = journal
+        self._lives = 0
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def number(self) -> int:
+        """Its number, which its lives share."""
+        return self._orders.number
+
+    @property
+    def is_running(self) -> bool:
+        """Whether there is a process; a stopped one counts."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def name(self) -> str:
+        """The number with the number of the life, as in the journals."""
+        return f"{self.number}.{self._lives}"
+
+    def start(self) -> None:
+        """Start the next life."""
+        assert not self.is_running
+        self._lives += 1
+        orders = json.dumps({**asdict(self._orders), "life": self._lives})
+        with Path(self._orders.folder, f"client-{self.name}.log").open("wb") as log:
+            # A session of its own: Ctrl-C at the terminal reaches the parent, which then ends its clients.
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.chaos.client", orders],
+                cwd=ROOT,
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def kill(self) -> None:
+        """Kill the process, if there is one; it has ended when this returns."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            assert self._process.stdin is not None
+            with contextlib.suppress(BrokenPipeError):
+                self._process.stdin.close()
+            self._process = None
+
+    def stop(self) -> None:
+        """Stop the process (SIGSTOP)."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Continue a stopped process."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
+    def fails(self) -> bool:
+        """Return whether the process has ended by itself, and write that down."""
+        if self._process is None or self._process.poll() is None:
+            return False
+        log = Path(self._orders.folder, f"client-{self.name}.log").read_text(encoding="utf-8", errors="replace")
+        why = f"it ended with {self._process.returncode}: {' | '.join(log.splitlines()[-3:])}"
+        self._journal.write("failed", name="", client=self.name, why=why)
+        self.kill()
+        return True
+
+    async def finish(self, limit: float) -> None:
+        """Have the process end its work and its session; write it down if it does not within `limit` seconds."""
+        process = self._process
+        if process is None:
+            return
+        assert process.stdin is not None
+        process.stdin.close()
+        try:
+            async with asyncio.timeout(limit):
+                while process.poll() is None:
+                    await asyncio.sleep(POLL)
+        except TimeoutError:
+            self._journal.write("failed", name="", client=self.name, why=f"it did not end within {limit:g} s")
+            self.kill()
+        if process.returncode and self._process is not None:
+            self.fails()
+
+
+class Clients:
+    """All clients of a run, each behind relays of its own to every server; an async context manager.
+
+    On leaving it, all processes are killed.
+    Arguments: `servers`, the number and the port of each.
+    """
+
+    def __init__(self, links: Links, servers: Sequence[tuple[int, int]]) -> None:
+        self._links = links
+        self._servers = servers
+        self._stack = contextlib.AsyncExitStack()
+        self.all: list[ClientProcess] = []
+
+    async def __aenter__(self) -> Self:
+        await self._stack.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for client in self.all:
+            client.kill()
+        await self._stack.__aexit__(kind, error, trace)
+
+    async def hosts(self, number: int) -> str:
+        """Return a connect string for the client `number`, with a relay for each server."""
+        ports = []
+        for server, port in self._servers:
+            relay = await self._stack.enter_async_context(self._links.relay(end(number), server, port))
+            ports.append(f"127.0.0.1:{relay.port}")
+        return ",".join(ports)
+
+    def __getitem__(self, number: int) -> ClientProcess:
+        return next(client for client in self.all if client.number == number)
+
+
+def end(number: int) -> str:
+    """The end of the links of a client."""
+    return f"client {number}"

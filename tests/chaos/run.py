@@ -1,0 +1,188 @@
+"""One run: clients work while faults are played; then all faults end, the work must go on, the history is checked."""
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import zkwire
+from tests.chaos import workload
+from tests.chaos.arena import SYNC_LIMITS, TIMEOUTS, Arena, real_ensemble
+from tests.chaos.check import Expected, Violation, check
+from tests.chaos.client import Orders
+from tests.chaos.clients import ClientProcess, Clients
+from tests.chaos.journal import PARENT, Journal, Reader, Record, printed
+from tests.chaos.player import START, Player
+from tests.chaos.schedule import Fault, schedule
+from tests.chaos.store import Store
+
+RECOVERY: Final = 90.0  # seconds in which everything must go on when all faults have ended
+POLL: Final = 0.2
+EXPECTED: Final = Expected(
+    permits={workload.SEMAPHORE: workload.PERMITS},
+    queues=frozenset({workload.QUEUE}),
+    claim_queues=frozenset({workload.CLAIMS}),
+)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to play.
+
+    Arguments: `seed`, of everything that is left to chance; `seconds`, for how long; `folder`, of the journals;
+    `clients`, how many; `broken`, the deliberate fault to put into them, or None; `recovery`, for how many seconds
+    to wait, after the last fault, until everything goes on; `is_calm`, whether no fault is played.
+    """
+
+    seed: str
+    seconds: float
+    folder: Path
+    clients: int = 8
+    broken: str | None = None
+    recovery: float = RECOVERY
+    is_calm: bool = False
+
+
+@dataclass
+class Outcome:
+    """What came of a run: all records, what was violated, and when the run began."""
+
+    records: list[Record]
+    violations: list[Violation]
+    start: float
+    faults: list[Fault] = field(default_factory=list)
+
+    def before(self, violation: Violation, count: int = 30) -> list[Record]:
+        """Return the last records before a violation that concern the same name, or are faults."""
+        of_interest = [
+            record
+            for record in self.records
+            if record.at <= violation.at
+            and record.what not in ("certain", "seen")
+            and (record.name == violation.name or record.what in ("FAULT", "fault ends", "session"))
+        ]
+        return of_interest[-count:]
+
+
+async def play(plan: Plan, arena: AbstractAsyncContextManager[Arena] | None = None) -> Outcome:
+    """Play a run, by default on a real ensemble; the journals stay in the folder of the plan.
+
+    Raises: ServerFailedError when a server does not start.
+    Cancellation: ends every process.
+    """
+    plan.folder.mkdir(parents=True, exist_ok=True)
+    rng = random.Random(f"{plan.seed}/run")
+    journal = Journal(plan.folder / "parent.jsonl", PARENT)
+    start = time.monotonic()
+    try:
+        sync_limit = rng.choice(SYNC_LIMITS)
+        async with arena or real_ensemble(sync_limit) as there, Store(journal) as store:
+            journal.write("run", name="", seed=plan.seed, sync_limit=sync_limit, broken=plan.broken)
+            async with zkwire.connect(there.hosts) as zk:
+                await workload.prepare(zk)
+            faults = [] if plan.is_calm else _faults(plan, there)
+            async with _clients(plan, there, store, journal, rng) as clients:
+                await _play(plan, there, clients, journal, faults)
+            async with zkwire.connect(there.hosts) as zk:
+                await _wait_until_gone(zk, journal, plan.recovery)
+                await workload.collect(zk, journal)
+    finally:
+        journal.close()
+    records = Reader(plan.folder).new()
+    (plan.folder / "history.log").write_text("\n".join(printed(records, start)) + "\n", encoding="utf-8")
+    return Outcome(records, check(records, EXPECTED), start, faults)
+
+
+def _faults(plan: Plan, arena: Arena) -> list[Fault]:
+    is_spared = arena.ensemble is None
+    return schedule(plan.seed, plan.seconds, clients=plan.clients, servers=len(arena.servers), spares_servers=is_spared)
+
+
+@asynccontextmanager
+async def _clients(
+    plan: Plan, arena: Arena, store: Store, journal: Journal, rng: random.Random
+) -> AsyncIterator[Clients]:
+    async with Clients(arena.links, arena.servers) as clients:
+        for number in range(1, plan.clients + 1):
+            orders = Orders(
+                number=number,
+                life=0,
+                hosts=await clients.hosts(number),
+                timeout=rng.choice(TIMEOUTS),
+                seed=plan.seed,
+                folder=str(plan.folder),
+                store=store.port,
+                broken=plan.broken,
+            )
+            clients.all.append(ClientProcess(orders, journal))
+            clients.all[-1].start()
+        yield clients
+
+
+async def _play(plan: Plan, arena: Arena, clients: Clients, journal: Journal, faults: Sequence[Fault]) -> None:
+    reader = Reader(plan.folder)
+    every = {client.name for client in clients.all}
+    missing = await _until_seen(reader, {(name, "connected", "") for name in every}, clients, plan.recovery)
+    for name, _, _ in missing:
+        journal.write("failed", name="", client=name, why=f"it did not connect within {plan.recovery:g} s")
+    journal.write("begins", name="", faults=len(faults))
+    await asyncio.gather(asyncio.sleep(plan.seconds), Player(arena, clients, journal).play(faults))
+    await arena.settled(within=START)
+    reader.new()
+    journal.write("healed", name="")
+    wanted = {("", what, name) for name, what in workload.PROGRESS.items()}
+    missing = await _until_seen(reader, wanted, clients, plan.recovery)
+    for _, _, name in sorted(missing):
+        journal.write("stuck", name=name, seconds=plan.recovery)
+    await asyncio.gather(*(client.finish(plan.recovery) for client in clients.all))
+
+
+async def _until_seen(
+    reader: Reader, wanted: set[tuple[str, str, str]], clients: Clients, limit: float
+) -> set[tuple[str, str, str]]:
+    """Wait until each wanted record (author or "" for any, what, name) has been written; return those that are missing.
+
+    It ends early when a client has failed.
+    """
+    missing = set(wanted)
+    try:
+        async with asyncio.timeout(limit):
+            while missing and not any(client.fails() for client in clients.all):
+                for record in reader.new():
+                    missing -= {(record.author, record.what, record.name), ("", record.what, record.name)}
+                await asyncio.sleep(POLL)
+    except TimeoutError:
+        pass  # the caller reports what is missing
+    return missing
+
+
+async def _wait_until_gone(zk: zkwire.Client, journal: Journal, limit: float) -> None:
+    """Wait until the sessions of all clients have ended, also of those that were killed; write down what they left."""
+    left = await _ephemerals(zk, "/")
+    try:
+        async with asyncio.timeout(limit):
+            while left:
+                await asyncio.sleep(POLL)
+                left = await _ephemerals(zk, "/")
+    except TimeoutError:
+        journal.write("left", name="", nodes=left)
+
+
+async def _ephemerals(zk: zkwire.Client, path: str) -> list[str]:
+    """Return the paths of all ephemeral nodes below `path`."""
+    found = []
+    pending = [path]
+    while pending:
+        here = pending.pop()
+        try:
+            names, stat = await zk.get_children_and_stat(here)
+        except zkwire.NoNodeError:
+            continue  # it has gone meanwhile
+        if stat.ephemeral_owner:
+            found.append(here)
+        pending += [zkwire.join_path(here, name) for name in names if here != "/" or name != "zookeeper"]
+    return found

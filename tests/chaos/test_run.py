@@ -1,0 +1,112 @@
+"""A short run on a real ensemble, and runs with recipes that are broken on purpose, which must be caught."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.chaos import workload
+from tests.chaos.arena import in_memory
+from tests.chaos.clients import ROOT
+from tests.chaos.journal import Journal, Reader, Record
+from tests.chaos.report import report
+from tests.chaos.run import Outcome, Plan, play
+from tests.chaos.store import StaleTokenError, Store, StoreClient
+
+
+def shown(outcome: Outcome) -> str:
+    return "\n".join(report(outcome))
+
+
+@pytest.mark.limit(400)
+async def test_all_recipes_keep_their_promises_on_an_ensemble_that_is_disturbed(tmp_path: Path) -> None:
+    outcome = await play(Plan("make test", 20.0, tmp_path, clients=5))
+    assert outcome.violations == [], shown(outcome)
+    locks = {name for name, what in workload.PROGRESS.items() if what == "acquired"}
+    assert locks <= {record.name for record in outcome.records if record.what == "acquired"}
+    assert any(record.what == "FAULT" for record in outcome.records)
+
+
+@pytest.mark.slow("starts processes, and waits until the sessions of killed ones have ended")
+@pytest.mark.limit(200)
+async def test_all_recipes_keep_their_promises_while_clients_are_disturbed(tmp_path: Path) -> None:
+    outcome = await play(Plan("clients", 6.0, tmp_path, clients=3), in_memory())
+    assert outcome.violations == [], shown(outcome)
+    assert any(record.what == "killed" for record in outcome.records)
+
+
+@pytest.mark.slow("starts processes")
+@pytest.mark.limit(200)
+@pytest.mark.parametrize(
+    ("broken", "name", "text"),
+    [
+        ("second-in-line-owns", workload.LOCK, "two owners for certain"),
+        ("tokens-do-not-grow", workload.LOCK, "is not greater"),
+        ("readers-pass-writers", workload.READ_WRITE, "two owners for certain"),
+        ("one-permit-too-many", workload.SEMAPHORE, "holders of 3 permits"),
+    ],
+)
+async def test_a_broken_recipe_is_caught(tmp_path: Path, broken: str, name: str, text: str) -> None:
+    outcome = await play(Plan("broken", 3.0, tmp_path, clients=5, broken=broken, is_calm=True), in_memory())
+    found = [violation for violation in outcome.violations if violation.name == name and text in violation.text]
+    assert found, shown(outcome)
+    assert f"{name}: {found[0].text}; the steps before:" in shown(outcome)
+
+
+@pytest.mark.slow("starts processes")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_a_run_that_is_interrupted_leaves_no_process(tmp_path: Path, number: signal.Signals) -> None:
+    process = start("--in-memory", "--clients", "2", "--logs", str(tmp_path))
+    try:
+        pids = await _clients_of(tmp_path)
+        process.send_signal(number)
+        while process.poll() is None:
+            await asyncio.sleep(0.05)
+        assert process.returncode == 2
+        assert [pid for pid in pids if _runs(pid)] == []
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def start(*options: str) -> "subprocess.Popen[bytes]":
+    command = [sys.executable, "-m", "tests.chaos", *options]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, start_new_session=True)
+
+
+async def _clients_of(folder: Path) -> list[int]:
+    """Wait until both clients of a run have connected, and return their process ids."""
+    connected: list[Record] = []
+    readers: dict[Path, Reader] = {}
+    while len(connected) < 2:
+        await asyncio.sleep(0.05)
+        for run in folder.iterdir():
+            connected += [record for record in readers.setdefault(run, Reader(run)).new() if record.what == "connected"]
+    return [record["pid"] for record in connected]
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+async def test_the_store_refuses_a_stale_token(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "store.jsonl", "-")
+    async with Store(journal) as store, StoreClient(store.port) as one, StoreClient(store.port) as other:
+        await one.write("lock", 1, await one.read("lock", 1) + 1)
+        assert await other.read("lock", 2) == 1
+        with pytest.raises(StaleTokenError):
+            await one.write("lock", 1, 2)
+        assert await one.read("lock", None) == 1
+        await other.write("lock", 2, 2)
+        assert await one.read("other", 1) == 0
+    journal.close()
+    stored = [(record["token"], record["value"]) for record in Reader(tmp_path).new() if record.what == "stored"]
+    assert stored == [(1, 1), (2, 2)]

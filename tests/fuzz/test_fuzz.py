@@ -1,0 +1,61 @@
+"""A little fuzzing in each run of the tests, the inputs that once broke a promise, and the fuzzer itself."""
+
+import random
+
+import pytest
+
+from tests.fuzz.engine import Fuzzer, failure_of
+from tests.fuzz.kept import KEPT
+from tests.fuzz.targets import TARGETS
+
+INPUTS = 1_000
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_no_input_breaks_a_promise(name: str) -> None:
+    """The same inputs in each run; `make fuzz` tries others."""
+    fuzzer = Fuzzer(TARGETS[name](), random.Random(name))
+    failure = fuzzer.run(inputs=INPUTS)
+    assert failure is None, f"add to tests/fuzz/kept.py and mend:\n{failure}"
+    assert fuzzer.count >= INPUTS
+
+
+@pytest.mark.parametrize(("name", "data"), KEPT, ids=[f"{name} {data[:20]!r}" for name, data in KEPT])
+def test_an_input_that_once_broke_a_promise(name: str, data: bytes) -> None:
+    assert failure_of(TARGETS[name](), data) is None
+
+
+class Picky:
+    """Fails at an input with two "x" behind an "a", which only lines that were reached lead to."""
+
+    name = "picky"
+    seeds = (b"0000",)
+    words = (b"ax", b"x")
+
+    def run(self, data: bytes) -> None:
+        if b"ax" in data and data.count(b"x") > 1:
+            raise KeyError(data)
+
+
+def test_a_failing_input_is_found_shrunk_and_printed() -> None:
+    failure = Fuzzer(Picky(), random.Random(1)).run(inputs=100_000)
+    assert failure is not None
+    assert sorted(failure.data) == sorted(b"axx")
+    assert str(failure).startswith(f'    ("picky", {failure.data!r}),  # KeyError')
+
+
+class Stubborn:
+    """Never comes to an end."""
+
+    name = "stubborn"
+    seeds = (b"",)
+    words = ()
+
+    def run(self, data: bytes) -> None:
+        while True:
+            pass
+
+
+def test_a_target_that_makes_no_progress_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.fuzz.engine._PROGRESS", 0.05)
+    assert str(failure_of(Stubborn(), b"")).startswith("Stuck")

@@ -1,0 +1,164 @@
+"""Targets of text and data: connect strings, answers to four-letter words, configurations, and what recipes decode."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import zkwire
+from recipes import counter, double_barrier, partitioner, semaphore
+from recipes.line import position, ticket_data
+from recipes.queue import order
+from zkwire.client import four_letter_words
+from zkwire.session import hosts
+
+
+class ConnectStrings:
+    """A connect string gives servers that are written and read again without a change, or a ValueError."""
+
+    name = "connect string"
+    seeds: Sequence[bytes] = (
+        b"zk1:2181,zk2/app",
+        b"[::1]:2181",
+        b"a",
+        "zk\u00fc:1,b:65535/x/y".encode(),
+        b"10.0.0.1:1 ,b",
+    )
+    words: Sequence[bytes] = (b",", b":", b"/", b"[", b"]", b"::1", b"\0", b" ", b"65536", "\u0663".encode(), b"..")
+
+    def run(self, data: bytes) -> None:
+        try:
+            servers, chroot = hosts.parse(
+                data.decode("utf-8", "surrogatepass") if _is_text(data) else data.decode("latin-1")
+            )
+        except ValueError:
+            return
+        assert servers
+        assert hosts.parse(",".join(map(str, servers)) + chroot) == (servers, chroot)
+
+
+class Configurations:
+    """/zookeeper/config gives servers, whatever it contains; they can be written into a connect string."""
+
+    name = "config"
+    seeds: Sequence[bytes] = (
+        b"server.1=zk1:2888:3888:participant;0.0.0.0:2181\nserver.2=zk2:2888:3888:observer;2182\nversion=100000000",
+        b"server.3=[::1]:2888:3888:participant;[::1]:2181\nserver.4=a:1:2|b:3:4:participant;;\n",
+    )
+    words: Sequence[bytes] = (b"server.9=", b";", b":", b"|", b"\n", b"9" * 5000, b"[", b"]", "\u0663".encode())
+
+    def run(self, data: bytes) -> None:
+        for server in hosts.parse_config(data):
+            assert hosts.parse(str(server)) == ([server], "")
+
+
+class Words:
+    """The answer to a four-letter word is text, or a dict, or one of the documented errors."""
+
+    name = "four-letter words"
+    seeds: Sequence[bytes] = (
+        b"mntrzk_version\t3.9.5\nzk_avg_latency\t0.0\nzk_sum\t-12\nzk_big\t1.5E-7\n",
+        b"confclientPort=2181\nserver.1=a:1:2\n",
+        b"enviEnvironment:\nzookeeper.version=3.9\nhost.name=a\n",
+        b"isronull",
+        b"ruokimok",
+        b"wchsThis ZooKeeper instance is not currently serving requests",
+        b"dumpdump is not executed because it is not in the whitelist.\n",
+    )
+    words: Sequence[bytes] = (b"\t", b"=", b"\n", b"9" * 5000, b".5E-9", b"\r", "\u2028".encode())
+
+    def run(self, data: bytes) -> None:
+        word = data[:4].decode("latin-1")
+        try:
+            answer = four_letter_words.parse_answer(word, data[4:].decode(errors="replace"), hosts.Address("zk", 1))
+        except zkwire.ZooKeeperError:
+            return
+        if word in ("mntr", "conf", "envi"):
+            assert isinstance(answer, dict)
+            assert sum(map(len, answer)) <= len(data)
+        else:
+            assert isinstance(answer, str)
+
+
+class TicketData:
+    """What a holder writes is read as it was written, anything else is nothing, and a caller cannot write the same."""
+
+    name = "ticket data"
+    seeds: Sequence[bytes] = (b"zkwire shared\nx", b"zkwire limit 12.500\nx", b"", b"data\nzkwire shared\n")
+    words: Sequence[bytes] = (b"zkwire ", b"shared\n", b"limit ", b"0.000\n", b"9999999999.999\n", b"\n")
+
+    def run(self, data: bytes) -> None:
+        read = ticket_data.parse(data, 1)
+        assert ticket_data.parse(data, 0) is None
+        assert ticket_data.parse(ticket_data.shared(data), 1) == ticket_data.TicketData(is_shared=True)
+        if read is None:
+            assert ticket_data.checked_plain(data) == data
+            return
+        try:
+            ticket_data.checked_plain(data)
+        except ValueError:
+            pass
+        else:
+            raise AssertionError("a caller may write what only a holder writes")
+        if read.limit is not None:
+            assert ticket_data.parse(ticket_data.limited(read.limit, b""), 1) == read
+
+
+class NodeData:
+    """Numbers that recipes keep in nodes are read, or refused with the documented ValueError."""
+
+    name = "node data"
+    seeds: Sequence[bytes] = (b"12", b"\0\0\0\0\0\0\0\7", b"", b"2147483647", b"\0\0\0\1")
+    words: Sequence[bytes] = (b"0", b"9" * 5000, "\u0663".encode(), b"-", b"_")
+
+    def run(self, data: bytes) -> None:
+        for size in counter.SIZES:
+            try:
+                number = counter.decoded(data, size, "/a")
+            except ValueError:
+                continue
+            assert counter.decoded(counter.encoded(number, size, "/a"), size, "/a") == number
+        permits = semaphore.parse_permits(data)
+        assert permits is None or semaphore.checked_permits(permits) == int(data)
+
+
+class Names:
+    """The names of children, one a line, are put in an order that does not depend on how the server lists them."""
+
+    name = "names"
+    seeds: Sequence[bytes] = (
+        b"_c_0d3a-lock-0000000001\n_c_0d3b-lock-0000000002\nlock--000000001\nx",
+        b"entry-100-0000000001\nentry-050-0000000002\nentry-100--000000003",
+        b"01234567-0123-0123-0123-0123456789ab-of-3-0000000001\nready",
+        b"a__READ__0000000001\n__WRIT__2147483647\nx--2147483648",
+    )
+    words: Sequence[bytes] = (
+        b"\n",
+        b"-0000000001",
+        b"--2147483648",
+        b"9" * 5000,
+        b"01234567-0123-0123-0123-0123456789ab-of-",
+        b"entry-",
+        "\u0663".encode(),
+    )
+
+    def run(self, data: bytes) -> None:
+        names = list(dict.fromkeys(data.decode(errors="replace").split("\n")))
+        for name in names:
+            number = zkwire.sequence(name)
+            assert number is None or -(2**31) <= number < 2**31
+            if number is not None:
+                assert name not in position.earlier(name, names)
+                assert set(position.earlier(name, names)) <= set(names)
+        backwards = names[::-1]
+        assert order.in_order(names) == order.in_order(backwards)
+        # Of two names with one number, which no server gives, the listing decides.
+        assert set(double_barrier.in_order(names)) == set(double_barrier.in_order(backwards))
+        assert partitioner.fingerprint(names) == partitioner.fingerprint(backwards)
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,0 +1,489 @@
+"""The waiting line: one history of changes, and for each ticket a server that may lag behind it.
+
+A ticket learns of the other ones only through the history.  So it is enough to follow one ticket that runs the real
+code (see `waiting`) among tickets that come and leave at will, which is more than real ones do: if each ticket owns
+only when it is entitled by the history, never too many own, and the order is kept.  A setup may also follow several
+real tickets at once, which shows the same from the outside.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeAlias
+
+from recipes.line.position import every_contender
+from recipes.line.waiting_ticket import Rules
+from recipes.read_write_lock import READ_PREFIX, WRITE_PREFIX, is_writer
+from tests.model.search import Broken, Step, search, wander
+from tests.model.waiting import GONE, LIST, PLAIN, REFUSED, SHARED, Answer, Request, WaitingTable
+from zkwire import WatchEventType
+
+LOCK: Final = "lock-"
+READ: Final = READ_PREFIX
+WRITE: Final = WRITE_PREFIX
+NUMBER: Final = ""  # the name of the node that holds the number of slots
+UNDER_WAY: Final = ("apply", "execute", "answer", "event", "short cut", "go on")
+_DELETED, _CHANGED = WatchEventType.DELETED, WatchEventType.CHANGED
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What is played.
+
+    Arguments: `kinds`, of the tickets in the order of the line; `real`, the places of those that run the real code;
+    `slots`; `sizes`, the numbers that `slots` takes later, if it changes; `first`, the number of the first ticket; how
+    often each thing may happen: `reconnects` (to any server that the client may meet), `evictions` (an operator deletes
+    the node of a real ticket), `touches` (an operator writes into any ticket), `downgrades` of a writer, `refusals` of
+    a request for the moment; `aborts`, whether waiting real tickets are given up.
+    """
+
+    kinds: tuple[str, ...]
+    real: tuple[int, ...]
+    slots: int = 1
+    sizes: tuple[int, ...] = ()
+    first: int = 0
+    reconnects: int = 0
+    evictions: int = 0
+    touches: int = 0
+    downgrades: int = 0
+    refusals: int = 0
+    aborts: bool = False
+
+
+class Moment(NamedTuple):
+    """The history after one change: the change, and what there is then.  `live` and `shared` are sets of bits."""
+
+    what: str
+    who: int
+    live: int
+    shared: int
+    slots: int
+
+
+Item: TypeAlias = tuple[str, object, int]  # "answer" or an event's name, the answer or the type, the server's moment
+
+
+class Player(NamedTuple):
+    """A real ticket with its connection.
+
+    `state`, see WaitingTable; `applied`, the moment that its server has reached; `answered`, the newest moment of its
+    answers: no server that is behind it takes the session (events carry no zxid on older servers); `watches`, at the
+    server; `requests`, not executed yet; `inbox`, on the way to the client; `was_entitled`, whether there was a moment
+    at which its node was there and it was entitled to own; `is_informed`, whether it was reported that its node is
+    gone.
+    """
+
+    state: int
+    applied: int
+    answered: int
+    watches: frozenset[str]
+    requests: tuple[Request, ...]
+    inbox: tuple[Item, ...]
+    was_entitled: bool
+    is_informed: bool = False
+
+
+class World(NamedTuple):
+    """A state of everything.
+
+    `history`, from the moment on that some player's next server may be at; `created`, how many tickets; `players`, None
+    for a ticket that is not there, or not any more, or not real; then what may still happen, see Setup; `resized`, how
+    often the number has changed.
+    """
+
+    history: tuple[Moment, ...]
+    created: int
+    players: tuple[Player | None, ...]
+    resized: int
+    reconnects: int
+    evictions: int
+    touches: int
+    downgrades: int
+    refusals: int
+
+
+class Line:
+    """The rules of what may happen in `setup`, and what must never happen."""
+
+    def __init__(self, setup: Setup) -> None:
+        self.setup = setup
+        count = len(setup.kinds)
+        # The text of the names is in the opposite order of their numbers.
+        self.names = [
+            f"_c_{chr(ord('z') - place)}-{kind}{_signed(setup.first + place):010d}"
+            for place, kind in enumerate(setup.kinds)
+        ]
+        self._place = {name: place for place, name in enumerate(self.names)}
+        self._place[NUMBER] = count
+        self._most_slots = max(setup.slots, *setup.sizes, 1)
+        self._tables = {place: WaitingTable(self.names[place], self._rules(place)) for place in setup.real}
+        self._before = [
+            sum(1 << other for other in range(place) if self._blocks(place, other)) for place in range(count)
+        ]
+        self._readers = sum(1 << place for place in range(count) if setup.kinds[place] == READ)
+        self._lists: dict[int, Answer] = {}
+
+    def explore(self, limit: int) -> int:
+        """Visit all states and return their number.  Raises: AssertionError with the steps to a broken promise."""
+        return search(self._start(), self._following, self._told, limit)
+
+    def wander(self, rng: random.Random, steps: int) -> int:
+        """Take `steps` random steps and then those that are under way; return the number of all.
+
+        Raises: as `explore`.
+        """
+        left = iter(range(steps))
+
+        def choose(possible: list[Step]) -> Step | None:
+            if next(left, None) is None:
+                possible = [step for step in possible if step[0] in UNDER_WAY]
+            # Tickets enter soon and leave late, so that lines are long.
+            weights = [{"enter": 4.0, "leave": 0.1}.get(str(step[0]), 1.0) for step in possible]
+            return rng.choices(possible, weights)[0] if possible else None
+
+        return wander(self._start(), self._following, self._told, choose)
+
+    def _start(self) -> World:
+        setup = self.setup
+        return World(
+            (Moment("start", 0, 0, 0, setup.slots),),
+            0,
+            (None,) * len(setup.kinds),
+            0,
+            setup.reconnects,
+            setup.evictions,
+            setup.touches,
+            setup.downgrades,
+            setup.refusals,
+        )
+
+    def _rules(self, place: int) -> Rules:
+        slots = int if self.setup.sizes else self.setup.slots
+        if self.setup.kinds[place] == READ:
+            return Rules("/line", blocks=is_writer, ahead=0, ignores_shared=True)
+        return Rules("/line", blocks=every_contender, slots=slots)
+
+    def _blocks(self, place: int, other: int) -> bool:
+        return self.setup.kinds[place] != READ or self.setup.kinds[other] == WRITE
+
+    # -- what must hold -----------------------------------------------------------------------------------------------
+
+    def _blockers(self, place: int, moment: Moment) -> int:
+        """Return the true blockers of a ticket at a moment, as bits."""
+        blockers = moment.live & self._before[place]
+        return blockers & ~moment.shared if self._readers >> place & 1 else blockers
+
+    def _is_entitled(self, place: int, moment: Moment) -> bool:
+        return self._blockers(place, moment).bit_count() < moment.slots
+
+    def _check_owner(self, world: World, place: int, player: Player) -> None:
+        """Check that the ticket, which owns now, was entitled to it at some moment while its node was there.
+
+        That moment may be past: its server may lag behind.  But then nothing that came later can have made another
+        ticket entitled beside it, except for what an operator does, which the ticket is going to hear.
+        """
+        if not player.was_entitled:
+            raise Broken(f"{self.names[place]} owns, and has never been entitled to it")
+        if player.is_informed:
+            raise Broken(f"{self.names[place]} owns, although it was reported that its node is gone")
+
+    def _check_owners(self, world: World) -> None:
+        """Check that the real tickets that own at this moment may own together."""
+        now = world.history[-1]
+        owners = [
+            place
+            for place, player in enumerate(world.players)
+            if player is not None and self._tables[place].owns(player.state) and now.live >> place & 1
+        ]
+        alone = [place for place in owners if self.setup.kinds[place] == WRITE and not now.shared >> place & 1]
+        most = len(self.setup.kinds) if self._readers and not alone else self._most_slots
+        if len(owners) > most:
+            raise Broken(f"{', '.join(self.names[place] for place in owners)} own at a time")
+
+    def _check_rest(self, world: World, place: int, player: Player) -> None:
+        """Check that a ticket for which nothing is under way does not wait in vain."""
+        now = world.history[-1]
+        if not now.live >> place & 1:
+            raise Broken(f"{self.names[place]} waits, and will never hear that its node is gone")
+        if self._is_entitled(place, now):
+            raise Broken(f"{self.names[place]} waits for ever: {self._named(now.live)} are there")
+
+    def _check_woken(self, place: int, departure: Moment, now: Moment) -> None:
+        """Check that the departure wakes the ticket because the ticket is among the next ones.
+
+        So at most slots + 1 tickets are woken; of readers those that wait for no writer behind it.  A server that lags
+        behind shows tickets that are gone by now: those do not count.
+        """
+        between = (self._blockers(place, departure) & now.live) >> departure.who + 1
+        allowed = 1 if self._readers >> place & 1 else self._most_slots + 1
+        if between.bit_count() >= allowed:
+            raise Broken(f"{self.names[departure.who]} has left and wakes {self.names[place]}, which is not next")
+
+    # -- what may happen ----------------------------------------------------------------------------------------------
+
+    def _following(self, world: World) -> Iterator[tuple[Step, World]]:
+        """Yield every step that may be next, with the world after it.  Raises: Broken."""
+        yield from self._changes(world)
+        end = len(world.history) - 1
+        for place in self.setup.real:
+            player = world.players[place]
+            if player is None:
+                continue
+            table = self._tables[place]
+            if table.owns(player.state):
+                continue
+            can_go_on = table.can_go_on(player.state)
+            if player.applied == end and not (player.requests or player.inbox or can_go_on):
+                self._check_rest(world, place, player)
+            if player.applied < end:
+                yield ("apply", place), self._with(world, place, self._applied(world.history, place, player))
+            if player.requests:
+                request = player.requests[0]
+                answer = self._answer(request, world.history[player.applied])
+                yield (
+                    ("execute", place, request, answer),
+                    self._with(world, place, self._executed(player, request, answer)),
+                )
+                if world.refusals and not table.is_entering(player.state):
+                    refusing = world._replace(refusals=world.refusals - 1)
+                    refused = self._executed(player, request, REFUSED)
+                    yield ("refuse", place, request), self._with(refusing, place, refused)
+            if player.inbox:
+                yield from self._deliveries(world, place, player)
+            if can_go_on:
+                moved = table.go_on(player.state)
+                yield ("go on", place), self._moved(world, place, player, moved.state, moved.requests)
+            if world.reconnects:
+                for where in range(player.answered, end + 1):
+                    yield ("reconnect", place, end - where), self._reconnected(world, place, player, where)
+
+    def _changes(self, world: World) -> Iterator[tuple[Step, World]]:
+        """Yield the changes of the history that others may make, and the operator."""
+        setup, now, created = self.setup, world.history[-1], world.created
+        if created < len(setup.kinds):
+            yield ("enter", created), self._entered(world)
+            if created <= setup.real[0]:
+                return  # a ticket that leaves before the first real one comes makes a setup with one ticket less
+        if world.resized < len(setup.sizes):
+            size = setup.sizes[world.resized]
+            yield ("resize", size), self._changed(world, "resize", len(setup.kinds), resized=world.resized + 1)
+        for place in range(created):
+            if not now.live >> place & 1:
+                continue
+            player = world.players[place]
+            if place not in setup.real:
+                yield ("leave", place), self._changed(world, "delete", place)
+            elif player is not None:
+                owns = self._tables[place].owns(player.state)
+                if (owns or setup.aborts) and len(setup.real) > 1:
+                    gone = world._replace(players=_replaced(world.players, place, None))
+                    yield ("leave", place), self._changed(gone, "delete", place)
+                if world.evictions and not owns:
+                    evictions = world.evictions - 1
+                    yield ("evict", place), self._changed(world, "delete", place, evictions=evictions)
+            if world.touches:
+                yield ("touch", place), self._changed(world, "touch", place, touches=world.touches - 1)
+            if world.downgrades and self._may_downgrade(world, place):
+                downgrades = world.downgrades - 1
+                yield ("downgrade", place), self._changed(world, "downgrade", place, downgrades=downgrades)
+
+    def _may_downgrade(self, world: World, place: int) -> bool:
+        now, player = world.history[-1], world.players[place]
+        if self.setup.kinds[place] != WRITE or now.shared >> place & 1:
+            return False
+        if place in self.setup.real:
+            return player is not None and self._tables[place].owns(player.state)
+        return self._is_entitled(place, now)
+
+    def _changed(self, world: World, what: str, who: int, **spent: int) -> World:
+        now = world.history[-1]
+        bit = 1 << who
+        after = Moment(
+            what,
+            who,
+            now.live & ~bit if what == "delete" else now.live | bit if what == "create" else now.live,
+            now.shared | bit if what == "downgrade" else now.shared,
+            self.setup.sizes[world.resized] if what == "resize" else now.slots,
+        )
+        players = tuple(
+            player._replace(was_entitled=True)
+            if player is not None and after.live >> place & 1 and self._is_entitled(place, after)
+            else player
+            for place, player in enumerate(world.players)
+        )
+        return self._shortened(world._replace(history=(*world.history, after), players=players, **spent))
+
+    def _entered(self, world: World) -> World:
+        place = world.created
+        after = self._changed(world, "create", place, created=place + 1)
+        if place not in self.setup.real:
+            return after
+        end = len(after.history) - 1
+        requests = self._tables[place].first_requests
+        was_entitled = self._is_entitled(place, after.history[-1])
+        return self._with(after, place, Player(0, end, end, frozenset(), requests, (), was_entitled))
+
+    def _applied(self, history: tuple[Moment, ...], place: int, player: Player) -> Player:
+        """The player's server takes in the next change, and reports it if it is watched."""
+        applied = player.applied + 1
+        moment = history[applied]
+        name = NUMBER if moment.what == "resize" else self.names[moment.who]
+        if moment.what == "create" or name not in player.watches:
+            return player._replace(applied=applied)
+        if moment.what == "delete" and moment.who != place and moment.live >> place & 1:
+            self._check_woken(place, moment, history[-1])
+        kind = _DELETED if moment.what == "delete" else _CHANGED
+        return player._replace(
+            applied=applied, watches=player.watches - {name}, inbox=(*player.inbox, (name, kind, applied))
+        )
+
+    def _answer(self, request: Request, moment: Moment) -> Answer:
+        what, name = request
+        if what == LIST:
+            if moment.live not in self._lists:
+                self._lists[moment.live] = tuple(
+                    each for place, each in enumerate(self.names) if moment.live >> place & 1
+                )
+            return self._lists[moment.live]
+        if name == NUMBER:
+            return "number", moment.slots
+        place = self._place[name]
+        if not moment.live >> place & 1:
+            return GONE
+        return SHARED if moment.shared >> place & 1 else PLAIN
+
+    def _executed(self, player: Player, request: Request, answer: Answer) -> Player:
+        is_watched = "watch" in request[0] and answer not in (GONE, REFUSED)
+        return player._replace(
+            requests=player.requests[1:],
+            watches=player.watches | {request[1]} if is_watched else player.watches,
+            inbox=(*player.inbox, ("answer", answer, player.applied)),
+        )
+
+    def _deliveries(self, world: World, place: int, player: Player) -> Iterator[tuple[Step, World]]:
+        table = self._tables[place]
+        (name, what, at), inbox = player.inbox[0], player.inbox[1:]
+        player = player._replace(inbox=inbox)
+        if name == "answer":
+            assert isinstance(what, tuple)
+            moved = table.answer(player.state, what)
+            answered = player.answered if what == REFUSED else at
+            after = self._moved(world, place, player._replace(answered=answered), moved.state, ())
+            yield ("answer", place, what), after
+            return
+        if name == self.names[place] and what is _DELETED and name in table.registered(player.state):
+            player = player._replace(is_informed=True)
+        assert isinstance(what, WatchEventType)
+        moved = table.event(player.state, name, what)
+        yield ("event", place, name, what), self._moved(world, place, player, moved.state, ())
+        if what is _DELETED and table.has_short_cut(player.state, name):
+            moved = table.short_cut(player.state, name)
+            yield ("short cut", place, name), self._moved(world, place, player, moved.state, moved.requests)
+
+    def _moved(self, world: World, place: int, player: Player, state: int, requests: tuple[Request, ...]) -> World:
+        """Return the world in which the ticket has reached `state` and sent `requests`."""
+        table = self._tables[place]
+        if table.is_over(state):
+            return self._with(world, place, None)
+        player = player._replace(state=state, requests=player.requests + requests)
+        if not table.owns(state):
+            return self._with(world, place, player)
+        self._check_owner(world, place, player)
+        after = self._with(world, place, player._replace(watches=frozenset(), requests=(), inbox=()))
+        self._check_owners(after)
+        return after
+
+    def _reconnected(self, world: World, place: int, player: Player, where: int) -> World:
+        """Return the world in which the player is connected to a server that has reached the moment `where`.
+
+        The server compares the watched nodes with the newest zxid in the client's answers, and reports all that has
+        changed at once, in no particular order.  Requests without an answer are sent again, behind that.
+        """
+        table = self._tables[place]
+        moment = world.history[where]
+        newer = world.history[player.answered + 1 : where + 1]
+        touched = {self.names[each.who] for each in newer if each.what in ("touch", "downgrade")}
+        touched |= {NUMBER for each in newer if each.what == "resize"}
+        registered = sorted(table.registered(player.state), reverse=where % 2 == 0)
+        gone = [name for name in registered if name != NUMBER and not moment.live >> self._place[name] & 1]
+        changed = [name for name in registered if name in touched and name not in gone]
+        after = player._replace(
+            state=table.reconnect(player.state).state,
+            applied=where,
+            requests=table.unanswered(player.state),
+            watches=frozenset(registered) - {*gone, *changed},
+            inbox=tuple((name, _DELETED if name in gone else _CHANGED, where) for name in (*gone, *changed)),
+        )
+        return self._with(world._replace(reconnects=world.reconnects - 1), place, after)
+
+    def _with(self, world: World, place: int, player: Player | None) -> World:
+        return self._shortened(world._replace(players=_replaced(world.players, place, player)))
+
+    def _shortened(self, world: World) -> World:
+        """Forget the part of the history that no client can see any more."""
+        end = len(world.history) - 1
+        waiting = [
+            player
+            for place, player in enumerate(world.players)
+            if player is not None and not self._tables[place].owns(player.state)
+        ]
+        seen = min((player.answered for player in waiting), default=end)
+        if not seen:
+            return world
+        first = world.history[seen]._replace(what="start", who=0)
+        return world._replace(
+            history=(first, *world.history[seen + 1 :]),
+            players=tuple(None if player is None else _earlier(player, seen) for player in world.players),
+        )
+
+    # -- words --------------------------------------------------------------------------------------------------------
+
+    def _named(self, places: int) -> str:
+        return ", ".join(name for place, name in enumerate(self.names) if places >> place & 1) or "nothing"
+
+    def _told(self, step: Step) -> str:
+        what, who, *more = step
+        if what == "resize":
+            return f"the number of slots becomes {who}"
+        assert isinstance(who, int)
+        name = self.names[who]
+        words = {
+            "enter": f"{name} is created",
+            "leave": f"{name} leaves",
+            "evict": f"an operator deletes {name}",
+            "touch": f"an operator writes into {name}",
+            "downgrade": f"{name} lets readers in",
+            "apply": f"the server of {name} takes in the next change",
+            "execute": "the server of {0} executes {1}: {2}",
+            "refuse": "the server of {0} refuses {1} for the moment",
+            "answer": "the client of {0} gets the answer {1}",
+            "event": "the client of {0} gets the event {2} of {1}",
+            "short cut": "the client of {0} gets the deletion of {1}, alone in a read",
+            "go on": f"the task of {name} goes on",
+            "reconnect": "the client of {0} gets another server, which is {1} changes behind",
+        }
+        return words[str(what)].format(name, *(_in_words(each) for each in more))
+
+
+def _in_words(value: object) -> str:
+    if isinstance(value, tuple):
+        return " ".join(str(each) for each in value) or "nothing"
+    return value.name if isinstance(value, WatchEventType) else str(value) or "the number of slots"
+
+
+def _signed(number: int) -> int:
+    return (number + 2**31) % 2**32 - 2**31
+
+
+def _replaced(players: tuple[Player | None, ...], place: int, player: Player | None) -> tuple[Player | None, ...]:
+    return (*players[:place], player, *players[place + 1 :])
+
+
+def _earlier(player: Player, by: int) -> Player:
+    return player._replace(
+        applied=max(player.applied - by, 0),
+        answered=max(player.answered - by, 0),
+        inbox=tuple((name, what, at - by) for name, what, at in player.inbox),
+    )

@@ -1,0 +1,45 @@
+"""What the model check of the waiting line plays: small enough for every run of the tests, and more on demand."""
+
+from typing import Final
+
+from tests.model.line import LOCK, READ, WRITE, Setup
+
+SETUPS: Final = {
+    "a lock, across the overflow of the numbers": Setup((LOCK,) * 4, (3,), first=2**31 - 2),
+    "a lock, with a reconnect": Setup((LOCK,) * 4, (3,), reconnects=1),
+    "a lock, with a ticket behind": Setup((LOCK,) * 3, (1,), reconnects=1),
+    "a lock, with an eviction": Setup((LOCK,) * 4, (3,), evictions=1),
+    "a lock, with a reconnect and an eviction": Setup((LOCK,) * 3, (2,), reconnects=1, evictions=1),
+    "a lock, with two reconnects and an operator": Setup((LOCK,) * 2, (1,), reconnects=2, evictions=1, touches=1),
+    "a lock, with a refusal": Setup((LOCK,) * 2, (1,), reconnects=1, evictions=1, touches=1, refusals=1),
+    "a lock, both tickets": Setup((LOCK,) * 2, (0, 1), reconnects=1, evictions=1, aborts=True),
+    "a lock, all three tickets": Setup((LOCK,) * 3, (0, 1, 2), aborts=True),
+    "a reader behind writers": Setup((WRITE, READ, WRITE, READ), (3,), reconnects=1, downgrades=1),
+    "a reader before a writer": Setup((WRITE, READ, WRITE), (1,), reconnects=1, downgrades=1),
+    "a writer behind readers": Setup((READ, WRITE, READ, WRITE), (3,), reconnects=1),
+    "a writer and two readers": Setup((WRITE, READ, READ), (0, 1, 2), downgrades=1),
+    "a semaphore that shrinks": Setup((LOCK,) * 3, (2,), slots=2, sizes=(1,), reconnects=1),
+    "a semaphore that grows": Setup((LOCK,) * 4, (3,), slots=1, sizes=(2,)),
+    "a semaphore that shrinks and grows": Setup((LOCK,) * 2, (1,), slots=2, sizes=(1, 2), reconnects=1, evictions=1),
+}
+
+MORE: Final = {
+    "a reader before a writer, with an operator": Setup(
+        (WRITE, READ, WRITE), (1,), reconnects=1, downgrades=1, evictions=1
+    ),
+    "a lock, with three reconnects": Setup((LOCK,) * 3, (2,), reconnects=3),
+    "a lock, four tickets and an operator": Setup((LOCK,) * 4, (3,), reconnects=1, evictions=1),
+    "a lock, three tickets and an operator": Setup((LOCK,) * 3, (2,), reconnects=1, evictions=1, touches=1),
+    "a lock, refusals": Setup((LOCK,) * 3, (1,), reconnects=1, evictions=1, refusals=1),
+    "a lock, both tickets and an operator": Setup(
+        (LOCK,) * 2, (0, 1), reconnects=1, evictions=1, touches=1, aborts=True
+    ),
+    "a reader, two reconnects and an operator": Setup(
+        (WRITE, READ), (1,), reconnects=2, evictions=1, touches=1, downgrades=1
+    ),
+    "a reader between writers": Setup((WRITE, WRITE, READ, WRITE), (2,), reconnects=1, downgrades=1),
+    "a semaphore that shrinks, four tickets": Setup((LOCK,) * 4, (3,), slots=2, sizes=(1,), reconnects=1),
+    "a semaphore, four tickets, two numbers": Setup((LOCK,) * 4, (3,), slots=2, sizes=(1, 2)),
+    "a semaphore, two reconnects": Setup((LOCK,) * 3, (2,), slots=2, sizes=(1,), reconnects=2),
+    "a semaphore, two real tickets": Setup((LOCK,) * 3, (1, 2), slots=2, sizes=(1,), aborts=True),
+}

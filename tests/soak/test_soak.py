@@ -1,0 +1,65 @@
+"""The verdict of a soak sees what grows.  A short soak on a real server has a good one, and with a leak a bad one."""
+
+from dataclasses import replace
+
+import pytest
+
+import zkwire
+from tests.soak import leaks
+from tests.soak.measure import Sample, verdict
+from tests.soak.soak import soak
+from zkwire.testing import RealServer
+
+FLAT = [Sample(60.0 * number, 50 * number, 30.0, 100_000, 4, 20, 0, 20, 0, 4) for number in range(20)]
+
+
+def test_what_stays_as_it_is_is_well() -> None:
+    assert verdict(FLAT) == []
+
+
+@pytest.mark.parametrize("name", ["tasks", "descriptors", "watches", "nodes", "ephemerals", "sessions"])
+def test_a_count_that_grows_is_seen(name: str) -> None:
+    grown = [replace(each, **{name: getattr(each, name) + number // 4}) for number, each in enumerate(FLAT)]
+    assert len(verdict(grown)) == 1
+    assert verdict(grown)[0].startswith(f"{name}: ")
+
+
+@pytest.mark.parametrize("name", ["tasks", "watches"])
+def test_a_single_sample_that_met_something_is_not_taken_for_growth(name: str) -> None:
+    assert verdict([*FLAT[:-2], replace(FLAT[-2], **{name: 30}), FLAT[-1]]) == []
+
+
+def test_what_fills_at_the_beginning_is_not_growth() -> None:
+    assert verdict([replace(FLAT[0], nodes=3, blocks=50_000, descriptors=2), *FLAT[1:]]) == []
+
+
+@pytest.mark.parametrize(("a_round", "grows"), [(1, False), (10, True)])
+def test_memory_may_move_a_little(a_round: int, grows: bool) -> None:
+    moved = [replace(each, blocks=each.blocks + a_round * each.rounds) for each in FLAT]
+    assert bool(verdict(moved)) is grows
+
+
+def test_few_samples_are_no_verdict() -> None:
+    with pytest.raises(ValueError, match="too few"):
+        verdict(FLAT[:7])
+
+
+@pytest.mark.limit(200)
+async def test_nothing_grows_in_a_short_soak(zookeeper_own: RealServer) -> None:
+    samples = [each async for each in soak(zookeeper_own, "test", rounds=16)]
+    assert [problem for problem in verdict(samples) if not problem.startswith("memory")] == []
+
+
+@pytest.mark.limit(200)
+async def test_a_leak_is_found(zookeeper_own: RealServer) -> None:
+    """All kinds of leaks at once."""
+
+    async def leak(zk: zkwire.Client) -> None:
+        for each in leaks.LEAKS.values():
+            await each(zk)
+
+    try:
+        samples = [each async for each in soak(zookeeper_own, "test", rounds=16, leak=leak, quiet=0.0)]
+    finally:
+        await leaks.stop()
+    assert {problem.partition(":")[0] for problem in verdict(samples)} >= leaks.LEAKS.keys()

@@ -1,0 +1,30 @@
+"""How many examples random tests try: `make quick` tries a quarter of them."""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import pytest
+from hypothesis import settings
+
+QUICK: Final = "quick"
+FULL: Final = "zkwire"
+_USUAL: Final = 100
+
+
+def register() -> None:
+    """Make the two profiles known to hypothesis, and load that of the whole suite."""
+    # No deadline: the time of an example depends more on the load of the machine than on the code.
+    settings.register_profile(FULL, deadline=None, max_examples=_USUAL)
+    settings.register_profile(QUICK, deadline=None, max_examples=_USUAL // 4)
+    settings.load_profile(FULL)
+
+
+def examples(count: int) -> settings:
+    """Return settings for `count` examples in the whole suite, and fewer by the profile that is loaded."""
+    return settings(max_examples=max(1, count * settings().max_examples // _USUAL))
+
+
+def some_in_quick(seeds: Iterable[int], count: int) -> list[Any]:
+    """Return `seeds` for a parametrized test; all but the first `count` are marked as slow."""
+    reason = "the first seeds show the usual faults"
+    return [seed if at < count else pytest.param(seed, marks=pytest.mark.slow(reason)) for at, seed in enumerate(seeds)]

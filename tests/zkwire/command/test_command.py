@@ -1,0 +1,320 @@
+"""The command `zkwire`: each verb against a server, as text and as JSON; exit statuses; interrupts; broken pipes."""
+
+import argparse
+import io
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import zkwire
+from zkwire.blocking import Portal
+from zkwire.command import output
+from zkwire.command.main import main, parser
+from zkwire.testing import Server
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(scope="module")
+def portal() -> Iterator[Portal]:
+    with Portal() as made:
+        yield made
+
+
+@pytest.fixture
+def server(portal: Portal, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    with portal.enter(Server()) as made:
+        monkeypatch.setenv("ZKWIRE_HOSTS", made.hosts)
+        monkeypatch.delenv("ZKWIRE_AUTH", raising=False)
+        yield made
+
+
+@pytest.fixture
+def zk(portal: Portal, server: Server) -> Iterator[zkwire.Client]:
+    with portal.enter(zkwire.connect(server.hosts)) as made:
+        yield made
+
+
+Run = Callable[..., str]
+
+
+@pytest.fixture
+def run(server: Server, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run a command that must succeed, and return what it prints."""
+
+    def run(*arguments: str, status: int = 0) -> str:
+        assert main(arguments) == status
+        printed = capsys.readouterr()
+        assert (printed.err == "") is (status == 0) or arguments[0] == "watch"
+        return printed.out if status == 0 else printed.err
+
+    return run
+
+
+def _feed(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+
+
+# -- nodes --------------------------------------------------------------------------------------------------------
+
+
+def test_a_node_is_created_read_set_and_removed(run: Run) -> None:
+    assert run("create", "/a", "hello") == "/a\n"
+    assert run("get", "/a") == "hello"
+    assert run("set", "/a", "bye") == "version 1\n"
+    assert run("get", "/a") == "bye"
+    assert run("rm", "/a") == ""
+    assert run("ls", "/") == "zookeeper\n"
+
+
+def test_create_takes_parents_numbers_containers_and_acls(run: Run, portal: Portal, zk: zkwire.Client) -> None:
+    assert run("create", "-p", "/a/b/c-", "--sequential") == "/a/b/c-0000000000\n"
+    run("create", "/box", "--container")
+    run("create", "/mine", "--acl", "world:anyone:r", "--acl", "ip:127.0.0.1:cdrwa")
+    acl, _ = portal.call(zk.get_acl, "/mine")
+    assert acl == [zkwire.ACL(1, "world", "anyone"), zkwire.ACL(31, "ip", "127.0.0.1")]
+
+
+def test_data_may_come_from_the_standard_input(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    _feed(monkeypatch, b"\xff\x00")
+    run("create", "/a", "-")
+    shown = json.loads(run("get", "/a", "--json"))
+    assert (shown["base64"], shown["stat"]["data_length"]) == ("/wA=", 2)
+
+
+def test_a_version_that_does_not_match_is_refused(run: Run) -> None:
+    run("create", "/a")
+    assert "/a" in run("set", "/a", "x", "--version", "7", status=1)
+    assert "/a" in run("rm", "/a", "--version", "7", status=1)
+    assert run("ls", "/") == "a\nzookeeper\n"
+
+
+def test_ls_sorts_and_shows_stats(run: Run, portal: Portal, zk: zkwire.Client) -> None:
+    for path, data in (("/a", ""), ("/a/y", "12"), ("/a/x", "")):
+        run("create", path, data)
+    portal.call(zk.create, "/a/z", b"", ephemeral=True)
+    assert run("ls", "/a") == "x\ny\nz\n"
+    assert json.loads(run("ls", "/a", "--json")) == ["x", "y", "z"]
+    header, *rows = run("ls", "-l", "/a").splitlines()
+    assert header.split() == ["version", "bytes", "children", "owner", "changed", "name"]
+    assert [row.split()[-1] for row in rows] == ["x", "y", "z"]
+    assert [row.split()[3] == "-" for row in rows] == [True, True, False]
+    assert f"{zk.session_id:#x}" in rows[2]
+    assert run("ls", "-r", "/a") == "/a/x\n/a/y\n/a/z\n"
+    assert [json.loads(line)["path"] for line in run("ls", "-r", "/a", "--json").splitlines()] == [
+        "/a/x",
+        "/a/y",
+        "/a/z",
+    ]
+    assert run("ls", "/a/x") == ""
+
+
+def test_tree_draws_the_nodes_with_their_parents(run: Run) -> None:
+    for path in ("/t", "/t/b", "/t/b/c", "/t/a"):
+        run("create", path, "xx" if path == "/t/a" else "")
+    assert run("tree", "/t") == "/t\n  a  (2 bytes)\n  b\n    c\n3 nodes\n"
+    assert run("tree", "/t", "--depth", "1") == "/t\n  a  (2 bytes)\n  b\n2 nodes\n"
+
+
+def test_a_whole_tree_is_removed(run: Run) -> None:
+    run("create", "-p", "/a/b/c")
+    assert "/a" in run("rm", "/a", status=1)
+    run("rm", "-r", "/a")
+    assert run("ls", "/") == "zookeeper\n"
+
+
+def test_stat_prints_every_field(run: Run, portal: Portal, zk: zkwire.Client) -> None:
+    run("create", "/a", "abc")
+    shown = json.loads(run("stat", "/a", "--json"))
+    found = portal.call(zk.exists, "/a")
+    assert found is not None
+    assert zkwire.Stat(**shown) == found
+    lines = run("stat", "/a").splitlines()
+    assert f"czxid = {found.czxid:#x}" in lines
+    assert "data_length = 3" in lines
+    assert "no such node" in run("stat", "/nothing", status=1)
+
+
+def test_an_acl_is_printed_and_set(run: Run) -> None:
+    run("create", "/a")
+    assert run("acl", "/a") == "world:anyone:cdrwa\n"
+    run("acl", "/a", "world:anyone:ra")
+    assert json.loads(run("acl", "/a", "--json")) == ["world:anyone:ra"]
+    with pytest.raises(SystemExit):
+        run("acl", "/a", "world:anyone:xyz")
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_watch_prints_changes(run: Run, portal: Portal, zk: zkwire.Client, server: Server, as_json: bool) -> None:
+    portal.call(zk.create, "/w", b"")
+    command = [sys.executable, "-m", "zkwire", "watch", "/w", "-r", "-n", "2", *(["--json"] if as_json else [])]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as watching:
+        assert watching.stderr is not None
+        assert watching.stderr.readline() == "watching /w\n"
+        portal.call(zk.create, "/w/a", b"")
+        portal.call(zk.set, "/w/a", b"x")
+        printed, _ = watching.communicate(timeout=60)
+    assert watching.returncode == 0
+    if as_json:
+        assert [json.loads(line)["event"] for line in printed.splitlines()] == ["CREATED", "CHANGED"]
+    else:
+        assert printed == "CREATED  /w/a\nCHANGED  /w/a\n"
+
+
+# -- dump and load ------------------------------------------------------------------------------------------------
+
+
+def test_a_dump_is_loaded_as_it_was(
+    run: Run, portal: Portal, zk: zkwire.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    portal.call(zk.create, "/app", b"top")
+    portal.call(zk.create, "/app/text", "ä".encode())
+    portal.call(zk.create, "/app/text/bytes", b"\xff", acl=zkwire.READ_ONLY_ACL)
+    portal.call(zk.create, "/app/mine", b"", ephemeral=True)
+    dumped = run("dump", "/app")
+    assert [json.loads(line)["path"] for line in dumped.splitlines()] == ["", "/text", "/text/bytes"]
+    _feed(monkeypatch, dumped.encode())
+    run("load", "/copy/of/app")
+    assert run("dump", "/copy/of/app") == dumped
+
+
+def test_load_keeps_what_is_there_unless_told_to_overwrite(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    run("create", "-p", "/app/a", "old")
+    line = b'{"path": "/a", "data": "new", "acl": ["world:anyone:cdrwa"]}\n'
+    _feed(monkeypatch, line)
+    assert "/app/a" in run("load", "/app", status=1)
+    assert run("get", "/app/a") == "old"
+    _feed(monkeypatch, line)
+    run("load", "/app", "--overwrite")
+    assert run("get", "/app/a") == "new"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"no json", b"[]", b"{}", b'{"path": 1, "data": "", "acl": []}', b'{"path": "/a", "base64": "?", "acl": []}'],
+)
+def test_a_line_that_is_no_node_is_named(run: Run, monkeypatch: pytest.MonkeyPatch, line: bytes) -> None:
+    good = b'{"path": "/ok", "data": "", "acl": ["world:anyone:cdrwa"]}\n'
+    _feed(monkeypatch, good + line + b"\n")
+    assert "line 2 is no node of a dump" in run("load", "/", status=1)
+
+
+# -- servers ------------------------------------------------------------------------------------------------------
+
+
+def test_ping_measures_the_server(run: Run, server: Server) -> None:
+    first, second = run("ping", "-n", "2").splitlines()
+    assert first.startswith(f"{server.hosts} ")
+    assert second.endswith(" ms")
+    assert json.loads(run("ping", "--json"))["server"] == server.hosts
+
+
+def test_srvr_and_mntr_ask_each_server(run: Run, server: Server) -> None:
+    assert "Mode: standalone" in run("srvr")
+    assert json.loads(run("mntr", "--json"))["server"] == server.hosts
+    message = run("srvr", "--hosts", f"{server.hosts},127.0.0.1:1", status=3)
+    assert "127.0.0.1:1" in message
+    assert server.hosts not in message
+
+
+# -- connection, errors, the end ----------------------------------------------------------------------------------
+
+
+def test_the_options_name_servers_chroot_and_identity(
+    run: Run, portal: Portal, zk: zkwire.Client, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("create", "-p", "/app/a", "x")
+    assert run("ls", "--hosts", f"{server.hosts}/app") == "a\n"
+    portal.call(zk.create, "/secret", b"s", acl=[zkwire.digest_acl("me", "pw")])
+    assert "/secret" in run("get", "/secret", status=1)
+    assert run("get", "/secret", "--auth", "digest:me:pw") == "s"
+    monkeypatch.setenv("ZKWIRE_AUTH", "digest:me:pw")
+    assert run("get", "/secret") == "s"
+
+
+def test_no_server_means_a_line_and_a_status(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ls", "--hosts", "127.0.0.1:1", "--within", "0.3"]) == 3
+    assert capsys.readouterr().err == "zkwire: no server of 127.0.0.1:1 has answered within 0.3 s\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [(["get", "relative"], "relative"), (["ls", "--hosts", "zk:port"], "port"), (["get", "/a//b"], "/a//b")],
+)
+def test_bad_input_is_a_line_and_a_status(run: Run, arguments: list[str], message: str) -> None:
+    assert message in run(*arguments, status=2)
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["nonsense"], ["ls", "--auth", "nocolon"], ["ls", "--within", "0"], ["ls", "--within", "soon"]]
+)
+def test_misuse_prints_the_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    assert "usage: zkwire" in capsys.readouterr().err
+
+
+def test_an_interrupt_ends_the_session(portal: Portal, zk: zkwire.Client, server: Server) -> None:
+    portal.call(zk.create, "/w", b"")
+    with subprocess.Popen(
+        [sys.executable, "-m", "zkwire", "watch", "/w"],
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    ) as watching:
+        assert watching.stderr is not None
+        watching.stderr.readline()
+        sessions = portal.call(_sessions, server)
+        watching.send_signal(signal.SIGINT)
+        _, complaints = watching.communicate(timeout=60)
+    assert (watching.returncode, complaints) == (130, "")
+    assert portal.call(_sessions, server) == sessions - 1
+
+
+async def _sessions(server: Server) -> int:
+    answer: Any = await zkwire.four_letter_word(server.hosts, "mntr")
+    return int(answer["zk_num_alive_connections"])
+
+
+def test_a_reader_that_ends_early_is_no_error(portal: Portal, zk: zkwire.Client) -> None:
+    for number in range(2000):
+        portal.call(zk.create, f"/{number:0200}", b"")
+    with subprocess.Popen(
+        [sys.executable, "-m", "zkwire", "ls", "/"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as listing:
+        assert listing.stdout is not None
+        listing.stdout.read(10)
+        listing.stdout.close()
+        assert listing.stderr is not None
+        assert listing.stderr.read() == b""
+    assert listing.returncode == 0
+
+
+def test_acl_entries_are_read_as_they_are_printed() -> None:
+    for entry in (zkwire.ACL(31, "world", "anyone"), zkwire.ACL(17, "digest", "a:b:c"), zkwire.ACL(0, "x", "")):
+        assert output.acl_of_text(output.acl_text(entry)) == entry
+
+
+def test_a_time_beyond_the_calendar_is_printed_as_a_number() -> None:
+    assert output.moment(2**62) == str(2**62)
+    assert output.moment(0) == "1970-01-01 00:00:00.000+00:00"
+
+
+def test_the_page_names_every_command_and_option() -> None:
+    page = (ROOT / "docs" / "command.md").read_text(encoding="utf-8")
+    top = parser()
+    commands: dict[str, argparse.ArgumentParser] = next(
+        action.choices for action in top._actions if isinstance(action, argparse._SubParsersAction)
+    )
+    assert [name for name in commands if f"`zkwire {name}" not in page] == []
+    options = {option for command in commands.values() for option in command._option_string_actions}
+    hidden = {"-h", "--help", "--long", "--recursive", "--number", "--parents", "--sequential", "--session-timeout"}
+    assert {option for option in options - hidden if option not in page} == set()

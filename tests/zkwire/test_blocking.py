@@ -1,0 +1,376 @@
+"""The portal: calls, contexts and streams from threads; what is raised, interrupted, lost and stopped."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+import zkwire
+from recipes import Election, Lock, LockLostError
+from zkwire.blocking import Portal
+from zkwire.testing import Server
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def portal() -> Iterator[Portal]:
+    with Portal() as made:
+        yield made
+
+
+@pytest.fixture
+def server(portal: Portal) -> Iterator[Server]:
+    with portal.enter(Server()) as made:
+        yield made
+
+
+@pytest.fixture
+def zk(portal: Portal, server: Server) -> Iterator[zkwire.Client]:
+    with portal.enter(zkwire.connect(server.hosts)) as made:
+        yield made
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """SIGINT raises KeyboardInterrupt, also where the tests run as a background job, which ignores SIGINT."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def _interrupt() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+# -- call ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_call_returns_what_the_coroutine_returns(portal: Portal, zk: zkwire.Client) -> None:
+    assert portal.call(zk.create, "/a", b"x", ephemeral=True) == "/a"
+    assert portal.call(zk.get, "/a")[0] == b"x"
+
+
+def test_a_plain_function_runs_on_the_event_loop(portal: Portal) -> None:
+    assert portal.call(asyncio.get_running_loop).is_running()
+    assert portal.call(threading.current_thread) is not threading.current_thread()
+
+
+def test_the_error_of_a_call_is_raised(portal: Portal, zk: zkwire.Client) -> None:
+    with pytest.raises(zkwire.NoNodeError, match="/nothing"):
+        portal.call(zk.get, "/nothing")
+    with pytest.raises(ValueError, match="relative"):
+        portal.call(zk.get, "relative")
+
+
+def test_many_threads_share_a_portal(portal: Portal, zk: zkwire.Client) -> None:
+    portal.call(zk.create, "/n", b"")
+
+    def add(number: int) -> str:
+        return portal.call(zk.create, f"/n/{number}", b"")
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(add, range(100)))
+    assert len(portal.call(zk.get_children, "/n")) == 100
+
+
+# -- enter --------------------------------------------------------------------------------------------------------
+
+
+def test_a_lock_is_held_inside_of_the_block(portal: Portal, zk: zkwire.Client) -> None:
+    lock = portal.call(Lock, zk, "/lock")
+    with portal.enter(lock.hold(within=5.0)) as lease:
+        assert portal.call(lock.try_acquire) is None
+        assert lease.token > 0
+    again = portal.call(lock.try_acquire)
+    assert again is not None
+    portal.call(again.release)
+
+
+def test_a_lost_lock_is_seen_by_check_and_raised_at_the_end(portal: Portal, zk: zkwire.Client) -> None:
+    lock = portal.call(Lock, zk, "/lock")
+    steps: list[str] = []
+
+    def work_until_lost() -> None:
+        with portal.enter(lock.hold()) as lease:
+            portal.call(lease.check)
+            steps.append("certain")
+            portal.call(zk.delete, lease.path)
+            portal.call(lease.lost)
+            portal.call(lease.check)
+            steps.append("not reached")
+
+    with pytest.raises(LockLostError):
+        work_until_lost()
+    assert steps == ["certain"]
+
+
+def test_a_lost_lock_is_raised_although_the_block_ends_well(portal: Portal, zk: zkwire.Client) -> None:
+    lock = portal.call(Lock, zk, "/lock")
+    held = portal.enter(lock)
+    lease = held.__enter__()
+    portal.call(zk.delete, lease.path)
+    portal.call(lease.lost)
+    with pytest.raises(LockLostError):
+        held.__exit__(None, None, None)
+
+
+def test_the_error_of_a_block_is_kept_beside_the_loss(portal: Portal, zk: zkwire.Client) -> None:
+    lock = portal.call(Lock, zk, "/lock")
+
+    def fails_without_the_lock() -> None:
+        with portal.enter(lock) as lease:
+            portal.call(zk.delete, lease.path)
+            portal.call(lease.lost)
+            raise KeyError("the block's own")
+
+    with pytest.raises(LockLostError) as caught:
+        fails_without_the_lock()
+    assert isinstance(caught.value.__context__, KeyError)
+
+
+def test_the_error_of_a_block_passes_and_the_lock_is_free(portal: Portal, zk: zkwire.Client) -> None:
+    lock = portal.call(Lock, zk, "/lock")
+    with pytest.raises(KeyError), portal.enter(lock):
+        raise KeyError
+    assert portal.call(lock.try_acquire) is not None
+
+
+def test_what_cannot_be_entered_raises(portal: Portal, zk: zkwire.Client) -> None:
+    lock = portal.call(Lock, zk, "/lock")
+    with portal.enter(lock), pytest.raises(TimeoutError), portal.enter(portal.call(Lock, zk, "/lock").hold(within=0)):
+        pass
+
+
+@asynccontextmanager
+async def forgiving() -> AsyncIterator[str]:
+    with contextlib.suppress(KeyError):
+        yield "value"
+
+
+def test_a_context_may_suppress_the_error_of_its_block(portal: Portal) -> None:
+    with portal.enter(forgiving()) as value:
+        assert value == "value"
+        raise KeyError
+    with pytest.raises(IndexError), portal.enter(forgiving()):
+        raise IndexError
+
+
+# -- iterate ------------------------------------------------------------------------------------------------------
+
+
+async def count_to(last: int, ended: threading.Event) -> AsyncIterator[int]:
+    try:
+        for number in range(last):
+            yield number
+    finally:
+        ended.set()
+
+
+def test_items_are_iterated_in_a_thread(portal: Portal) -> None:
+    ended = threading.Event()
+    assert list(portal.iterate(count_to(3, ended))) == [0, 1, 2]
+    assert ended.is_set()
+
+
+def test_an_iteration_that_is_left_early_ends_the_generator(portal: Portal) -> None:
+    ended = threading.Event()
+    for number in portal.iterate(count_to(3, ended)):
+        if number == 1:
+            break
+    assert ended.wait(10)
+
+
+def test_a_stream_of_the_client_is_followed(portal: Portal, zk: zkwire.Client) -> None:
+    portal.call(zk.create, "/config", b"1")
+    seen = []
+    for node in portal.iterate(portal.call(zk.data, "/config")):
+        assert node is not None
+        seen.append(node[0])
+        if len(seen) == 2:
+            break
+        portal.call(zk.set, "/config", b"2")
+    assert seen == [b"1", b"2"]
+
+
+def test_a_thread_observes_an_election(portal: Portal, zk: zkwire.Client) -> None:
+    election = portal.call(Election, zk, "/election", data=b"me")
+    with portal.enter(election.lead()):
+        for leader in portal.iterate(portal.call(election.observe)):
+            assert leader == b"me"
+            break
+
+
+# -- misuse -------------------------------------------------------------------------------------------------------
+
+
+async def nothing() -> None:
+    pass
+
+
+def test_a_portal_that_does_not_run_says_what_to_do() -> None:
+    portal = Portal()
+    with pytest.raises(RuntimeError, match="with Portal"):
+        portal.call(nothing)
+    portal.start()
+    with pytest.raises(RuntimeError, match="started before"):
+        portal.start()
+    portal.stop()
+    portal.stop()
+    with pytest.raises(RuntimeError, match="stopped"):
+        portal.call(nothing)
+
+
+def test_a_call_on_the_portals_own_thread_is_refused(portal: Portal) -> None:
+    async def misled() -> None:
+        portal.call(nothing)
+
+    with pytest.raises(RuntimeError, match="own thread"):
+        portal.call(misled)
+    with pytest.raises(RuntimeError, match="own thread"):
+        portal.call(portal.stop)
+
+
+# -- interrupts and the end ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_an_interrupt_cancels_the_call_and_waits_for_its_end(portal: Portal) -> None:
+    steps: list[str] = []
+
+    async def slow() -> None:
+        steps.append("begun")
+        threading.Timer(0.1, _interrupt).start()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0.1)
+            steps.append("ended")
+
+    with pytest.raises(KeyboardInterrupt):
+        portal.call(slow)
+    assert steps == ["begun", "ended"]
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_an_interrupt_during_the_wait_for_a_lock_leaves_no_ticket(portal: Portal, zk: zkwire.Client) -> None:
+    lock = portal.call(Lock, zk, "/lock")
+    other = portal.call(Lock, zk, "/lock")
+
+    def interrupt_when_waiting() -> None:
+        while len(portal.call(zk.get_children, "/lock")) < 2:
+            time.sleep(0.01)
+        _interrupt()
+
+    with portal.enter(lock):
+        interrupter = threading.Thread(target=interrupt_when_waiting)
+        interrupter.start()
+        with pytest.raises(KeyboardInterrupt), portal.enter(other):
+            pass
+        interrupter.join()
+        assert len(portal.call(zk.get_children, "/lock")) == 1
+
+
+def test_stop_leaves_what_is_entered_the_last_first(server: Server) -> None:
+    left: list[str] = []
+
+    @asynccontextmanager
+    async def noted(name: str) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            await asyncio.sleep(0)
+            left.append(name)
+
+    portal = Portal().start()
+    outer, inner = portal.enter(noted("outer")), portal.enter(noted("inner"))
+    outer.__enter__()
+    inner.__enter__()
+    portal.stop()
+    assert left == ["inner", "outer"]
+    with pytest.raises(CancelledError, match="stopped"):
+        inner.__exit__(None, None, None)
+
+
+def test_stop_ends_a_call_of_another_thread() -> None:
+    portal = Portal().start()
+    waiting = threading.Event()
+
+    async def for_ever() -> None:
+        waiting.set()
+        await asyncio.Event().wait()
+
+    with ThreadPoolExecutor(1) as threads:
+        call = threads.submit(portal.call, for_ever)
+        assert waiting.wait(10)
+        portal.stop()
+        with pytest.raises(CancelledError, match="stopped"):
+            call.result(10)
+
+
+def test_calls_beside_stop_end_all() -> None:
+    """A call that begins while the event loop ends must not wait for ever."""
+    for _ in range(30):
+        portal = Portal().start()
+        go = threading.Barrier(5)
+
+        def call_on(portal: Portal = portal, go: threading.Barrier = go) -> None:
+            go.wait()
+            while True:
+                try:
+                    portal.call(asyncio.sleep, 0)
+                except (RuntimeError, CancelledError):
+                    return
+
+        with ThreadPoolExecutor(4) as threads:
+            calls = [threads.submit(call_on) for _ in range(4)]
+            go.wait()
+            portal.stop()
+            for call in calls:
+                call.result(30)
+
+
+def test_a_program_that_ends_without_stop_closes_its_session(portal: Portal, server: Server) -> None:
+    program = f"""
+        import zkwire
+        from zkwire.blocking import Portal
+        portal = Portal().start()
+        client = portal.enter(zkwire.connect({server.hosts!r}))
+        zk = client.__enter__()
+        portal.call(zk.create, "/mine", b"", ephemeral=True)
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(program)], cwd=ROOT, check=True, timeout=60)
+    with portal.enter(zkwire.connect(server.hosts)) as zk:
+        assert portal.call(zk.exists, "/mine") is None
+
+
+def test_a_forked_process_is_told_that_the_thread_stayed_behind() -> None:
+    program = """
+        import os, sys
+        from zkwire.blocking import Portal
+        async def nothing(): pass
+        portal = Portal().start()
+        child = os.fork()
+        if child == 0:
+            try:
+                portal.call(nothing)
+            except RuntimeError as error:
+                os._exit(7 if "does not survive a fork" in str(error) else 8)
+            os._exit(9)
+        _, status = os.waitpid(child, 0)
+        portal.stop()
+        sys.exit(os.waitstatus_to_exitcode(status))
+    """
+    ended = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], cwd=ROOT, check=False, timeout=60)
+    assert ended.returncode == 7

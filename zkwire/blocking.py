@@ -1,0 +1,299 @@
+"""A portal for blocking code: an event loop in a thread of its own, on which threads use the client and the recipes.
+
+    from zkwire.blocking import Portal
+
+    with Portal() as portal, portal.enter(zkwire.connect("zk1:2181,zk2:2181")) as zk:
+        portal.call(zk.ensure_path, "/reports")
+        lock = portal.call(Lock, zk, "/locks/report")
+        with portal.enter(lock.hold(within=5.0)) as lease:
+            write_report(token=lease.token)
+
+Nothing in here knows ZooKeeper: every function, coroutine function, `async with` and `async for` works through these
+few verbs, so no method of the client or of a recipe exists twice.
+
+What a thread cannot be given: a body that is cancelled.  When a lock is lost, Python cannot stop a thread that works
+under it.  So a long body calls `portal.call(lease.check)` before each step that matters, which raises LockLostError,
+and gives `lease.token` to whatever it changes.  At its end the `with` block raises LockLostError in any case.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import os
+import threading
+from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Iterator
+from concurrent.futures import CancelledError, Future, InvalidStateError
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import Any, Final, Generic, ParamSpec, TypeVar, cast, overload
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+_END: Final = object()
+
+
+class Portal:
+    """An event loop in a thread, for code that blocks.  Any number of threads may use it at the same time.
+
+    `with Portal() as portal:` starts and stops it.  A program that has no place for such a block, for example a web
+    application, calls `start` once in each worker process, and `stop` at its end.  A portal that is still running when
+    the program ends is stopped then.
+    """
+
+    def __init__(self) -> None:
+        self._thread: threading.Thread | None = None
+        self._process = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopping: asyncio.Event | None = None
+        self._lock = threading.Lock()  # for the two below
+        self._is_stopped = False
+        self._running: set[_Running[Any]] = set()
+        self._entered: list[_Running[Any]] = []  # what `enter` has entered and not left, the oldest first
+
+    def start(self) -> Portal:
+        """Start the thread and its event loop, and return the portal.
+
+        Raises: RuntimeError if it has been started before.
+        """
+        if self._thread is not None:
+            raise RuntimeError("this portal has been started before: make a new one")
+        started: Future[None] = Future()
+        # A daemon: the interpreter waits for any other thread before it calls what `atexit` knows.
+        self._thread = threading.Thread(target=self._run, args=(started,), name="zkwire portal", daemon=True)
+        self._process = os.getpid()
+        self._thread.start()
+        started.result()
+        atexit.register(self.stop)
+        return self
+
+    def stop(self) -> None:
+        """Leave what is still entered, cancel every other call, end the event loop and wait for its thread.
+
+        What was entered last is left first: a lock is released before its client closes the session.  Does nothing if
+        the portal does not run.
+        Raises: RuntimeError on the portal's own thread.
+        """
+        thread, loop, stopping = self._thread, self._loop, self._stopping
+        if thread is None or loop is None or stopping is None or self._process != os.getpid():
+            return
+        if thread is threading.current_thread():
+            raise RuntimeError("the portal's own thread cannot wait for its end: call stop() from another thread")
+        atexit.unregister(self.stop)
+        with contextlib.suppress(RuntimeError):  # the event loop is closed: the portal was stopped before
+            loop.call_soon_threadsafe(stopping.set)
+        thread.join()
+
+    def __enter__(self) -> Portal:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @overload
+    def call(self, function: Callable[P, Coroutine[Any, Any, T]], /, *args: P.args, **named: P.kwargs) -> T: ...
+
+    @overload
+    def call(self, function: Callable[P, Awaitable[T]], /, *args: P.args, **named: P.kwargs) -> T: ...
+
+    @overload
+    def call(self, function: Callable[P, T], /, *args: P.args, **named: P.kwargs) -> T: ...
+
+    def call(self, function: Callable[..., Any], /, *args: Any, **named: Any) -> Any:
+        """Call `function` on the portal's event loop, and return its result, awaited if it can be.
+
+        Client and recipes belong to one event loop: also what does not block, for example the making of a Lock, goes
+        through here.
+        Raises: what `function` raises; RuntimeError when the portal is not running, or is called on its own thread.
+        Cancellation: a KeyboardInterrupt while this waits cancels the call, and goes on once the call has ended.
+        """
+
+        async def called() -> Any:
+            result = function(*args, **named)
+            return await result if isinstance(result, Awaitable) else result
+
+        return self._begin(called()).wait()
+
+    @contextlib.contextmanager
+    def enter(self, context: AbstractAsyncContextManager[T, bool | None]) -> Iterator[T]:
+        """Return a context manager that enters and leaves `context` on the portal's event loop.
+
+        One task enters and leaves it, as locks require.  If `context` ends by itself meanwhile, because a lock is lost,
+        the block goes on, and the error is raised at its end.
+        Raises, Cancellation: as `call`, on entering; on leaving, what `context` raises.
+        """
+        entered: Future[T] = Future()
+        left: Future[BaseException | None] = Future()
+        running = self._begin(_hold_open(context, entered, left))
+        running.call_when_done(entered.cancel)
+        try:
+            value = entered.result()
+        except CancelledError:  # it could not be entered: the result is the error
+            running.wait()
+            raise
+        except KeyboardInterrupt:
+            running.interrupt()
+            raise
+        with self._lock:
+            self._entered.append(running)
+        try:
+            try:
+                yield value
+            except GeneratorExit:  # dropped without having been left: `stop` leaves it
+                raise
+            except BaseException as error:
+                _settle(left, error)
+                if not running.wait():
+                    raise
+            else:
+                _settle(left, None)
+                running.wait()
+        finally:
+            with self._lock:
+                if running in self._entered:
+                    self._entered.remove(running)
+
+    def iterate(self, items: AsyncIterable[T]) -> Iterator[T]:
+        """Return an iterator over what `items` yields; leave it early with `close()`, or by leaving the `for` loop.
+
+        Raises, Cancellation: as `call`, at each item.
+        """
+        iterator = self.call(aiter, items)
+
+        async def following() -> T | object:
+            return await anext(iterator, _END)
+
+        try:
+            while (item := self.call(following)) is not _END:
+                yield cast(T, item)
+        finally:
+            close = getattr(iterator, "aclose", None)
+            if close is not None:
+                self.call(close)
+
+    def _begin(self, work: Coroutine[Any, Any, T]) -> _Running[T]:
+        """Have `work` run as a task of the event loop."""
+        reason = self._why_not()
+        with self._lock:
+            if reason is None and not self._is_stopped and self._loop is not None:
+                running = _Running(self._loop, work)
+                self._running.add(running)
+                running.call_when_done(lambda: self._running.discard(running))
+                return running
+        work.close()
+        raise RuntimeError(f"the portal cannot be used: {reason or 'it has been stopped'}")
+
+    def _why_not(self) -> str | None:
+        if self._thread is None:
+            return "it has not been started: use `with Portal() as portal`, or call start()"
+        if self._process != os.getpid():
+            return f"it was started in process {self._process}, and a thread does not survive a fork: start one here"
+        if self._thread is threading.current_thread():
+            return "this is its own thread: await the coroutine in place of calling it here"
+        return None
+
+    def _run(self, started: Future[None]) -> None:
+        asyncio.run(self._until_stopped(started))
+
+    async def _until_stopped(self, started: Future[None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stopping = asyncio.Event()
+        started.set_result(None)
+        await self._stopping.wait()
+        while last := self._last_entered():
+            await last.end()
+        with self._lock:
+            self._is_stopped = True  # from here on nothing more begins
+            left_over = list(self._running)
+        await asyncio.sleep(0)  # those that have just been begun get their tasks
+        for running in left_over:
+            await running.end()
+
+    def _last_entered(self) -> _Running[Any] | None:
+        with self._lock:
+            return self._entered.pop() if self._entered else None
+
+
+class _Running(Generic[T]):
+    """A coroutine that another thread has begun on the event loop `loop`.
+
+    It is not the future of `asyncio.run_coroutine_threadsafe`, because that one, when it is cancelled, counts as ended
+    before its task has.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> None:
+        self._loop = loop
+        self._work = work
+        self._result: Future[T] = Future()
+        self._task: asyncio.Task[T] | None = None
+        loop.call_soon_threadsafe(self._start)
+
+    def call_when_done(self, callback: Callable[[], object]) -> None:
+        """Have `callback` called when the coroutine has ended; it runs in any thread."""
+        self._result.add_done_callback(lambda _: callback())
+
+    def wait(self) -> T:
+        """Wait for the result and return it; a KeyboardInterrupt cancels the task and waits for its end."""
+        try:
+            return self._result.result()
+        except KeyboardInterrupt:
+            self.interrupt()
+            raise
+
+    def interrupt(self) -> None:
+        """Cancel the task and wait until it has ended."""
+        with contextlib.suppress(RuntimeError):  # the event loop is closed: it has ended
+            self._loop.call_soon_threadsafe(self.cancel)
+        self._result.exception()
+
+    def cancel(self) -> None:
+        """Cancel the task; to be called on the event loop."""
+        if self._task is not None:
+            self._task.cancel()
+
+    async def end(self) -> None:
+        """Cancel the task and wait until it has ended; to be called on the event loop."""
+        self.cancel()
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
+    def _start(self) -> None:
+        self._task = self._loop.create_task(self._work)
+        self._task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[T]) -> None:
+        if task.cancelled():
+            self._result.set_exception(CancelledError("the portal was stopped, or the call was cancelled on its loop"))
+        elif (error := task.exception()) is not None:
+            self._result.set_exception(error)
+        else:
+            self._result.set_result(task.result())
+
+
+async def _hold_open(
+    context: AbstractAsyncContextManager[T, bool | None], entered: Future[T], left: Future[BaseException | None]
+) -> bool:
+    """Enter `context`, leave it when the thread has left its block, and return whether its error is suppressed.
+
+    Arguments: `entered`, gets what `context` gives; `left`, is done when the thread has left: with the error of the
+    block, or None.
+    """
+    entered.set_result(await context.__aenter__())
+    try:
+        error = await asyncio.wrap_future(left)
+    except asyncio.CancelledError as cancelled:  # by a lock that was lost, or because the portal is being stopped
+        if await context.__aexit__(type(cancelled), cancelled, cancelled.__traceback__):
+            return False
+        raise
+    if error is None:
+        return bool(await context.__aexit__(None, None, None))
+    return bool(await context.__aexit__(type(error), error, error.__traceback__))
+
+
+def _settle(left: Future[BaseException | None], error: BaseException | None) -> None:
+    with contextlib.suppress(InvalidStateError):  # the context has ended by itself, and has cancelled it
+        left.set_result(error)

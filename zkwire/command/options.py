@@ -1,0 +1,86 @@
+"""The options that say which ensemble to ask, and as whom; `connected` opens the client that they describe."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import ssl
+from collections.abc import AsyncIterator, Mapping
+
+import zkwire
+
+DEFAULT_HOSTS = "127.0.0.1:2181"
+
+
+class UnreachableError(Exception):
+    """No server has accepted a session in time."""
+
+
+def add_connection_options(parser: argparse.ArgumentParser, environment: Mapping[str, str] = os.environ) -> None:
+    """Add the options of a connection; their defaults come from `environment`."""
+    group = parser.add_argument_group("connection")
+    group.add_argument(
+        "--hosts",
+        default=environment.get("ZKWIRE_HOSTS", DEFAULT_HOSTS),
+        metavar="HOST:PORT,...[/CHROOT]",
+        help=f"the servers, and the node that counts as the root; ZKWIRE_HOSTS, or {DEFAULT_HOSTS}",
+    )
+    group.add_argument(
+        "--auth",
+        action="append",
+        type=credential,
+        # The environment is for secrets: other users of a machine can read the arguments of a command.
+        default=[credential(environment["ZKWIRE_AUTH"])] if environment.get("ZKWIRE_AUTH") else [],
+        metavar="SCHEME:CREDENTIAL",
+        help="an identity to show, for example digest:user:password; may be repeated; better in ZKWIRE_AUTH",
+    )
+    group.add_argument("--tls", action="store_true", help="connect with TLS and the system's authorities")
+    group.add_argument("--tls-ca", metavar="FILE", help="connect with TLS and trust the authorities in this PEM file")
+    group.add_argument("--tls-cert", metavar="FILE", help="our own certificate, PEM, with its key or beside --tls-key")
+    group.add_argument("--tls-key", metavar="FILE", help="the key of our certificate, PEM")
+    group.add_argument("--within", type=seconds, default=10.0, metavar="SECONDS", help="give up connecting after; 10")
+    group.add_argument("--session-timeout", type=seconds, default=10.0, metavar="SECONDS", help="of the session; 10")
+
+
+def seconds(text: str) -> float:
+    """Return the number of seconds in `text`; argparse reports the ValueError of anything else."""
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise ValueError
+    return value
+
+
+def credential(text: str) -> tuple[str, bytes]:
+    """Return the scheme and the credential in "digest:user:password"."""
+    scheme, colon, secret = text.partition(":")
+    if not colon or not scheme:
+        raise argparse.ArgumentTypeError("a credential is SCHEME:CREDENTIAL, for example digest:user:password")
+    return scheme, secret.encode()
+
+
+def tls_of(options: argparse.Namespace) -> ssl.SSLContext | None:
+    """Return the context for TLS, or None for plain connections.  Raises: OSError for a file that cannot be read."""
+    if not (options.tls or options.tls_ca or options.tls_cert):
+        return None
+    context = ssl.create_default_context(cafile=options.tls_ca)
+    if options.tls_cert:
+        context.load_cert_chain(options.tls_cert, options.tls_key)
+    return context
+
+
+@contextlib.asynccontextmanager
+async def connected(options: argparse.Namespace) -> AsyncIterator[zkwire.Client]:
+    """Connect as the options say, and close the session at the end.
+
+    Raises: UnreachableError; what `zkwire.connect` raises.
+    """
+    context = zkwire.connect(options.hosts, options.session_timeout, auth=options.auth, ssl=tls_of(options))
+    try:
+        async with asyncio.timeout(options.within):
+            zk = await context
+    except TimeoutError:
+        raise UnreachableError(f"no server of {options.hosts} has answered within {options.within:g} s") from None
+    async with zk:
+        yield zk
