@@ -15,6 +15,7 @@ from tests.support.client import InOrder, eventually, states_until
 from tests.support.rogue import Rogue, eof_handshake, garbage_handshake
 from tests.support.tls import TlsFront
 from zkwire import SessionState
+from zkwire.session.fitness import unfit
 from zkwire.testing import Certificates, Server, authority, issue, make_certificates
 
 SOON = 10.0  # seconds; far more than one round takes
@@ -217,3 +218,43 @@ async def test_one_bad_server_of_three_ends_no_session(
                 await states_until(states, SessionState.CONNECTED)
             assert zk.session_id == session_id
             assert old.connections > 1
+
+
+def of_openssl(reason: str) -> ssl.SSLError:
+    error = ssl.SSLError(1, f"[SSL: {reason}]")
+    error.reason = reason
+    return error
+
+
+@pytest.mark.parametrize(
+    ("reason", "wrong"),
+    [
+        ("TLSV13_ALERT_CERTIFICATE_REQUIRED", "this client's certificate, or the lack of one (certificate required)"),
+        ("TLSV1_ALERT_UNKNOWN_CA", "this client's certificate, or the lack of one (unknown ca)"),
+        ("SSLV3_ALERT_HANDSHAKE_FAILURE", "no cipher in common, or no certificate"),
+        ("TLSV1_ALERT_PROTOCOL_VERSION", "the server refuses the TLS handshake: protocol version"),
+        ("UNSUPPORTED_PROTOCOL", "OpenSSL gives up the TLS handshake: unsupported protocol"),
+        ("WRONG_VERSION_NUMBER", "does not answer with TLS"),
+        ("TLSV1_ALERT_INTERNAL_ERROR", None),
+    ],
+)
+def test_what_openssl_reports_is_final_unless_the_server_may_recover(reason: str, wrong: str | None) -> None:
+    failure = of_openssl(reason)
+    error = unfit(failure)
+    if wrong is None:
+        assert error is None
+    else:
+        assert wrong in str(error)
+        assert error is not None
+        assert error.__cause__ is failure
+
+
+def test_a_certificate_that_is_not_valid_yet_will_be() -> None:
+    failure = ssl.SSLCertVerificationError(1, "[SSL: CERTIFICATE_VERIFY_FAILED]")
+    failure.verify_code, failure.verify_message = 9, "certificate is not yet valid"
+    assert unfit(failure) is None
+
+
+@pytest.mark.parametrize("failure", [ssl.SSLEOFError(), ssl.SSLZeroReturnError(), ConnectionResetError(), OSError()])
+def test_a_connection_that_was_closed_says_nothing_for_good(failure: OSError) -> None:
+    assert unfit(failure) is None
