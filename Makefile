@@ -4,7 +4,11 @@ PYTHON ?= python3
 ARGS ?=
 # One release of each supported line of ZooKeeper.
 VERSIONS ?= 3.5.10 3.6.4 3.7.2 3.8.4 3.9.4
+# For how long to play, where a target takes that.
 MINUTES ?= 5
+
+# How many schedules `make simulate` plays.
+SEEDS ?= 2000
 
 PY := .venv/bin/python
 # Pinned, so that a release of either does not turn a clean tree dirty. Tools, not dependencies of the project.
@@ -19,19 +23,23 @@ ifneq ($(INTERPRETER),$(shell cat .venv/.ready 2>/dev/null))
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help test quick mutants fuzz model bench lint dist partition differential interop conformance zookeeper clean other-interpreter
+.PHONY: help test quick mutants fuzz model bench lint dist partition chaos soak differential interop conformance
+.PHONY: simulate zookeeper clean other-interpreter
 
 help:
 	@echo 'make test          run the whole test suite; ARGS="-k watch" goes to pytest'
 	@echo 'make quick         run the tests that need no Java, in less than a minute'
 	@echo 'make mutants       put deliberate faults into the code, one at a time: the tests must fail; ARGS="wire line"'
+	@echo '                   ARGS="--sample 50 --seed 7" draws small changes at random, and lists those that no test notices'
 	@echo 'make fuzz          give random bytes and texts to all that decodes what others send; MINUTES=5'
 	@echo 'make model         play every order of events around a ticket of the waiting line; ARGS=more takes longer'
-	@echo '                   ARGS="--sample 50 --seed 7" draws small changes at random, and lists those that no test notices'
 	@echo 'make bench         measure lock hand-over latency; ARGS=--real on a real ZooKeeper'
 	@echo 'make lint          run mypy --strict and ruff over everything'
 	@echo 'make dist          build the wheel and the sdist, and try them in an empty environment'
+	@echo 'make simulate      play random faults on simulated ensembles in virtual time; SEEDS=10000 ARGS="--scenario lock"'
 	@echo 'make partition     split real ensembles in every way under a lock: never two certain owners; ARGS="--timeouts 4"'
+	@echo 'make chaos         disturb a real ensemble and its clients, and check the history; MINUTES=10, ARGS="--seed a"'
+	@echo 'make soak          use everything for a long time: does memory, or anything else, grow?  MINUTES=30'
 	@echo 'make differential  compare the server in memory with a real one by random operations; ARGS="--minutes 10"'
 	@echo 'make interop       try other ZooKeeper clients on the server in memory and beside our recipes; ARGS=lines'
 	@echo 'make conformance   run the conformance tests on real servers of several versions; VERSIONS="3.5.10 3.9.4"'
@@ -60,9 +68,20 @@ model: .venv/.ready
 bench: .venv/.ready
 	$(PY) bench/handover.py $(ARGS)
 
+simulate: .venv/.ready
+	$(PY) -m tests.simulation --seeds $(SEEDS) $(ARGS)
+
 partition: .venv/.ready
 	@$(PY) -m zkwire.testing.fetch --if-missing
 	$(PY) -m tests.partition $(ARGS)
+
+chaos: .venv/.ready
+	@$(PY) -m zkwire.testing.fetch --if-missing
+	$(PY) -m tests.chaos --minutes $(MINUTES) $(ARGS)
+
+soak: .venv/.ready
+	@$(PY) -m zkwire.testing.fetch --if-missing
+	$(PY) -m tests.soak --minutes $(MINUTES) $(ARGS)
 
 differential: .venv/.ready
 	@$(PY) -m zkwire.testing.fetch --if-missing

@@ -4,7 +4,7 @@ from recipes.barrier import Barrier
 from recipes.cache.cache import Cache, ChangeStream
 from recipes.cache.mirror import CacheChange
 from recipes.counter import Counter, CounterStream
-from recipes.double_barrier import DoubleBarrier
+from recipes.double_barrier.double_barrier import DoubleBarrier
 from recipes.election import Election, LeaderStream, Term, Terms
 from recipes.group import Group, Member, MembersStream
 from recipes.line.lease import Lease, LockLostError

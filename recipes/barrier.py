@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 from collections.abc import Sequence
 
 from recipes.common.arguments import checked_within
+from recipes.common.notices import Notices
+from recipes.common.own_acl import own_acl, was_refused
+from recipes.common.parent_acl import warn_if_wider
 from recipes.common.shared_nodes import create_shared
 from recipes.common.waiting import bounded, raise_unless_renewed
 from zkwire import (
@@ -12,11 +17,15 @@ from zkwire import (
     OPEN_ACL,
     Client,
     ConnectionLostError,
+    InvalidACLError,
     NodeExistsError,
     NoNodeError,
+    NotEmptyError,
     SessionExpiredError,
     validate_path,
 )
+
+_log = logging.getLogger(__name__)
 
 
 class Barrier:
@@ -28,24 +37,41 @@ class Barrier:
         await barrier.remove()
 
     Arguments: `path`, the barrier's node, which is persistent and so outlives the client that has created it; `acl`, of
-    every node that this object creates.
+    every node that this object creates, None: all clients may use the parents, and read the barrier's node, into which
+    only this client may write if it has an identity.
     """
 
-    def __init__(self, zk: Client, path: str, *, acl: Sequence[ACL] = OPEN_ACL) -> None:
+    def __init__(self, zk: Client, path: str, *, acl: Sequence[ACL] | None = None) -> None:
         self._zk = zk
         self.path = validate_path(path)
         self._acl = acl
+        self._notices = Notices(_log, "a barrier")
 
     async def create(self) -> None:
-        """Create the barrier, or return if it exists already (request: multi, and the creates of missing parents).
+        """Create the barrier, or return if it exists already.
 
+        Raises: NodeExistsError when the node is ephemeral: it would end with the session of the client that made it.
+        Requests: multi, and the creates of missing parents; exists, if the barrier exists already.
         Cancellation: the barrier may have been created.
         """
+        parents_acl = OPEN_ACL if self._acl is None else self._acl
         while True:
+            acl = own_acl(self._zk, self.path) if self._acl is None else self._acl
             try:
-                await create_shared(self._zk, self.path, acl=self._acl, make_parents=True)
-            except NodeExistsError:
-                return
+                await create_shared(self._zk, self.path, acl=acl, make_parents=True, parents_acl=parents_acl)
+            except InvalidACLError:
+                if not was_refused(self._zk, acl):
+                    raise
+                continue
+            except NodeExistsError as error:
+                stat = await self._zk.exists(self.path)
+                if stat is None:
+                    continue
+                if stat.ephemeral_owner:
+                    error.hint = "it is ephemeral, and so it is not a barrier: delete it, or use another path"
+                    raise
+                if self._acl is not None:
+                    await warn_if_wider(self._zk, self.path, self._acl)
             except ConnectionLostError:
                 continue
             return
@@ -53,6 +79,7 @@ class Barrier:
     async def remove(self) -> None:
         """Remove the barrier, so that all waiting tasks go on; return if there is no barrier (request: delete).
 
+        Nodes that other clients have created below it are removed with it, and a warning is logged.
         Cancellation: the barrier may have been removed.
         """
         while True:
@@ -60,6 +87,11 @@ class Barrier:
                 await self._zk.delete(self.path)
             except NoNodeError:
                 return
+            except NotEmptyError:
+                self._notices.report(self.path, "has nodes below it, which are removed with it")
+                with contextlib.suppress(ConnectionLostError):  # the next delete shows what is left
+                    await self._zk.delete_tree(self.path)
+                continue
             except ConnectionLostError:
                 continue
             return

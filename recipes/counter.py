@@ -54,17 +54,18 @@ class Counter:
 
     Arguments: `path` of the node; the first `add` creates it, persistent and with 0 in it, if it is missing; `size` of
     the number in bytes: 8 to share the node with Curator's DistributedAtomicLong, 4 with its SharedCount and
-    DistributedAtomicInteger; `acl` of every node that is created.
+    DistributedAtomicInteger; `acl` of every node that is created, None: all clients may use the node, and only this
+    one may write its traces, if it has an identity.
     Do not delete the node while the counter is in use: the count would begin again from 0.
     """
 
-    def __init__(self, zk: Client, path: str, *, size: int = 8, acl: Sequence[ACL] = OPEN_ACL) -> None:
+    def __init__(self, zk: Client, path: str, *, size: int = 8, acl: Sequence[ACL] | None = None) -> None:
         if isinstance(size, bool) or size not in SIZES:
             raise ValueError(f"size is 8 or 4 bytes, not {size!r}")
         self._zk = zk
         self.path = validate_path(path)
         self.size = size
-        self._acl = acl
+        self._acl = OPEN_ACL if acl is None else acl
         self._writer = ExactWriter(zk, self.path, acl=acl)
         self._adding = asyncio.Lock()  # held by the task whose `add` is under way; the others wait in their order
         self._known: _Known | None = None

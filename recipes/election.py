@@ -13,8 +13,8 @@ from types import TracebackType
 from typing import Final, Self
 
 import zkwire
+from recipes.common.event_loops import same_loop
 from recipes.line import ticket_data
-from recipes.line.event_loops import same_loop
 from recipes.line.lease import Lease, LockLostError
 from recipes.line.line import Line
 from recipes.line.locking import Hold, Locking

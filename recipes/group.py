@@ -6,28 +6,33 @@ A member is an ephemeral node below the group's node, as for Curator's GroupMemb
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Self, TypeGuard
 
 import zkwire
 from recipes.common.arguments import checked_within
+from recipes.common.event_loops import OneLoop
 from recipes.common.keeper import Keeper, checked_data
-from recipes.common.one_loop import OneLoop
+from recipes.common.notices import Notices
 from zkwire import (
     ACL,
-    OPEN_ACL,
     Client,
     GetData,
+    NoAuthError,
     Node,
     NoNodeError,
     SessionState,
     ValueStream,
     WatchEvent,
     WatchEventType,
+    ZooKeeperError,
     join_path,
     validate_path,
 )
+
+_log = logging.getLogger(__name__)
 
 # In seconds: a membership that ends sooner never sets a watch, so that joining costs one request.
 _UNWATCHED: Final = 0.1
@@ -147,21 +152,23 @@ class Group:
         await member.leave()
 
     Arguments: `path`, the group's node, created as a container when it is missing; `acl`, of every node that is
-    created.
+    created, None: all clients may join, and read the members, into whose nodes only their makers may write, if they
+    have an identity.
     """
 
-    def __init__(self, zk: Client, path: str, *, acl: Sequence[ACL] = OPEN_ACL) -> None:
+    def __init__(self, zk: Client, path: str, *, acl: Sequence[ACL] | None = None) -> None:
         self._zk = zk
         self.path = validate_path(path)
         self._acl = acl
         self._own_sessions: set[int] = set()
+        self._notices = Notices(_log, f"the group {self.path}")
 
-    async def join(self, name: str, data: bytes = b"", *, within: float = 0.0) -> Member:
+    async def join(self, name: str, data: bytes = b"", *, within: float | None = 0.0) -> Member:
         """Join under `name`, and return the membership, which lasts until it leaves or the client is closed.
 
         Arguments: `name`, the name of the member's node; `data`, which the other members can read; `within`, how many
         seconds to wait for a member of that name in another session to go, such as that of this process before a
-        restart.
+        restart, or before its session expired; None waits without limit, 0 looks once.
         Raises: NodeExistsError when the name is taken and `within` is 0; TimeoutError when it is still taken after
         `within` seconds; ValueError, TypeError.
         Cancellation: no node stays.
@@ -173,12 +180,13 @@ class Group:
             raise ValueError(f"the name of a member is that of one node, not a path: {name!r}")
         path = validate_path(join_path(self.path, name))
         keeper = Keeper(self._zk, path, checked_data(data), acl=self._acl, own_sessions=self._own_sessions)
-        await keeper.acquire(within=checked_within(within) or 0.0)
+        await keeper.acquire(within=checked_within(within))
         return Member(self._zk, name, keeper)
 
     async def members(self) -> dict[str, bytes]:
         """Return the data of all members by their names; a group whose node is missing has no members.
 
+        A node that is not ephemeral, or that this client may not read, is not a member; a warning is logged.
         Order: the answer includes the earlier changes of this client; those of other clients may be missing, unless
         `zk.sync` was called before.
         Requests: getChildren, then one getData for each member, all in one write.
@@ -190,15 +198,31 @@ class Group:
         found = await self._zk.pipeline([GetData(join_path(self.path, name)) for name in names])
         members = {}
         for name, node in zip(names, found, strict=True):
-            if isinstance(node, Node):
+            if _is_member(node, join_path(self.path, name), self._notices):
                 members[name] = node.data
-            elif not isinstance(node, NoNodeError):  # a member that has left since the list was read is left out
-                raise node
         return members
 
     def watch(self) -> MembersStream:
         """Return a stream of the members, as `members` returns them, now and after each change."""
-        return MembersStream(self._zk, self.path)
+        return MembersStream(self._zk, self.path, self._notices)
+
+
+def _is_member(node: Node | ZooKeeperError, path: str, notices: Notices) -> TypeGuard[Node]:
+    """Return whether the node at `path`, or the error of its read, is that of a member; report a node that is not.
+
+    Raises: any other error than that the node is gone, because its member has left, or that it may not be read.
+    """
+    if isinstance(node, NoNodeError):
+        return False
+    if isinstance(node, NoAuthError):
+        notices.report(path, "may not be read by this client (its ACL), so it is not shown as a member")
+        return False
+    if isinstance(node, BaseException):
+        raise node
+    if not node.stat.ephemeral_owner:
+        notices.report(path, "is not ephemeral, so it is not shown as a member: no session's end would remove it")
+        return False
+    return True
 
 
 class MembersStream(ValueStream[dict[str, bytes]]):
@@ -215,11 +239,13 @@ class MembersStream(ValueStream[dict[str, bytes]]):
 
     _noun = "members"
 
-    def __init__(self, zk: Client, path: str) -> None:
+    def __init__(self, zk: Client, path: str, notices: Notices) -> None:
         super().__init__(path, lambda: zk.state is SessionState.EXPIRED)
         self._zk = zk
-        self._names: list[str] = []  # of the members, as last listed
-        self._known: dict[str, bytes] = {}  # the data of the members that are watched
+        self._notices = notices
+        self._names: list[str] = []  # of the group's children, as last listed
+        self._known: dict[str, bytes | None] = {}  # the data of those that were read, None for one that is no member
+        self._unwatched: set[str] = set()  # those of them that may not be read, so that no watch was set
         self._needs_list = True
 
     def _heard(self, event: WatchEvent) -> None:
@@ -246,12 +272,16 @@ class MembersStream(ValueStream[dict[str, bytes]]):
                     continue
             self._names = [] if found is None else found[0]
             self._needs_list = False
-            self._known = {name: self._known[name] for name in self._names if name in self._known}
+            kept = (name for name in self._names if name in self._known and name not in self._unwatched)
+            self._known = {name: self._known[name] for name in kept}
+            self._unwatched.clear()
         unknown = [name for name in self._names if name not in self._known]
         reads = [GetData(join_path(self.path, name), into=self._watches) for name in unknown]
         for name, node in zip(unknown, await self._zk.pipeline(reads), strict=True):
-            if isinstance(node, Node):
-                self._known[name] = node.data
-            elif not isinstance(node, NoNodeError):  # the watch on the group fires when a member has left
-                raise node
-        return self._known.copy(), self._known.copy()
+            if isinstance(node, NoNodeError):  # the watch on the group fires when a member has left
+                continue
+            self._known[name] = node.data if _is_member(node, join_path(self.path, name), self._notices) else None
+            if isinstance(node, NoAuthError):
+                self._unwatched.add(name)
+        members = {name: data for name, data in self._known.items() if data is not None}
+        return members.copy(), members

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from recipes.line.event_loops import same_loop
-from recipes.line.lease import Body, Lease, LockLostError
+from recipes.common.event_loops import same_loop
+from recipes.line.lease import Bodies, Body, Lease, LockLostError
 from recipes.line.locking import Locking
 from zkwire import Client, Transaction
 
@@ -30,7 +30,7 @@ class MultiLease:
         self.leases = MappingProxyType(self._leases)
         self._zk = zk
         self._loop = asyncio.get_running_loop()
-        self._bodies: list[Body] = []
+        self._bodies = Bodies()
         self._loss: LockLostError | None = None
         self._is_released = False
         self._ended: asyncio.Future[None] | None = None
@@ -112,7 +112,7 @@ class MultiLease:
 
     def enter_body(self, body: Body) -> None:
         """Have `body` interrupted when one of the locks is lost."""
-        self._bodies.append(body)
+        self._bodies.add(body)
 
     def leave_body(self, body: Body) -> LockLostError | None:
         """Undo `enter_body`; return the error of the first lock that was lost, None if all are held."""
@@ -127,8 +127,7 @@ class MultiLease:
         if self._loss is None:
             self._loss = loss
             self._wake_lost()
-            for body in reversed(self._bodies):
-                body.interrupt(loss)
+            self._bodies.interrupt(loss)
 
     def go_on_under(self, lease: Lease, before: Lease) -> None:
         """Replace `before` by `lease`; called by `before` when it is downgraded."""

@@ -16,7 +16,7 @@ from typing import Final, Generic, Self, TypeVar
 from urllib.parse import quote
 
 from recipes.common.background import BackgroundTask
-from recipes.common.one_loop import OneLoop
+from recipes.common.event_loops import OneLoop
 from recipes.group import Group, Member
 from recipes.line.lease import Lease
 from recipes.lock import Lock
@@ -28,6 +28,8 @@ P = TypeVar("P", bound=Hashable)
 
 # Members that keep coming and going delay a division by at most this multiple of the settling time.
 _MOST_SETTLING: Final = 10
+
+_MOST_SHOWN: Final = 20  # members in a warning
 
 
 def division(partitions: Collection[str], members: Iterable[str]) -> dict[str, list[str]]:
@@ -59,6 +61,12 @@ def fingerprint(partitions: Collection[str]) -> bytes:
 
 def _weight(partition: str, member: str) -> bytes:
     return blake2b(f"{partition}\0{member}".encode(), digest_size=8).digest()
+
+
+def _shown(data: bytes) -> str:
+    """Return the beginning of a member's data, for the log, without line breaks and the like."""
+    text = data[:100].decode(errors="replace")
+    return "".join(character if character.isprintable() else "?" for character in text)
 
 
 class _Holding(Generic[P]):
@@ -142,7 +150,7 @@ class Partitioner(Generic[P]):
     Arguments: `path`, the node above the nodes `members` and `locks`; `partitions`, distinct objects with distinct
     names (their str), the same for all members, see "Different lists"; `name`, the unique name of this member, random
     by default; `settle`, how many seconds must pass in which no member comes or goes before the partitions are divided
-    again; `acl`, of every node that is created.
+    again; `acl`, of every node that is created, None: that of Group and Lock.
     Raises, on entering and, by cancelling the block, later: the errors of Group and Lock, such as NodeExistsError for a
     name that is taken and SessionExpiredError if the client does not renew its session. After an expired session that
     is renewed, the iteration goes on: an empty set, and then the partitions that are held in the next session.
@@ -162,7 +170,7 @@ class Partitioner(Generic[P]):
         *,
         name: str | None = None,
         settle: float = 1.0,
-        acl: Sequence[ACL] = OPEN_ACL,
+        acl: Sequence[ACL] | None = None,
     ) -> None:
         if isinstance(settle, bool) or not isinstance(settle, int | float):
             raise TypeError(f"settle is a number of seconds, not {settle!r}")
@@ -175,11 +183,12 @@ class Partitioner(Generic[P]):
         self._group = Group(zk, join_path(self.path, "members"), acl=acl)
         self._news = asyncio.Event()
         self._holdings: dict[str, _Holding[P]] = {}
+        locks_acl = OPEN_ACL if acl is None else acl
         for partition in partitions:
             node = quote(str(partition), safe=" ")
             if node in self._holdings or not node.strip("."):
                 raise ValueError(f"each partition needs a name of its own, which is its str, unlike {partition!r}")
-            lock = Lock(zk, f"{join_path(self.path, 'locks')}/{node}", data=self.name.encode(), acl=acl)
+            lock = Lock(zk, f"{join_path(self.path, 'locks')}/{node}", data=self.name.encode(), acl=locks_acl)
             self._holdings[node] = _Holding(partition, lock, self._news)
         self._fingerprint = fingerprint(self._holdings)
         self._others: dict[str, bytes] = {}  # the members that divide another list, with their fingerprints
@@ -283,13 +292,14 @@ class Partitioner(Generic[P]):
     def _with_our_list(self, members: dict[str, bytes]) -> list[str]:
         """Return the members that divide the same list; log a warning if others have come that divide another one."""
         others = {name: data for name, data in members.items() if data != self._fingerprint}
-        if others.items() - self._others.items():
+        # By name: a member never changes its list, so changing data is not worth another warning.
+        if others.keys() - self._others.keys():
             _log.warning(
                 "the member %s of %s divides %s, but these members divide another list among themselves: %s",
                 self.name,
                 self.path,
                 self._fingerprint.decode(),
-                "; ".join(f"{name}: {data[:100].decode(errors='replace')}" for name, data in sorted(others.items())),
+                "; ".join(f"{name}: {_shown(data)}" for name, data in sorted(others.items())[:_MOST_SHOWN]),
             )
         self._others = others
         return [name for name in members if name not in others]

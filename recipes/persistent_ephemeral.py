@@ -11,9 +11,9 @@ from typing import Self
 
 from recipes.common.arguments import checked_within
 from recipes.common.background import BackgroundTask
+from recipes.common.event_loops import OneLoop
 from recipes.common.keeper import Keeper
-from recipes.common.one_loop import OneLoop
-from zkwire import ACL, OPEN_ACL, Client, validate_path
+from zkwire import ACL, Client, validate_path
 
 
 class PersistentEphemeral:
@@ -24,8 +24,9 @@ class PersistentEphemeral:
 
     The node is put back in a new session, and when another client deletes it.
     Arguments: `path`, the node, whose parent is created as a container when it is missing; `data`, the data at first;
-    `acl`, of every node that is created; `within`, how many seconds to wait, on entering, for the node of another
-    session to go, such as that of this process before a restart.
+    `acl`, of every node that is created, None: all clients may use the parent, and read the node, into which only this
+    client may write if it has an identity; `within`, how many seconds to wait, on entering, for the node of another
+    session to go, such as that of this process before a restart; None waits without limit, 0 looks once.
     Raises, on entering: NodeExistsError when the node of another session exists and `within` is 0; TimeoutError when it
     still exists after `within` seconds. Later, by cancelling the block: NodeExistsError when another session has taken
     the path; SessionExpiredError if the client does not renew its session; another error that keeps the node from being
@@ -36,14 +37,14 @@ class PersistentEphemeral:
     """
 
     def __init__(
-        self, zk: Client, path: str, data: bytes = b"", *, acl: Sequence[ACL] = OPEN_ACL, within: float = 0.0
+        self, zk: Client, path: str, data: bytes = b"", *, acl: Sequence[ACL] | None = None, within: float | None = 0.0
     ) -> None:
         self._zk = zk
         self.path = validate_path(path)
         if path == "/":
             raise ValueError("path is the root, which cannot be an ephemeral node: use a path below it")
         self._acl = acl
-        self._within = checked_within(within) or 0.0
+        self._within = checked_within(within)
         self._own_sessions: set[int] = set()
         self._keeper = Keeper(zk, self.path, data, acl=acl, own_sessions=self._own_sessions)
         self._background: BackgroundTask | None = None

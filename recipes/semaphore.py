@@ -15,7 +15,7 @@ from recipes.common.waiting import raise_unless_renewed
 from recipes.line.lease import Lease
 from recipes.line.line import Line
 from recipes.line.locking import Locking
-from recipes.line.refusals import pause
+from recipes.line.refusals import any_transient, pause
 from zkwire import ACL, OPEN_ACL, Client, GetData, Node, Sync, join_path, validate_path
 
 PREFIX: Final = "lease-"  # Curator's
@@ -122,9 +122,15 @@ class Semaphore(Locking[Lease]):
         while True:
             try:
                 # With a sync: a server that lags behind would show an old number, which need not agree with ours.
-                _, node, keeper = await self._zk.pipeline(
+                answers = await self._zk.pipeline(
                     [Sync(self.path), GetData(self.path), GetData(join_path(self.path, _KEEPER))]
                 )
+                if any_transient(answers):
+                    await pause()
+                    continue
+                synced, node, keeper = answers
+                if isinstance(synced, BaseException):
+                    raise synced
                 if isinstance(node, Node):
                     if node.data and not (has_tried and node.data == wanted):
                         self._agreed_permits(node.data)
@@ -143,6 +149,11 @@ class Semaphore(Locking[Lease]):
                 continue  # another client has changed the node, or the answer was lost: read it again
             except zkwire.SessionExpiredError:
                 raise_unless_renewed(self._zk)
+                continue
+            except zkwire.ServerError as error:
+                if not error.is_transient:
+                    raise
+                await pause()
                 continue
             self._permits, self._has_agreed = permits, True
             return

@@ -19,14 +19,15 @@ class SharedValue:
         async for value, version in shared.watch(): ...                      # now and after each change
 
     Arguments: `path` of the node; whichever method is called first creates it, persistent and with `initial` in it, if
-    it is missing; `acl` of every node that is created.
+    it is missing; `acl` of every node that is created, None: all clients may use the node, and only this one may write
+    its traces, if it has an identity.
     """
 
-    def __init__(self, zk: Client, path: str, initial: bytes = b"", *, acl: Sequence[ACL] = OPEN_ACL) -> None:
+    def __init__(self, zk: Client, path: str, initial: bytes = b"", *, acl: Sequence[ACL] | None = None) -> None:
         self._zk = zk
         self.path = validate_path(path)
         self._initial = self._checked(initial)
-        self._acl = acl
+        self._acl = OPEN_ACL if acl is None else acl
         self._writer = ExactWriter(zk, self.path, acl=acl)
         self._writing = asyncio.Lock()  # held by the task whose write is under way; the others wait in their order
 

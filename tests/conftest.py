@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 import zkwire
-from tests.support import examples
+from tests.support import examples, planted
 from tests.support.java import needs_java
 from zkwire.testing import RealServer, ServerProcess, ZooKeeperMissingError, find_zookeeper
 
@@ -153,3 +153,19 @@ def path(request: pytest.FixtureRequest) -> str:
     """A znode path that no other test uses; the node does not exist yet."""
     name = re.sub(r"[^A-Za-z0-9_]+", "-", request.node.name).strip("-")
     return f"/t-{name}-{next(_path_numbers)}"
+
+
+@pytest.fixture
+def no_secret_printed(
+    monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder, capfd: pytest.CaptureFixture[str]
+) -> Iterator[planted.Watch]:
+    """Fail the test if a planted secret or the password of a session is printed anywhere; see planted.py."""
+    watch = planted.Watch(monkeypatch)
+    watch.begin()
+    yield watch
+    watch.end()
+    for warning in recwarn:
+        watch.add("a warning", str(warning.message))
+    out, err = capfd.readouterr()
+    watch.add("the output", out + err)
+    watch.check()

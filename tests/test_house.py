@@ -231,7 +231,7 @@ def test_a_module_says_first_what_it_is(module: str) -> None:
 
 
 def _uses_chance(tree: ast.Module) -> list[str]:
-    """Where `tree` uses the module random for more than the name of its class."""
+    """Where `tree` uses the module random for more than the name of its class, or a generator that can be predicted."""
     allowed: set[ast.AST] = set()
     found = []
     for node in ast.walk(tree):
@@ -243,9 +243,11 @@ def _uses_chance(tree: ast.Module) -> list[str]:
             found += [f"line {node.lineno}" for alias in node.names if alias.name == "random" and alias.asname]
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            if (node.value.id == "random" and node.attr != "Random") or (node.value.id, node.attr) == ("os", "urandom"):
+            named = f"{node.value.id}.{node.attr}"
+            may = named == "random.Random" or (named == "random.SystemRandom" and node in allowed)
+            if (node.value.id == "random" and not may) or named == "os.urandom":
                 found.append(f"line {node.lineno}")
-        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "random.Random" and node not in allowed:
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "random.Random":
             found.append(f"line {node.lineno}")
     return found
 
@@ -269,7 +271,9 @@ def test_randomness_comes_from_the_generator_made_in_connect(module: str) -> Non
 @pytest.mark.parametrize(
     ("source", "found"),
     [
-        ("import random\ndef connect():\n    return random.Random()", False),
+        ("import random\ndef connect():\n    return random.SystemRandom()", False),
+        ("import random\ndef other():\n    return random.SystemRandom()", True),
+        ("import random\ndef connect():\n    return random.Random()", True),
         ("import random\ndef other():\n    return random.Random()", True),
         ("import random\ndef f(rng: random.Random):\n    return rng.random()", False),
         ("import random\ndef connect():\n    return random.random()", True),
@@ -288,7 +292,7 @@ def test_the_generator_is_made_in_exactly_one_place() -> None:
         module
         for module in OURS
         for node in ast.walk(TREES[module])
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "random.Random"
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "random.SystemRandom"
     ]
     assert made == ["zkwire.client.connect"]
 

@@ -119,7 +119,8 @@ class Cache:
 
     Arguments: `path` of the uppermost node, which need not exist; `recursive`, whether everything below it belongs to
     the mirror, or only its children; `depth`, instead of that, how many levels below it do: 0 for the node alone;
-    `within`, how many seconds entering may take, None for any time.
+    `within`, how many seconds entering may take, None for any time; 0 reads the nodes once, however long that takes,
+    and not again when the connection is lost meanwhile.
     Raises, at once: ValueError, TypeError.  When it is entered: TimeoutError; UnimplementedError from servers before
     3.6, where `zk.data` and `zk.children` follow a single node; NoAuthError when `path` may not be read; SessionError.
     Cancellation: of entering, and leaving: no task and no watch stays.
@@ -157,6 +158,7 @@ class Cache:
         self._session_id = 0  # in which the watch was set last
         self._work_waiter: asyncio.Future[None] | None = None  # while the reader has nothing to read
         self._completed: asyncio.Future[None] | None = None  # done once the mirror was complete
+        self._interrupted: asyncio.Future[None] | None = None  # done once the connection was lost
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -164,10 +166,14 @@ class Cache:
             raise RuntimeError(f"the cache of {self.path} has been entered already: make another one")
         loop = asyncio.get_running_loop()
         self._completed = loop.create_future()
+        self._interrupted = loop.create_future()
         self._task = loop.create_task(self._run(), name=f"cache of {self.path}")
         try:
-            async with bounded(self._within, f"the cache of {self.path} was not complete"):
-                await asyncio.wait({self._completed, self._task}, return_when=asyncio.FIRST_COMPLETED)
+            async with bounded(self._within, f"the cache of {self.path} was not complete") as bound:
+                ends = {self._completed, self._task, *([self._interrupted] if bound.is_one_look else [])}
+                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+                if not self._completed.done() and not self._task.done():
+                    bound.must_wait()
             if self._task.done():
                 await self._task
         except BaseException:
@@ -256,6 +262,8 @@ class Cache:
             async for state in states:
                 if state not in _CONNECTED:
                     self._awaits_resync = True
+                    if self._interrupted is not None and not self._interrupted.done():
+                        self._interrupted.set_result(None)
         finally:
             states.close()
 

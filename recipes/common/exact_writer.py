@@ -7,6 +7,7 @@ from typing import Final
 
 import zkwire
 from recipes.common import lost_answers
+from recipes.common.parent_acl import warn_if_wider
 from recipes.common.trace import Traces
 from recipes.common.waiting import raise_unless_renewed
 from zkwire import (
@@ -27,12 +28,14 @@ ANY_VERSION: Final = -1
 class ExactWriter:
     """Writes the node at `path`, each write together with a trace below that node.
 
-    Arguments: `acl` of the traces.
+    Arguments: `acl` of the traces, None for `own_acl`; if it is given, and the node's ACL allows more, a warning is
+    logged.
     """
 
-    def __init__(self, zk: Client, path: str, *, acl: Sequence[ACL]) -> None:
+    def __init__(self, zk: Client, path: str, *, acl: Sequence[ACL] | None) -> None:
         self._zk = zk
         self._path = path
+        self._acl = acl
         self._traces = Traces(zk, join_path(path, "writing-"), acl=acl)
 
     async def write(self, data: bytes, version: int) -> bool:
@@ -48,6 +51,8 @@ class ExactWriter:
             transaction = self._zk.transaction()
             transaction.set(self._path, data, version)
             try:
+                if self._acl is not None:
+                    await warn_if_wider(self._zk, self._path, self._acl)
                 if await self._traces.commit(transaction):
                     return True
             except TransactionError as refused:

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final, NoReturn
 
 from recipes.common import lost_answers
+from recipes.common.own_acl import own_acl, was_refused
+from recipes.common.parent_acl import warn_if_wider
 from recipes.common.shared_nodes import make_container
 from recipes.common.waiting import bounded, raise_unless_renewed
 from zkwire import (
     ACL,
+    OPEN_ACL,
     Client,
     ConnectionLostError,
     GetChildren,
     GetData,
+    InvalidACLError,
+    NoAuthError,
     Node,
     NodeExistsError,
     NoNodeError,
@@ -31,6 +36,10 @@ _HINT_NOT_EPHEMERAL: Final = (
     "it is not an ephemeral node, so no session's end removes it: delete it, or use another name"
 )
 _HINT_SAME_CLIENT: Final = "this client has created it already"
+_HINT_FORMER_SESSION: Final = (
+    "it belongs to a former session of this client, which the server has not ended yet: wait for that with within="
+)
+_HINT_UNREADABLE: Final = "this client may not read it (its ACL), so it cannot wait for it: use another name"
 
 _PAUSE: Final = 0.1  # seconds between a transient refusal and the next attempt
 
@@ -39,18 +48,21 @@ class Keeper:
     """Keeps one ephemeral node of this client at its path, and puts it back when it is gone.
 
     Arguments: `path`, the node, whose parent is created as a container when it is missing; `data`, the data at first;
-    `acl`, of every node that is created; `own_sessions`, the ids of this client's sessions that may own such a node: a
-    node of an earlier one is waited for to go, and is not taken for that of another client.
+    `acl`, of every node that is created, None: all clients may use the parent, and the node has `own_acl`;
+    `own_sessions`, the ids of this client's sessions that may own such a node: a node of an earlier one is waited for
+    to go, and is not taken for that of another client.
     """
 
     def __init__(
-        self, zk: Client, path: str, data: bytes, *, acl: Sequence[ACL], own_sessions: set[int] | None = None
+        self, zk: Client, path: str, data: bytes, *, acl: Sequence[ACL] | None, own_sessions: set[int] | None = None
     ) -> None:
         self._zk = zk
         self.path = path
+        self._parent = path.rpartition("/")[0] or "/"
         self._data = checked_data(data)
         self._acl = acl
         self._own_sessions = set() if own_sessions is None else own_sessions
+        self._tried_in: set[int] = set()  # the sessions in which the present `acquire` has sent a create
         self._session_id = 0  # of the node that we have created last, as is its czxid
         self._czxid = 0
         self._is_made = False  # we have created the node, and have not heard that it is gone
@@ -79,16 +91,19 @@ class Keeper:
         if self._error is not None:
             raise self._error
 
-    async def acquire(self, *, within: float = 0.0) -> None:
+    async def acquire(self, *, within: float | None = 0.0) -> None:
         """Create the node.
 
-        Arguments: `within`, how many seconds to wait for the node of another session to go.
+        Arguments: `within`, how many seconds to wait for the node of another session, or of a former one of this
+        client, to go; None waits without limit, 0 looks once.
         Raises: NodeExistsError when `within` is 0 and the node exists; TimeoutError at the end of the wait.
         Cancellation: no node stays.
         """
-        async with bounded(within or None, f"{self.path} was not free"), self._write_lock:
-            while not await self._try_create(waits=within > 0):
-                pass
+        self._tried_in.clear()
+        # A node that a create of this call has left, in a session that has expired since, is waited for in any case.
+        waits_for = self._tried_in if within == 0 else None
+        async with bounded(within, f"{self.path} was not free"):
+            await self._acquire(waits_for)
 
     async def keep(self) -> NoReturn:
         """Put the node back each time that it is gone.
@@ -102,7 +117,7 @@ class Keeper:
                 try:
                     await self._wait_until_gone()
                     self._forget_node()
-                    await self.acquire()
+                    await self._acquire(self._own_sessions)
                 except SessionExpiredError:
                     raise_unless_renewed(self._zk)
                     self._forget_node()
@@ -150,10 +165,22 @@ class Keeper:
 
     # -- writing the node -------------------------------------------------------------------------------------------
 
-    async def _try_create(self, *, waits: bool) -> bool:
+    async def _acquire(self, waits_for: Collection[int] | None) -> None:
+        """Create the node.
+
+        Arguments: `waits_for`, the sessions whose node is waited for to go; None: all sessions.
+        Raises: NodeExistsError for the node of another session.
+        """
+        async with self._write_lock:
+            while not await self._try_create(waits_for):
+                pass
+
+    async def _try_create(self, waits_for: Collection[int] | None) -> bool:
         """Try to create the node; return whether it exists and is ours."""
         try:
-            stat = await self._create(waits=waits)
+            if self._acl is not None:
+                await warn_if_wider(self._zk, self._parent, self._acl)
+            stat = await self._create(waits_for)
         except SessionExpiredError:
             raise_unless_renewed(self._zk)
             return False  # a node that this request may have created went with the session
@@ -163,42 +190,57 @@ class Keeper:
         self._settled.set()
         return True
 
-    async def _create(self, *, waits: bool) -> Stat | None:
+    async def _create(self, waits_for: Collection[int] | None) -> Stat | None:
         """Send one create; return the Stat of our node, None when it takes another attempt."""
         newest = self._zk.last_zxid
         # Even if the answer is lost, and the session after it: the server may keep the session, and its node, longer.
-        self._own_sessions.add(self._zk.session_id)
+        self._sent_in(self._zk.session_id)
+        acl = own_acl(self._zk, self.path) if self._acl is None else self._acl
         try:
-            _, stat = await self._zk.create_and_stat(self.path, self._data, ephemeral=True, acl=self._acl)
+            _, stat = await self._zk.create_and_stat(self.path, self._data, ephemeral=True, acl=acl)
         except NoNodeError:
-            await make_container(self._zk, self.path.rpartition("/")[0] or "/", self._acl)
+            await make_container(self._zk, self._parent, OPEN_ACL if self._acl is None else self._acl)
+            return None
+        except InvalidACLError:
+            if not was_refused(self._zk, acl):
+                raise
             return None
         except NodeExistsError as error:
-            await self._wait_until_free(error, waits=waits)
+            await self._wait_until_free(error, waits_for)
             return None
         except ConnectionLostError:
             # The session in which this was sent, if there was none when it was submitted.
-            self._own_sessions.add(self._zk.session_id)
+            self._sent_in(self._zk.session_id)
             return await self._find(newest)
-        self._own_sessions.add(stat.ephemeral_owner)
+        self._sent_in(stat.ephemeral_owner)
         return stat
 
-    async def _wait_until_free(self, error: NodeExistsError, *, waits: bool) -> None:
+    def _sent_in(self, session_id: int) -> None:
+        """Take note that a create was sent in this session."""
+        self._own_sessions.add(session_id)
+        self._tried_in.add(session_id)
+
+    async def _wait_until_free(self, error: NodeExistsError, waits_for: Collection[int] | None) -> None:
         """Wait until the node of another session is gone, if we are to wait for that; otherwise raise `error`."""
         while True:
             try:
                 node, watch = await self._zk.get_and_watch(self.path)
             except NoNodeError:
                 return
+            except NoAuthError:
+                error.hint = _HINT_UNREADABLE
+                raise error from None
             try:
                 owner = node.stat.ephemeral_owner
                 if owner == self._zk.session_id:
                     error.hint = _HINT_SAME_CLIENT
                 elif owner == 0:
                     error.hint = _HINT_NOT_EPHEMERAL
-                elif waits or owner in self._own_sessions:
+                elif waits_for is None or owner in waits_for:
                     await watch
                     continue
+                elif owner in self._own_sessions:
+                    error.hint = _HINT_FORMER_SESSION
                 else:
                     error.hint = (
                         f"it belongs to another session, {owner % 2**64:#x}; if that is this process's session from"

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any, Final, TypeVar
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple, TypeVar
 
-from zkwire import Client, GetChildren, GetData, NoNodeError, ServerError, SessionError, Sync
+from zkwire import Client, GetChildren, GetData, Node, NoNodeError, ServerError, SessionError, Sync, join_path
 
 _log = logging.getLogger(__name__)
 
@@ -24,6 +25,17 @@ _HINT: Final = (
     "the answer to an earlier write was lost, and the client cannot find out what became of that write:"
     " it may have been carried out"
 )
+
+
+class Found(NamedTuple):
+    """A node that was found after the answer to its create was lost.
+
+    Attributes: its `name` and its `node`; `answers`, what each of the reads got that looked for it.
+    """
+
+    name: str
+    node: Node
+    answers: list[Any]
 
 
 async def read(zk: Client, path: str, *reads: GetData | GetChildren) -> list[Any]:
@@ -39,6 +51,45 @@ async def read(zk: Client, path: str, *reads: GetData | GetChildren) -> list[Any
             result(answers[0])
             return answers[1:]
         await asyncio.sleep(_PAUSE)
+
+
+async def find_created(zk: Client, path: str, unique: str, reads: Sequence[GetData | GetChildren]) -> Found | None:
+    """Look for the node below `path` whose name begins with `unique`; None if it was never created, or is gone.
+
+    It may belong to a session that has expired since: compare `stat.ephemeral_owner`.
+    Arguments: `reads`, the requests that are sent, the list of the children of `path` first.
+    Raises: the refusal of the server to show the node.  If its name has been seen by then, the node is removed.
+    Cancellation: the search goes on in a task of its own, and removes the node.
+    """
+    searching = asyncio.get_running_loop().create_task(_search(zk, path, unique, reads))
+    try:
+        return await asyncio.shield(searching)
+    except asyncio.CancelledError:
+        searching.add_done_callback(lambda _: _discard_found(zk, path, searching))
+        raise
+
+
+def _discard_found(zk: Client, path: str, searching: asyncio.Task[Found | None]) -> None:
+    found = late_result(searching)
+    if found is not None:
+        zk.discard(join_path(path, found.name))
+
+
+async def _search(zk: Client, path: str, unique: str, reads: Sequence[GetData | GetChildren]) -> Found | None:
+    answers = await read(zk, path, *reads)
+    for name in result(answers[0]) or ():
+        if not name.startswith(unique):
+            continue
+        at = join_path(path, name)
+        (answer,) = await read(zk, at, GetData(at))
+        try:
+            node: Node | None = result(answer)
+        except ServerError:
+            zk.discard(at)
+            raise
+        if node is not None:
+            return Found(name, node, answers)
+    return None
 
 
 def result(answer: Any) -> Any:

@@ -31,11 +31,17 @@ async def make_container(zk: Client, path: str, acl: Sequence[ACL]) -> None:
 
 
 async def create_shared(
-    zk: Client, path: str, data: bytes = b"", *, acl: Sequence[ACL], make_parents: bool = False
+    zk: Client,
+    path: str,
+    data: bytes = b"",
+    *,
+    acl: Sequence[ACL],
+    make_parents: bool = False,
+    parents_acl: Sequence[ACL] | None = None,
 ) -> None:
     """Create a persistent node that other clients use too.
 
-    Arguments, Raises: as Client.create.
+    Arguments, Raises: as Client.create; `parents_acl`, the ACL of the missing parents, None for `acl`.
     Cancellation: the node may exist afterwards.
     Requests: multi; with `make_parents`, if they are missing, also their creates and another multi.
     """
@@ -52,7 +58,7 @@ async def create_shared(
         else:
             return
         make_parents = False
-        await zk.ensure_path(path.rpartition("/")[0] or "/", acl=acl)
+        await zk.ensure_path(path.rpartition("/")[0] or "/", acl=acl if parents_acl is None else parents_acl)
 
 
 async def read_or_create(zk: Client, path: str, data: bytes, acl: Sequence[ACL]) -> Node:

@@ -16,12 +16,15 @@ from typing import Final
 
 import zkwire
 from recipes.common import lost_answers
+from recipes.common.own_acl import own_acl, was_refused
 from zkwire import (
     ACL,
     Client,
     ConnectionLostError,
     GetData,
+    InvalidACLError,
     NoAuthError,
+    NoChildrenForEphemeralsError,
     Node,
     NoNodeError,
     Transaction,
@@ -37,6 +40,10 @@ _NOT_CREATED: Final = -1
 _TRACE_HINT: Final = (
     "the client needs the permissions CREATE and DELETE on {parent}: together with each write it creates an ephemeral"
     " node there, its trace, which shows whether the write was carried out if the answer is lost"
+)
+_EPHEMERAL_HINT: Final = (
+    "{parent} is an ephemeral node, which another client must have created by hand: it goes with that client's session;"
+    " delete it, and it is created again as it should be"
 )
 
 
@@ -58,10 +65,11 @@ class _Trace:
 class Traces:
     """The traces of one writer.  Each commit under way has a trace of its own; an answered one is used again.
 
-    Arguments: `prefix` of the trace nodes' paths, to which a unique id is added; `acl` of the trace nodes.
+    Arguments: `prefix` of the trace nodes' paths, to which a unique id is added; `acl` of the trace nodes, None for
+    `own_acl`.
     """
 
-    def __init__(self, zk: Client, prefix: str, *, acl: Sequence[ACL]) -> None:
+    def __init__(self, zk: Client, prefix: str, *, acl: Sequence[ACL] | None) -> None:
         self._zk = zk
         self._prefix = prefix
         self._acl = acl
@@ -79,8 +87,10 @@ class Traces:
         Cancellation: the transaction may have been carried out; its trace is deleted.
         """
         trace = self._reuse_or_new()
+        acl: Sequence[ACL] = ()
         if trace.version == _NOT_CREATED:
-            transaction.create(trace.path, ephemeral=True, acl=self._acl)
+            acl = own_acl(self._zk, trace.path) if self._acl is None else self._acl
+            transaction.create(trace.path, ephemeral=True, acl=acl)
         else:
             transaction.set(trace.path, b"")
         try:
@@ -97,8 +107,12 @@ class Traces:
         except TransactionError as refused:
             if isinstance(refused.cause, NoNodeError) and refused.cause.path == trace.path:
                 return False  # the trace was deleted by hand: the next try creates another one
+            if isinstance(refused.cause, InvalidACLError) and was_refused(self._zk, acl):
+                return False  # the next try creates the trace with another ACL
             if isinstance(refused.cause, NoAuthError) and refused.cause.path == trace.path:
                 refused.cause.hint = _TRACE_HINT.format(parent=trace.path.rpartition("/")[0] or "/")
+            if isinstance(refused.cause, NoChildrenForEphemeralsError):
+                refused.cause.hint = _EPHEMERAL_HINT.format(parent=trace.path.rpartition("/")[0] or "/")
             self._keep(trace)
             raise
         except ValueError:
@@ -126,6 +140,8 @@ class Traces:
             if trace.version == _NOT_CREATED and trace.session_id == self._zk.session_id:
                 return False
             raise lost
+        if node.stat.ephemeral_owner != trace.session_id:
+            raise lost  # another client has deleted our trace and created its own
         was_carried_out = node.stat.version > trace.version
         trace.version = node.stat.version
         return was_carried_out

@@ -5,7 +5,6 @@ Knows nodes; what a list of the children means for a ticket is decided in waitin
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +14,7 @@ from recipes.common import lost_answers
 from recipes.common.shared_nodes import make_container
 from recipes.line.refusals import any_transient, is_transient, pause
 from recipes.line.ticket import TicketNode
-from zkwire import ACL, Client, Create, GetChildren, GetData, Node, join_path
+from zkwire import ACL, Client, Create, GetChildren, GetData, join_path
 
 
 @dataclass(slots=True, kw_only=True)
@@ -121,34 +120,10 @@ class Entrance:
 
         Cancellation: the search goes on without the caller, and removes the node.
         """
-        searching = asyncio.create_task(self._search(unique))
-        try:
-            return await asyncio.shield(searching)
-        except asyncio.CancelledError:
-            searching.add_done_callback(self._discard_found)
-            raise
-
-    def _discard_found(self, searching: asyncio.Task[tuple[TicketNode, list[Any]] | None]) -> None:
-        found = lost_answers.late_result(searching)
-        if found is not None:
-            self.zk.discard(found[0].path)
-
-    async def _search(self, unique: str) -> tuple[TicketNode, list[Any]] | None:
-        """Search until it is known whether the node exists.
-
-        Raises: the refusal of the server to show it.  If its name has been seen by then, the node is removed.
-        """
-        answers = await lost_answers.read(self.zk, self.path, *self.reads)
-        for name in lost_answers.result(answers[0]) or ():
-            if name.startswith(unique):
-                path = join_path(self.path, name)
-                read = await lost_answers.read(self.zk, path, GetData(path))
-                try:
-                    node: Node | None = lost_answers.result(read[0])
-                except zkwire.ServerError:
-                    self.zk.discard(path)
-                    raise
-                # A node of a former session is about to go, and must not be taken for ours.
-                if node is not None and node.stat.ephemeral_owner == self.zk.session_id:
-                    return TicketNode(path, name, node.stat.czxid, node.stat.ephemeral_owner), answers
-        return None
+        found = await lost_answers.find_created(self.zk, self.path, unique, self.reads)
+        # A node of a former session is about to go, and must not be taken for ours.
+        if found is None or found.node.stat.ephemeral_owner != self.zk.session_id:
+            return None
+        stat = found.node.stat
+        path = join_path(self.path, found.name)
+        return TicketNode(path, found.name, stat.czxid, stat.ephemeral_owner), found.answers

@@ -12,8 +12,8 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol
 
+from recipes.common.event_loops import same_loop
 from recipes.line.certainty import Certainty
-from recipes.line.event_loops import same_loop
 from recipes.line.local_queue import LocalQueue
 from recipes.line.loss_monitor import DELETED, LossMonitor
 from recipes.line.ticket import Ticket

@@ -12,8 +12,8 @@ from types import TracebackType
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from recipes.common.arguments import checked_within, current_task
+from recipes.common.event_loops import running_loop, same_loop
 from recipes.common.waiting import bounded
-from recipes.line.event_loops import running_loop, same_loop
 from recipes.line.lease import Body, LockLostError
 from zkwire import Client, SessionError
 

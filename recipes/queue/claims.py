@@ -163,6 +163,8 @@ class Item(bytes):
             if self._is_lost:
                 raise LockLostError(self.path, "somebody else has deleted it; the item may be handled again")
         elif isinstance(committed, zkwire.TransactionError):
+            if isinstance(committed.cause, zkwire.NotEmptyError):
+                committed.cause.hint = "the item was handled, but cannot be deleted: another client put nodes below it"
             raise committed.cause
         elif isinstance(committed, BaseException):
             raise committed

@@ -21,19 +21,24 @@ How a consumer takes the first item exactly once although an answer may be lost:
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import zkwire
 from recipes.line.certainty import Certainty
+from recipes.queue.aside import HAS_CHILDREN, UNREADABLE, Aside, UnusableItemError, checked
 from recipes.queue.nodes import Nodes, child_names
-from recipes.queue.order import Listing, name_before
+from recipes.queue.order import Listing, in_order, name_before
 from zkwire import GetChildren, GetData, Node, WatchSet, ZooKeeperError
 
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+# In seconds: a consumer that has waited so long, because all items are taken, looks at what has taken them.
+_PATIENCE: Final = 1.0
 
 
 class Claimed(NamedTuple):
@@ -60,6 +65,8 @@ class Consumer:
         self.has_nodes = False
         self._being_taken: set[str] = set()  # by takes of this consumer that are under way
         self._read_ahead: tuple[str, Node] | None = None
+        self._aside = Aside(nodes)
+        self._listed: tuple[Sequence[str], Sequence[str]] = (), ()  # all items, and all nodes in `taken`, at last
 
     # -- listing ----------------------------------------------------------------------------------------------------
 
@@ -74,46 +81,77 @@ class Consumer:
         is_all_taken = False
         while True:
             guess = self.listing.first if read_ahead else None
-            entries, taken, *ahead = await self._zk.pipeline(
-                [
-                    GetChildren(self._nodes.entries, into=watches),
-                    GetChildren(self._nodes.taken, into=watches if is_all_taken else None),
-                    *([] if guess is None else [GetData(self._nodes.entry(guess))]),
-                ]
-            )
+            try:
+                entries, taken, *ahead = await self._zk.pipeline(
+                    [
+                        GetChildren(self._nodes.entries, into=watches),
+                        GetChildren(self._nodes.taken, into=watches if is_all_taken else None),
+                        *([] if guess is None else [GetData(self._nodes.entry(guess))]),
+                    ]
+                )
+            except zkwire.ProtocolError:
+                if guess is None:
+                    raise
+                read_ahead = False  # that item may be too large for an answer
+                continue
             names, taken_names = child_names(entries), child_names(taken)
             self.has_nodes = names is not None
             self._read_ahead = (guess, ahead[0]) if guess and isinstance(ahead[0], Node) else None
             # A waiting task does not leave out the items that other tasks of this consumer are taking: such a take may
             # fail and leave the item where it is, and no watch would fire.
             being_taken = self._being_taken if watches is None else set()
-            self.listing.fill(names or (), being_taken.union(taken_names or ()))
+            self.listing.fill(names or (), being_taken.union(taken_names or (), self._aside.among(names or ())))
+            self._listed = names or (), taken_names or ()
             if watches is None or is_all_taken or not names or not self.listing.is_empty:
                 return
             is_all_taken = True
 
+    async def wait_for_change(self, watches: WatchSet) -> None:
+        """Wait until another item may be there, after a listing that found none to take.
+
+        Arguments: `watches`, which `list_items` has set.
+        """
+        if all(self._listed):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_PATIENCE):
+                    await watches.next()
+                return
+            if await self._aside.free_hidden(*self._listed):
+                return
+        await watches.next()
+
     async def peek(self) -> bytes | None:
         """Return the data of the first item that can be taken, None without one."""
-        listing = Listing()
         while True:
-            entries, taken = await self._read_names()
-            listing.fill(entries, taken)
-            if listing.first is None:
+            free = await self._free_items()
+            if not free:
                 return None
+            first = free[0]
             try:
-                return (await self._zk.get(self._nodes.entry(listing.first))).data
+                return (await self._read(first)).data
             except zkwire.NoNodeError:
                 continue
+            except UnusableItemError as unusable:
+                self._aside.add(first, unusable.why)
 
     async def count(self) -> int:
         """Return how many items can be taken."""
-        entries, taken = await self._read_names()
-        return len(entries - taken)
+        return len(await self._free_items())
 
-    async def _read_names(self) -> tuple[set[str], set[str]]:
+    async def _free_items(self) -> list[str]:
+        """Return the items that can be taken, in their order."""
         answers = await self._zk.pipeline([GetChildren(self._nodes.entries), GetChildren(self._nodes.taken)])
-        entries, taken = (set(child_names(answer) or ()) for answer in answers)
-        return entries, taken
+        names, taken = (child_names(answer) or [] for answer in answers)
+        without = self._aside.among(names).union(taken)
+        return in_order(name for name in names if name not in without)
+
+    async def _read(self, name: str) -> Node:
+        """Return the item `name`.  Raises: UnusableItemError when it cannot be taken; NoNodeError when it is gone."""
+        try:
+            item: object = await self._zk.get(self._nodes.entry(name))
+        except (zkwire.NoAuthError, zkwire.ProtocolError) as error:
+            item = error
+        return checked(item)
 
     # -- taking -----------------------------------------------------------------------------------------------------
 
@@ -148,6 +186,9 @@ class Consumer:
             self._being_taken.add(name)
             try:
                 taken = await take(name)
+            except UnusableItemError as unusable:
+                self._aside.add(name, unusable.why)
+                continue
             except BaseException:
                 self.listing.expire()  # the item may still be there, and then it is the first
                 raise
@@ -169,7 +210,7 @@ class Consumer:
             item = ahead[1]
         else:
             try:
-                item = await self._zk.get(self._nodes.entry(name))
+                item = await self._read(name)
             except zkwire.NoNodeError:
                 return None
         removing = self._nodes.in_background(_outcome(self._remove(name, item, self._zk.unique_id().encode())))
@@ -195,7 +236,7 @@ class Consumer:
         taken_node, entry = self._nodes.taken_node(name), self._nodes.entry(name)
         while True:
             transaction = self._zk.transaction()
-            transaction.create(taken_node, take_id, ephemeral=True, acl=self._nodes.acl)
+            transaction.create(taken_node, take_id, ephemeral=True, acl=self._nodes.fixed_acl)
             transaction.delete(entry)
             try:
                 await transaction.commit()
@@ -203,6 +244,8 @@ class Consumer:
                 if isinstance(refused.cause, zkwire.NoNodeError) and refused.index == 0:
                     await self._nodes.make()
                     continue
+                if isinstance(refused.cause, zkwire.NotEmptyError):
+                    raise UnusableItemError(HAS_CHILDREN) from None
                 _raise_unless_lost(refused)
                 return None
             except zkwire.ConnectionLostError:
@@ -237,7 +280,7 @@ class Consumer:
         taken_node = self._nodes.taken_node(name)
         while self._zk.session_id == session_id:
             transaction = self._zk.transaction()
-            transaction.create(self._nodes.entry(name), data, acl=self._nodes.acl)
+            transaction.create(self._nodes.entry(name), data, acl=self._nodes.fixed_acl)
             transaction.delete(taken_node)
             try:
                 await transaction.commit()
@@ -278,9 +321,9 @@ class Consumer:
         entry, taken_node = self._nodes.entry(name), self._nodes.taken_node(name)
         while True:
             transaction = self._zk.transaction()
-            transaction.create(taken_node, path.encode(), ephemeral=True, acl=self._nodes.acl)
+            transaction.create(taken_node, path.encode(), ephemeral=True, acl=self._nodes.fixed_acl)
             transaction.check(entry)
-            transaction.create(path, name.encode(), ephemeral=True, acl=self._nodes.acl)
+            transaction.create(path, name.encode(), ephemeral=True, acl=self._nodes.fixed_acl)
             # The tasks of gather start in this order, in the same turn of the event loop: the reads come behind the
             # transaction and see what it did.
             reads = [GetData(entry), GetData(path)]
@@ -292,24 +335,35 @@ class Consumer:
                 if isinstance(committed.cause, zkwire.NoNodeError) and committed.index == 0:
                     await self._nodes.make()
                     continue
+                if isinstance(committed.cause, zkwire.NoAuthError) and committed.index == 1:  # a check needs READ
+                    raise UnusableItemError(UNREADABLE)
                 _raise_unless_lost(committed)
                 return None
-            if isinstance(committed, zkwire.ConnectionLostError):
-                _, read = await self._nodes.read_after_loss(entry, path)
-                if read[1] is None:
+            item: object
+            if isinstance(committed, zkwire.ConnectionLostError) or isinstance(read, zkwire.ProtocolError):
+                # The claim alone: an item that is too large for an answer breaks the connection of all reads with it.
+                _, (claim,) = await self._nodes.read_after_loss(path)
+                if claim is None and isinstance(committed, zkwire.ConnectionLostError):
                     continue
+                item = await _outcome(self._zk.get(entry))
             elif isinstance(committed, BaseException):
                 raise committed
-            if isinstance(read, BaseException):
+            elif isinstance(read, BaseException):
                 raise read
-            item, claim = read
+            else:
+                item, claim = read
             if not isinstance(claim, Node) or claim.stat.ephemeral_owner != self._zk.session_id:
                 return None  # deleted with its session, or because the queue was cleared by hand
-            if not isinstance(item, Node):
-                self._nodes.discard(taken_node, claim.stat.ephemeral_owner)
-                self._nodes.discard(path, claim.stat.ephemeral_owner)
+            unread = Claimed(name, b"", path, claim.stat.czxid, claim.stat.ephemeral_owner)
+            try:
+                data = checked(item).data
+            except zkwire.NoNodeError:
+                self._hand_back(unread)
                 return None
-            return Claimed(name, item.data, path, claim.stat.czxid, claim.stat.ephemeral_owner)
+            except ZooKeeperError:
+                self._hand_back(unread)
+                raise
+            return Claimed(name, data, path, unread.token, unread.session_id)
 
     async def _is_certain(self, claimed: Claimed) -> bool:
         """Return whether the session of `claimed` is certain to be alive at this moment; if need be, ask the leader.

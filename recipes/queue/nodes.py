@@ -27,16 +27,23 @@ from typing import Any
 
 import zkwire
 from recipes.common import lost_answers
-from zkwire import ACL, Client, GetData, Node, SessionState, join_path
+from recipes.common.parent_acl import warn_if_wider
+from zkwire import ACL, OPEN_ACL, READ_ONLY_ACL, Client, GetData, Node, SessionState, join_path
 
 
 class Nodes:
-    """The nodes of the queue at `path`; arguments as Queue's."""
+    """The nodes of the queue at `path`; arguments as Queue's.
 
-    def __init__(self, zk: Client, path: str, acl: Sequence[ACL]) -> None:
+    Attributes: `acl` of the nodes that all clients use; `fixed_acl` of those into which no client has anything to
+    write: the items and the nodes in `taken`; `asked_acl`, the one that was given.
+    """
+
+    def __init__(self, zk: Client, path: str, acl: Sequence[ACL] | None) -> None:
         self.zk = zk
         self.path = zkwire.validate_path(path)
-        self.acl = acl
+        self.asked_acl = acl
+        self.acl = OPEN_ACL if acl is None else acl
+        self.fixed_acl = READ_ONLY_ACL if acl is None else acl
         self.entries = join_path(path, "entries")
         self.taken = join_path(path, "taken")
         self.consumers = join_path(path, "consumers")
@@ -63,6 +70,14 @@ class Nodes:
             await self.zk.ensure_path(self.path, container=True, acl=self.acl)
             await self.zk.ensure_path(self.entries, acl=self.acl)
             await self.zk.ensure_path(self.taken, acl=self.acl)
+
+    async def check_acl(self) -> None:
+        """Log a warning if an ACL was given and the queue was made with one that allows more.
+
+        Requests: none without `acl=`; otherwise getACL, when this client uses the queue for the first time.
+        """
+        if self.asked_acl is not None:
+            await warn_if_wider(self.zk, self.entries, self.asked_acl)
 
     async def read_after_loss(self, *paths: str) -> tuple[int, list[Node | None]]:
         """Return the session id and the nodes at `paths`, None for a missing one, after a connection was lost.

@@ -19,7 +19,7 @@ from recipes.line.line import Line
 from recipes.line.ticket import Ticket
 from recipes.queue.nodes import Nodes, child_names
 from recipes.queue.order import prefix
-from zkwire import GetChildren, GetData, Node, Stat, Transaction, WatchSet
+from zkwire import GetChildren, GetData, Node, Stat, Transaction, WatchSet, join_path
 
 # A producer that came too late so often, because others put first, enters the waiting line.
 _MOST_FAILURES: Final = 3
@@ -28,6 +28,20 @@ _USED_UP: Final = (
     "the server gives no item number after 2147483647; the numbers begin again with the next put when the queue is"
     " empty: let consumers take all items out of {path}, and handle the claimed ones, then put again"
 )
+_MAY_NOT_RENEW: Final = (
+    "the server gives no item number after 2147483647; to make the numbers begin again, a client needs the permissions"
+    " CREATE and DELETE on {path}: let one put that has them"
+)
+_NAMES_TAKEN: Final = (
+    "the names of the next items are taken by nodes that another client has created by hand: delete them, or let"
+    " consumers take them"
+)
+# The server's last number, which it gives again and again.
+_LAST_NUMBER: Final = 2**31 - 1
+# Numbers to leave out at most, because nodes of other clients have them.
+_MOST_LEFT_OUT: Final = 512
+# Tickets to look at in the line of the producers, for a put that must not wait.
+_MOST_TICKETS_READ: Final = 16
 
 
 class _Room(NamedTuple):
@@ -55,7 +69,7 @@ class Producer:
         self._room_data = b"" if maxsize is None else b"%d" % maxsize
         self._room: _Room | None = None
         self._are_numbers_used_up = False  # by the last put
-        self._traces = Traces(nodes.zk, nodes.trace_prefix, acl=nodes.acl)
+        self._traces = Traces(nodes.zk, nodes.trace_prefix, acl=nodes.asked_acl)
 
     async def put(self, items: Sequence[tuple[int, bytes]], within: float | None) -> None:
         """Put all `items`, each a priority and the data, or none of them.
@@ -96,7 +110,7 @@ class Producer:
                         # A put that must not wait looks again after each failure: another producer was faster, and
                         # there may still be room.
                         if ticket is None and (failures < _MOST_FAILURES or bound.is_one_look):
-                            room = await self._find_room(maxsize - len(items))
+                            room = await self._find_room(maxsize - len(items), is_one_look=bound.is_one_look)
                         else:
                             room = None
                         if room is None:
@@ -130,8 +144,12 @@ class Producer:
             limit.reschedule(until)
         return was_put
 
-    async def _find_room(self, most: int) -> _Room | None:
-        """Return the room if there are at most `most` items and no producer waits in the line, else None."""
+    async def _find_room(self, most: int, *, is_one_look: bool) -> _Room | None:
+        """Return the room if there are at most `most` items and no producer waits in the line, else None.
+
+        Arguments: `is_one_look`, whether the put must not wait.  Any other put would go on in the line, which goes
+        round the nodes there that are no producer's.
+        """
         while True:
             room, entries, waiting = await self._zk.pipeline(
                 [GetData(self._nodes.room), GetData(self._nodes.entries), GetChildren(self._nodes.producers)]
@@ -141,9 +159,17 @@ class Producer:
                 await self._make_room()
                 continue
             count = 0 if (parent := _stat(entries)) is None else parent.num_children
-            if child_names(waiting):
+            tickets = [name for name in child_names(waiting) or () if zkwire.sequence(name) is not None]
+            if count > most or (tickets and not (is_one_look and await self._are_all_persistent(tickets))):
                 return None
-            return _Room(stat.version, count) if count <= most else None
+            return _Room(stat.version, count)
+
+    async def _are_all_persistent(self, tickets: Sequence[str]) -> bool:
+        """Return whether the nodes in the line of the producers are persistent, so that no producer waits there."""
+        reads = [GetData(join_path(self._nodes.producers, name)) for name in tickets[:_MOST_TICKETS_READ]]
+        answers = await self._zk.pipeline(reads)
+        stats = [answer.stat for answer in answers if isinstance(answer, Node)]
+        return len(stats) == len(tickets) and not any(stat.ephemeral_owner for stat in stats)
 
     async def _wait_for_room(self, most: int) -> _Room:
         """Wait until there are at most `most` items; return the room.  Only the first in the line calls this."""
@@ -203,15 +229,17 @@ class Producer:
         # The server gives its last number again once that item has been taken.  So a put that succeeds does not show
         # that there are numbers left.  A producer that has met the end therefore first tries to renew them.
         is_renewing = has_tried = self._are_numbers_used_up
+        left_out = 0
         while True:
             transaction = self._zk.transaction()
             if version is not None:
                 transaction.set(self._nodes.room, self._room_data, version)
             if is_renewing:
                 self._renew_numbers(transaction)
+            self._leave_out(left_out, transaction)
             for priority, data in items:
                 path = self._nodes.entry(prefix(priority))
-                transaction.create(path, data, sequential=True, acl=self._nodes.acl)
+                transaction.create(path, data, sequential=True, acl=self._nodes.fixed_acl)
             try:
                 if await self._traces.commit(transaction):
                     self._are_numbers_used_up = False
@@ -224,7 +252,14 @@ class Producer:
                 if isinstance(cause, zkwire.NoNodeError):
                     await self._nodes.make()
                     continue
-                if isinstance(cause, zkwire.NodeExistsError):  # the server gave its last number a second time
+                if isinstance(cause, zkwire.NodeExistsError):
+                    if not is_renewing and not await self._is_at_last_number():
+                        left_out = 2 * left_out or 1
+                        if left_out <= _MOST_LEFT_OUT:
+                            continue
+                        cause.hint = _NAMES_TAKEN
+                        raise cause from None
+                    # The server gave its last number a second time.
                     if not has_tried:
                         is_renewing = has_tried = True
                         continue
@@ -234,7 +269,29 @@ class Producer:
                     # There are items: old ones, or those of another producer that has renewed the numbers just now.
                     is_renewing = False
                     continue
+                elif is_renewing and isinstance(cause, zkwire.NoAuthError):
+                    cause.hint = _MAY_NOT_RENEW.format(path=self._nodes.path)
                 raise cause from None
+
+    async def _is_at_last_number(self) -> bool:
+        """Return whether the server has no further number for an item.
+
+        Otherwise a put is refused because another client has created a node with the next name by hand.
+        """
+        try:
+            stat = (await self._zk.get(self._nodes.entries)).stat
+        except zkwire.NoNodeError:
+            return False
+        # The next number is how many children were ever created.  The server shows twice that number less the children
+        # that exist, in 32 bits.
+        return (stat.cversion + stat.num_children) % 2**32 // 2 >= _LAST_NUMBER
+
+    def _leave_out(self, count: int, transaction: Transaction) -> None:
+        """Leave out the next `count` numbers: each child that is created uses one up, also if it is deleted again."""
+        child = self._nodes.entry("left-out")
+        for _ in range(count):
+            transaction.create(child, acl=self._nodes.acl)
+            transaction.delete(child)
 
     def _renew_numbers(self, transaction: Transaction) -> None:
         """Make the numbers of the items begin again: create the parents anew, if no item is there or being taken.

@@ -20,7 +20,7 @@ from recipes.queue.consumer import Consumer
 from recipes.queue.nodes import Nodes
 from recipes.queue.order import DEFAULT_PRIORITY, checked_priority
 from recipes.queue.producer import Producer
-from zkwire import ACL, OPEN_ACL, Client, SessionState, WatchSet
+from zkwire import ACL, Client, SessionState, WatchSet
 
 T = TypeVar("T")
 
@@ -39,13 +39,14 @@ class Queue:
     Arguments: `path` of the queue's node, which is created if it is missing, and not deleted when the queue is empty;
     `maxsize`, how many items the queue may have, claimed ones included: when it is full, producers wait for room; all
     producers of one queue must give the same `maxsize`, which is the data of the node `room` below `path` (write that
-    node to change the number); `acl` of every node that is created.
+    node to change the number); `acl` of every node that is created, None: all clients may use the
+    queue, and no client may change an item, or put nodes below it.
     Order: the more urgent priority first, and within one priority the items that were put earlier; consumers that take
     at the same moment may each take one of the first few items of a priority.
     The queue shares its items with kazoo's LockingQueue.
     """
 
-    def __init__(self, zk: Client, path: str, maxsize: int | None = None, *, acl: Sequence[ACL] = OPEN_ACL) -> None:
+    def __init__(self, zk: Client, path: str, maxsize: int | None = None, *, acl: Sequence[ACL] | None = None) -> None:
         if maxsize is not None:
             if isinstance(maxsize, bool) or not isinstance(maxsize, int):
                 raise TypeError(f"maxsize is an int or None, not {maxsize!r}")
@@ -55,7 +56,7 @@ class Queue:
         self._nodes = Nodes(zk, path, acl)
         self._producer = Producer(self._nodes, maxsize)
         self._consumer = Consumer(self._nodes)
-        self._line = Line(zk, self._nodes.consumers, prefix="get-", acl=acl)
+        self._line = Line(zk, self._nodes.consumers, prefix="get-", acl=self._nodes.acl)
         self.path = path
         self.maxsize = maxsize
 
@@ -103,6 +104,7 @@ class Queue:
         if not wanted:
             return
         self._consumer.listing.expire()  # the new items may be more urgent than the listed ones
+        await self._nodes.check_acl()
         await self._producer.put(wanted, within)
 
     # -- taking -----------------------------------------------------------------------------------------------------
@@ -159,6 +161,7 @@ class Queue:
         checked_within(within)
         if self._zk.state is SessionState.CLOSED:
             raise zkwire.SessionClosedError("the client is closed: make a new one with zkwire.connect")
+        await self._nodes.check_acl()
         async with bounded(within, f"the queue {self.path} had no item") as bound:
             return await self._take(take, bound)
 
@@ -190,7 +193,7 @@ class Queue:
                     if not self._consumer.has_nodes:
                         await self._nodes.make()
                     elif self._consumer.listing.is_empty:
-                        await watches.next()
+                        await self._consumer.wait_for_change(watches)
                     else:
                         taken = await take()
                         if taken is not None:

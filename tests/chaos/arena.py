@@ -14,7 +14,7 @@ from zkwire.testing import Server
 TICK: Final = 2.0
 POLL: Final = 0.1
 TIMEOUTS: Final = (4.0, 5.0, 6.0)  # of sessions, in seconds
-SYNC_LIMITS: Final = (2, 3, 5)  # ticks after which a server that hears nothing gives its leader up
+SYNC_LIMITS: Final = (3, 5, 8)  # ticks after which a server that hears nothing gives its leader up
 
 
 @dataclass

@@ -135,10 +135,12 @@ class Clients:
             client.kill()
         await self._stack.__aexit__(kind, error, trace)
 
-    async def hosts(self, number: int) -> str:
-        """Return a connect string for the client `number`, with a relay for each server."""
+    async def hosts(self, number: int, only: int | None = None) -> str:
+        """Return a connect string for the client `number`, with a relay for each server, or for the server `only`."""
         ports = []
         for server, port in self._servers:
+            if only not in (None, server):
+                continue
             relay = await self._stack.enter_async_context(self._links.relay(end(number), server, port))
             ports.append(f"127.0.0.1:{relay.port}")
         return ",".join(ports)

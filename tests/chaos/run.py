@@ -108,10 +108,12 @@ async def _clients(
 ) -> AsyncIterator[Clients]:
     async with Clients(arena.links, arena.servers) as clients:
         for number in range(1, plan.clients + 1):
+            # One client in three knows a single server, and stays with it when it is cut off from its ensemble.
+            only = rng.choice(arena.servers)[0] if number % 3 == 0 else None
             orders = Orders(
                 number=number,
                 life=0,
-                hosts=await clients.hosts(number),
+                hosts=await clients.hosts(number, only),
                 timeout=rng.choice(TIMEOUTS),
                 seed=plan.seed,
                 folder=str(plan.folder),

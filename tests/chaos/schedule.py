@@ -19,10 +19,10 @@ SERVER_FAULTS: Final = {
     "kill server": ((0.1, 5.0), 4),
     "stop server": ((0.5, 12.0), 4),
     "restart server": ((0.1, 1.0), 2),
-    "cut off server": ((1.0, 12.0), 3),  # all its links to other servers are stalled
+    "cut off server": ((1.0, 16.0), 4),  # all its links to other servers are stalled
     "stall to leader": ((1.0, 12.0), 2),
     "stall from leader": ((1.0, 12.0), 2),
-    "stall both ways": ((1.0, 14.0), 4),
+    "stall both ways": ((1.0, 16.0), 6),
     "close links": ((0.1, 6.0), 2),  # of the server to all others
     "delay links": ((2.0, 8.0), 2),
 }

@@ -39,7 +39,7 @@ PROGRESS: Final = {
 }
 
 SAMPLE: Final = 0.2  # seconds between two looks of a holder at its lease
-LONGEST_HOLD: Final = 1.5  # session timeouts
+LONGEST_HOLD: Final = 2.5  # session timeouts: a holder must be able to outlive its session
 
 
 class Certain(Protocol):
@@ -149,7 +149,7 @@ class Workload:
         kind = self._rng.random()
         if kind < 0.75:
             return self._rng.uniform(0.01, 0.1)
-        if kind < 0.97:
+        if kind < 0.93:
             return self._rng.uniform(0.1, 1.0)
         return self._rng.uniform(1.0, LONGEST_HOLD * self._zk.session_timeout)
 

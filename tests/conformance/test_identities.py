@@ -6,22 +6,27 @@ import pytest
 
 import zkwire
 from tests.support.client import Server, states_until
+from tests.support.planted import planted
 from zkwire import ACL, ClientInfo, SessionState
 
 CONNECTED, AUTH_FAILED = SessionState.CONNECTED, SessionState.AUTH_FAILED
+SECRET = planted("identity-hidden-word")
+BOB = f"bob:{SECRET}".encode()
+
+pytestmark = pytest.mark.usefixtures("no_secret_printed")
 
 
 async def test_a_node_of_its_creator_alone_is_open_to_clients_with_the_same_identity(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
         with pytest.raises(zkwire.InvalidACLError):
             await zk.create(path, acl=zkwire.CREATOR_ALL_ACL)
-        await zk.add_auth("digest", b"bob:secret")
+        await zk.add_auth("digest", BOB)
         await zk.create(path, b"for bob", acl=zkwire.CREATOR_ALL_ACL)
-        assert (await zk.get_acl(path))[0] == [zkwire.digest_acl("bob", "secret")]
+        assert (await zk.get_acl(path))[0] == [zkwire.digest_acl("bob", SECRET)]
         await other.add_auth("digest", b"bob:wrong")
         with pytest.raises(zkwire.NoAuthError):
             await other.get(path)
-        await other.add_auth("digest", b"bob:secret")
+        await other.add_auth("digest", BOB)
         assert (await other.get(path)).data == b"for bob"
         await zk.set_acl(path, zkwire.READ_ONLY_ACL)
         with pytest.raises(zkwire.NoAuthError):
@@ -48,7 +53,7 @@ async def test_a_client_can_have_many_identities_and_add_one_twice(server: Serve
 
 async def test_a_resumed_session_has_only_the_identities_that_are_sent_again(server: Server, path: str) -> None:
     """Identities belong to the connection, not to the session."""
-    first = await zkwire.connect(server.hosts, auth=[("digest", b"bob:secret")])
+    first = await zkwire.connect(server.hosts, auth=[("digest", BOB)])
     await first.create(path, acl=zkwire.CREATOR_ALL_ACL)
     await first.close(keep_session=True)
     async with zkwire.connect(
@@ -56,7 +61,7 @@ async def test_a_resumed_session_has_only_the_identities_that_are_sent_again(ser
     ) as second:
         with pytest.raises(zkwire.NoAuthError):
             await second.get(path)
-        await second.add_auth("digest", b"bob:secret")
+        await second.add_auth("digest", BOB)
         assert (await second.get(path)).data == b""
 
 

@@ -7,12 +7,19 @@ import pytest
 import zkwire
 from recipes import Lock, LockLostError
 from tests.support.client import cancelled, states_until, turns
+from tests.support.planted import planted
 from tests.support.proxy import Proxy
 from zkwire import SessionState
 from zkwire.testing import RealServer
 from zkwire.testing.real.server import QUICK_START
 
 CONNECTING, CONNECTED, READ_ONLY, SUSPENDED, EXPIRED, AUTH_FAILED, CLOSED = SessionState
+
+SECRET = planted(":digest-hidden-word").encode()
+BOB = b"bob" + SECRET
+WRONG = planted("bob:wrong-hidden-word").encode()
+
+pytestmark = pytest.mark.usefixtures("no_secret_printed")
 
 
 async def identities(zk: zkwire.Client) -> set[tuple[str, str]]:
@@ -24,14 +31,14 @@ async def test_an_identity_gives_access_that_the_acl_denies_to_others(zookeeper:
     async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
         with pytest.raises(zkwire.InvalidACLError):
             await zk.create(path, acl=zkwire.CREATOR_ALL_ACL)
-        await zk.add_auth("digest", b"bob:secret")
+        await zk.add_auth("digest", BOB)
         await zk.create(path, b"for bob", acl=zkwire.CREATOR_ALL_ACL)
         with pytest.raises(zkwire.NoAuthError):
             await other.get(path)
-        await other.add_auth("digest", b"bob:wrong")  # valid, but another identity
+        await other.add_auth("digest", WRONG)  # valid, but another identity
         with pytest.raises(zkwire.NoAuthError):
             await other.get(path)
-        await other.add_auth("digest", b"bob:secret")
+        await other.add_auth("digest", BOB)
         assert (await other.get(path)).data == b"for bob"
 
 
@@ -39,7 +46,7 @@ async def test_all_identities_are_sent_first_on_every_connection_pitfall_56(zook
     """They come before SetWatches, and so before every other request."""
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         for user in ("ann", "bob", "eve"):
-            await zk.add_auth("digest", user.encode() + b":secret")
+            await zk.add_auth("digest", user.encode() + SECRET)
         await zk.create(path, b"", acl=zkwire.CREATOR_ALL_ACL)
         _, watch = await zk.get_and_watch(path)
         for _ in range(3):
@@ -52,7 +59,7 @@ async def test_all_identities_are_sent_first_on_every_connection_pitfall_56(zook
 
 async def test_an_identity_outlives_an_expired_session(zookeeper: RealServer) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts, 1.0) as zk:
-        await zk.add_auth("digest", b"bob:secret")
+        await zk.add_auth("digest", BOB)
         old, states = zk.session_id, zk.states()
         proxy.pause()
         await states_until(states, EXPIRED)
@@ -72,7 +79,7 @@ async def test_connect_sends_credentials_before_all_other_requests(zookeeper: Re
 
 async def test_a_request_sent_after_add_auth_has_the_identity_without_waiting(zookeeper: RealServer, path: str) -> None:
     async with zkwire.connect(zookeeper.hosts) as zk:
-        adding = asyncio.create_task(zk.add_auth("digest", b"bob:secret"))
+        adding = asyncio.create_task(zk.add_auth("digest", BOB))
         creating = asyncio.create_task(zk.create(path, acl=zkwire.CREATOR_ALL_ACL))
         assert await creating == path
         await adding
@@ -96,7 +103,7 @@ async def test_a_credential_whose_answer_is_lost_is_sent_again_pitfall_57(zookee
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         for fault in (proxy.drop_after, proxy.drop_before):
             lost = fault("auth")
-            await zk.add_auth("digest", b"bob:secret")
+            await zk.add_auth("digest", BOB)
             assert lost.hits == 1
         again = proxy.drop_after("auth", nth=2)  # lost again, when it is sent for the second time
         proxy.drop()
@@ -111,7 +118,7 @@ async def test_a_credential_added_without_a_connection_is_the_first_on_the_next(
         proxy.drop()
         await states_until(zk.states(), SUSPENDED)
         asking = asyncio.create_task(zk.get("/"))
-        adding = asyncio.create_task(zk.add_auth("digest", b"bob:secret"))
+        adding = asyncio.create_task(zk.add_auth("digest", BOB))
         await turns()
         mark = proxy.mark()
         refusal.end()
@@ -123,7 +130,7 @@ async def test_a_credential_that_waits_when_the_connection_breaks_is_sent_once(z
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts, max_in_flight=1) as zk:
         hold = proxy.hold_replies()
         asking = asyncio.create_task(zk.get("/"))
-        adding = asyncio.create_task(zk.add_auth("digest", b"bob:secret"))  # waits because max_in_flight is reached
+        adding = asyncio.create_task(zk.add_auth("digest", BOB))  # waits because max_in_flight is reached
         await proxy.seen("getData")
         mark = proxy.mark()
         proxy.drop()
@@ -157,7 +164,7 @@ async def test_a_cancelled_credential_that_was_written_is_remembered(zookeeper: 
     """The connection has the identity, so the next connection must have it too."""
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         hold = proxy.hold_replies()
-        adding = asyncio.create_task(zk.add_auth("digest", b"bob:secret"))
+        adding = asyncio.create_task(zk.add_auth("digest", BOB))
         await proxy.seen("auth")
         await cancelled(adding)
         hold.release()
@@ -181,7 +188,7 @@ async def test_a_refused_credential_ends_the_session_pitfall_54(zookeeper: RealS
     assert await states_until(states, AUTH_FAILED) == [CONNECTED, AUTH_FAILED]
     with pytest.raises(zkwire.AuthFailedError):
         await watch
-    for verb in (zk.get(path), zk.create(f"{path}/a"), zk.add_auth("digest", b"bob:secret"), zk.ping()):
+    for verb in (zk.get(path), zk.create(f"{path}/a"), zk.add_auth("digest", BOB), zk.ping()):
         with pytest.raises(zkwire.AuthFailedError):
             await verb
     assert zk.certain_until == float("-inf")
@@ -238,8 +245,8 @@ async def test_connect_fails_with_a_refused_credential(zookeeper: RealServer) ->
 @pytest.mark.parametrize(
     ("scheme", "data", "error"),
     [
-        ("digest", "bob:secret", TypeError),
-        (b"digest", b"bob:secret", TypeError),
+        ("digest", BOB.decode(), TypeError),
+        (b"digest", BOB, TypeError),
         ("", b"x", ValueError),
         ("sasl", b"x", ValueError),
     ],
@@ -264,7 +271,7 @@ async def test_a_server_that_enforces_a_scheme_accepts_clients_that_use_it() -> 
     async with RealServer(jvm=[*QUICK_START, *enforced]) as server:
         async with (
             Proxy(server.hosts) as proxy,
-            zkwire.connect(proxy.hosts, 2.0, auth=[("digest", b"bob:secret")]) as zk,
+            zkwire.connect(proxy.hosts, 2.0, auth=[("digest", BOB)]) as zk,
         ):
             await zk.create("/a")
             proxy.drop()

@@ -7,6 +7,7 @@ import pytest
 
 import zkwire
 from tests.support.client import states_until
+from tests.support.planted import planted
 from tests.support.proxy import Proxy
 from tests.support.rogue import Peer, Rogue
 from zkwire import DigestMD5, SessionState
@@ -15,8 +16,12 @@ from zkwire.testing import RealServer
 CONNECTING, CONNECTED, READ_ONLY, SUSPENDED, EXPIRED, AUTH_FAILED, CLOSED = SessionState
 
 SASL = 102
-USERS = {"bob": "bobsecret", "zoë": "crème brûlée", "λ": "日本"}
+BOBS = planted("sasl-hidden-word")
+WRONG = planted("sasl-wrong-word")
+USERS = {"bob": BOBS, "zoë": planted("crème brûlée"), "λ": planted("日本")}
 REQUIRED = {"sessionRequireClientSASLAuth": "true"}
+
+pytestmark = pytest.mark.usefixtures("no_secret_printed")
 
 
 async def sasl_users(zk: zkwire.Client) -> list[str]:
@@ -30,7 +35,7 @@ async def test_users_of_a_real_server_on_every_connection_pitfall_56() -> None:
         for user, password in USERS.items():
             async with zkwire.connect(server.hosts, sasl=DigestMD5(user, password)) as zk:
                 assert await sasl_users(zk) == [user]
-        mechanism = DigestMD5("bob", "bobsecret")
+        mechanism = DigestMD5("bob", BOBS)
         async with zkwire.connect(proxy.hosts, sasl=mechanism, auth=[("digest", b"ann:1")]) as zk:
             await zk.create("/bobs", acl=[zkwire.ACL(31, "sasl", "bob")])
             _, watch = await zk.get_and_watch("/bobs")
@@ -49,7 +54,7 @@ async def test_users_of_a_real_server_on_every_connection_pitfall_56() -> None:
 @pytest.mark.limit(120)
 async def test_a_wrong_password_ends_the_session_and_closing_does_not_hang_pitfall_54() -> None:
     async with RealServer(sasl_users=USERS) as server:
-        for mechanism in (DigestMD5("bob", "wrong"), DigestMD5("nobody", "bobsecret")):
+        for mechanism in (DigestMD5("bob", WRONG), DigestMD5("nobody", BOBS)):
             with pytest.raises(zkwire.AuthFailedError, match=f"SASL with {server.hosts}"):
                 await zkwire.connect(server.hosts, sasl=mechanism)
 
@@ -58,11 +63,11 @@ async def test_a_wrong_password_ends_the_session_and_closing_does_not_hang_pitfa
 async def test_a_server_that_requires_sasl_serves_authenticated_clients_only() -> None:
     """Without SASL the server refuses even pings, so none may be sent before the exchange has succeeded."""
     async with RealServer(sasl_users=USERS, properties=REQUIRED) as server:
-        async with zkwire.connect(server.hosts, 2.0, sasl=DigestMD5("bob", "bobsecret")) as zk:
+        async with zkwire.connect(server.hosts, 2.0, sasl=DigestMD5("bob", BOBS)) as zk:
             await zk.create("/a", ephemeral=True)
             await zk.ping()
         with pytest.raises(zkwire.AuthFailedError):
-            await zkwire.connect(server.hosts, sasl=DigestMD5("bob", "wrong"))
+            await zkwire.connect(server.hosts, sasl=DigestMD5("bob", WRONG))
         async with zkwire.connect(server.hosts) as zk:
             with pytest.raises(zkwire.AuthFailedError, match="demands an authentication"):
                 await zk.get("/")
@@ -71,18 +76,18 @@ async def test_a_server_that_requires_sasl_serves_authenticated_clients_only() -
 
 async def test_a_server_without_sasl_is_not_mistaken_for_one_that_accepts(zookeeper: RealServer) -> None:
     with pytest.raises(zkwire.AuthFailedError, match="no DIGEST-MD5 set up"):
-        await zkwire.connect(zookeeper.hosts, sasl=DigestMD5("bob", "bobsecret"))
+        await zkwire.connect(zookeeper.hosts, sasl=DigestMD5("bob", BOBS))
 
 
 async def test_a_connection_lost_in_the_exchange_is_made_again_pitfall_57() -> None:
     async with RealServer(sasl_users=USERS) as server, Proxy(server.hosts) as proxy:
         for occurrence in (1, 2):
             lost = proxy.drop_after("sasl", nth=occurrence)
-            async with zkwire.connect(proxy.hosts, sasl=DigestMD5("bob", "bobsecret")) as zk:
+            async with zkwire.connect(proxy.hosts, sasl=DigestMD5("bob", BOBS)) as zk:
                 assert lost.hits
                 assert await sasl_users(zk) == ["bob"]
         held = proxy.drop_before("sasl")
-        async with zkwire.connect(proxy.hosts, sasl=DigestMD5("bob", "bobsecret")) as zk:
+        async with zkwire.connect(proxy.hosts, sasl=DigestMD5("bob", BOBS)) as zk:
             assert held.hits
             proxy.drop()
             assert await sasl_users(zk) == ["bob"]
@@ -206,7 +211,7 @@ async def test_a_connect_that_is_cancelled_or_times_out_during_an_exchange_leave
 
 async def test_bad_arguments() -> None:
     with pytest.raises(TypeError, match="start and step"):
-        zkwire.connect("zk1:2181", sasl=("bob", "secret"))  # type: ignore[arg-type]
+        zkwire.connect("zk1:2181", sasl=("bob", BOBS))  # type: ignore[arg-type]
 
 
 async def test_a_mechanism_that_fails_on_a_later_connection_ends_the_session() -> None:

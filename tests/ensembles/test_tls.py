@@ -19,6 +19,8 @@ from zkwire.testing import Certificates, RealServer, authority, issue, make_cert
 
 CHILDREN = 20_000
 
+pytestmark = pytest.mark.usefixtures("no_secret_printed")
+
 
 @pytest.fixture(scope="module")
 def tls(tmp_path_factory: pytest.TempPathFactory) -> Certificates:

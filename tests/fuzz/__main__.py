@@ -25,7 +25,8 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     seed = random.SystemRandom().randrange(2**32) if options.seed is None else options.seed
     print(f"seed {seed}", flush=True)
-    fuzzers = [Fuzzer(TARGETS[name](), random.Random(f"{seed} {name}")) for name in options.target or TARGETS]
+    every = [Fuzzer(TARGETS[name](), random.Random(f"{seed} {name}")) for name in options.target or TARGETS]
+    fuzzers = list(every)
     failures: list[Failure] = []
     started = time.monotonic()
     end = started + options.minutes * 60
@@ -37,9 +38,10 @@ def main(arguments: list[str]) -> int:
                 fuzzers.remove(fuzzer)  # its other failures may be the same one
                 failures.append(failure)
                 print(failure, flush=True)
-            if failure is not None or time.monotonic() + turn * len(fuzzers) >= end:
-                print(f"{fuzzer.target.name:20} {fuzzer.count:>9,} inputs, {fuzzer.kept} kept", flush=True)
-    print(f"{len(failures)} failures in {time.monotonic() - started:.0f} s")
+    for fuzzer in every:
+        print(f"{fuzzer.target.name:20} {fuzzer.count:>9,} inputs, {fuzzer.kept} kept")
+    count, seconds = sum(fuzzer.count for fuzzer in every), time.monotonic() - started
+    print(f"{count:,} inputs, {len(failures)} failures in {seconds:.0f} s")
     return 1 if failures else 0
 
 

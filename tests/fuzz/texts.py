@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import zkwire
-from recipes import counter, double_barrier, partitioner, semaphore
+from recipes import counter, partitioner, semaphore
+from recipes.double_barrier import rounds
 from recipes.line import position, ticket_data
 from recipes.queue import order
 from zkwire.client import four_letter_words
@@ -152,7 +153,7 @@ class Names:
         backwards = names[::-1]
         assert order.in_order(names) == order.in_order(backwards)
         # Of two names with one number, which no server gives, the listing decides.
-        assert set(double_barrier.in_order(names)) == set(double_barrier.in_order(backwards))
+        assert set(rounds.in_order(names)) == set(rounds.in_order(backwards))
         assert partitioner.fingerprint(names) == partitioner.fingerprint(backwards)
 
 

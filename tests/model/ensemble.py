@@ -122,7 +122,7 @@ class Ensemble:
             elections=times.elections,
             moves=times.moves,
         )
-        return search(start, self._following, _told, limit)
+        return search(start, self._following, _described, limit)
 
     def _kept_until(self, now: int) -> int:
         until = now + TIMEOUT
@@ -283,7 +283,7 @@ def _flushed(world: World) -> World:
     return world._replace(pending=pending, back=back)
 
 
-def _told(step: Step) -> str:
+def _described(step: Step) -> str:
     what, *more = step
     names = {**_NAMES, _LEADER_PING: "its leader's ping", _NOTES: "the notes of the session"}
     words = {

@@ -127,7 +127,7 @@ class Line:
 
     def explore(self, limit: int) -> int:
         """Visit all states and return their number.  Raises: AssertionError with the steps to a broken promise."""
-        return search(self._start(), self._following, self._told, limit)
+        return search(self._start(), self._following, self._described, limit)
 
     def wander(self, rng: random.Random, steps: int) -> int:
         """Take `steps` random steps and then those that are under way; return the number of all.
@@ -143,7 +143,7 @@ class Line:
             weights = [{"enter": 4.0, "leave": 0.1}.get(str(step[0]), 1.0) for step in possible]
             return rng.choices(possible, weights)[0] if possible else None
 
-        return wander(self._start(), self._following, self._told, choose)
+        return wander(self._start(), self._following, self._described, choose)
 
     def _start(self) -> World:
         setup = self.setup
@@ -443,7 +443,7 @@ class Line:
     def _named(self, places: int) -> str:
         return ", ".join(name for place, name in enumerate(self.names) if places >> place & 1) or "nothing"
 
-    def _told(self, step: Step) -> str:
+    def _described(self, step: Step) -> str:
         what, who, *more = step
         if what == "resize":
             return f"the number of slots becomes {who}"

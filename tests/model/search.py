@@ -18,12 +18,15 @@ class Broken(Exception):
 
 
 def search(
-    start: State, following: Callable[[State], Iterable[tuple[Step, State]]], told: Callable[[Step], str], limit: int
+    start: State,
+    following: Callable[[State], Iterable[tuple[Step, State]]],
+    in_words: Callable[[Step], str],
+    limit: int,
 ) -> int:
     """Visit every state that can be reached from `start`, and return their number.
 
     Arguments: `following`, returns the steps that are possible in a state, each with the state that it leads to, and
-    raises Broken where a promise is broken, in that state or by a step from it; `told`, puts a step into
+    raises Broken where a promise is broken, in that state or by a step from it; `in_words`, puts a step into
     words; `limit`, the largest number of states.
     Raises: AssertionError with the shortest list of steps to a broken promise, or when there are too many states.
     """
@@ -37,7 +40,7 @@ def search(
                     came_from[reached] = state, step
                     waiting.append(reached)
         except Broken as broken:
-            raise AssertionError(_counterexample(broken, _steps(came_from, state), told)) from None
+            raise AssertionError(_counterexample(broken, _steps(came_from, state), in_words)) from None
         assert len(came_from) <= limit, f"more than {limit} states: bound the model"
     return len(came_from)
 
@@ -45,7 +48,7 @@ def search(
 def wander(
     start: State,
     following: Callable[[State], Iterable[tuple[Step, State]]],
-    told: Callable[[Step], str],
+    in_words: Callable[[Step], str],
     choose: Callable[[list[Step]], Step | None],
 ) -> int:
     """Go one way through the states, which may be too many to visit, and return its number of steps.
@@ -59,7 +62,7 @@ def wander(
         try:
             possible = dict(following(state))
         except Broken as broken:
-            raise AssertionError(_counterexample(broken, steps, told)) from None
+            raise AssertionError(_counterexample(broken, steps, in_words)) from None
         step = choose(list(possible)) if possible else None
         if step is None:
             return len(steps)
@@ -75,6 +78,6 @@ def _steps(came_from: dict[State, tuple[State, Step] | None], state: State) -> l
     return steps[::-1]
 
 
-def _counterexample(broken: Broken, steps: list[Step], told: Callable[[Step], str]) -> str:
-    lines = [f"{number:4}. {told(step)}" for number, step in enumerate(steps, 1)]
+def _counterexample(broken: Broken, steps: list[Step], in_words: Callable[[Step], str]) -> str:
+    lines = [f"{number:4}. {in_words(step)}" for number, step in enumerate(steps, 1)]
     return "\n".join([f"{broken}, after these steps:", *lines])

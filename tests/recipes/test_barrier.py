@@ -129,3 +129,27 @@ async def test_the_connection_is_cut_at_every_request() -> None:
 
 async def test_the_task_is_cancelled_at_every_moment() -> None:
     await cancel_at_every_moment(pass_a_barrier, afterwards=pass_a_barrier, at_least=5)
+
+
+# -- other clients' nodes ---------------------------------------------------------------------------------------------
+
+
+async def test_a_barrier_is_removed_with_the_nodes_that_other_clients_have_put_below_it(
+    zookeeper: RealServer, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as stranger:
+        barrier = Barrier(zk, path, acl=zkwire.OPEN_ACL)
+        await barrier.create()
+        await stranger.create(f"{path}/a/b", make_parents=True)
+        await barrier.remove()
+        await barrier.wait(within=0)
+        assert [record.getMessage() for record in caplog.records] == [
+            f"a barrier: {path} has nodes below it, which are removed with it"
+        ]
+
+
+async def test_an_ephemeral_node_is_no_barrier(zookeeper: RealServer, path: str) -> None:
+    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as stranger:
+        await stranger.create(path, ephemeral=True)
+        with pytest.raises(zkwire.NodeExistsError, match="it is ephemeral, and so it is not a barrier"):
+            await Barrier(zk, path).create()

@@ -309,3 +309,18 @@ async def test_the_values_end_with_the_client() -> None:
             await anext(values)
         with pytest.raises(zkwire.SessionClosedError):
             await counter.add(1)
+
+
+@pytest.mark.parametrize("data", [b"7" * 5000, b"seven", bytes(9)])
+async def test_data_of_another_program_gives_a_short_error_and_is_not_replaced(data: bytes) -> None:
+    async with scene() as stage:
+        counter = Counter(stage.zk, "/c")
+        await counter.add(1)
+        await stage.other.set("/c", data)
+        await stage.zk.sync("/c")
+        for use in (counter.get, lambda: counter.add(1), lambda: anext(counter.watch())):
+            for _ in range(2):
+                with pytest.raises(ValueError, match=f"/c holds {len(data)} bytes, which is no counter") as error:
+                    await use()
+                assert len(str(error.value)) < 300
+        assert (await stage.other.get("/c")).data == data

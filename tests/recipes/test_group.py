@@ -430,3 +430,73 @@ async def follow_one_member(stage: Scene) -> None:
 
 async def test_the_session_expires_at_every_request() -> None:
     await expire_at_every_step(follow_one_member, at_least=5)
+
+
+# -- nodes that are no members ----------------------------------------------------------------------------------------
+
+
+async def test_a_node_that_is_not_ephemeral_or_not_readable_is_no_member(
+    zookeeper: RealServer, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with (
+        zkwire.connect(zookeeper.hosts) as zk,
+        zkwire.connect(zookeeper.hosts, auth=[("digest", b"stranger:secret")]) as stranger,
+    ):
+        group = Group(zk, path)
+        await group.join("one", b"1")
+        await stranger.create(f"{path}/stays")
+        await stranger.create(f"{path}/hidden", ephemeral=True, acl=[zkwire.digest_acl("stranger", "secret")])
+        async with group.watch() as changes:
+            for _ in range(2):
+                assert await group.members() == {"one": b"1"}
+            assert await anext(changes) == {"one": b"1"}
+            # A member may take the name of such a node when it is gone.
+            await stranger.delete(f"{path}/stays")
+            await stranger.delete(f"{path}/hidden")
+            await group.join("stays", b"2")
+            await group.join("hidden", b"3")
+            wanted = {"one": b"1", "stays": b"2", "hidden": b"3"}
+            async for members in changes:
+                if members == wanted:
+                    break
+        messages = sorted(record.getMessage() for record in caplog.records if record.name == "recipes.group")
+        assert [text.partition(", so")[0] for text in messages] == [
+            f"the group {path}: {path}/hidden may not be read by this client (its ACL)",
+            f"the group {path}: {path}/stays is not ephemeral",
+        ]
+
+
+async def test_a_name_whose_node_may_not_be_read_is_taken(zookeeper: RealServer, path: str) -> None:
+    async with (
+        zkwire.connect(zookeeper.hosts) as zk,
+        zkwire.connect(zookeeper.hosts, auth=[("digest", b"stranger:secret")]) as stranger,
+    ):
+        await stranger.create(path)
+        await stranger.create(f"{path}/one", ephemeral=True, acl=[zkwire.digest_acl("stranger", "secret")])
+        with pytest.raises(NodeExistsError, match="may not read it"):
+            await Group(zk, path).join("one")
+
+
+@pytest.mark.limit(20)
+async def test_a_join_within_0_seconds_does_not_wait_for_the_node_of_a_former_session_of_this_client() -> None:
+    """The client has given that session up, but the server, whose clock stands still, has not."""
+    async with (
+        Server(tick_time=0.1, clock=VirtualClock()) as server,
+        zkwire.connect(server.hosts, session_timeout=0.3) as zk,
+    ):
+        group = Group(zk, "/g")
+        former = await group.join("one")
+        old = zk.session_id
+        leaving = asyncio.create_task(former.leave())
+        with server.drop_before("delete", path="/g/one"):
+            async with server.stopped():
+                await until(lambda: zk.state in (SessionState.EXPIRED, SessionState.CONNECTING))
+            await until(lambda: zk.session_id not in (0, old))
+        await leaving
+        for within in (0.0, 0):
+            with pytest.raises(NodeExistsError, match="a former session of this client"):
+                await group.join("one", within=within)
+        waiting = [asyncio.create_task(group.join("one", within=None))]
+        await until_armed(1, zk)
+        server.expire(old)
+        await (await waiting[0]).leave()

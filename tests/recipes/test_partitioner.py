@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 
@@ -10,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import zkwire
-from recipes import Lock, LockLostError, Partitioner
-from recipes.partitioner import division
+from recipes import Group, Lock, LockLostError, Partitioner
+from recipes.partitioner import division, fingerprint
 from tests.support.everywhere import Scene, below, cancel_at_every_moment, cut_at_every_step, nothing_stays, scene
 from tests.support.proxy import Proxy
 from tests.support.recipes import body_raises, expire, until, until_armed, until_watches
@@ -309,6 +310,27 @@ async def test_every_partition_is_held_while_members_have_different_lists(caplog
         for worker in new:
             await worker.stop()
         await only_containers(stage)
+
+
+async def test_members_that_are_none_get_no_partitions_and_write_no_lines_into_the_log(
+    zookeeper: RealServer, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as stranger:
+        mine = Partitioner(zk, path, ["a", "b"], name="me", settle=0.0)
+        nonsense = b"\xff\n2026-11-22 CRITICAL all is lost\n" + b"9" * 5000
+        await stranger.create(f"{path}/members/noise", nonsense, ephemeral=True, make_parents=True)
+        await stranger.create(f"{path}/members/stays", fingerprint(["a", "b"]))
+        async with mine:
+            while await anext(mine) != {"a", "b"}:
+                pass
+            for number in range(3):
+                await stranger.set(f"{path}/members/noise", b"%d" % number)
+            async with Group(stranger, f"{path}/members").watch() as changes:
+                assert set(await anext(changes)) == {"me", "noise"}
+        shown = [text for text in map(logging.LogRecord.getMessage, caplog.records) if "noise" in text]
+        assert len(shown) == 1
+        assert "\n" not in shown[0]
+        assert len(shown[0]) < 1000
 
 
 async def test_members_with_the_same_partitions_in_another_order_share_them(caplog: pytest.LogCaptureFixture) -> None:

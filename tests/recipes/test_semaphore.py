@@ -12,6 +12,7 @@ from recipes import Lease, Lock, PermitsError, Semaphore
 from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, nothing_stays, scene
 from tests.support.locks import cancel_every_wait, release, start_waiting, taken, two_clients, watch_count
 from tests.support.proxy import Proxy
+from tests.support.queues import clients as connected
 from tests.support.recipes import line, no_task_stays, outcome, until, until_armed, until_line
 from zkwire import Client, SessionExpiredError
 from zkwire.testing import RealServer, Server
@@ -287,6 +288,30 @@ async def test_a_resize_while_the_server_deletes_the_container_stores_the_number
         await resizing
         assert (await stage.other.get(stage.path)).data == b"1"
         assert await stage.other.get_children(stage.path) == ["resized"]
+
+
+@pytest.mark.parametrize("operation", ["sync", "getData", "multi", "setData"])
+async def test_a_resize_asks_again_after_a_transient_refusal(operation: str) -> None:
+    async with connected() as (server, (zk, other)):
+        await Semaphore(other, "/s", 3).resize(4)
+        if operation == "multi":
+            await other.delete("/s/resized")
+        with server.answering(operation, zkwire.ThrottledError, session=zk.session_id, times=2) as refusal:
+            await Semaphore(zk, "/s", 4).resize(5)
+        assert refusal.hits == 2
+        assert (await other.get("/s")).data == b"5"
+
+
+async def test_a_resize_whose_sync_is_refused_changes_nothing() -> None:
+    """The server may lag behind: what it shows need not be the present number."""
+    async with connected() as (server, (zk, other)):
+        await Semaphore(other, "/s", 3).resize(4)
+        with (
+            server.answering("sync", zkwire.NoAuthError, session=zk.session_id),
+            pytest.raises(zkwire.NoAuthError),
+        ):
+            await Semaphore(zk, "/s", 4).resize(5)
+        assert (await other.get("/s")).data == b"4"
 
 
 async def test_a_resize_creates_a_missing_node_or_number() -> None:

@@ -1,16 +1,18 @@
 """Checks of the callers' arguments, and the requests for creates that are made of them.
 
-Pure.  A bad argument raises an error before anything is sent, and the message shows the value.
+Pure.  A bad argument raises an error before anything is sent, and the message shows the value, except where it
+may be a secret.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, TypeAlias
 
 from zkwire import paths
+from zkwire.session.secrecy import hides_arguments
 from zkwire.wire.records import ACL, OPEN_ACL, Perms
 from zkwire.wire.requests import (
     AnyCreate,
@@ -83,6 +85,7 @@ def _milliseconds(ttl: float) -> int:
     return round(ttl * 1000)
 
 
+@hides_arguments
 def digest_acl(user: str, password: str, perms: int = Perms.ALL) -> ACL:
     """Return the ACL entry that allows `perms` to every client that authenticates as `user` with `password`.
 
@@ -91,11 +94,15 @@ def digest_acl(user: str, password: str, perms: int = Perms.ALL) -> ACL:
     Raises: ValueError when `user` contains ":", because the server takes everything after it for the password;
     TypeError.
     """
+    # Without the values in the errors: they may be the password, or the hash of one.
     if not isinstance(user, str) or not isinstance(password, str):
-        raise TypeError("user and password must be str")  # without the values: the password must not be logged
+        raise TypeError(f"user and password must be str, not {type(user).__name__} and {type(password).__name__}")
     if ":" in user:
-        raise ValueError(f"the user's name must not contain ':', but {user!r} does")
-    secret = f"{user}:{password}".encode()
+        raise ValueError("the user's name must not contain ':'")
+    try:
+        secret = f"{user}:{password}".encode()
+    except UnicodeEncodeError:
+        raise ValueError("user and password must have a UTF-8 form: one of them contains half a character") from None
     digest = base64.b64encode(hashlib.sha1(secret, usedforsecurity=False).digest()).decode()
     return ACL(perms, "digest", f"{user}:{digest}")
 
@@ -104,16 +111,21 @@ def checked_acl(acl: Sequence[ACL]) -> Sequence[ACL]:
     """Return the entries of `acl` if they can be encoded.  Raises: TypeError, ValueError."""
     if acl is OPEN_ACL:  # nearly always: no need to check it again
         return acl
-    try:
-        entries = list(acl)
-        for entry in entries:
-            if not (isinstance(entry, ACL) and isinstance(entry.scheme, str) and isinstance(entry.id, str)):
-                raise TypeError
+    wanted = "acl must be a sequence of zkwire.ACL, each of an int and two str"
+    # The errors do not show the values: an id may contain the hash of a password.
+    if not isinstance(acl, Iterable):
+        raise TypeError(f"{wanted}, not {type(acl).__name__}")
+    entries = list(acl)
+    for number, entry in enumerate(entries):
+        if not isinstance(entry, ACL):
+            raise TypeError(f"{wanted}, and number {number} is {type(entry).__name__}")
+        kinds = [type(part) for part in (entry.perms, entry.scheme, entry.id)]
+        if not issubclass(kinds[0], int) or kinds[1:] != [str, str]:
+            raise TypeError(f"{wanted}, and number {number} is of {', '.join(kind.__name__ for kind in kinds)}")
+        try:
             entry.encode()
-    except (TypeError, AttributeError):
-        raise TypeError(f"acl must be a sequence of zkwire.ACL, each of an int and two str, not {acl!r}") from None
-    except ValueError as error:
-        raise ValueError(f"acl cannot be sent: {acl!r} ({error})") from None
+        except ValueError as error:
+            raise ValueError(f"acl cannot be sent, because of number {number}: {error}") from None
     return entries
 
 

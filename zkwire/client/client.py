@@ -71,8 +71,9 @@ class Client(Administration, Batches):
     `on_closed` takes callbacks for the end of the session, after which no other follows, see OnClosed.
     """
 
-    def __init__(self, session: Session, chroot: str, rng: random.Random) -> None:
+    def __init__(self, session: Session, chroot: str, rng: random.Random, identity_count: int = 0) -> None:
         self._session = session
+        self._identity_count = identity_count
         self._loop = asyncio.get_running_loop()
         self.on_uncertain = session.certainty.on_uncertain
         self.on_closed = session.on_closed
@@ -94,12 +95,12 @@ class Client(Administration, Batches):
     @property
     def session_id(self) -> int:
         """The session's id, 0 while there is no session; print it as hexadecimal, as the server does."""
-        return self._session.id
+        return self._session.key.id
 
     @property
     def session_password(self) -> bytes:
         """The session's password, which `connect` needs beside the id to resume the session."""
-        return self._session.password
+        return self._session.key.password
 
     @property
     def session_timeout(self) -> float:
@@ -120,6 +121,15 @@ class Client(Administration, Batches):
     def last_zxid(self) -> int:
         """The newest transaction id that a reply to this session has carried."""
         return self._session.requests.last_zxid
+
+    @property
+    def identity_count(self) -> int:
+        """How many identities this client shows to the servers: those of `auth`, `add_auth` and `sasl`, one for TLS.
+
+        0: an ACL with the scheme "auth", such as CREATOR_ALL_ACL, is refused.  With TLS alone the server may refuse it
+        as well: whether a certificate is shown, and gives an identity, is known there only.
+        """
+        return self._identity_count
 
     @property
     def chroot(self) -> str:
@@ -154,12 +164,13 @@ class Client(Administration, Batches):
         Cancellation: harmless.
         Requests: none if it is certain; one sync if a write was answered just before.
         """
+        check_loop(self._loop)
         await self._session.proving.certify()
 
     def certain_for(self, session_id: int) -> float:
         """Return how many seconds from now the session cannot expire; 0 if `session_id` is another session."""
         session = self._session
-        return max(0.0, session.certainty.until - self._loop.time()) if session_id == session.id else 0.0
+        return max(0.0, session.certainty.until - self._loop.time()) if session_id == session.key.id else 0.0
 
     def states(self) -> StateStream:
         """Return a stream of the session's states, the present one first: `async for state in zk.states()`."""
@@ -201,7 +212,7 @@ class Client(Administration, Batches):
 
         The client remembers the identity and sends it first on each new connection.
         Arguments: `scheme` and `data` as the server's plug-ins want them: "digest" takes b"user:password", and
-        accepts every one.
+        accepts every one.  It crosses the network as it is: without TLS everyone between can read the password.
         Raises: AuthFailedError when the server refuses it, and then the whole session is over: the state is
         AUTH_FAILED, all waiting requests fail with the same error, and the ephemeral nodes stay until the session has
         expired.  The same happens when a later server refuses it.  TypeError, ValueError.
@@ -211,7 +222,12 @@ class Client(Administration, Batches):
         """
         check_loop(self._loop)
         limit = self._session.requests.request_limit
-        await self._session.add_auth(*credentials.checked(scheme, data, request_limit=limit))
+        try:
+            identity = credentials.checked(scheme, data, request_limit=limit)
+        finally:
+            del scheme, data  # a traceback with local variables must not show them
+        self._identity_count += 1
+        await self._session.add_auth(identity)
 
     def set_hosts(self, connect_string: str) -> None:
         """Replace the list of servers: "host[:port],..."; the client moves to another server at once if necessary.
@@ -392,8 +408,9 @@ class Client(Administration, Batches):
         delete nodes in the tree meanwhile, unless they create without end.  A new node that another client creates at
         the path after the deletion is left alone.
         Raises: NoNodeError if there is no node at the beginning; NotEmptyError when nodes are created faster than they
-        are deleted; NoAuthError, when a part of the tree may be deleted already; ValueError for the root and
-        /zookeeper, which no server deletes.
+        are deleted; NoAuthError, when a part of the tree may be deleted already; ZooKeeperError for a tree of more than
+        about four million nodes, of which nothing is deleted; ValueError for the root and /zookeeper, which no server
+        deletes.
         Cancellation: the nodes that are not yet deleted stay.
         """
         await delete_tree(self._requester, path)
@@ -425,7 +442,7 @@ class Client(Administration, Batches):
                 raise SessionExpiredError(f"the session {session_id % 2**64:#x} of this transaction is over")
             return await self._ask(request)
 
-        return Transaction(commit, self.chroot, self._requester.refusal)
+        return Transaction(commit, self.chroot, self._requester.refusal, self._loop)
 
     # -- streams ----------------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from zkwire.session.observer import Observer
 from zkwire.session.opening import Opener
 from zkwire.session.request_queue import REQUEST_LIMIT
 from zkwire.session.sasl import DigestMD5, SaslMechanism
+from zkwire.session.secrecy import hides_arguments
 from zkwire.session.session import REPLY_LIMIT, Session
 from zkwire.session.transport import OpenLink
 from zkwire.wire.certainty import Reach
@@ -32,11 +33,15 @@ class _ConnectContext:
 
     Nothing is opened before.  As a context manager it closes the client at the end of the block.
 
-    Arguments: `options`, the arguments of Session; `follows_config`, whether to follow /zookeeper/config.
+    Arguments: `options`, the arguments of Session; `follows_config`, whether to follow /zookeeper/config; `has_tls`,
+    whether the client may show a certificate.
     """
 
-    def __init__(self, options: dict[str, Any], chroot: str, observer: Observer | None, follows_config: bool) -> None:
+    def __init__(
+        self, options: dict[str, Any], chroot: str, observer: Observer | None, follows_config: bool, has_tls: bool
+    ) -> None:
         self._options = options
+        self._has_tls = has_tls
         self._chroot = chroot
         self._observer = observer
         self._follows_config = follows_config
@@ -73,9 +78,11 @@ class _ConnectContext:
             raise
         if self._follows_config:
             session.run_in_background(follow(session))
-        return Client(session, self._chroot, self._options["rng"])
+        identities = len(self._options["auth"]) + (self._options["sasl"] is not None) + self._has_tls
+        return Client(session, self._chroot, self._options["rng"], identities)
 
 
+@hides_arguments
 def connect(
     connect_string: str,
     session_timeout: float = 10.0,
@@ -111,14 +118,16 @@ def connect(
     among them, of more than 4 KiB, have no more than 4 MiB together, unless it is a single one;
     `request_limit`, the largest request that the servers accept, in bytes: their jute.maxbuffer; a larger request
     raises ValueError and is not sent;
-    `reply_limit`, the largest reply to accept, in bytes; a read with a larger reply raises ProtocolError;
+    `reply_limit`, the largest reply to accept, in bytes; a read with a larger reply raises ProtocolError, and a larger
+    watch event, which has the path of its node, breaks the connection;
     `read_only`, whether to accept a server that has lost its quorum.  Connected to one, the state is READ_ONLY and
     writes raise NotReadOnlyError.  The client goes on looking for a server that can write, and moves to it together
     with its watches.  A session that began on a read-only server exists on that server alone: at the move `session_id`
     changes without an EXPIRED state, because no ephemeral node can have belonged to that session;
     `ssl`, an SSLContext, which contains the client's certificate if the server wants one, or True for the default
     context.  The server's certificate must be valid for the host as the connect string names it;
-    `auth`, identities as for `Client.add_auth`, sent before all other requests;
+    `auth`, identities as for `Client.add_auth`, sent before all other requests (a digest's password crosses the network
+    as it is: use TLS);
     `sasl`, a SASL mechanism such as DigestMD5(user, password), which authenticates before `auth`; see SaslMechanism;
     `follow_config`, whether to follow /zookeeper/config, where an ensemble that was reconfigured lists its servers;
     each change of the list works like `Client.set_hosts`, but the servers that were given remain the last resort.
@@ -128,7 +137,8 @@ def connect(
     `certainty`, what a lock may rely on, see docs/waiting-line.md: "leader", answers that passed through the ensemble's
     leader, for which the client sends a sync in each tenth of the session timeout while it holds or waits for a lock;
     "quorum", committed writes, for which it sends a transaction that changes nothing as often;
-    `rng` and `open_link`, the sources of randomness and of connections, for simulations.
+    `rng` and `open_link`, the sources of randomness and of connections, for simulations.  Without `rng`, randomness
+    comes from the operating system: the names of nodes show some of it, and it must not be guessed.
     Raises: ValueError and TypeError at once for bad arguments; SessionExpiredError when the session to resume is gone;
     AuthFailedError when a server refuses `auth` or `sasl`; ConnectionError after one round over all servers if none of
     them can ever be used because of TLS.  It names each server and what is wrong: the server's certificate is not
@@ -139,23 +149,26 @@ def connect(
     """
     addresses, chroot = hosts.parse(connect_string)
     if isinstance(session_timeout, bool) or not isinstance(session_timeout, int | float):
-        raise TypeError(f"session_timeout must be a number of seconds, not {session_timeout!r}")
+        raise TypeError(f"session_timeout must be a number of seconds, not {type(session_timeout).__name__}")
     if not 0 < session_timeout <= _LONGEST_TIMEOUT:  # written so that a NaN is refused too
         raise ValueError(
             f"session_timeout must be positive and at most {_LONGEST_TIMEOUT}, in seconds, not {session_timeout!r}"
         )
-    if not isinstance(max_in_flight, int) or max_in_flight < 1:
-        raise ValueError(f"max_in_flight must be at least 1, not {max_in_flight!r}")
+    if isinstance(max_in_flight, bool) or not isinstance(max_in_flight, int):
+        raise TypeError(f"max_in_flight must be a number of requests, not {type(max_in_flight).__name__}")
+    if max_in_flight < 1:
+        raise ValueError(f"max_in_flight must be at least 1, not {max_in_flight}")
     for name, limit in (("request_limit", request_limit), ("reply_limit", reply_limit)):
         if isinstance(limit, bool) or not isinstance(limit, int):
-            raise TypeError(f"{name} must be a number of bytes, not {limit!r}")
+            raise TypeError(f"{name} must be a number of bytes, not {type(limit).__name__}")
         if not _LEAST_LIMIT <= limit <= _MOST_LIMIT:
             raise ValueError(f"{name} must be at least {_LEAST_LIMIT} and at most {_MOST_LIMIT} bytes, not {limit}")
     if isinstance(session_password, bytearray | memoryview):
         session_password = bytes(session_password)
     if not isinstance(session_id, int) or not isinstance(session_password, bytes):
         raise TypeError(
-            f"session_id must be an int and session_password bytes, not {session_id!r} and {session_password!r}"
+            "session_id must be an int and session_password bytes, not"
+            f" {type(session_id).__name__} and {type(session_password).__name__}"
         )
     if not -(2**63) <= session_id < 2**63:
         raise ValueError(f"session_id must fit in 64 bits, and {session_id} does not")
@@ -173,12 +186,16 @@ def connect(
             " with Client.get_config, and give the ports for TLS to Client.set_hosts"
         )
     if sasl is not None and not isinstance(sasl, SaslMechanism):
-        raise TypeError(f"sasl must have the methods start and step, as zkwire.DigestMD5 has; {sasl!r} does not")
+        raise TypeError(
+            f"sasl must have the methods start and step, as zkwire.DigestMD5 has; a {type(sasl).__name__} has not"
+        )
     if certainty not in _PROOFS:
         raise ValueError(f"certainty must be 'leader' or 'quorum', not {certainty!r}")
     if observer is not None and not isinstance(observer, Observer):
-        raise TypeError(f"observer must be a zkwire.Observer, not {observer!r}")
-    rng = rng or random.Random()
+        raise TypeError(f"observer must be a zkwire.Observer, not {type(observer).__name__}")
+    # Not a random.Random(): the names of nodes show its output, and with enough of that its later output can be
+    # computed, SASL's nonces and the names of future nodes included.
+    rng = rng or random.SystemRandom()
     options = {
         "addresses": addresses,
         "timeout": float(session_timeout),
@@ -190,17 +207,24 @@ def connect(
         "reply_limit": reply_limit,
         "rng": rng,
         "open_link": open_link or _opener(ssl),
-        "auth": [credentials.checked(*each, request_limit=request_limit) for each in auth],
+        "auth": [credentials.checked(*_pair(each), request_limit=request_limit) for each in auth],
         "sasl": sasl.with_rng(rng) if isinstance(sasl, DigestMD5) else sasl,
         "accepts_read_only": bool(read_only),
         "proof": _PROOFS[certainty],
     }
-    return _ConnectContext(options, chroot, observer, bool(follow_config))
+    return _ConnectContext(options, chroot, observer, bool(follow_config), bool(ssl))
+
+
+def _pair(each: object) -> tuple[object, object]:
+    if not isinstance(each, tuple | list) or len(each) != 2:
+        raise TypeError("auth must be a sequence of pairs of a scheme and bytes: auth=[('digest', b'user:password')]")
+    scheme, data = each
+    return scheme, data
 
 
 def _opener(ssl: tls.SSLContext | bool | None) -> OpenLink:
     if isinstance(ssl, tls.SSLContext):
         return Opener(ssl)
     if ssl is not None and not isinstance(ssl, bool):
-        raise TypeError(f"ssl must be an SSLContext, or True for the default one, not {ssl!r}")
+        raise TypeError(f"ssl must be an SSLContext, or True for the default one, not {type(ssl).__name__}")
     return Opener(tls.create_default_context() if ssl else None)

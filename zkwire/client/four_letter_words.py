@@ -10,15 +10,24 @@ import re
 from ssl import SSLContext
 from typing import Final, Literal, TypeAlias, overload
 
-from zkwire.errors import UnimplementedError, ZooKeeperError
+from zkwire.errors import ProtocolError, UnimplementedError, ZooKeeperError
 from zkwire.session import hosts
 
 _Metrics: TypeAlias = dict[str, int | float | str]
 
-_INT: Final = re.compile(r"-?[0-9]{1,19}")  # a Java long; Python refuses to convert thousands of digits
-_FLOAT: Final = re.compile(r"-?[0-9]+\.[0-9]+(E-?[0-9]+)?")
+# A Java long has at most 19 digits.  A longer number stays text: Python refuses to read one of thousands of digits.
+_INT: Final = re.compile(r"-?[0-9]{1,19}")
+_FLOAT: Final = re.compile(r"-?[0-9]{1,400}\.[0-9]{1,400}(E-?[0-9]{1,4})?")
+_PAIRS: Final = {
+    "mntr": "\t",
+    "conf": "=",
+    "envi": "=",
+}  # the words that are answered by pairs, and what separates them
 _NOT_SERVING: Final = "This ZooKeeper instance is not currently serving requests"
 _NOT_ALLOWED: Final = "is not executed because it is not in the whitelist"
+_READ_SIZE: Final = 64 * 1024
+_MOST_PAIRS: Final = 1024 * 1024  # bytes of an answer that is a list of names and values
+_MOST_TEXT: Final = 64 * 1024 * 1024  # bytes of any other answer: "wchc" and "wchp" list every watch
 _MAY_BE_EMPTY: Final = "hash"  # its answer has one line for each digest taken so far, and at first there is none
 
 
@@ -67,6 +76,7 @@ async def four_letter_word(
     Raises: ValueError and TypeError at once for bad arguments; UnimplementedError when the server does not have the
     word or its whitelist does not (`4lw.commands.whitelist`; from 3.5.3 on its default is "srvr" alone);
     ZooKeeperError when the server runs but does not serve because it has no quorum ("ruok" is answered even then);
+    ProtocolError for an answer of more than 1 MiB to "mntr", "conf" or "envi", or of more than 64 MiB to another word;
     OSError when the server cannot be reached, and its subclass TimeoutError after `within`.
     Cancellation: closes the connection.
     """
@@ -95,11 +105,10 @@ def parse_answer(word: str, answer: str, address: hosts.Address) -> str | _Metri
     Raises: UnimplementedError, ZooKeeperError.
     """
     _check_answered(answer, word, address)
-    if word == "envi":
-        return dict(_pairs(answer, "="))
-    if word in ("mntr", "conf"):
-        return {name: _value(text) for name, text in _pairs(answer, "\t" if word == "mntr" else "=")}
-    return answer
+    if word not in _PAIRS:
+        return answer
+    pairs = _pairs(answer, _PAIRS[word])
+    return dict(pairs) if word == "envi" else {name: _value(text) for name, text in pairs}
 
 
 def _only_address(host: str) -> hosts.Address:
@@ -111,9 +120,15 @@ def _only_address(host: str) -> hosts.Address:
 
 async def _ask(address: hosts.Address, word: str, ssl: SSLContext | bool | None) -> str:
     reader, writer = await asyncio.open_connection(address.host, address.port, ssl=ssl)
+    most = _MOST_PAIRS if word in _PAIRS else _MOST_TEXT
+    answer = bytearray()
     try:
         writer.write(word.encode())
-        return (await reader.read()).decode(errors="replace")
+        while read := await reader.read(_READ_SIZE):
+            answer += read
+            if len(answer) > most:
+                raise ProtocolError(f"{address} sent more than {most} bytes, which is no answer", operation=word)
+        return answer.decode(errors="replace")
     finally:
         writer.transport.abort()  # not close(): there is nothing left to send or to wait for
 

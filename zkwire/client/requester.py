@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
 from zkwire import paths
@@ -25,6 +26,7 @@ from zkwire.errors import (
     SessionError,
     ZooKeeperError,
 )
+from zkwire.session.event_loop import check_loop
 from zkwire.session.request_queue import RequestTooLargeError
 from zkwire.session.session import Session
 from zkwire.session.states import SessionState
@@ -94,6 +96,36 @@ class Requester:
         """
         return await self._send_all([(request, None, WatchKind.DATA) for request in requests])
 
+    async def ask_each(self, requests: Iterable[Request[Any]], most: int, take: Callable[[Any], None]) -> None:
+        """Send `requests`, and call `take` with each one's reply, ServerError or ConnectionLostError, in their order.
+
+        Unlike `ask_all` it keeps no replies, so that they may be many and large.
+        Arguments: `most`, how many requests may be unanswered at a time.
+        Raises: SessionError; what `take` raises, and then the requests that are left are abandoned.
+        Cancellation: for each request, as for `ask`.
+        """
+        pending: deque[tuple[asyncio.Future[Any], Request[Any]]] = deque()
+
+        async def take_first() -> None:
+            future = pending[0][0]
+            with contextlib.suppress(ServerError, ConnectionLostError):
+                await future
+            pending.popleft()
+            take(self._answer(future, None))
+
+        try:
+            for request in requests:
+                if len(pending) == most:
+                    await take_first()
+                pending.append((self._requests.submit(request, None, WatchKind.DATA), request))
+            while pending:
+                await take_first()
+        except BaseException as error:
+            self._strip(error)
+            for future, request in pending:
+                self._let_go(future, request)
+            raise
+
     async def pipeline(self, operations: Sequence[Operation]) -> list[Any]:
         """Send all operations in one write and return their results; see Client.pipeline."""
         answers = await self._send_all([self._request_of(operation) for operation in operations])
@@ -140,6 +172,7 @@ class Requester:
 
     async def ensure(self, path: str, *, container: bool = False, acl: Sequence[ACL]) -> None:
         """Create the node at the server's `path`, and every missing node above it, in one write."""
+        check_loop(self.loop)  # here, because the root needs no request
         requests = [
             creation("", each, b"", container=container and each == path, acl=acl) for each in paths.ancestors(path)
         ]
@@ -218,6 +251,7 @@ class Requester:
 
     async def _send_all(self, requests: Sequence[tuple[Request[Any], Watch | None, WatchKind]]) -> list[Any]:
         """Send all requests, each with the watch that it sets; see `ask_all`."""
+        check_loop(self.loop)  # here, because there may be no request
         futures: list[asyncio.Future[Any]] = []
         try:
             for request, watch, kind in requests:
@@ -232,13 +266,17 @@ class Requester:
         except BaseException as error:
             self._strip(error)
             for future, (request, _, _) in zip(futures, requests, strict=False):
-                if not future.cancel() and not future.cancelled():
-                    _mark_retrieved(future)
-                    self._requests.abandon(future, request)
+                self._let_go(future, request)
             for _, watch, _ in requests:
                 if watch is not None:
                     watch.cancel()
             raise
+
+    def _let_go(self, future: asyncio.Future[Any], request: Request[Any]) -> None:
+        """Cancel a request that no caller waits for any more; if it was answered, see to what it has made."""
+        if not future.cancel() and not future.cancelled():
+            _mark_retrieved(future)
+            self._requests.abandon(future, request)
 
     def _answer(self, future: asyncio.Future[Any], watch: Watch | None) -> Any:
         """Return the reply or the error of one request; raise the error if it is the end of the session."""

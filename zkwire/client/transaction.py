@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeAlias
@@ -9,6 +10,7 @@ from typing import Any, Self, TypeAlias
 from zkwire.client.arguments import Data, checked_data, checked_version, creation, server_path, with_stat
 from zkwire.errors import ProtocolError, RuntimeInconsistencyError, ServerError, TransactionError
 from zkwire.paths import strip_chroot
+from zkwire.session.event_loop import check_loop
 from zkwire.wire.jute import Record
 from zkwire.wire.multi import ErrorResult, MultiReply, MultiRequest
 from zkwire.wire.records import ACL, OPEN_ACL, Stat
@@ -42,10 +44,12 @@ class Transaction:
         commit: Callable[[MultiRequest], Awaitable[MultiReply]],
         chroot: str,
         refusal: Callable[[int, Request[Any]], ServerError],
+        loop: asyncio.AbstractEventLoop,
     ) -> None:
         self._commit = commit
         self._chroot = chroot
         self._refusal = refusal
+        self._loop = loop
         self._operations: list[Request[Any]] = []
         self._want_stat: set[int] = set()  # the positions of the operations added by create_and_stat
         self._results: list[Result] | None = None
@@ -138,6 +142,7 @@ class Transaction:
         """
         if self._is_committed:
             raise RuntimeError("the transaction is committed already: make a new one")
+        check_loop(self._loop)  # here, because an empty transaction sends no request
         self._is_committed = True
         if not self._operations:
             self._results = []

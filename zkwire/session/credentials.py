@@ -8,32 +8,42 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 
 from zkwire.errors import ServerError, SessionError
 from zkwire.session.request_queue import RequestTooLargeError
+from zkwire.session.secrecy import hides_arguments
 from zkwire.wire.connection import Call
 from zkwire.wire.requests import AuthRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The scheme and the data of a credential, as for `Client.add_auth`; the data is a secret, which no repr shows."""
+
+    scheme: str
+    data: bytes = field(repr=False)
 
 
 class Credential:
     """One credential; it is itself the waiter of each auth request that shows it.
 
-    Arguments: `scheme` and `data`, as for `Client.add_auth`; `refused`, called when the server refuses it.
+    Arguments: `identity`, what to show; `refused`, called when the server refuses it.
 
     `accepted` is a future that is done when the server has accepted the credential for the first time.
     """
 
-    def __init__(self, scheme: str, data: bytes, refused: Callable[[Credential, ServerError], None]) -> None:
-        self.scheme = scheme
+    def __init__(self, identity: Identity, refused: Callable[[Credential, ServerError], None]) -> None:
+        self.scheme = identity.scheme
         self.accepted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._data = data
+        self._identity = identity
         self._refused = refused
         self._call: Call | None = None
         self._is_forgotten = False
 
     def call(self) -> Call:
         """Return a fresh request that shows it."""
-        self._call = Call(AuthRequest(0, self.scheme, self._data), self)
+        self._call = Call(AuthRequest(0, self.scheme, self._identity.data), self)
         return self._call
 
     @property
@@ -71,20 +81,19 @@ class Credential:
 class Credentials:
     """The credentials of one session.
 
-    Arguments: `given`, the credentials to begin with, each a scheme and its data; `refused`, called when the server
-    refuses one.
+    Arguments: `given`, the credentials to begin with; `refused`, called when the server refuses one.
     """
 
-    def __init__(self, given: Iterable[tuple[str, bytes]], refused: Callable[[Credential, ServerError], None]) -> None:
+    def __init__(self, given: Iterable[Identity], refused: Callable[[Credential, ServerError], None]) -> None:
         self._refused = refused
-        self._all = [Credential(scheme, data, refused) for scheme, data in given]
+        self._all = [Credential(identity, refused) for identity in given]
 
     def __iter__(self) -> Iterator[Credential]:
         return iter(self._all)
 
-    def add(self, scheme: str, data: bytes) -> Credential:
+    def add(self, identity: Identity) -> Credential:
         """Add one and return it."""
-        credential = Credential(scheme, data, self._refused)
+        credential = Credential(identity, self._refused)
         self._all.append(credential)
         return credential
 
@@ -99,12 +108,13 @@ class Credentials:
             credential.fail(error)
 
 
-def checked(scheme: object, data: object, *, request_limit: int) -> tuple[str, bytes]:
-    """Return the scheme and the data of a credential.
+@hides_arguments
+def checked(scheme: object, data: object, *, request_limit: int) -> Identity:
+    """Return the credential of `scheme` and `data`.
 
     One that is too large is refused here: it would break every later connection.
     Arguments: `request_limit`, the largest request that a server accepts, in bytes.
-    Raises: TypeError, ValueError.
+    Raises: TypeError, ValueError, without the values in the text: they may have changed places.
     """
     if isinstance(data, bytearray | memoryview):
         data = bytes(data)
@@ -112,10 +122,12 @@ def checked(scheme: object, data: object, *, request_limit: int) -> tuple[str, b
         raise TypeError(f"a credential is a scheme and bytes, not {type(scheme).__name__} and {type(data).__name__}")
     if not scheme:
         raise ValueError("a credential needs a scheme, such as 'digest'")
+    if ":" in scheme:
+        raise ValueError("the scheme of a credential contains ':': give the scheme first, such as 'digest', then data")
     if scheme == "sasl":
         raise ValueError("SASL takes several messages, which auth cannot carry: use connect(..., sasl=...)")
     request = AuthRequest(0, scheme, data)
     size = Call(request).size
     if size > request_limit:
         raise RequestTooLargeError(request, size, request_limit)
-    return scheme, data
+    return Identity(scheme, data)

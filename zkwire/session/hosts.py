@@ -31,11 +31,16 @@ class Address(NamedTuple):
 def parse(connect_string: str) -> tuple[list[Address], str]:
     """Return the servers and the chroot ("" for none) of "host[:port],...[/chroot]"; IPv6 as "[address]:port".
 
-    Raises: TypeError, ValueError with the string in it.
+    Raises: TypeError, ValueError with the string in it, unless it looks as if it contained a password.
     """
     if not isinstance(connect_string, str):
         raise TypeError(f"the connect string is a str, not {type(connect_string).__name__}: {connect_string!r}")
     servers, slash, rest = connect_string.partition("/")
+    if "@" in servers or ("@" in rest and rest.startswith("/")):
+        raise ValueError(
+            "bad connect string: it contains '@'; write host:port,host:port/chroot, and give credentials as `auth` or"
+            " `sasl` of zkwire.connect"
+        )
     chroot = "" if not rest.strip() else paths.validate("/" + rest)
     if slash and not servers.strip():
         raise ValueError(f"bad connect string {connect_string!r}: no server before the chroot")
@@ -125,8 +130,12 @@ class Hosts:
 
     @property
     def longest_pause(self) -> float:
-        """The longest pause between two rounds, in seconds."""
-        return min(self.timeout / 10, _LONGEST_PAUSE)
+        """The longest pause between two rounds, in seconds.
+
+        It follows from the session timeout, since a session must be resumed in time.  A server that grants a short one,
+        and drops each connection, must not make the client connect without a pause.
+        """
+        return min(max(self.timeout / 10, _FIRST_PAUSE), _LONGEST_PAUSE)
 
     def next(self) -> Address:
         """Return the server to try now, and count the attempt; after the last server comes the first again."""

@@ -12,6 +12,7 @@ from typing import Final
 
 from zkwire.errors import SessionError
 from zkwire.session import suspension
+from zkwire.session.event_loop import check_loop
 from zkwire.wire.certainty import Certainty as ConnectionCertainty
 
 _NEVER: Final = float("-inf")
@@ -26,6 +27,11 @@ class _Callbacks:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._callbacks: dict[Callable[[], None], None] = {}
+
+    def add(self, callback: Callable[[], None]) -> None:
+        """Add a callback.  Raises: RuntimeError in another event loop or thread, where it would be called too late."""
+        check_loop(self._loop)
+        self._callbacks[callback] = None
 
     def discard(self, callback: Callable[[], None]) -> None:
         """Undo `add`; a callback that was called, or never added, is ignored."""
@@ -59,8 +65,11 @@ class OnUncertain(_Callbacks):
         self._timer: asyncio.Handle | None = None
 
     def add(self, callback: Callable[[], None]) -> None:
-        """Have `callback` called once, when the session may have expired."""
-        self._callbacks[callback] = None
+        """Have `callback` called once, when the session may have expired.
+
+        Raises: RuntimeError in another event loop or thread than the client's.
+        """
+        super().add(callback)
         # A timer may be left from callbacks that were discarded: `discard` keeps it, since the next callback is often
         # added a moment later.
         if self._timer is None:
@@ -169,8 +178,11 @@ class OnClosed(_Callbacks):
         return None if self._error is None else self._error.again()
 
     def add(self, callback: Callable[[], None]) -> None:
-        """Have `callback` called once, in the turn of the event loop after the end; in the next turn if it is over."""
-        self._callbacks[callback] = None
+        """Have `callback` called once, in the turn of the event loop after the end; in the next turn if it is over.
+
+        Raises: RuntimeError in another event loop or thread than the client's.
+        """
+        super().add(callback)
         if self._error is not None:
             self._call_all_soon()
 

@@ -122,7 +122,10 @@ class _Name:
             # A thread of its own, and not one of the event loop's pool: a resolver that hangs would in time take all
             # of them, and `asyncio.run` waits for the pool at its end.
             resolving = threading.Thread(target=_resolve, args=(self._host, self._asked), daemon=True)
-            resolving.start()
+            try:
+                resolving.start()
+            except RuntimeError as error:  # the process has too many threads: a later attempt may succeed
+                self._asked.set_exception(OSError(f"no thread can be started to resolve {self._host!r}: {error}"))
         return self._asked
 
     def _answered(self, asked: asyncio.Future[list[_Info]]) -> None:

@@ -12,11 +12,13 @@ import re
 from typing import Final, Protocol, runtime_checkable
 
 from zkwire.errors import AuthFailedError
+from zkwire.session.secrecy import hides_arguments
 
 _SERVICE: Final = "zookeeper"
 _HOST: Final = "zk-sasl-md5"  # every ZooKeeper server uses this name, whatever its host is called
 _DIGEST_URI: Final = f"{_SERVICE}/{_HOST}"
 _MAX_BUFFER: Final = 65536
+_SHOWN: Final = 60  # bytes of a token in a message
 # RFC 2831, 7.1: name = token | "quoted string", separated by commas.
 _DIRECTIVE: Final = re.compile(r'[\s,]*([!#$%&\'*+.^_`|~0-9A-Za-z-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]*))[\s,]*')
 
@@ -47,11 +49,9 @@ class DigestMD5:
     The server proves that it knows the password, too.
     """
 
+    @hides_arguments
     def __init__(self, user: str, password: str, rng: random.Random | None = None) -> None:
-        if not isinstance(user, str) or not isinstance(password, str):
-            raise TypeError(f"user and password are str, not {type(user).__name__} and {type(password).__name__}")
-        if not user:
-            raise ValueError("the user is empty")
+        _check_user(user, password)
         self.user = user
         self._password = password
         self._rng = rng
@@ -80,9 +80,9 @@ class DigestMD5:
                 raise AuthFailedError("the server does not prove that it knows the password: its rspauth is wrong")
             return None
         if "nonce" not in fields or fields.get("algorithm", "") != "md5-sess":
-            raise AuthFailedError(f"not a challenge of DIGEST-MD5: {token!r}")
+            raise AuthFailedError(f"not a challenge of DIGEST-MD5: {_shortened(token)}")
         if "auth" not in re.split(r"[\s,]+", fields.get("qop", "auth")):
-            raise AuthFailedError(f"the server does not offer qop=auth, but qop={fields['qop']}")
+            raise AuthFailedError(f"the server does not offer qop=auth, but qop={_shortened(fields['qop'].encode())}")
         if self._rng is None:
             raise RuntimeError("DigestMD5 has no source of randomness: pass rng, or use it through zkwire.connect")
         return self._answer(fields.get("realm", _HOST), fields["nonce"], f"{self._rng.getrandbits(128):032x}")
@@ -104,6 +104,15 @@ class DigestMD5:
         ).encode()
 
 
+def _check_user(user: object, password: object) -> None:
+    if not isinstance(user, str) or not isinstance(password, str):
+        raise TypeError(f"user and password are str, not {type(user).__name__} and {type(password).__name__}")
+    if not user:
+        raise ValueError("the user is empty")
+    if any("\ud800" <= character <= "\udfff" for character in user + password):
+        raise ValueError("the user or the password contains half a character, a surrogate, and has no UTF-8 form")
+
+
 def _md5(data: bytes) -> str:
     return hashlib.md5(data, usedforsecurity=False).hexdigest()
 
@@ -120,17 +129,22 @@ def _quoted(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"')
 
 
+def _shortened(token: bytes) -> str:
+    """Return the beginning of a server's token, as messages show it."""
+    return repr(token) if len(token) <= _SHOWN else f"{token[:_SHOWN]!r} and {len(token) - _SHOWN} bytes more"
+
+
 def _directives(token: bytes) -> dict[str, str]:
     try:
         text = token.decode()
     except UnicodeDecodeError:
-        raise AuthFailedError(f"not a token of DIGEST-MD5: {token!r}") from None
+        raise AuthFailedError(f"not a token of DIGEST-MD5: {_shortened(token)}") from None
     fields: dict[str, str] = {}
     at = 0
     while at < len(text):
         found = _DIRECTIVE.match(text, at)
         if found is None:
-            raise AuthFailedError(f"not a token of DIGEST-MD5: {token!r}")
+            raise AuthFailedError(f"not a token of DIGEST-MD5: {_shortened(token)}")
         name, quoted, plain = found.groups()
         fields.setdefault(name.lower(), plain if quoted is None else re.sub(r"\\(.)", r"\1", quoted))
         at = found.end()

@@ -31,7 +31,7 @@ from zkwire.errors import (
 from zkwire.session import probe
 from zkwire.session.attempt import Attempt, RefusedError
 from zkwire.session.closing import Farewell, clean_up, closed, end_tasks, finish
-from zkwire.session.credentials import Credential, Credentials
+from zkwire.session.credentials import Credential, Credentials, Identity
 from zkwire.session.fitness import no_server, unfit
 from zkwire.session.hosts import Address, Hosts
 from zkwire.session.leaving import Leaving
@@ -42,19 +42,19 @@ from zkwire.session.proving import Proving
 from zkwire.session.reasons import reason_of
 from zkwire.session.request_queue import REQUEST_LIMIT, RequestQueue
 from zkwire.session.sasl import SaslMechanism
+from zkwire.session.session_key import SessionKey
 from zkwire.session.states import SessionState, States
 from zkwire.session.transport import Link, OpenLink
 from zkwire.wire import timing
 from zkwire.wire.certainty import Reach
 from zkwire.wire.connection import AuthenticationDemand, Call, Incoming, Notification
-from zkwire.wire.records import ConnectRequest, ConnectResponse, printed
+from zkwire.wire.records import ConnectResponse, printed
 from zkwire.wire.requests import CloseSessionRequest, PingRequest, Request
 
 _log = logging.getLogger(__name__)
 
 _LAST_WORDS: Final = 1.0  # seconds in which a client whose task is cancelled from outside closes its session
 REPLY_LIMIT: Final = 64 * 1024 * 1024  # bytes: a list of a million children fits, a bogus length of 2 GB does not
-_NO_PASSWORD: Final = bytes(16)
 
 
 class Session:
@@ -69,7 +69,7 @@ class Session:
     `reply_limit`, the largest frames to send and to accept, in bytes.
 
     `requests` sends requests.  `certainty` says until when the session cannot have expired, and `proving` keeps it so.
-    `on_closed` holds the callbacks for the end.  `id`, `password` and `timeout`, in seconds, are the present session's;
+    `on_closed` holds the callbacks for the end.  `key` and `timeout`, in seconds, are the present session's;
     `server` is the "host:port" connected to, or last tried; `states` has the state and its listeners.
     """
 
@@ -84,7 +84,7 @@ class Session:
         max_in_flight: int,
         rng: random.Random,
         open_link: OpenLink = open_link,
-        auth: Iterable[tuple[str, bytes]] = (),
+        auth: Iterable[Identity] = (),
         sasl: SaslMechanism | None = None,
         accepts_read_only: bool = False,
         observer: Observer | None = None,
@@ -103,8 +103,7 @@ class Session:
             self.states.listen(lambda state: tap.state_changed(state, self.server))
         self._hosts = Hosts(addresses, timeout, rng)
         self._wanted_timeout = self.timeout = timeout
-        self.id = session_id
-        self.password = password or _NO_PASSWORD
+        self.key = SessionKey(session_id, password, is_resumable=True) if session_id else SessionKey()
         self.server = ""
         self._renew = renew
         self._reply_limit = reply_limit
@@ -112,8 +111,6 @@ class Session:
         self._credentials = Credentials(auth, self._credential_refused)
         self._sasl = sasl
         self._accepts_read_only = accepts_read_only
-        # A session that a server without a quorum has granted exists on that server alone: no other one knows its id.
-        self._is_resumable = session_id != 0
         self._attempt: Attempt | None = None
         self._address: Address | None = None
         self._link: Link | None = None
@@ -140,11 +137,11 @@ class Session:
         for accepted in given:
             await asyncio.shield(accepted)
 
-    async def add_auth(self, scheme: str, data: bytes) -> None:
+    async def add_auth(self, identity: Identity) -> None:
         """Show a credential, now and on every later connection; see Client.add_auth."""
         if self._refusal is not None:
             raise self._refusal.again()
-        credential = self._credentials.add(scheme, data)
+        credential = self._credentials.add(identity)
         if self._is_ready:
             self.requests.send(credential.call())
         try:
@@ -214,7 +211,7 @@ class Session:
     @property
     def _has_session(self) -> bool:
         """Whether there is a session that can be ended at any server of the ensemble."""
-        return self.id != 0 and self._is_resumable and self._started.done() and not self._ended.done()
+        return self.key.is_resumable and self._started.done() and not self._ended.done()
 
     # -- called by the link: see LinkOwner --------------------------------------------------------------------------
 
@@ -239,7 +236,7 @@ class Session:
                 self._demanded(item)
             else:
                 self._greeted(link, item)
-        if connection.confirms_session and self.id:
+        if connection.confirms_session and self.key.id:
             self._heard = connection.heard
             if connection.certainty is not None and self._refusal is None:
                 self.certainty.take_in(connection.certainty)
@@ -258,7 +255,7 @@ class Session:
         if link.connection.is_session_over:
             self.certainty.end()
         self.requests.detach(reason)
-        if not self._is_resumable:
+        if not self.key.is_resumable:
             # Only that server has the session.  Its answers confirm nothing to the ensemble, but did keep this session.
             self._heard = link.connection.heard
         if not self._ended.done() and self.states.now in (SessionState.CONNECTED, SessionState.READ_ONLY):
@@ -286,7 +283,7 @@ class Session:
                 link = await self._connect(address)
             except RefusedError:
                 self._expire(
-                    f"{address} says that session {printed(self.id)} has expired, or that its password is wrong"
+                    f"{address} says that session {printed(self.key.id)} has expired, or that its password is wrong"
                 )
                 continue
             except AuthFailedError as error:
@@ -351,7 +348,7 @@ class Session:
 
     def _time_left(self) -> float:
         """Return how many seconds remain until the client takes the session for expired by its own clock."""
-        if not self.id:
+        if not self.key.id:
             return float("inf")
         return self._heard + timing.give_up_after(self.timeout) - self._loop.time()
 
@@ -360,9 +357,8 @@ class Session:
 
         Cancellation: leaves no socket.
         """
-        wanted = (self.id, self.password) if self._is_resumable else (0, _NO_PASSWORD)
-        seen = self.requests.last_zxid  # a server that has seen less turns us away
-        hello = ConnectRequest(0, seen, round(self._wanted_timeout * 1000), *wanted, self._accepts_read_only)
+        seen = self.requests.last_zxid
+        hello = self.key.hello(self._wanted_timeout, seen, accepts_read_only=self._accepts_read_only)
         is_first = not self._started.done()
         self._attempt = Attempt(self, hello, self._reply_limit, self._sasl, is_first=is_first)
         self.server = self.requests.server = str(address)
@@ -380,12 +376,7 @@ class Session:
         if response.timeout <= 0:
             attempt.greeted(accepted=False)
             return
-        if not link.connection.is_read_only:
-            self._is_resumable = True
-        elif response.session_id != self.id:  # a new session, made by a server without a quorum
-            self._is_resumable = False
-        self.id = response.session_id
-        self.password = response.password or _NO_PASSWORD
+        self.key.granted(response, is_read_only=link.connection.is_read_only)
         granted = link.connection.timeout
         if granted < self.timeout:
             # From now on the leader counts by this shorter timeout, whatever it had promised by the longer one.
@@ -400,7 +391,7 @@ class Session:
     def _admit(self, link: Link) -> None:
         """Lend `link` to the request queue: credentials and watches first, then the calls that wait."""
         self._link = link
-        self.requests.attach(link, self.id, [credential.call() for credential in self._credentials])
+        self.requests.attach(link, self.key.id, [credential.call() for credential in self._credentials])
         self.proving.attach(link.connection, self._loop.time())
         if not self._started.done():
             self._started.set_result(None)
@@ -426,14 +417,14 @@ class Session:
         if self._closing is not None:  # perhaps by our own request, whose answer was lost
             self._end_as_closed()
             return
-        error = SessionExpiredError(f"session {printed(self.id)} has expired: {why}")
+        error = SessionExpiredError(f"session {printed(self.key.id)} has expired: {why}")
         _log.error("%s", error)
         # A caller that asked to resume a certain session must not get another one in its place: `_started` is not done.
         if self._renew and self._started.done():
             self.states.enter(SessionState.EXPIRED)
             self._settle_all(error)
             self.requests.forget_session()
-            self.id, self.password, self._is_resumable = 0, _NO_PASSWORD, False
+            self.key = SessionKey()
             self.timeout = self._hosts.timeout = self._wanted_timeout
             self.states.enter(SessionState.CONNECTING)
             return
@@ -494,7 +485,7 @@ class Session:
             self._fail_auth(f"{what}: see `auth` and `sasl` of zkwire.connect")
 
     def _fail_auth(self, why: str, cause: ServerError | None = None) -> None:
-        error = AuthFailedError(f"{why}; session {printed(self.id)} is left to expire")
+        error = AuthFailedError(f"{why}; session {printed(self.key.id)} is left to expire")
         error.__cause__ = cause
         _log.error("%s", error)
         self._end(error, SessionState.AUTH_FAILED)

@@ -21,6 +21,8 @@ def main() -> int:
     parser.add_argument("--max-session-timeout", type=float, default=None, help=longest)
     parser.add_argument("--with-stdin", action="store_true", help="end when the standard input does")
     arguments = parser.parse_args()
+    if os.name != "posix":
+        parser.error("it runs on Linux and macOS only: use zkwire.testing.Server in the process of your tests")
     if not 0 <= arguments.port < 65536:
         parser.error(f"--port: {arguments.port} is no port")
     try:
@@ -31,7 +33,7 @@ def main() -> int:
             max_session_timeout=arguments.max_session_timeout,
         )
     except ValueError as error:
-        parser.error(f"--tick-time: {error}")
+        parser.error(str(error))
     return asyncio.run(_serve(server, f"{arguments.host}:{arguments.port}", with_stdin=arguments.with_stdin))
 
 

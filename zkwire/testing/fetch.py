@@ -182,7 +182,8 @@ def _write_pom(work: Path, artifacts: Sequence[tuple[str, str | None]], *, paren
 
 def _maven(work: Path, *arguments: str) -> str:
     """Run Maven in ``work`` and return what it printed; raise _MavenError with its explanation when it fails."""
-    command = ["mvn", "--quiet", "--batch-mode", "-Dstyle.color=never", *arguments]
+    # A jar without a valid checksum is refused: these jars are run.
+    command = ["mvn", "--quiet", "--batch-mode", "--strict-checksums", "-Dstyle.color=never", *arguments]
     try:
         done = subprocess.run(
             command,

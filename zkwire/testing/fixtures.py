@@ -8,7 +8,8 @@
 An `async def` test that uses one of them runs in an event loop of its own, together with the server and the client:
 there is no thread and no other process. The test fails when it takes too long, leaves a task behind, or causes a call
 of the loop's exception handler. Other tests are not affected. A fixture `zk_options` that returns Options changes the
-settings.
+settings. The examples of a Hypothesis test share one server and one client. A unittest.TestCase has a loop of its own,
+so it cannot use these fixtures.
 
 This is the only module of the package that imports the client, and the only one that needs pytest.
 """
@@ -16,11 +17,13 @@ This is the only module of the package that imports the client, and the only one
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import gc
 import inspect
 import traceback
-from collections.abc import Callable, Coroutine, Mapping
+import unittest
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -80,10 +83,16 @@ class _Stage:
         return self._client
 
     def run(self, test: Coroutine[Any, Any, object]) -> None:
-        """Run the test, close everything, and fail if the test left something behind."""
+        """Run the test, or one example of it."""
+        __tracebackhide__ = True
+        self._runner.run(self._limited(test))
+
+    @contextlib.contextmanager
+    def ends(self) -> Iterator[None]:
+        """Close everything at the end of the block, and fail if the test left something behind."""
         __tracebackhide__ = True
         try:
-            self._runner.run(self._limited(test))
+            yield
         except BaseException as error:
             self.close()
             for complaint in self._complaints:
@@ -137,7 +146,14 @@ def _stage_of(request: pytest.FixtureRequest) -> _Stage:
     item: pytest.Item = request.node
     if _STAGE in item.stash:
         return item.stash[_STAGE]
-    if not isinstance(item, pytest.Function) or not inspect.iscoroutinefunction(item.obj):
+    if isinstance(item, pytest.Function) and item.cls is not None and issubclass(item.cls, unittest.TestCase):
+        pytest.fail(
+            f"{item.nodeid} asks for {request.fixturename}, but runs in an event loop of unittest: make the server and "
+            "the client in asyncSetUp, by `server = await self.enterAsyncContext(zkwire.testing.Server())` and "
+            "`zk = await self.enterAsyncContext(zkwire.connect(server.hosts))`",
+            pytrace=False,
+        )
+    if not isinstance(item, pytest.Function) or _async_test(item) is None:
         pytest.fail(
             f"{item.nodeid} asks for {request.fixturename}, which lives in the event loop of an async test: make the "
             "test `async def`, or run it against `python -m zkwire.testing`",
@@ -151,9 +167,33 @@ def _stage_of(request: pytest.FixtureRequest) -> _Stage:
         options = Options()
     stage = _Stage(options)
     item.stash[_STAGE] = stage
-    item.addfinalizer(stage.close)  # runs last, for a test whose setup failed before it could run
-    item.obj = _on_stage(stage, item.obj, answers_coroutine=type(item) is not pytest.Function)
+    test = item.obj
+    # Set by Hypothesis, which calls `inner_test` for each example.
+    given = getattr(test, "hypothesis", None)
+    inner: Any = None if given is None else given.inner_test
+
+    def leave() -> None:
+        """Runs last, for a test whose setup failed before it could run too.  The test may be run again."""
+        item.obj = test
+        if given is not None:
+            given.inner_test = inner
+        del item.stash[_STAGE]
+        stage.close()
+
+    item.addfinalizer(leave)
+    if given is None:
+        item.obj = _on_stage(stage, test, answers_coroutine=type(item) is not pytest.Function)
+    else:
+        given.inner_test = _example_on_stage(stage, inner)
+        item.obj = _examples_on_stage(stage, test)
     return stage
+
+
+def _async_test(item: pytest.Function) -> Any:
+    """Return the `async def` function of a test, None if it has none."""
+    given = getattr(item.obj, "hypothesis", None)
+    test = item.obj if given is None else given.inner_test
+    return test if inspect.iscoroutinefunction(test) else None
 
 
 def _on_stage(stage: _Stage, test: Callable[..., Coroutine[Any, Any, object]], *, answers_coroutine: bool) -> Any:
@@ -165,8 +205,32 @@ def _on_stage(stage: _Stage, test: Callable[..., Coroutine[Any, Any, object]], *
     @functools.wraps(test)
     def run(*args: object, **kwargs: object) -> Coroutine[Any, Any, None] | None:
         __tracebackhide__ = True
-        stage.run(test(*args, **kwargs))
+        with stage.ends():
+            stage.run(test(*args, **kwargs))
         return _nothing() if answers_coroutine else None
+
+    return run
+
+
+def _example_on_stage(stage: _Stage, test: Callable[..., Coroutine[Any, Any, object]]) -> Callable[..., None]:
+    """Return a plain function that runs one example of `test` in the loop of `stage`, which all examples share."""
+
+    @functools.wraps(test)
+    def run(*args: object, **kwargs: object) -> None:
+        __tracebackhide__ = True
+        stage.run(test(*args, **kwargs))
+
+    return run
+
+
+def _examples_on_stage(stage: _Stage, test: Callable[..., None]) -> Callable[..., None]:
+    """Return a function that runs `test`, a test of Hypothesis, and closes `stage` after the last example."""
+
+    @functools.wraps(test)
+    def run(*args: object, **kwargs: object) -> None:
+        __tracebackhide__ = True
+        with stage.ends():
+            test(*args, **kwargs)
 
     return run
 

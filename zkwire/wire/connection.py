@@ -183,6 +183,7 @@ class Connection:
         self.answered = self.heard = self._last_sent = self._last_through = now
         self._connect_sent = now
         self._wanted_session = connect_request.session_id
+        self._least_timeout = 1000 * timing.least_granted(connect_request.timeout / 1000)
         self._is_refused = False
         self._frames = FrameReader(frame_limit)
         self._auth_calls: deque[Call] = deque()
@@ -396,6 +397,8 @@ class Connection:
                 raise ProtocolError(
                     f"asked for session {printed(self._wanted_session)}, got {printed(response.session_id)}"
                 )
+            if response.timeout < self._least_timeout:
+                raise ProtocolError(f"granted a session timeout of {response.timeout} ms, too short to keep a session")
             self.timeout = response.timeout / 1000
             self.is_read_only = frame[end : end + 1] > b"\0"
             self.confirms_session = not self.is_read_only

@@ -84,6 +84,10 @@ class _VectorOf:
     """The annotation of a counted sequence; the type that it annotates names the elements."""
 
 
+class _Hidden:
+    """The annotation of a field that the record's repr leaves out."""
+
+
 def encode_buffer(value: bytes | None) -> bytes:
     """Return the length and the bytes; None is encoded as the length -1, an empty buffer as the length 0."""
     return b"\xff\xff\xff\xff" if value is None else INT.pack(len(value)) + value
@@ -243,7 +247,10 @@ NullableUString: TypeAlias = Annotated[str | None, _NULLABLE]
 Text: TypeAlias = Annotated[str, _NULLABLE]
 # An id or a user's name, in requests and replies.
 JavaText: TypeAlias = Annotated[str, _Variable(encode_nullable_ustring, decode_java_string)]
-Buffer: TypeAlias = Annotated[bytes | None, _Variable(encode_buffer, decode_buffer, _INLINE_BUFFER)]
+_BUFFER: Final = _Variable(encode_buffer, decode_buffer, _INLINE_BUFFER)
+Buffer: TypeAlias = Annotated[bytes | None, _BUFFER]
+# A password, or what proves that a client knows one.  Records are printed in errors, logs and tracebacks.
+Secret: TypeAlias = Annotated[bytes | None, _BUFFER, _Hidden()]
 Vector: TypeAlias = Annotated[Sequence[_T], _VectorOf()]
 Texts: TypeAlias = Annotated[list[str], _Variable(_vector(encode_ustring, decode_ustring).encode, _decode_texts)]
 Names: TypeAlias = Annotated[list[str], _Variable(_vector(encode_ustring, decode_ustring).encode, _decode_names)]
@@ -312,7 +319,7 @@ def _declared(cls: type[_T], *, frozen: bool) -> type[_T]:
     """Return `cls` with slots: these must be known when a class is made.  The rest is left to `_complete`."""
     attributes = {name: value for name, value in vars(cls).items() if name not in ("__dict__", "__weakref__")}
     attributes["__slots__"] = tuple(get_annotations(cls))
-    attributes["_is_frozen"] = frozen
+    attributes |= {"_is_frozen": frozen, "__qualname__": cls.__qualname__}
     return type(cls.__name__, cls.__bases__, attributes)
 
 
@@ -332,10 +339,22 @@ def _complete(cls: type[Record], misuse: type[Exception] = TypeError) -> None:
         hints = get_type_hints(cls, include_extras=True)
         codecs = [(name, _codec(f"{cls.__name__}.{name}", hints[name])) for name in _field_names(cls)]
         frozen: bool = cls.__dict__["_is_frozen"]
-        dataclass(frozen=frozen)(cls)
+        dataclass(frozen=frozen, repr=False)(cls)
+        cls._shown = [name for name in _field_names(cls) if not _is_hidden(hints[name])]  # type: ignore[attr-defined]
+        cls.__repr__ = _repr  # type: ignore[method-assign]
         cls.encode = _make_encoder(cls.__name__, codecs)  # type: ignore[assignment, method-assign]
         cls.decode = staticmethod(_make_decoder(cls, codecs, frozen=frozen))  # type: ignore[assignment, method-assign]
         cls._codecs = codecs  # type: ignore[attr-defined]
+
+
+def _is_hidden(declared: Any) -> bool:
+    return any(isinstance(annotation, _Hidden) for annotation in getattr(declared, "__metadata__", ()))
+
+
+def _repr(self: Any) -> str:
+    """Return what `dataclass` would, without the hidden fields."""
+    shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in self._shown)
+    return f"{type(self).__qualname__}({shown})"
 
 
 def _field_names(cls: type[Record]) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 from typing import Final
 
-from zkwire.wire.jute import Boolean, Buffer, Int, JavaText, Long, Record, Text, UString, record
+from zkwire.wire.jute import Boolean, Int, JavaText, Long, Record, Secret, Text, UString, record
 
 
 @record
@@ -72,7 +72,7 @@ class ConnectRequest(Record):
     last_zxid_seen: Long
     timeout: Int
     session_id: Long
-    password: Buffer
+    password: Secret
     read_only: Boolean
 
 
@@ -86,7 +86,7 @@ class ConnectResponse(Record):
     protocol_version: Int
     timeout: Int
     session_id: Long
-    password: Buffer
+    password: Secret
 
 
 @record

@@ -29,6 +29,7 @@ from zkwire.wire.jute import (
     Names,
     NullableUString,
     Record,
+    Secret,
     Text,
     Texts,
     UString,
@@ -210,7 +211,7 @@ class AddWatchReply(Record):
 
 @record
 class SaslReply(Record):
-    token: Buffer
+    token: Secret
 
 
 @record
@@ -443,11 +444,11 @@ class AuthRequest(Request[Nothing], opcode=100, xid=AUTH_XID):
 
     type: Int
     scheme: NullableUString
-    data: Buffer
+    data: Secret
 
 
 @record
 class SaslRequest(Request[SaslReply], opcode=102):
     """Send one step of a SASL exchange."""
 
-    token: Buffer
+    token: Secret

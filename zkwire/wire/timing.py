@@ -17,6 +17,7 @@ _DEAD_CERTAIN: Final = 1 / 3
 _GIVE_UP: Final = 4 / 3
 _LATE: Final = 1 / 8
 _FIRST_PAUSE: Final = 0.1
+_LEAST_GRANTED: Final = 0.05
 
 
 def ping_after(timeout: float) -> float:
@@ -77,6 +78,15 @@ def give_up_after(timeout: float) -> float:
     ensemble that is down.  No lock depends on it: locks were given up when certainty ended, long before.
     """
     return timeout * _GIVE_UP
+
+
+def least_granted(wanted: float) -> float:
+    """Return the shortest session timeout to accept from a server, in seconds, where `wanted` was asked for.
+
+    With a timeout of a few milliseconds the client would send thousands of pings a second, and lose the session all the
+    same.  No real server grants so little unless it is asked for: two ticks are its minimum.
+    """
+    return min(wanted, _LEAST_GRANTED)
 
 
 def ask_again_after(rounds: int, timeout: float) -> float:

@@ -335,6 +335,20 @@ async def test_the_time_to_enter_is_bounded() -> None:
         await no_watch_stays(server.hosts)
 
 
+@pytest.mark.limit(20)
+async def test_entering_within_0_seconds_reads_once_and_does_not_wait_for_another_connection() -> None:
+    async with Server() as server, zkwire.connect(server.hosts) as zk, no_task_stays():
+        async with Cache(zk, "/a", within=0) as cache:
+            assert cache.get("/a") is None
+        async with server.hold_replies("multiRead") as held:
+            entering = asyncio.create_task(Cache(zk, "/a", within=0).__aenter__())
+            await held.until_hit()
+            async with server.stopped():
+                with pytest.raises(TimeoutError, match="the cache of /a was not complete within 0 s"):
+                    await entering
+        await no_watch_stays(server.hosts)
+
+
 @pytest.mark.parametrize("depth", [None, 1, 0])
 async def test_a_server_before_3_6_raises_with_the_version_needed(depth: int | None) -> None:
     async def old(peer: Peer) -> None:

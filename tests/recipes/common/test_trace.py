@@ -5,11 +5,13 @@ import asyncio
 import pytest
 
 import zkwire
+from recipes import Counter
 from recipes.common.trace import Traces
 from tests.support.everywhere import Scene, cancel_at_every_moment, scene
 from tests.support.lost_answers import answer_lost
 from tests.support.recipes import until, until_state
 from zkwire import BadVersionError, ConnectionLostError, SessionState, TransactionError
+from zkwire.testing import RealServer
 
 
 async def traces_of(zk: zkwire.Client, path: str) -> list[str]:
@@ -207,3 +209,26 @@ async def test_no_trace_stays_when_the_write_is_cancelled() -> None:
         assert await ours.write(b"2")
 
     await cancel_at_every_moment(act, prepare=prepare)
+
+
+async def test_a_trace_of_another_client_in_place_of_ours_shows_nothing() -> None:
+    async with scene() as stage:
+        ours = await writer(stage)
+        assert await ours.write(b"1")
+        (trace,) = await traces_of(stage.other, "/n")
+        async with answer_lost(stage, ours.write(b"2"), carried_out=False) as writing:
+            await stage.other.delete(trace)
+            await stage.other.create(trace)
+            for _ in range(3):
+                await stage.other.set(trace, b"")
+        with pytest.raises(ConnectionLostError):
+            await writing
+
+
+async def test_a_node_that_another_client_has_made_ephemeral_gives_a_clear_error(
+    zookeeper: RealServer, path: str
+) -> None:
+    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as stranger:
+        await stranger.create(path, bytes(8), ephemeral=True)
+        with pytest.raises(zkwire.NoChildrenForEphemeralsError, match=f"{path} is an ephemeral node, which another"):
+            await Counter(zk, path).add(1)

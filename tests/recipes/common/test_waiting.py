@@ -19,7 +19,7 @@ async def test_a_limit_of_0_allows_requests_but_no_wait() -> None:
     assert len(passed) == 3
 
 
-@pytest.mark.parametrize("within", [None, 0.02])
+@pytest.mark.parametrize("within", [None, 20.0])
 async def test_a_wait_may_follow_the_look_with_any_other_limit(within: float | None) -> None:
     async with bounded(within, "it was not free") as bound:
         bound.must_wait()

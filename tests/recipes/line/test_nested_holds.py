@@ -229,3 +229,22 @@ async def test_bodies_of_one_lease_in_two_tasks_are_both_stopped() -> None:
                 with contextlib.suppress(LockLostError):
                     await asyncio.create_task(inner())
                 await asyncio.wait_for(_forever(), 5)
+
+
+async def test_of_several_leases_that_are_lost_together_the_outermost_raises_and_each_says_how() -> None:
+    """As with nested asyncio.timeout blocks, the code between two bodies gets a CancelledError."""
+    async with stage_of_locks() as stage:
+        seen: list[type[BaseException]] = []
+        with body_raises(LockLostError, match=f"{P}/"):
+            async with Lock(stage.zk, P) as outer:
+                try:
+                    async with Lock(stage.zk, f"{P}-2") as inner:
+                        stage.server.expire(stage.zk.session_id)
+                        await _forever()
+                except BaseException as error:
+                    seen.append(type(error))
+                    raise
+        assert seen == [asyncio.CancelledError]
+        for lease in (outer, inner):
+            with pytest.raises(LockLostError, match=lease.path):
+                lease.check()

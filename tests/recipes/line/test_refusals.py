@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from recipes import Election, Lock, MultiLock, ReadWriteLock, Semaphore, TimedLock
+from recipes.line import ticket_data
 from recipes.line.locking import Locking
 from tests.support.everywhere import nothing_stays, scene
 from tests.support.locks import watch_count
@@ -167,3 +168,28 @@ async def test_a_cancelled_pause_leaves_no_ticket() -> None:
                 assert isinstance(await outcome(waiter), asyncio.CancelledError)
             await held.release()
             await nothing_stays(stage)
+
+
+@pytest.mark.parametrize("operation", ["create", "getChildren", "getData", "delete"])
+async def test_after_a_transient_refusal_nothing_is_asked_before_the_end_of_a_pause(
+    operation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("recipes.line.refusals", "recipes.common.lost_answers"):
+        monkeypatch.setattr(f"{module}._PAUSE", 3600.0)
+    async with scene(P) as stage, no_task_stays():
+        holder = await stage.other.create(f"{P}/_c_x-lock-", ephemeral=True, sequential=True, make_parents=True)
+        await stage.other.set(holder, ticket_data.limited(0.01 if operation == "delete" else 60.0, b""))
+        with stage.server.answering(operation, ThrottledError, session=stage.zk.session_id) as refused:
+            waiter = asyncio.create_task(Lock(stage.zk, P).acquire())
+            await refused.until_hit()
+            for _ in range(5):
+                await stage.zk.ping()
+            hits = refused.hits  # of several watches in one write; a refused list is asked for once more at once
+            for _ in range(20):
+                await stage.zk.ping()
+            assert refused.hits == hits
+            assert not waiter.done()
+        waiter.cancel()
+        assert isinstance(await outcome(waiter), asyncio.CancelledError)
+        await stage.other.delete(holder)
+        await nothing_stays(stage)

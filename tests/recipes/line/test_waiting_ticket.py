@@ -366,6 +366,23 @@ async def test_a_waiter_does_not_own_if_change_deletion_and_departure_arrive_at_
         await following.release()
 
 
+async def test_a_waiter_whose_node_is_written_reads_its_node_and_then_the_list(
+    zookeeper: RealServer, path: str
+) -> None:
+    """As after a reconnect: departures that it has heard of may be later than a deletion of its node."""
+    async with proxied(zookeeper) as (proxy, safe, zk):
+        held, waiter, own = await behind_a_holder(safe, zk, path)
+        await until_watches(zookeeper, 3)
+        mark = proxy.mark()
+        await safe.set(own, b"a note")
+        await until(lambda: "list" in asked(proxy, path, mark))
+        reads = [frame.path for frame in proxy.log[mark:] if frame.opcode in ("getData", "getChildren")]
+        assert reads[:2] == [own, path]
+        await until_armed(2, zk)
+        await held.release()
+        await (await waiter).release()
+
+
 async def test_a_waiter_watches_a_blocker_again_after_a_change_of_its_data(zookeeper: RealServer, path: str) -> None:
     async with two_clients(zookeeper) as (zk, zk2):
         holder, waiter, _ = await behind_a_holder(zk, zk2, path)

@@ -424,3 +424,17 @@ async def test_numbers_that_are_used_up_begin_again_when_the_queue_is_empty(maxs
         await queue.put_many([b"3", b"4"])
         assert sorted(await other.get_children(f"{PATH}/entries")) == ["entry-100-0000000003", "entry-100-0000000004"]
         await settled(zk, PATH)
+
+
+async def test_numbers_that_this_client_may_not_renew_give_a_clear_error() -> None:
+    async with clients() as (server, (zk, other)):
+        queue = Queue(zk, PATH)
+        await queue.put(b"0")
+        assert await queue.get() == b"0"
+        await settled(zk, PATH)
+        server._machine.tree.nodes[f"{PATH}/entries"].creates = 2**31 - 1  # type: ignore[union-attr]
+        await queue.put(b"1")
+        await settled(zk, PATH)
+        await other.set_acl(PATH, [zkwire.ACL(zkwire.Perms.READ | zkwire.Perms.CREATE, "world", "anyone")])
+        with pytest.raises(zkwire.NoAuthError, match=f"2147483647; .* the permissions CREATE and DELETE on {PATH}"):
+            await queue.put(b"2")

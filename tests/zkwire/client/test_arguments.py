@@ -59,5 +59,5 @@ def test_user_and_password_must_be_str_and_the_error_does_not_show_them(user: An
 
 
 def test_a_user_with_a_colon_is_refused() -> None:
-    with pytest.raises(ValueError, match="'a:b'"):
+    with pytest.raises(ValueError, match="must not contain ':'"):
         digest_acl("a:b", "pw")

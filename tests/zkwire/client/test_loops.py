@@ -9,6 +9,7 @@ import pytest
 import zkwire
 from tests.support.everywhere import Scene, scene
 from zkwire import GetData, WatchSet
+from zkwire.session.lifetime import OnClosed, OnUncertain
 
 
 async def _next(stream: Any) -> None:
@@ -57,12 +58,27 @@ def _verb(verb: Callable[[zkwire.Client], Awaitable[object]]) -> Callable[[Scene
     return prepare
 
 
+async def _commit(zk: zkwire.Client) -> None:
+    await zk.transaction().commit()
+
+
+async def _add(callbacks: OnUncertain | OnClosed) -> None:
+    callbacks.add(lambda: None)
+
+
 USES: dict[str, Callable[[Scene], Awaitable[Callable[[], Awaitable[object]]]]] = {
     "get": _verb(lambda zk: zk.get("/")),
     "pipeline": _verb(lambda zk: zk.pipeline([GetData("/")])),
     "ensure_path": _verb(lambda zk: zk.ensure_path("/a")),
     "discard": _verb(lambda zk: zk.discard("/a")),
     "add_auth": _verb(lambda zk: zk.add_auth("digest", b"bob:secret")),
+    "an empty pipeline": _verb(lambda zk: zk.pipeline([])),
+    "an empty get_many": _verb(lambda zk: zk.get_many([])),
+    "ensure_path of the root": _verb(lambda zk: zk.ensure_path("/")),
+    "an empty transaction": _verb(_commit),
+    "certify": _verb(lambda zk: zk.certify()),
+    "on_uncertain.add": _verb(lambda zk: _add(zk.on_uncertain)),
+    "on_closed.add": _verb(lambda zk: _add(zk.on_closed)),
     "close": _verb(lambda zk: zk.close()),
     "events": _entered,
     "watch": _watch,

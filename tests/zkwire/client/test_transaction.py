@@ -1,5 +1,7 @@
 """The results of a transaction's creates; with a server, transactions are tested for conformance."""
 
+import asyncio
+
 import pytest
 
 from zkwire import ServerError, Stat, Transaction
@@ -30,7 +32,7 @@ async def test_the_stat_of_a_create_is_none_where_the_server_sends_no_valid_one(
     async def commit(request: MultiRequest) -> MultiReply:
         return MultiReply([reply, reply])
 
-    transaction = Transaction(commit, "/app", _refusal)
+    transaction = Transaction(commit, "/app", _refusal, asyncio.get_running_loop())
     transaction.create_and_stat("/a")
     transaction.create("/a")
     assert await transaction.commit() == [result, "/a"]

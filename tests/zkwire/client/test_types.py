@@ -8,7 +8,7 @@ import pytest
 import zkwire
 from tests.support.everywhere import scene
 from zkwire import ACL, Create, GetChildren, GetData, Node, Perms, ServerError, Stat, Sync, WatchEvent, ZooKeeperError
-from zkwire.session.credentials import checked
+from zkwire.session.credentials import Identity, checked
 
 
 async def test_operations_of_one_class_have_results_of_its_type() -> None:
@@ -59,7 +59,7 @@ async def test_bytes_like_objects_are_taken_wherever_the_types_allow_them(kind: 
         assert [node.data for node in nodes] == [b"6", b"4", b"5"]
         await zk.add_auth("digest", kind(b"bob:secret"))
         assert zkwire.ClientInfo("digest", "bob") in await zk.whoami()
-        assert checked("digest", kind(b"bob:secret"), request_limit=2000) == ("digest", b"bob:secret")
+        assert checked("digest", kind(b"bob:secret"), request_limit=2000) == Identity("digest", b"bob:secret")
         first = await zkwire.connect(stage.server.hosts, auth=(("digest", kind(b"bob:secret")),))
         await first.close(keep_session=True)
         password = kind(first.session_password)

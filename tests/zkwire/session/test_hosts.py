@@ -162,6 +162,16 @@ def test_one_seed_gives_one_order_and_the_same_pauses() -> None:
     assert history() == history()
 
 
+@pytest.mark.parametrize("timeout", [0.0, 0.002, 0.05, 0.3])
+def test_pauses_stay_long_enough_however_short_the_session_timeout(timeout: float) -> None:
+    """Else a server that grants a short timeout, and drops each connection, makes the client connect without end."""
+    hosts = Hosts(parse("zk1")[0], timeout, random.Random(1))
+    for _ in range(20):
+        hosts.next()
+        assert hosts.pause() >= 0.025
+    assert hosts.longest_pause >= 0.05
+
+
 def test_the_next_server_in_order_is_tried_also_after_a_success() -> None:
     hosts = Hosts(SERVERS, 10.0, random.Random(1))
     order = [hosts.next() for _ in SERVERS]
@@ -186,12 +196,10 @@ def test_within_a_round_there_is_no_pause_and_between_rounds_there_is(count: int
 
 
 @given(st.floats(0.01, 1e6), st.integers(), st.integers(1, 4))
-def test_pauses_grow_up_to_a_bound_of_five_seconds_and_a_tenth_of_the_timeout(
-    timeout: float, seed: int, count: int
-) -> None:
+def test_pauses_grow_up_to_a_bound_that_follows_from_the_timeout(timeout: float, seed: int, count: int) -> None:
     """Pitfall 64."""
     hosts = Hosts(SERVERS[:count], timeout, random.Random(seed))
-    bound = min(5.0, timeout / 10)
+    bound = min(5.0, max(timeout / 10, 0.05))
     assert hosts.longest_pause == bound
     expected = 0.05
     for _ in range(30):

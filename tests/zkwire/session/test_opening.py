@@ -144,6 +144,42 @@ async def test_a_resolver_that_fails_leaves_the_addresses_known_before() -> None
                 assert names.asked == 2
 
 
+async def test_a_thread_for_the_resolver_that_cannot_start_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The system has too many threads for the moment: that is no reason to end the session."""
+    start, failures = threading.Thread.start, iter([True, True, False])
+
+    def failing(thread: threading.Thread) -> None:
+        if next(failures, False):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    async with Server() as server:
+        with resolver("127.0.0.1"):
+            monkeypatch.setattr(threading.Thread, "start", failing)
+            async with zkwire.connect(f"{NAME}:{server.port}", 10.0) as zk:
+                await zk.ping()
+    assert f"no thread can be started to resolve '{NAME}'" in caplog.text
+
+
+async def test_without_a_thread_for_the_resolver_the_addresses_known_before_are_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def failing(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async with Server() as server:
+        with resolver("127.0.0.1"):
+            async with zkwire.connect(f"{NAME}:{server.port}", 10.0) as zk:
+                states, session_id = zk.states(), zk.session_id
+                monkeypatch.setattr(threading.Thread, "start", failing)
+                server.drop()
+                await states_until(states, SessionState.SUSPENDED)
+                await states_until(states, SessionState.CONNECTED)
+                assert zk.session_id == session_id
+
+
 async def test_a_client_closes_while_the_resolver_hangs() -> None:
     with resolver("127.0.0.1") as names:
         names.delay = 20.0

@@ -98,6 +98,69 @@ async def test_a_server_that_resumes_another_session_is_refused(caplog: pytest.L
     assert "0x77" in caplog.text
 
 
+async def test_a_session_timeout_too_short_to_keep_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+    """A client that took it would reconnect hundreds of times a second."""
+
+    async def stingy(peer: Peer) -> None:
+        await peer.connect_request()
+        await peer.send_frame(rogue.connect_response(2, 0x77) + b"\0")
+        await peer.serve()
+
+    async with Rogue(stingy) as bad, Rogue(rogue.honest) as good:
+        async with zkwire.connect(f"{bad.hosts},{good.hosts}", rng=InOrder()) as zk:
+            assert zk.server == good.hosts
+        assert bad.connections == 1
+    assert "session timeout of 2 ms" in caplog.text
+
+
+async def test_a_session_timeout_as_short_as_wanted_is_accepted() -> None:
+    async with Rogue(rogue.honest) as server, zkwire.connect(server.hosts, 0.03) as zk:
+        assert zk.session_timeout == 0.03
+
+
+@pytest.mark.limit(20)
+@pytest.mark.parametrize("size", [64 * 1024 + 1, 30 * MiB])
+@pytest.mark.parametrize("step", [0, 1])
+async def test_a_sasl_token_that_is_too_large_is_refused_and_not_printed(
+    size: int, step: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The next server is tried: this one talks nonsense, which says nothing about the password."""
+    challenge = b'nonce="abc",algorithm=md5-sess,realm="'
+
+    async def talkative(peer: Peer) -> None:
+        await peer.handshake()
+        for _ in range(step):
+            token = challenge + b'"'
+            await peer.reply((await peer.first_request()).xid, struct.pack(">i", len(token)) + token)
+        token = challenge + b"a" * (size - len(challenge) - 1) + b'"'
+        await peer.reply((await peer.first_request()).xid, struct.pack(">i", len(token)) + token)
+        await peer.ignore()
+
+    async with Rogue(talkative) as bad:
+        connecting = asyncio.ensure_future(zkwire.connect(bad.hosts, sasl=zkwire.DigestMD5("bob", "hidden")))
+        await bad.connected(2)
+        connecting.cancel()
+        await asyncio.wait({connecting})
+    assert f"a SASL token of {size} bytes" in caplog.text
+    assert len(caplog.text) < 10_000
+
+
+@pytest.mark.limit(20)
+@pytest.mark.parametrize("start", [b"x", b'nonce="a",algorithm=md5-sess,qop="q', b"\xff"])
+async def test_an_error_about_a_sasl_token_is_short(start: bytes) -> None:
+    token = start.ljust(60_000, start[-1:]) + b'"'
+
+    async def talkative(peer: Peer) -> None:
+        await peer.handshake()
+        await peer.reply((await peer.first_request()).xid, struct.pack(">i", len(token)) + token)
+        await peer.ignore()
+
+    async with Rogue(talkative) as bad:
+        with pytest.raises(zkwire.AuthFailedError) as refused:
+            await zkwire.connect(bad.hosts, sasl=zkwire.DigestMD5("bob", "hidden"))
+        assert len(str(refused.value)) < 1000
+
+
 BAD_TALK: dict[str, Behaviour] = {
     "garbage": rogue.garbage_after_handshake,
     "a 2 GB frame": rogue.huge_length,

@@ -187,3 +187,119 @@ async def test_missing(zk_options):
     assert outcomes(printed) == {"test_it": "ERROR", "test_missing": "ERROR"}, printed
     assert "broken on purpose" in printed
     assert "ResourceWarning" not in printed
+
+
+RERUNS = """
+import pytest
+from _pytest.runner import runtestprotocol
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item, nextitem):
+    # As plug-ins for flaky tests do: a test that fails is run once more, with new fixtures.
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    reports = runtestprotocol(item, nextitem=nextitem, log=False)
+    if any(report.failed for report in reports):
+        item._initrequest()
+        reports = runtestprotocol(item, nextitem=nextitem, log=False)
+    for report in reports:
+        item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
+"""
+
+
+def test_a_test_that_is_run_again_gets_a_new_server(tmp_path: Path) -> None:
+    printed = run(
+        tmp_path,
+        IMPORT
+        + """
+seen = []
+
+async def test_flaky(zk, zk_server):
+    seen.append(zk_server)
+    await zk.create("/a")
+    assert len(seen) == 2, "fails at first"
+    assert seen[0] is not seen[1]
+
+class TestClass:
+    async def test_method(self, zk):
+        seen.append(zk)
+        assert len(seen) == 4
+        await zk.create("/a")
+""",
+        conftest=RERUNS,
+    )
+    assert outcomes(printed) == {"test_flaky": "PASSED", "TestClass::test_method": "PASSED"}, printed
+
+
+HYPOTHESIS = """
+from hypothesis import HealthCheck, given, settings, strategies as st
+
+shared = settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+"""
+
+
+def test_examples_of_hypothesis_share_the_server_of_their_test(tmp_path: Path) -> None:
+    printed = run(
+        tmp_path,
+        IMPORT
+        + HYPOTHESIS
+        + """
+names = []
+
+@shared
+@given(st.integers())
+async def test_examples(zk, number):
+    names.append(await zk.create("/a", sequential=True))
+    assert names == sorted(set(names))
+
+@shared
+@given(st.integers())
+async def test_failing(zk, zk_server, number):
+    assert await zk.exists("/") is None
+
+@shared
+@given(number=st.integers())
+async def test_leaving_a_task(zk, number):
+    asyncio.create_task(asyncio.sleep(60), name="forgotten")
+
+async def test_next(zk):
+    assert len(names) >= 5
+    await zk.create("/a")
+""",
+    )
+    expected = {"test_examples": "PASSED", "test_failing": "FAILED", "test_leaving_a_task": "FAILED"}
+    assert outcomes(printed) == {**expected, "test_next": "PASSED"}, printed
+    assert "a task was left behind: <Task pending name='forgotten'" in printed
+    assert "ResourceWarning" not in printed
+
+
+def test_a_unittest_test_case_fails_with_an_instruction(tmp_path: Path) -> None:
+    printed = run(
+        tmp_path,
+        IMPORT
+        + """
+import unittest
+
+class TestCase(unittest.IsolatedAsyncioTestCase):
+    @pytest.fixture(autouse=True)
+    def _with_zk(self, zk):
+        self.zk = zk
+
+    async def test_it(self):
+        await self.zk.exists("/")
+
+class TestWithServer(unittest.IsolatedAsyncioTestCase):
+    async def asyncSetUp(self):
+        from zkwire.testing import Server
+        server = await self.enterAsyncContext(Server())
+        self.zk = await self.enterAsyncContext(zkwire.connect(server.hosts))
+
+    async def test_it(self):
+        assert await self.zk.exists("/") is not None
+""",
+    )
+    assert outcomes(printed)["TestWithServer::test_it"] == "PASSED", printed
+    assert outcomes(printed)["TestCase::test_it"] == "ERROR", printed
+    assert "runs in an event loop of unittest" in printed
+    assert "asyncSetUp" in printed

@@ -26,6 +26,7 @@ from zkwire.wire.jute import (
     Names,
     NullableUString,
     Record,
+    Secret,
     Text,
     Texts,
     UString,
@@ -57,6 +58,7 @@ PRIMITIVES: list[tuple[Any, st.SearchStrategy[Any]]] = [
     (JavaText, st.text(max_size=20)),
     (NullableUString, st.none() | st.text(max_size=20)),
     (Buffer, st.none() | st.binary(max_size=20)),
+    (Secret, st.none() | st.binary(max_size=20)),
     (Names, st.lists(st.text(max_size=8), max_size=5)),
     (Texts, st.lists(st.text(max_size=8), max_size=5)),
 ]
@@ -390,6 +392,16 @@ def test_an_undeclared_record_cannot_be_coded() -> None:
     assert not dataclasses.is_dataclass(Undeclared)
     with pytest.raises(TypeError, match="@record"):
         Undeclared.decode(b"", 0)
+
+
+def test_a_secret_is_not_printed() -> None:
+    @record
+    class Login(Record):
+        name: UString
+        password: Secret
+
+    assert repr(Login("bob", b"hunter2")).endswith("Login(name='bob')")
+    assert Login("bob", b"a") != Login("bob", b"b")
 
 
 def test_a_record_that_was_never_used_is_a_dataclass() -> None:

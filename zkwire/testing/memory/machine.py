@@ -14,68 +14,22 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Final
 
 from zkwire.errors import MarshallingError, UnimplementedError
-from zkwire.testing.memory import access, handshake, reads, writes
+from zkwire.testing.memory import access, handshake, writes
+from zkwire.testing.memory.operations import OPERATIONS, Operation
 from zkwire.testing.memory.refusal import Refused
 from zkwire.testing.memory.state import NO_ZXID, Connection, Settings, State
 from zkwire.wire import multi, requests
 from zkwire.wire.jute import DecodeError
 from zkwire.wire.records import PING_XID
-from zkwire.wire.requests import Request
 
 __all__ = ["Connection", "Machine", "Settings"]
 
 _HEADER: Final = struct.Struct(">ii")
 _AUTH_FAILED: Final = -115
 
-_Read: TypeAlias = Callable[[State, Connection, Any], bytes]
-_Write: TypeAlias = Callable[[State, Connection, Any, int, int], writes.Change]
-
-
-class _Operation(NamedTuple):
-    """How an opcode is carried out; for a write also how the body of the reply is made from the change."""
-
-    name: str
-    request: type[Request[Any]]
-    read: _Read | None = None
-    write: _Write | None = None
-    body: Callable[[writes.Change], bytes] = writes.nothing_of
-
-
-_WRITES: Final[dict[type[Request[Any]], tuple[str, _Write, Callable[[writes.Change], bytes]]]] = {
-    requests.CreateRequest: ("CREA", writes.create, writes.path_of),
-    requests.Create2Request: ("CREA", writes.create, writes.path_and_stat_of),
-    requests.CreateContainerRequest: ("CREA", writes.create, writes.path_and_stat_of),
-    requests.CreateTTLRequest: ("CREA", writes.create, writes.path_and_stat_of),
-    requests.DeleteRequest: ("DELE", writes.delete, writes.nothing_of),
-    requests.SetDataRequest: ("SETD", writes.set_data, writes.stat_of),
-    requests.SetACLRequest: ("SETA", writes.set_acl, writes.stat_of),
-    requests.ReconfigRequest: ("RECO", writes.reconfig, writes.nothing_of),
-}
-_READS: Final[dict[type[Request[Any]], tuple[str, _Read]]] = {
-    requests.ExistsRequest: ("EXIS", reads.exists),
-    requests.GetDataRequest: ("GETD", reads.get_data),
-    requests.GetACLRequest: ("GETA", reads.get_acl),
-    requests.GetChildrenRequest: ("GETC", reads.get_children),
-    requests.GetChildren2Request: ("GETC", reads.get_children2),
-    requests.GetAllChildrenNumberRequest: ("GETACN", reads.get_all_children_number),
-    requests.GetEphemeralsRequest: ("GETE", reads.get_ephemerals),
-    requests.SyncRequest: ("SYNC", reads.sync),
-    requests.WhoAmIRequest: ("HOMI", reads.who_am_i),
-    requests.PingRequest: ("PING", reads.nothing),
-    requests.AddWatchRequest: ("ADDW", reads.add_watch),
-    requests.CheckWatchesRequest: ("CHKW", reads.check_watches),
-    requests.RemoveWatchesRequest: ("REMW", reads.remove_watches),
-    requests.SetWatchesRequest: ("SETW", reads.set_watches),
-    requests.SetWatches2Request: ("STW2", reads.set_watches),
-    multi.MultiReadRequest: ("MLTR", reads.multi_read),
-}
-_BY_OPCODE: Final = {
-    **{cls.opcode: _Operation(name, cls, read) for cls, (name, read) in _READS.items()},
-    **{cls.opcode: _Operation(name, cls, None, write, body) for cls, (name, write, body) in _WRITES.items()},
-}
 _PING: Final = requests.PingRequest.opcode
 # The reading thread of the real server answers these itself, so they do not extend the session.
 _WITHOUT_SESSION: Final = (requests.AuthRequest.opcode, requests.SaslRequest.opcode)
@@ -124,7 +78,7 @@ class Machine(State):
         xid, opcode = _HEADER.unpack_from(payload)
         if opcode not in _WITHOUT_SESSION:
             self.sessions.touch(session, now)
-        operation = _BY_OPCODE.get(opcode)
+        operation = OPERATIONS.get(opcode)
         if operation is not None:
             self._carry_out(connection, operation, PING_XID if opcode == _PING else xid, payload)
         elif opcode in self._special:
@@ -190,7 +144,7 @@ class Machine(State):
 
     # -- requests -----------------------------------------------------------------------------------------
 
-    def _carry_out(self, connection: Connection, operation: _Operation, xid: int, payload: bytes) -> None:
+    def _carry_out(self, connection: Connection, operation: Operation, xid: int, payload: bytes) -> None:
         connection.last_operation = operation.name
         try:
             request, _ = operation.request.decode(payload, _HEADER.size)

@@ -5,6 +5,7 @@ Knows how to start `python -m zkwire.testing` and how to read the port that it l
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from zkwire.testing.real.server import ServerFailedError
+from zkwire.testing.settings import check_seconds
 
 _END_TIME_LIMIT: Final = 10.0
 _GREETING: Final = re.compile(r"\S+:\d+(?=;)")
@@ -24,12 +26,18 @@ class ServerProcess:
             ... server.hosts ...
 
     Arguments, in seconds: `tick_time`; `max_session_timeout`, 20 ticks when None.
-    Raises: ServerFailedError when it does not start.
+    Raises: ServerFailedError when it does not start; ValueError and TypeError for settings that no server can have;
+    NotImplementedError on Windows.
 
     It ends with the `with` block, by `close`, and with the process that made it, however that ends.
     """
 
     def __init__(self, *, tick_time: float = 2.0, max_session_timeout: float | None = None) -> None:
+        check_seconds("tick_time", tick_time)
+        if max_session_timeout is not None:
+            check_seconds("max_session_timeout", max_session_timeout)
+        if os.name != "posix":
+            raise NotImplementedError("the in-memory server runs as a process on Linux and macOS only: use Server")
         options = ["--port", "0", "--tick-time", str(tick_time), "--with-stdin"]
         if max_session_timeout is not None:
             options += ["--max-session-timeout", str(max_session_timeout)]

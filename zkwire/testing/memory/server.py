@@ -20,6 +20,7 @@ from zkwire.testing.memory.clock import Clock, LoopClock, Timer
 from zkwire.testing.memory.faults import Answering, Delay, DropAfter, DropBefore, Fault, Faults, Hold, signed
 from zkwire.testing.memory.link import Link
 from zkwire.testing.memory.machine import Connection, Machine, Settings
+from zkwire.testing.settings import check_number, check_range, check_seconds, check_text
 
 _BACKLOG: Final = 1024
 GARBAGE: Final = b"\xde\xad\xbe\xef" * 16  # as the length of a frame, a negative one
@@ -36,7 +37,7 @@ class Server(Faults):
     live; `super_digest`, "super:<hash>" of the user who is not subject to ACLs; `container_interval`, how often empty
     containers and TTL nodes are cleaned up; `clock`, a VirtualClock, or None for the event loop's time; `host`, the
     address to listen on; `port`, 0 for a free one.
-    Raises: ValueError for a tick of less than a millisecond.
+    Raises: ValueError and TypeError for settings that no server can have.
 
     The server runs in the event loop in which it was started, without a thread or a task. Any ZooKeeper client may
     connect.
@@ -57,8 +58,21 @@ class Server(Faults):
         port: int = 0,
     ) -> None:
         super().__init__()
-        if not tick_time >= 0.001:
-            raise ValueError(f"tick_time is {tick_time} s; the server counts whole milliseconds, one at least")
+        check_seconds("tick_time", tick_time)
+        check_seconds("container_interval", container_interval)
+        shortest, longest = min_session_timeout, max_session_timeout
+        for name, value in (("min_session_timeout", shortest), ("max_session_timeout", longest)):
+            if value is not None:
+                check_seconds(name, value)
+        if shortest is not None and longest is not None:
+            check_range("min_session_timeout", shortest, "max_session_timeout", longest)
+        check_number("max_buffer", max_buffer, 1, 2**31 - 1)
+        check_number("port", port, 0, 65535)
+        check_text("host", host)
+        if super_digest is not None:
+            check_text("super_digest", super_digest)
+            if ":" not in super_digest:
+                raise ValueError("super_digest must be 'super:<hash>'")
         self.is_paused = False
         self.clock: Clock
         self._settings = Settings(

@@ -6,6 +6,7 @@ store: PEM, with the unencrypted key and the certificate in one file.
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -102,7 +103,10 @@ def _make(folder: Path, name: str, *options: str) -> Certificate:
 
 
 def _write_chain(made: Certificate) -> None:
-    made.chain.write_bytes(made.key.read_bytes() + made.certificate.read_bytes())
+    # For the owner alone, like the key that openssl has written.
+    made.chain.unlink(missing_ok=True)
+    with open(os.open(made.chain, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600), "wb") as chain:
+        chain.write(made.key.read_bytes() + made.certificate.read_bytes())
 
 
 def _openssl(*arguments: str) -> None:

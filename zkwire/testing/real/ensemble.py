@@ -20,6 +20,7 @@ from zkwire.testing.real.server import (
     ServerFailedError,
     free_ports,
 )
+from zkwire.testing.settings import check_lines, check_number
 
 READY_TIME_LIMIT: Final = 45.0
 
@@ -116,10 +117,9 @@ class RealEnsemble:
         sasl_users: Mapping[str, str] | None = None,
         super_password: str | None = None,
     ) -> None:
-        if size < 1:
-            raise ValueError(f"an ensemble has one server at least, not {size}")
-        if observers < 0:
-            raise ValueError(f"observers must be 0 or more, not {observers}")
+        check_number("size", size, 1, 255)
+        check_number("observers", observers, 0, 255 - size)
+        check_lines("properties", properties or {})
         settings: dict[str, str] = {}
         java: list[str] = []
         if read_only:

@@ -6,6 +6,7 @@ This module knows folders and the names of jars. It must not know how a server i
 import os
 import re
 import shutil
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,7 +41,8 @@ def find_zookeeper(version: str | None = None) -> Installation:
     Looks at, in this order: the environment's ``ZOOKEEPER_HOME`` (an unpacked distribution);
     ``.zookeeper/<version>/`` in the current folder, in each folder above it, and beside the ``zkwire`` package, the
     newest first; Debian's package. ``version`` is an exact version ("3.8.4") or a line ("3.8"); None takes the first
-    that is found.
+    that is found. What is found is run: a ``.zookeeper`` in or above the current folder is left out when it belongs to
+    another user than this one or root, or when everyone may write to it.
 
     Raises ZooKeeperMissingError when there is none that fits.
     """
@@ -51,9 +53,16 @@ def find_zookeeper(version: str | None = None) -> Installation:
         if candidates[-1] is None:
             raise ZooKeeperMissingError(f"ZOOKEEPER_HOME is {home}, and no zookeeper jar is there or in its lib folder")
     here = Path.cwd()
+    left_out = []
     for folder in dict.fromkeys((here, *here.parents, PROJECT)):
         store = folder / ".zookeeper"
-        candidates += [_installed_in(store / name) for name in versions_in(store)]
+        for name in versions_in(store):
+            # A user who can write beside the package can change the package.
+            distrust = None if folder == PROJECT else _distrust(store) or _distrust(store / name)
+            if distrust is None:
+                candidates.append(_installed_in(store / name))
+            else:
+                left_out.append(f"; {store / name} is left out, because {distrust}: set ZOOKEEPER_HOME to use it")
     candidates.append(_installed_by_debian())
     for candidate in candidates:
         if candidate is not None and (version is None or fits(candidate.version, version)):
@@ -62,7 +71,18 @@ def find_zookeeper(version: str | None = None) -> Installation:
     command = f"python -m zkwire.testing.fetch {version}" if version else "make zookeeper"
     raise ZooKeeperMissingError(
         f"{wanted} is not on this machine: run `{command}`, or set ZOOKEEPER_HOME to an unpacked ZooKeeper distribution"
+        + "".join(left_out)
     )
+
+
+def _distrust(folder: Path) -> str | None:
+    """Return why what is in `folder` must not be run, None if it may."""
+    if os.name != "posix":  # RealServer says that it does not run there
+        return None
+    for status in (folder.lstat(), folder.stat()):  # a link, and what it leads to
+        if status.st_uid not in (0, os.getuid()):
+            return "it belongs to another user"
+    return "others may write to it" if folder.stat().st_mode & stat.S_IWOTH else None
 
 
 def versions_in(store: Path) -> list[str]:

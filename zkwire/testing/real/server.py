@@ -17,7 +17,6 @@ import socket
 import ssl
 import subprocess
 import sys
-import tempfile
 import threading
 import weakref
 from collections.abc import Mapping, Sequence
@@ -26,7 +25,9 @@ from pathlib import Path
 from typing import Final, Self
 
 from zkwire.testing.real.certificates import Certificates
+from zkwire.testing.real.folders import OwnFolder
 from zkwire.testing.real.installation import find_java, find_zookeeper
+from zkwire.testing.settings import check_lines, check_seconds, check_text
 
 START_TIME_LIMIT = 45.0
 STOP_TIME_LIMIT = 10.0
@@ -44,6 +45,8 @@ QUICK_START: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 PORTS = range(15_000, 32_000)
 PORT_ATTEMPTS = 5
 
+_SYSTEM: Final = os.name
+
 _MODE = re.compile("^Mode: (.+)$", re.MULTILINE)
 
 
@@ -60,7 +63,7 @@ class _Belongings:
     """The process and the folder of a server, in an object of their own so that a finalizer can end them."""
 
     process: subprocess.Popen[bytes] | None = None
-    folder: Path | None = None
+    folder: OwnFolder | None = None
 
     def kill(self) -> None:
         if self.process is not None:
@@ -71,7 +74,7 @@ class _Belongings:
     def discard(self) -> None:
         self.kill()
         if self.folder is not None:
-            shutil.rmtree(self.folder)
+            self.folder.remove()
             self.folder = None
 
 
@@ -94,11 +97,12 @@ class RealServer:
     ``sasl_users``  names and passwords of users who may log in by SASL's DIGEST-MD5
     ``super_password``  the password of the user "super" of scheme digest, who is not subject to ACLs
 
-    Raises ZooKeeperMissingError when no fitting ZooKeeper or no Java is found. Nothing is left behind:
+    Raises ZooKeeperMissingError when no fitting ZooKeeper or no Java is found; NotImplementedError on Windows;
+    ValueError and TypeError for settings that no server can have. Nothing is left behind:
     ``close``, a start that fails or is cancelled, a server that is garbage collected, and the end of the interpreter
     all end the process and remove the folder. On Linux the server also ends when the Python process is killed, if the
-    system has ``setpriv``. This does not hold for a server that was started by another thread than the main one: it
-    would end with that thread.
+    system has ``setpriv``, and the next start by the same user removes the folder. It does not end with the process if
+    it was started by another thread than the main one: it would end with that thread.
     """
 
     _port_attempts = PORT_ATTEMPTS
@@ -115,8 +119,18 @@ class RealServer:
         sasl_users: Mapping[str, str] | None = None,
         super_password: str | None = None,
     ) -> None:
-        if not tick_time >= 0.001:
-            raise ValueError(f"tick_time is {tick_time} s; the server counts whole milliseconds, one at least")
+        check_seconds("tick_time", tick_time)
+        check_lines("properties", properties or {})
+        if bad := [name for name in properties or {} if "=" in name]:
+            raise ValueError(f"properties: the name {bad[0]!r} contains '='")
+        check_lines("sasl_users", sasl_users or {})
+        if super_password is not None:
+            check_text("super_password", super_password)
+        if _SYSTEM != "posix":
+            raise NotImplementedError(
+                "real ZooKeeper servers are started on Linux and macOS only: use zkwire.testing.Server, or start a"
+                " server by other means"
+            )
         self._installation = find_zookeeper(version)
         self._java = find_java()
         self._tick_time = tick_time
@@ -166,7 +180,7 @@ class RealServer:
         """The folder with the server's configuration, log and data. Raises RuntimeError before ``start``."""
         if self._belongings.folder is None:
             raise RuntimeError("the server has no folder before it is started")
-        return self._belongings.folder
+        return self._belongings.folder.path
 
     @property
     def pid(self) -> int:
@@ -190,7 +204,7 @@ class RealServer:
         if self.is_running:
             raise RuntimeError(f"the server on {self.hosts} is running already")
         if self._belongings.folder is None:
-            self._belongings.folder = Path(tempfile.mkdtemp(prefix="zookeeper-"))
+            self._belongings.folder = OwnFolder()
         serves = False
         try:
             async with asyncio.timeout(within):
@@ -404,6 +418,7 @@ class RealServer:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                pass_fds=[] if self._belongings.folder is None else [self._belongings.folder.lock],
             )
         self._belongings.process = process
         return process, log_start

@@ -64,7 +64,7 @@ async def test_an_ensemble_of_one_leads_itself() -> None:
 
 
 def test_an_ensemble_of_none_is_refused() -> None:
-    with pytest.raises(ValueError, match="one server at least"):
+    with pytest.raises(ValueError, match="size must be from 1"):
         RealEnsemble(size=0)
 
 

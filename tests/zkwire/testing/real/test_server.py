@@ -1,6 +1,8 @@
 """The starter of real servers: it finds a ZooKeeper, runs it, does to it what tests ask, and leaves nothing behind."""
 
 import asyncio
+import contextlib
+import fcntl
 import gc
 import os
 import signal
@@ -242,6 +244,40 @@ async def test_a_killed_interpreter_takes_the_server_along(tmp_path: Path) -> No
         await asyncio.sleep(0.01)
 
 
+async def test_the_next_start_removes_the_folder_of_a_killed_interpreter(scratch: Path) -> None:
+    """It holds passwords of users.  Folders of servers that run, and those of other programs, are left alone."""
+    program = START_AND_TELL.replace("RealServer()", 'RealServer(sasl_users={"bob": "hidden"})')
+    (scratch / "zookeeper-of-another-program").mkdir()
+    with _interpreter(program, scratch) as parent:
+        assert parent.stdout is not None
+        parent.stdout.readline()
+        (folder,) = (each for each in scratch.iterdir() if "another" not in each.name)
+        assert folder.stat().st_mode & 0o077 == 0
+        async with RealServer() as server:
+            assert {each.name for each in scratch.iterdir()} == {
+                folder.name,
+                server.folder.name,
+                "zookeeper-of-another-program",
+            }
+        parent.send_signal(signal.SIGKILL)
+        parent.wait(30)
+    while not _is_free(folder / "owner.lock"):  # until the server has ended, too
+        await asyncio.sleep(0.01)
+    assert (folder / "jaas.conf").exists()
+    async with RealServer() as server:
+        assert {each.name for each in scratch.iterdir()} == {server.folder.name, "zookeeper-of-another-program"}
+
+
+@pytest.mark.parametrize("name", ["posix", "nt"])
+def test_windows_is_refused_with_a_reason(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setattr(real, "_SYSTEM", name)
+    if name == "posix":
+        RealServer()
+        return
+    with pytest.raises(NotImplementedError, match="Linux and macOS"):
+        RealServer()
+
+
 # Finding a ZooKeeper
 
 
@@ -303,6 +339,33 @@ def test_an_unfinished_download_is_not_taken(bare: Path) -> None:
         find_zookeeper()
 
 
+@pytest.mark.parametrize("inner", [False, True])
+def test_jars_that_another_user_can_have_put_there_are_not_run(
+    bare: Path, monkeypatch: pytest.MonkeyPatch, inner: bool
+) -> None:
+    """In a folder such as /tmp, every user can make a .zookeeper."""
+    store = bare.parent / ".zookeeper"
+    _install(store / "3.9.5", "3.9.5")
+    assert find_zookeeper().version == "3.9.5"
+    folder = store / "3.9.5" if inner else store
+    folder.chmod(0o777)
+    with pytest.raises(ZooKeeperMissingError, match=r"\.zookeeper.* left out.*others may write to it.*ZOOKEEPER_HOME"):
+        find_zookeeper()
+    folder.chmod(0o755)
+    monkeypatch.setattr(os, "getuid", lambda: store.stat().st_uid + 1)
+    if store.stat().st_uid == 0:  # what belongs to root may be run
+        os.chown(folder, 12345, -1)
+    with pytest.raises(ZooKeeperMissingError, match=r"\.zookeeper.* left out.*another user"):
+        find_zookeeper()
+
+
+def test_the_jars_beside_the_package_are_as_trusted_as_the_package(bare: Path) -> None:
+    store = bare.parent / "project" / ".zookeeper"
+    _install(store / "3.9.5", "3.9.5")
+    store.chmod(0o777)
+    assert find_zookeeper().version == "3.9.5"
+
+
 def test_a_missing_zookeeper_says_what_to_run(bare: Path) -> None:
     with pytest.raises(ZooKeeperMissingError, match="make zookeeper"):
         RealServer()
@@ -315,6 +378,15 @@ def test_a_missing_java_says_what_to_install(tmp_path: Path, monkeypatch: pytest
 
 
 # Helpers
+
+
+def _is_free(lock: Path) -> bool:
+    """Return whether no process holds the lock."""
+    with lock.open() as file, contextlib.suppress(BlockingIOError):
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    return False
+
 
 NODE_EXISTS = -110
 

@@ -1,4 +1,8 @@
-"""Checks that a lock is used in one event loop only."""
+"""Checks that an object is used in one event loop only.
+
+Futures must not be completed from another thread: a task that waits for one in a second event loop would never be
+woken. asyncio.Lock and asyncio.Event do the same check, but only when they have to wait.
+"""
 
 from __future__ import annotations
 
@@ -23,3 +27,18 @@ def same_loop(loop: asyncio.AbstractEventLoop | None, what: str) -> asyncio.Abst
     if loop is not None and loop is not running:
         raise RuntimeError(f"{what} belongs to another event loop: connect a client in each event loop")
     return running
+
+
+class OneLoop:
+    """Remembers the event loop in which an object is first used, and refuses every other one.
+
+    Arguments: `what`, the object, for the error message.
+    """
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def check(self) -> None:
+        """Return if the running event loop is that of the first call.  Raises: RuntimeError."""
+        self._loop = same_loop(self._loop, self._what)

@@ -1,86 +1,47 @@
-"""A double barrier: its members begin together and end together.
-
-The functions are pure: which children are members, in which order they came, and what a leaving member waits for.
-"""
+"""A double barrier: its members enter, wait for each other, and leave together.  Who they are is decided in rounds."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
-from collections.abc import Collection, Sequence
+import logging
+from collections.abc import Sequence
 from types import TracebackType
-from typing import Final, NamedTuple, Self, TypeAlias
+from typing import Any, Final, Self
 
 from recipes.common import lost_answers
 from recipes.common.arguments import checked_within
+from recipes.common.notices import Notices
+from recipes.common.parent_acl import warn_if_wider
 from recipes.common.shared_nodes import make_container
 from recipes.common.waiting import Bound, bounded, raise_unless_renewed
+from recipes.double_barrier.rounds import Round, count_of, in_order, is_round, members_in, to_wait_for
 from zkwire import (
     ACL,
     OPEN_ACL,
+    READ_ONLY_ACL,
     BadVersionError,
     Client,
     ConnectionLostError,
     Create,
     GetChildren,
     GetData,
-    Node,
+    NoAuthError,
     NodeExistsError,
     NoNodeError,
-    ServerError,
+    NotEmptyError,
     SessionExpiredError,
     Sync,
     TransactionError,
     WatchSet,
     ZooKeeperError,
     join_path,
-    sequence,
-    sequence_distance,
     validate_path,
 )
 
+_log = logging.getLogger(__name__)
+
 READY: Final = "ready"
-
-# The members of one round, in the order in which they came: the names of their nodes. `ready` holds them, one a line.
-Round: TypeAlias = tuple[str, ...]
-
-# A member's node: a unique id, the member's count, and the sequence number.
-_MEMBER: Final = re.compile(r"[0-9a-f-]{36}-of-([1-9][0-9]{0,9})-(?:[0-9]{10}|-[0-9]{9,10})")
-
-
-def count_of(name: str) -> int | None:
-    """Return the count with which the member `name` was made; None if it is not the name of a member."""
-    match = _MEMBER.fullmatch(name)
-    return int(match[1]) if match and sequence(name) is not None else None
-
-
-def in_order(names: Collection[str]) -> list[str]:
-    """Return those of `names` that are names of members, in the order in which the members came."""
-    numbers = {name: sequence(name) or 0 for name in names if count_of(name) is not None}
-    # Sequence numbers overflow, so they are compared by their distance to one of them.
-    reference = next(iter(numbers.values()), 0)
-    return sorted(numbers, key=lambda name: sequence_distance(numbers[name], reference))
-
-
-def to_wait_for(own: str, present: Sequence[str]) -> str | None:
-    """Return the member whose departure the leaving member `own` waits for; None when no other member is left.
-
-    The first member stays until it is alone, and waits for the last one. All others go at once, and wait for the first.
-    So each departure wakes one member, except for that of the first, which ends the round for all.
-    Arguments: `present`, the members of the round whose nodes exist, in their order.
-    """
-    if not [name for name in present if name != own]:
-        return None
-    return present[-1] if present[0] == own else present[0]
-
-
-class _Found(NamedTuple):
-    """A member's node that was found after the answer to its create was lost: its name, its owner, all children."""
-
-    name: str
-    session_id: int
-    names: list[str]
 
 
 class DoubleBarrier:
@@ -97,7 +58,7 @@ class DoubleBarrier:
     Each object is one member, for one task at a time.
     """
 
-    def __init__(self, zk: Client, path: str, count: int, *, acl: Sequence[ACL] = OPEN_ACL) -> None:
+    def __init__(self, zk: Client, path: str, count: int, *, acl: Sequence[ACL] | None = None) -> None:
         if isinstance(count, bool) or not isinstance(count, int):
             raise TypeError(f"count is a whole number of members, not {count!r}")
         if count < 1:
@@ -105,13 +66,18 @@ class DoubleBarrier:
         self._zk = zk
         self.path = validate_path(path)
         self.count = count
-        self._acl = acl
+        self._acl = OPEN_ACL if acl is None else acl
+        # No client has anything to write into the nodes of members and into `ready`.
+        self._fixed_acl = READ_ONLY_ACL if acl is None else acl
+        self._asked_acl = acl
         self._ready = join_path(self.path, READY)
         self._unique = ""  # the part of our node's name before its number
         self._own: str | None = None  # the name of our node
         self._session_id = 0  # of our node
         self._round: Round | None = None
         self._is_busy = False
+        self._no_members: set[str] = set()  # names of nodes that only look like members
+        self._notices = Notices(_log, f"the double barrier {self.path}")
 
     async def __aenter__(self) -> Self:
         await self.enter()
@@ -130,7 +96,7 @@ class DoubleBarrier:
                 await gone
             with contextlib.suppress(ZooKeeperError):  # the body's error is more important
                 names = await self._list()
-                if READY in names and not any(name in names for name in failed):
+                if READY in names and not self._present(failed, names):
                     await self._end_round(failed)
 
     async def enter(self, *, within: float | None = None) -> None:
@@ -187,7 +153,10 @@ class DoubleBarrier:
     async def _enter(self, bound: Bound) -> Round:
         while True:
             try:
-                entered = await self._wait_for_round(await self._create_own(), bound)
+                names = await self._create_own()
+                if self._asked_acl is not None:
+                    await warn_if_wider(self._zk, self.path, self._asked_acl)
+                entered = await self._wait_for_round(names, bound)
             except SessionExpiredError:
                 raise_unless_renewed(self._zk)
                 entered = await self._round_with_us()
@@ -199,64 +168,33 @@ class DoubleBarrier:
     async def _round_with_us(self) -> Round | None:
         """Return the round if it has begun with our node, which has gone with its session since; otherwise None."""
         try:
-            found = _members(await self._zk.get(self._ready))
-        except (NoNodeError, SessionExpiredError):
+            found = members_in(await self._zk.get(self._ready))
+        except (NoAuthError, NoNodeError, SessionExpiredError):
             return None
         self._own = next((name for name in found if name.startswith(self._unique)), None)
-        return found if self._own else None
+        return found if self._own and is_round(found) else None
 
     async def _create_own(self) -> list[str]:
         """Create our node and list the children, in one round trip; return the names of the children."""
         self._unique = f"{self._zk.unique_id()}-of-{self.count}-"
-        own = Create(join_path(self.path, self._unique), ephemeral=True, sequential=True, acl=self._acl)
+        own = Create(join_path(self.path, self._unique), ephemeral=True, sequential=True, acl=self._fixed_acl)
         while True:
             created, names = await self._zk.pipeline([own, GetChildren(self.path)])
             if isinstance(created, NoNodeError):
                 await make_container(self._zk, self.path, self._acl)
             elif isinstance(created, ConnectionLostError):
-                found = await self._find(self._unique)
+                list_all = GetChildren(self.path)
+                found = await lost_answers.find_created(self._zk, self.path, self._unique, [list_all])
                 if found is not None:
-                    self._own, self._session_id = found.name, found.session_id
-                    return found.names
+                    # The node may belong to a session that has expired since. It is taken all the same, and replaced.
+                    self._own, self._session_id = found.name, found.node.stat.ephemeral_owner
+                    return _listed(found.answers[0])
             elif isinstance(created, BaseException):
                 raise created
             else:
                 path, stat = created
                 self._own, self._session_id = path.rpartition("/")[2], stat.ephemeral_owner
                 return _listed(names)
-
-    async def _find(self, unique: str) -> _Found | None:
-        """Look for our node after the answer to its create was lost; None if it does not exist.
-
-        Cancellation: the search goes on in a task of its own, and a node that it finds is removed.
-        """
-        search = asyncio.get_running_loop().create_task(self._search(unique))
-        try:
-            return await asyncio.shield(search)
-        except asyncio.CancelledError:
-            search.add_done_callback(self._discard_found)
-            raise
-
-    async def _search(self, unique: str) -> _Found | None:
-        answers = await lost_answers.read(self._zk, self.path, GetChildren(self.path))
-        names = lost_answers.result(answers[0]) or []
-        name = next((name for name in names if name.startswith(unique)), None)
-        if name is None:
-            return None
-        # The node may belong to a session that has expired since. It is found all the same, and then replaced.
-        path = join_path(self.path, name)
-        answers = await lost_answers.read(self._zk, path, GetData(path))
-        try:
-            node: Node | None = lost_answers.result(answers[0])
-        except ServerError:
-            self._zk.discard(path)
-            raise
-        return None if node is None else _Found(name, node.stat.ephemeral_owner, names)
-
-    def _discard_found(self, search: asyncio.Task[_Found | None]) -> None:
-        found = lost_answers.late_result(search)
-        if found is not None:
-            self._zk.discard(join_path(self.path, found.name))
 
     async def _wait_for_round(self, names: list[str], bound: Bound) -> Round | None:
         """Wait for a round with us in it, and return it; None when our node is gone.
@@ -274,13 +212,16 @@ class DoubleBarrier:
                     elif not await self._wait_for_ready(watches, bound):
                         return None
                 found = await self._read_ready(watches)
-                if found is not None and self._own in found:
+                if found is not None and self._own in found and is_round(found):
                     return found
                 names = await self._list()
                 if found is not None:
-                    present = [name for name in found if name in names]
-                    if not present:
-                        # All members of that round have died, and none of them could remove `ready`.
+                    present = self._present(found, names)
+                    if not present or not is_round(found):
+                        # All members of that round have died, and none of them could remove `ready`.  Or `ready` is not
+                        # the work of members.
+                        if not is_round(found):
+                            self._notices.report(self._ready, "names no members of a round, so it is deleted")
                         await self._end_round(found)
                     elif await self._watch([self._own_path, join_path(self.path, present[0])], watches):
                         bound.must_wait()
@@ -314,14 +255,30 @@ class DoubleBarrier:
     async def _ephemeral(self, names: list[str]) -> list[str]:
         """Return those of `names` that are ephemeral nodes: a persistent one would never leave a round."""
         nodes = await self._zk.pipeline([GetData(join_path(self.path, name)) for name in names])
-        for node in nodes:
-            if isinstance(node, BaseException) and not isinstance(node, NoNodeError):
-                raise node
-        return [
-            name
-            for name, node in zip(names, nodes, strict=True)
-            if isinstance(node, Node) and node.stat.ephemeral_owner
-        ]
+        return [name for name, node in zip(names, nodes, strict=True) if self._is_member(name, node)]
+
+    def _is_member(self, name: str, node: Any) -> bool:
+        """Return whether `name` is an ephemeral node, given what its read got; report one that is no member's.
+
+        Raises: any other error of the read than that the node is gone or not readable.
+        """
+        if isinstance(node, NoNodeError):
+            return False
+        if isinstance(node, NoAuthError):
+            found = "may not be read by this client (its ACL)"
+        elif isinstance(node, BaseException):
+            raise node
+        elif node.stat.ephemeral_owner:
+            return True
+        else:
+            found = "is not ephemeral"
+        self._no_members.add(name)
+        self._notices.report(join_path(self.path, name), f"{found}, so it is not counted as a member")
+        return False
+
+    def _present(self, entered: Round, names: list[str]) -> list[str]:
+        """Return the members of a round whose nodes are among the listed `names`."""
+        return [name for name in entered if name in names and name not in self._no_members]
 
     async def _wait_for_ready(self, watches: WatchSet, bound: Bound) -> bool:
         """Wait until a round begins; return False when our own node is gone."""
@@ -341,7 +298,7 @@ class DoubleBarrier:
         transaction = self._zk.transaction()
         for name in members:
             transaction.check(join_path(self.path, name))
-        transaction.create(self._ready, "\n".join(members).encode(), acl=self._acl)
+        transaction.create(self._ready, "\n".join(members).encode(), acl=self._fixed_acl)
         transaction.set(self.path, str(self.count).encode())
         try:
             await transaction.commit()
@@ -361,7 +318,9 @@ class DoubleBarrier:
             node, _ = await self._zk.get_and_watch(self._ready, into=watches)
         except NoNodeError:
             return None
-        return _members(node)
+        except NoAuthError as unreadable:
+            return members_in(unreadable)
+        return members_in(node)
 
     # -- leaving ----------------------------------------------------------------------------------------------------
 
@@ -371,7 +330,7 @@ class DoubleBarrier:
         while True:
             try:
                 names = await self._list()
-                present = [name for name in entered if name in names]
+                present = self._present(entered, names)
                 other = to_wait_for(own, present)
                 if other is not None:
                     bound.must_wait()
@@ -404,9 +363,12 @@ class DoubleBarrier:
         except ConnectionLostError:
             return False
         except TransactionError as error:
-            if not isinstance(error.cause, NoNodeError):
+            if isinstance(error.cause, NotEmptyError):
+                await self._clear_ready()
+            elif isinstance(error.cause, NoNodeError):
+                await self._zk.sync(self.path)
+            else:
                 raise
-            await self._zk.sync(self.path)
             return False
         return True
 
@@ -423,9 +385,9 @@ class DoubleBarrier:
         if isinstance(node, NoNodeError) or isinstance(ready, NoNodeError):
             return
         for answer in (node, ready):
-            if isinstance(answer, BaseException):
+            if isinstance(answer, BaseException) and not (answer is ready and isinstance(answer, NoAuthError)):
                 raise answer
-        if _members(ready) != ended:
+        if members_in(ready) != ended:
             return
         transaction = self._zk.transaction()
         transaction.check(self.path, node.stat.version)
@@ -433,10 +395,19 @@ class DoubleBarrier:
         try:
             await transaction.commit()
         except TransactionError as error:
-            if not isinstance(error.cause, NoNodeError | BadVersionError):
+            if isinstance(error.cause, NotEmptyError):
+                await self._clear_ready()
+            elif not isinstance(error.cause, NoNodeError | BadVersionError):
                 raise
         except ConnectionLostError:
             pass  # the next member to enter ends the round
+
+    async def _clear_ready(self) -> None:
+        """Delete the nodes that another client has put below `ready`, and that keep it from being deleted."""
+        self._notices.report(self._ready, "has nodes below it, which are deleted")
+        with contextlib.suppress(NoNodeError, ConnectionLostError):
+            for name in await self._zk.get_children(self._ready):
+                await self._zk.delete_tree(join_path(self._ready, name))
 
     async def _list(self) -> list[str]:
         try:
@@ -445,12 +416,11 @@ class DoubleBarrier:
             return []
 
     async def _watch(self, paths: list[str], watches: WatchSet) -> bool:
-        """Watch nodes for their deletion; return whether all of them exist."""
+        """Watch members for their departure; return whether all of them are there."""
         answers = await self._zk.pipeline([GetData(path, into=watches) for path in paths])
-        for answer in answers:
-            if isinstance(answer, BaseException) and not isinstance(answer, NoNodeError):
-                raise answer
-        return not any(isinstance(answer, NoNodeError) for answer in answers)
+        found = zip(paths, answers, strict=True)
+        are_members = [self._is_member(path.rpartition("/")[2], answer) for path, answer in found]
+        return all(are_members)
 
     @property
     def _own_path(self) -> str:
@@ -463,10 +433,6 @@ class DoubleBarrier:
         gone = self._zk.discard(self._own_path)
         self._own = None
         return gone
-
-
-def _members(ready: Node) -> Round:
-    return tuple(ready.data.decode(errors="replace").split("\n"))
 
 
 def _listed(names: list[str] | BaseException) -> list[str]:

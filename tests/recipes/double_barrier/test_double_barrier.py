@@ -2,16 +2,14 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import zkwire
 from recipes import DoubleBarrier
-from recipes.double_barrier import count_of, in_order, to_wait_for
+from recipes.double_barrier.rounds import in_order
 from tests.support.everywhere import (
     Scene,
     below,
@@ -25,40 +23,6 @@ from tests.support.proxy import Proxy
 from tests.support.recipes import outcome, until, until_armed, until_state, until_watches
 from zkwire import Client, SessionState
 from zkwire.testing import RealServer
-
-# -- the pure decision: what a leaving member waits for ---------------------------------------------------------------
-
-
-@given(st.sets(st.text("abcdef0123456789", min_size=1), min_size=1), st.data())
-def test_a_round_ends_for_all_and_each_departure_wakes_one_member(members: set[str], data: st.DataObject) -> None:
-    """Members leave or die in any order.  Each departure wakes at most one member, except that of the first."""
-    present, waiting = set(members), set(members)
-    while waiting:
-        choices = {name: to_wait_for(name, sorted(present)) for name in waiting}
-        done = {name for name, other in choices.items() if other is None}
-        waiting -= done
-        present -= done
-        present -= {name for name in waiting if present and name != min(present)}
-        if waiting:
-            assert present
-            gone = data.draw(st.sampled_from(sorted(present)))
-            woken = [name for name in waiting if to_wait_for(name, sorted(present)) == gone]
-            assert len(woken) <= 1 or gone == min(present)
-            present.discard(gone)
-            if gone != min(members) or data.draw(st.booleans()):
-                waiting.discard(gone)
-
-
-def test_members_are_ordered_by_their_numbers_across_the_overflow() -> None:
-    unique = "9f2c1d3e-0a1b-4c5d-8e6f-1234567890ab"
-    numbers = ["2147483646", "2147483647", "-2147483648", "-2147483647"]
-    names = [f"{first}{unique[1:]}-of-2-{number}" for first, number in zip("3210", numbers, strict=True)]
-    others = ["ready", "config", "lock-0000000001", f"{unique}-of-2", f"{unique}-of-0-0000000001", f"{unique}-of-2-7"]
-    assert in_order([*others, *reversed(names)]) == names
-    later = [f"{unique}-of-2--000000001", f"{unique}-of-2-0000000000"]
-    assert in_order(later[::-1]) == later
-    assert [count_of(name) for name in (names[0], "ready")] == [2, None]
-
 
 # -- the double barrier -----------------------------------------------------------------------------------------------
 
@@ -242,6 +206,89 @@ async def test_a_node_that_only_looks_like_a_member_has_no_say_about_the_count()
         await meet(stage)
 
 
+@pytest.mark.parametrize("forged", [[], [FORMER], [FORMER] * 2, [FORMER, "other"]])
+async def test_a_forged_ready_that_names_a_waiting_member_does_not_let_it_in(
+    zookeeper: RealServer, path: str, caplog: pytest.LogCaptureFixture, forged: list[str]
+) -> None:
+    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as stranger:
+        first, second, third = (DoubleBarrier(zk, path, 3) for _ in range(3))
+        entering = [asyncio.create_task(first.enter())]
+        await until_members(stranger, path, 1)
+        names = [*forged, *await members(stranger, path)]
+        await stranger.create(f"{path}/ready", "\n".join(names).encode())
+
+        async def is_gone() -> bool:
+            return await stranger.exists(f"{path}/ready") is None
+
+        await until(is_gone)
+        assert not entering[0].done()
+        assert [record.getMessage() for record in caplog.records] == [
+            f"the double barrier {path}: {path}/ready names no members of a round, so it is deleted"
+        ]
+        entering.append(asyncio.create_task(second.enter()))
+        await third.enter()
+        await asyncio.gather(*entering)
+        await asyncio.gather(first.leave(), second.leave(), third.leave())
+        assert await zk.get_children(path) == []
+
+
+async def test_a_ready_that_may_not_be_read_is_deleted(
+    zookeeper: RealServer, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as stranger:
+        await stranger.create(path)
+        await stranger.create(f"{path}/ready", acl=[zkwire.digest_acl("stranger", "secret")])
+        barriers = [DoubleBarrier(zk, path, 2) for _ in range(2)]
+        await asyncio.gather(*(barrier.enter(within=20) for barrier in barriers))
+        await asyncio.gather(*(barrier.leave(within=20) for barrier in barriers))
+        assert await zk.get_children(path) == []
+        assert f"{path}/ready names no members of a round, so it is deleted" in caplog.text
+
+
+async def unreadable_member(zk: Client, path: str) -> str:
+    node = await zk.create(
+        f"{path}/{FORMER[:-10]}", ephemeral=True, sequential=True, acl=[zkwire.digest_acl("stranger", "secret")]
+    )
+    return node.rpartition("/")[2]
+
+
+async def persistent_member(zk: Client, path: str) -> str:
+    return (await zk.create(f"{path}/{FORMER}")).rpartition("/")[2]
+
+
+@pytest.mark.parametrize(("plant", "why"), [(unreadable_member, "may not be read"), (persistent_member, "not ephem")])
+async def test_nodes_that_only_look_like_members_are_not_waited_for(
+    zookeeper: RealServer,
+    path: str,
+    caplog: pytest.LogCaptureFixture,
+    plant: Callable[[Client, str], Awaitable[str]],
+    why: str,
+) -> None:
+    """Not even if a forged `ready` names them."""
+    async with (
+        zkwire.connect(zookeeper.hosts) as zk,
+        zkwire.connect(zookeeper.hosts, auth=[("digest", b"stranger:secret")]) as stranger,
+    ):
+        await stranger.create(path)
+        planted = await plant(stranger, path)
+        barriers = [DoubleBarrier(zk, path, 2) for _ in range(2)]
+        await asyncio.gather(*(barrier.enter(within=20) for barrier in barriers))
+        await asyncio.gather(*(barrier.leave(within=20) for barrier in barriers))
+        waiting = asyncio.create_task(barriers[0].enter())
+        await until_members(stranger, path, 2)
+        own = next(name for name in await members(stranger, path) if name != planted)
+        await stranger.create(f"{path}/ready", f"{own}\n{planted}".encode())
+        await waiting
+        await barriers[0].leave(within=20)
+        assert await stranger.get_children(path) == [planted]
+        assert len([record for record in caplog.records if why in record.getMessage()]) <= len(barriers)
+        assert f"{path}/{planted} {why}"[: len(path) + 40] in caplog.text
+        # Surplus members, too, do not wait for the end of a round of such nodes.
+        await stranger.create(f"{path}/ready", f"{planted}\n{own}".encode())
+        await asyncio.gather(*(barrier.enter(within=20) for barrier in barriers))
+        await asyncio.gather(*(barrier.leave(within=20) for barrier in barriers))
+
+
 async def test_members_enter_in_the_order_in_which_they_came() -> None:
     async with scene() as stage:
         await stage.other.create(stage.path)
@@ -283,16 +330,16 @@ async def test_the_end_of_a_dead_round_does_not_end_the_next_round() -> None:
         with stage.server.hold_replies("getData", path=ready, session=stage.zk.session_id, nth=2, times=1) as held:
             entering = asyncio.create_task(one.enter())
             await held.until_hit()
-            member = await stage.other.create(
-                f"{stage.path}/{FORMER.removesuffix('0000000000')}", ephemeral=True, sequential=True
-            )
+            name = f"{stage.path}/{FORMER.removesuffix('0000000000')}"
+            members = [await stage.other.create(name, ephemeral=True, sequential=True) for _ in range(2)]
             async with stage.other.transaction() as beginning:
                 beginning.delete(ready)
-                beginning.create(ready, member.rpartition("/")[2].encode())
+                beginning.create(ready, "\n".join(member.rpartition("/")[2] for member in members).encode())
                 beginning.set(stage.path, b"2")
         await until_armed(3, stage.zk)  # the member waits for the end of the next round
         assert await stage.other.exists(ready) is not None
-        await stage.other.delete(member)
+        for member in members:
+            await stage.other.delete(member)
         await two.enter(within=10)
         await entering
         await asyncio.gather(one.leave(), two.leave())

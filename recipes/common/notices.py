@@ -1,0 +1,31 @@
+"""Warnings about nodes that are not a recipe's own: each node is reported once, by its path."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+# A client that creates such nodes without end must fill neither the log nor the memory.
+_MOST_REPORTED: Final = 100
+_LONGEST_PATH: Final = 300  # characters of a path that are logged; a server takes names of up to a megabyte
+
+
+class Notices:
+    """Logs a warning about each node at most once, and about a hundred nodes at most.
+
+    Arguments: `log`, the logger of the recipe's module; `what`, the recipe and its path, which begin each warning.
+    """
+
+    def __init__(self, log: logging.Logger, what: str) -> None:
+        self._log = log
+        self._what = what
+        self._reported: set[str] = set()
+
+    def report(self, path: str, found: str) -> None:
+        """Log what was found at `path`, and what the recipe does about it, unless that path was reported before."""
+        if path in self._reported or len(self._reported) == _MOST_REPORTED:
+            return
+        self._reported.add(path)
+        shown = path if len(path) <= _LONGEST_PATH else f"{path[:_LONGEST_PATH]}..."
+        is_last = len(self._reported) == _MOST_REPORTED
+        self._log.warning("%s: %s %s%s", self._what, shown, found, " (no further node is reported)" if is_last else "")

@@ -1,0 +1,81 @@
+"""A warning about a recipe's node whose ACL allows more than the one that the caller has asked for.
+
+The node may have been created by another client, with another ACL.  Then the caller's `acl=` protects less than it
+seems to: the permission to delete a node, for example, is that of its parent.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Final
+from weakref import WeakKeyDictionary
+
+from zkwire import ACL, Client, NoAuthError, NoNodeError, Perms, ServerError
+
+_log = logging.getLogger(__name__)
+
+# The paths that each client has looked at.  A program that uses ever new paths must not fill the memory.
+_LOOKED_AT: Final[WeakKeyDictionary[Client, dict[str, None]]] = WeakKeyDictionary()
+_MOST_REMEMBERED: Final = 1000
+
+
+async def warn_if_wider(zk: Client, path: str, asked: Sequence[ACL]) -> None:
+    """Log a warning if the ACL of the node at `path` allows more than `asked`.
+
+    Raises: SessionError.
+    Cancellation: harmless.
+    Requests: getACL when the client looks at this path for the first time, none afterwards.
+    """
+    looked_at = _LOOKED_AT.setdefault(zk, {})
+    if path in looked_at:
+        return
+    try:
+        found, _ = await zk.get_acl(path)
+    except NoAuthError:
+        found = []  # neither READ nor ADMIN for this client, and it cannot know more
+    except (NoNodeError, ServerError):
+        return  # the next use of the path looks again
+    if len(looked_at) >= _MOST_REMEMBERED:
+        del looked_at[next(iter(looked_at))]
+    looked_at[path] = None
+    wider = beyond(found, asked)
+    if wider:
+        _log.warning(
+            "%s exists with an ACL that allows more than acl= asks for: %s; clients that may create or delete nodes"
+            " there can disturb this recipe; correct it with set_acl",
+            path,
+            ", ".join(f"{entry.scheme}:{entry.id} {_named(entry.perms)}" for entry in wider),
+        )
+
+
+def beyond(found: Sequence[ACL], asked: Sequence[ACL]) -> list[ACL]:
+    """Return what the ACL `found` allows and `asked` does not.
+
+    The scheme "auth" in `asked` stands for the identities of the client that asks.  They are not known here: so with it
+    every identity but "world" and "ip" is taken for one of those.
+    """
+    wider = []
+    for entry in found:
+        perms = int(entry.perms)
+        for allowed in asked:
+            if _includes(allowed, entry):
+                perms &= ~allowed.perms
+        if perms:
+            wider.append(ACL(perms, entry.scheme, entry.id))
+    return wider
+
+
+def _includes(allowed: ACL, entry: ACL) -> bool:
+    """Return whether the identity of `allowed` includes that of `entry`."""
+    if allowed.scheme == "world" or (allowed.scheme, allowed.id) == (entry.scheme, entry.id):
+        return True
+    if allowed.scheme == "auth":
+        return entry.scheme not in ("world", "ip")
+    # A server hides the hash of a password from a client without ADMIN: "user:x".
+    user = allowed.id.partition(":")[0]
+    return allowed.scheme == entry.scheme == "digest" and entry.id == f"{user}:x"
+
+
+def _named(perms: int) -> str:
+    return "|".join(perm.name for perm in Perms if perm & perms and perm.name)

@@ -1,0 +1,1 @@
+"""A double barrier: its members begin together and end together."""

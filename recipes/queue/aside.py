@@ -1,0 +1,124 @@
+"""Items that a consumer goes round because no consumer, or not this one, can take them.
+
+Any client that may create nodes below the queue's node can make such an item, or hide an item with a node in `taken`.
+Without this, such an item would be the first one for ever, and the items behind it would not be served.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from typing import Final
+
+import zkwire
+from recipes.common.notices import Notices
+from recipes.queue.nodes import Nodes
+from zkwire import GetData, Node, ZooKeeperError, join_path
+
+_log = logging.getLogger(__name__)
+
+# In seconds.  A cause may be removed by hand, and no event reports that, so the item is tried again by then.
+_TRIED_AGAIN_AFTER: Final = 60.0
+# Taken nodes to read at a time, each with its data.
+_MOST_READ: Final = 16
+
+UNREADABLE: Final = "may not be read by this client (its ACL)"
+TOO_LARGE: Final = "cannot be read: its data may be larger than the `reply_limit` of zkwire.connect"
+HAS_CHILDREN: Final = "has children, so that it cannot be deleted: delete them, or the item with delete_tree"
+
+
+class UnusableItemError(ZooKeeperError):
+    """The item cannot be taken, and goes aside; never raised to the caller of a queue.
+
+    Arguments: `why`, the end of a sentence that begins with the item's path.
+    """
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
+
+
+def checked(item: object) -> Node:
+    """Return the item that was read, if it can be taken.
+
+    Arguments: `item`, the node, or the error of the read.
+    Raises: UnusableItemError; any other error of the read.
+    """
+    if isinstance(item, zkwire.NoAuthError):
+        raise UnusableItemError(UNREADABLE)
+    if isinstance(item, zkwire.ProtocolError):
+        raise UnusableItemError(TOO_LARGE)
+    if isinstance(item, BaseException):
+        raise item
+    assert isinstance(item, Node)
+    if item.stat.num_children:
+        raise UnusableItemError(HAS_CHILDREN)
+    return item
+
+
+class Aside:
+    """The items that one consumer goes round.
+
+    Each is reported once in the log.  After a minute it is tried again.
+    Arguments: `nodes` of the queue.
+    """
+
+    def __init__(self, nodes: Nodes) -> None:
+        self._nodes = nodes
+        self._until: dict[str, float] = {}  # by the item's name, on the loop's clock
+        self._claimed: set[str] = set()  # the items whose taken nodes were read, and were a consumer's
+        self._notices = Notices(_log, f"the queue {nodes.path}")
+
+    def add(self, name: str, why: str) -> None:
+        """Go round the item `name` from now on."""
+        self._until[name] = asyncio.get_running_loop().time() + _TRIED_AGAIN_AFTER
+        found = f"{why}; this consumer goes round it, and takes the items behind it"
+        self._notices.report(self._nodes.entry(name), found)
+
+    def among(self, names: Iterable[str]) -> set[str]:
+        """Return those of the listed `names` to go round, and forget the items that are not listed any more."""
+        if not self._until:
+            return set()
+        now = asyncio.get_running_loop().time()
+        listed = self._until.keys() & set(names)
+        self._until = {name: until for name, until in self._until.items() if name in listed and until > now}
+        return set(self._until)
+
+    async def free_hidden(self, names: Iterable[str], taken: Iterable[str]) -> bool:
+        """Free the items that a persistent node in `taken` hides; return whether the queue should be listed again.
+
+        The taken nodes of consumers, kazoo's too, are ephemeral: a persistent one would hide its item for ever.
+        Arguments: the names of all items, and of all nodes in `taken`, as listed.
+        """
+        hidden = set(names).intersection(taken)
+        unknown = sorted(hidden - self._claimed)[:_MOST_READ]
+        self._claimed = (self._claimed & hidden).union(unknown)
+        nodes = await self._nodes.zk.pipeline([GetData(self._nodes.taken_node(name)) for name in unknown])
+        found = zip(unknown, nodes, strict=True)
+        forged = [name for name, node in found if isinstance(node, Node) and not node.stat.ephemeral_owner]
+        return any([await self._free(name) for name in forged])
+
+    async def _free(self, name: str) -> bool:
+        path = self._nodes.taken_node(name)
+        # Since the read, another client may have deleted the node, and a consumer may have taken the item.  So the
+        # transaction proves that the node is not ephemeral: an ephemeral node cannot have a child.
+        child = join_path(path, "is-not-ephemeral")
+        transaction = self._nodes.zk.transaction()
+        transaction.create(child)
+        transaction.delete(child)
+        transaction.delete(path)
+        try:
+            await transaction.commit()
+        except zkwire.ConnectionLostError:
+            self._claimed.discard(name)
+            return True
+        except zkwire.TransactionError as refused:
+            if isinstance(refused.cause, zkwire.NoChildrenForEphemeralsError | zkwire.NoNodeError):
+                return True
+            self._notices.report(
+                path, f"is not ephemeral, so it hides an item for ever, and cannot be deleted: {refused.cause}"
+            )
+            return False
+        self._notices.report(path, "was not ephemeral, so no consumer has made it; it was deleted, to free its item")
+        return True

@@ -1,0 +1,268 @@
+"""What other clients create by hand in a queue: items that cannot be taken, and nodes that hide items or take names."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import TypeAlias
+
+import pytest
+
+import zkwire
+from recipes import Queue
+from tests.support.queues import PATH, Counting, clients, numbers, settled
+from tests.support.recipes import body_raises, until, until_line
+from zkwire import Client, digest_acl
+from zkwire.testing import RealServer
+
+FIRST = "entry-000-0000000001"  # ahead of all items of the default priority
+Plant: TypeAlias = Callable[[Client, str], Awaitable[None]]
+Take: TypeAlias = Callable[[Queue], Coroutine[None, None, bytes]]
+
+FOREIGN = [digest_acl("stranger", "secret")]
+
+
+@asynccontextmanager
+async def us_and_a_stranger(server: RealServer) -> AsyncIterator[tuple[Client, Client]]:
+    async with (
+        zkwire.connect(server.hosts) as zk,
+        zkwire.connect(server.hosts, auth=[("digest", b"stranger:secret")]) as stranger,
+    ):
+        yield zk, stranger
+
+
+async def with_a_child(zk: Client, path: str) -> None:
+    await zk.create(f"{path}/entries/{FIRST}/child", make_parents=True)
+
+
+async def unreadable(zk: Client, path: str) -> None:
+    await zk.ensure_path(f"{path}/entries")
+    await zk.create(f"{path}/entries/{FIRST}", b"bad", acl=FOREIGN)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A waiting consumer soon looks at what has taken the items."""
+    monkeypatch.setattr("recipes.queue.consumer._PATIENCE", 0.01)
+
+
+async def take_by_get(queue: Queue) -> bytes:
+    return await queue.get(within=0)
+
+
+async def take_by_claim(queue: Queue) -> bytes:
+    async with queue.claim(within=0) as item:
+        return item.data
+
+
+def warnings(caplog: pytest.LogCaptureFixture, path: str) -> list[str]:
+    return [record.getMessage() for record in caplog.records if path in record.getMessage()]
+
+
+@pytest.mark.limit(20)
+@pytest.mark.parametrize("take", [take_by_get, take_by_claim])
+@pytest.mark.parametrize(("plant", "why"), [(with_a_child, "has children"), (unreadable, "may not be read")])
+async def test_an_item_that_cannot_be_taken_goes_aside_and_is_reported_once(
+    zookeeper: RealServer, path: str, caplog: pytest.LogCaptureFixture, plant: Plant, take: Take, why: str
+) -> None:
+    async with us_and_a_stranger(zookeeper) as (zk, stranger):
+        await plant(stranger, path)
+        queue = Queue(zk, path)
+        await queue.put_many(numbers(3))
+        with caplog.at_level(logging.WARNING, "recipes"):
+            assert [await take(queue) for _ in range(2)] == numbers(2)
+            assert await queue.peek() == b"2"
+            assert await queue.size() == 1
+            assert await take(queue) == b"2"
+            assert (await queue.size(), await queue.peek()) == (0, None)
+            with pytest.raises(TimeoutError):
+                await take(queue)
+        (warning,) = warnings(caplog, FIRST)
+        assert f"{path}/entries/{FIRST} {why}" in warning
+        assert await stranger.exists(f"{path}/entries/{FIRST}") is not None
+        await settled(stranger, path)
+
+
+async def wait_and_get(queue: Queue) -> bytes:
+    return await queue.get()
+
+
+async def wait_and_claim(queue: Queue) -> bytes:
+    async with queue.claim() as item:
+        return item.data
+
+
+@pytest.mark.parametrize("take", [wait_and_get, wait_and_claim])
+async def test_a_consumer_waits_behind_an_item_that_cannot_be_taken_and_sends_nothing(take: Take) -> None:
+    observer = Counting()
+    async with clients(1) as (server, (stranger,)), zkwire.connect(server.hosts, observer=observer) as zk:
+        await unreadable(stranger, PATH)
+        taking = asyncio.create_task(take(Queue(zk, PATH)))
+        await until_line(stranger, f"{PATH}/consumers", 1)
+        before = len(observer.requests)
+        for _ in range(30):  # round trips, in each of which a consumer that tries again and again would send something
+            await zk.sync(PATH)
+        assert len(observer.requests) - before - 30 < 15, observer.requests
+        await Queue(stranger, PATH).put(b"good")
+        assert await taking == b"good"
+
+
+async def test_an_item_that_gets_a_child_between_the_read_and_the_take_goes_aside(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with clients() as (server, (zk, other)):
+        queue = Queue(zk, PATH, acl=zkwire.OPEN_ACL)
+        await queue.put_many(numbers(2))
+        async with server.hold_replies("getData", session=zk.session_id) as held:
+            taking = asyncio.create_task(queue.get())
+            await held.until_hit()
+            first = min(await other.get_children(f"{PATH}/entries"))
+            await other.create(f"{PATH}/entries/{first}/child")
+        assert await taking == b"1"
+        assert len(warnings(caplog, first)) == 1
+
+
+async def test_an_item_that_gets_a_child_while_it_is_claimed_is_handled_once() -> None:
+    async with clients() as (_, (zk, other)):
+        queue = Queue(zk, PATH, acl=zkwire.OPEN_ACL)
+        await queue.put_many(numbers(2))
+        with body_raises(zkwire.NotEmptyError, match="the item was handled, but cannot be deleted"):
+            async with queue.claim() as item:
+                await other.create(f"{item.entry}/child")
+        async with queue.claim() as item:
+            assert item == b"1"
+        assert await Queue(other, PATH).size() == 1
+        with pytest.raises(TimeoutError):
+            await Queue(other, PATH).get(within=0)
+        await settled(zk, PATH)
+
+
+async def test_a_peek_of_an_item_that_cannot_be_taken_shows_the_next_one(caplog: pytest.LogCaptureFixture) -> None:
+    async with clients() as (_, (zk, other)):
+        await with_a_child(other, PATH)
+        await Queue(other, PATH).put(b"good")
+        assert await Queue(zk, PATH).peek() == b"good"
+
+
+async def test_an_item_that_is_too_large_for_an_answer_goes_aside(caplog: pytest.LogCaptureFixture) -> None:
+    async with clients(1) as (server, (other,)), zkwire.connect(server.hosts, reply_limit=100_000) as zk:
+        queue = Queue(zk, PATH)
+        await Queue(other, PATH).put_many([b"0", bytes(200_000), b"1", bytes(200_000), b"2"])
+        assert [await queue.get() for _ in range(2)] == numbers(2)
+        async with queue.claim() as item:
+            assert item == b"2"
+        assert len([text for text in warnings(caplog, PATH) if "reply_limit" in text]) == 2
+        await settled(other, PATH)
+
+
+async def test_an_item_is_tried_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("recipes.queue.aside._TRIED_AGAIN_AFTER", 0.1)
+    async with clients() as (_, (zk, other)):
+        await with_a_child(other, PATH)
+        queue = Queue(zk, PATH)
+        assert await queue.peek() is None
+        await other.delete(f"{PATH}/entries/{FIRST}/child")
+
+        async def is_free() -> bool:
+            return await queue.size() == 1
+
+        await until(is_free)
+        assert await queue.get(within=0) == b""
+
+
+@pytest.mark.limit(20)
+@pytest.mark.usefixtures("impatient")
+async def test_a_persistent_node_in_taken_does_not_hide_its_item_for_ever(
+    zookeeper: RealServer, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with us_and_a_stranger(zookeeper) as (zk, stranger):
+        queue = Queue(zk, path)
+        await queue.put_many(numbers(2))
+        first, second = sorted(await zk.get_children(f"{path}/entries"))
+        await stranger.create(f"{path}/taken/{first}")
+        async with Queue(stranger, path).claim() as item:  # a consumer's node is left alone
+            assert item == b"1"
+            assert await queue.get() == b"0"
+            assert await stranger.exists(f"{path}/taken/{second}") is not None
+        (warning,) = warnings(caplog, f"{path}/taken")
+        assert f"{path}/taken/{first} was not ephemeral" in warning
+
+
+@pytest.mark.limit(20)
+@pytest.mark.usefixtures("impatient")
+async def test_a_persistent_node_in_taken_that_may_not_be_deleted_is_reported(
+    zookeeper: RealServer, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with us_and_a_stranger(zookeeper) as (zk, stranger):
+        queue = Queue(zk, path)
+        await queue.put(b"0")
+        (first,) = await zk.get_children(f"{path}/entries")
+        await stranger.create(f"{path}/taken/{first}", acl=zkwire.READ_ONLY_ACL)
+        with pytest.raises(TimeoutError):
+            await queue.get(within=0.3)
+        (warning,) = warnings(caplog, f"{path}/taken")
+        assert f"{path}/taken/{first} is not ephemeral" in warning
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_claim_that_begins_while_a_persistent_node_is_removed_is_left_alone() -> None:
+    """The node was read as persistent; by the time of the delete it is the ephemeral node of a consumer."""
+    async with clients() as (server, (zk, other)):
+        queue = Queue(zk, PATH)
+        await queue.put(b"0")
+        (first,) = await zk.get_children(f"{PATH}/entries")
+        await other.create(f"{PATH}/taken/{first}")
+        async with server.hold_replies("getData", path=f"{PATH}/taken/{first}") as held:
+            waiting = asyncio.create_task(queue.get())
+            await held.until_hit()
+            await other.delete(f"{PATH}/taken/{first}")
+            item = await Queue(other, PATH).claim().__aenter__()
+        await until_line(other, f"{PATH}/consumers", 1)
+        await zk.sync(PATH)
+        assert await other.exists(f"{PATH}/taken/{first}") is not None
+        item.handled()
+        await item.release()
+        await Queue(other, PATH).put(b"1")
+        assert await waiting == b"1"
+
+
+async def test_nodes_that_are_no_items_are_not_counted() -> None:
+    async with clients(1) as (_, (zk,)):
+        queue = Queue(zk, PATH)
+        await queue.put(b"0")
+        await zk.create(f"{PATH}/entries/note")
+        assert await queue.size() == 1
+
+
+@pytest.mark.parametrize("maxsize", [None, 50])
+async def test_a_producer_goes_round_names_that_other_clients_have_created(
+    zookeeper: RealServer, path: str, maxsize: int | None
+) -> None:
+    async with us_and_a_stranger(zookeeper) as (zk, stranger):
+        queue = Queue(zk, path, maxsize)
+        await queue.put(b"0")
+        for number in range(9, 15):
+            # Each create uses a number up itself: the next puts meet these names all the same.
+            await stranger.create(f"{path}/entries/entry-100-{number:010d}", b"theirs")
+        await queue.put_many([b"1", b"2", b"3"])
+        await queue.put(b"4")
+        found = [await queue.get() for _ in range(await queue.size())]
+        assert [data for data in found if data != b"theirs"] == numbers(5)
+
+
+async def test_a_put_that_must_not_wait_ignores_nodes_that_are_no_waiting_producers(
+    zookeeper: RealServer, path: str
+) -> None:
+    async with us_and_a_stranger(zookeeper) as (zk, stranger):
+        await stranger.create(f"{path}/producers/note", make_parents=True)
+        await Queue(zk, path, 3).put(b"0", within=0)
+        await stranger.create(f"{path}/producers/put-0000000001")
+        await Queue(zk, path, 3).put(b"1", within=0)
+        await stranger.create(f"{path}/producers/put-0000000002", ephemeral=True)
+        with pytest.raises(TimeoutError):
+            await Queue(zk, path, 3).put(b"2", within=0)
+        await until(lambda: settled_size(zk, path))
+
+
+async def settled_size(zk: Client, path: str) -> bool:
+    return await Queue(zk, path).size() == 2

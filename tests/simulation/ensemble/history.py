@@ -1,0 +1,145 @@
+"""What servers agree on: transactions in one order, and one server's copy of what they have made.
+
+All servers carry out the same transactions in the same order, so their trees differ only in how far they have come.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tests.simulation.links import Connection as Wire
+from zkwire.errors import RuntimeInconsistencyError
+from zkwire.testing.memory import writes
+from zkwire.testing.memory.operations import OPERATIONS
+from zkwire.testing.memory.refusal import Refused
+from zkwire.testing.memory.sessions import Session
+from zkwire.testing.memory.state import Connection, Settings, State
+from zkwire.wire.frames import FrameReader
+from zkwire.wire.multi import ErrorResult, MultiReply, MultiRequest
+from zkwire.wire.requests import CloseSessionRequest, SyncRequest
+
+HEADER_SIZE: Final = 8  # of a request: xid and opcode
+CREATE_SESSION: Final = -10
+CLOSE_SESSION: Final = CloseSessionRequest.opcode
+MULTI: Final = MultiRequest.opcode
+SYNC: Final = SyncRequest.opcode
+WRITES: Final = frozenset(
+    (CREATE_SESSION, CLOSE_SESSION, MULTI, *(opcode for opcode, each in OPERATIONS.items() if each.write is not None))
+)
+_ADDRESS: Final = "10.0.0.1"
+_FRAME_LIMIT: Final = 1_048_575
+_ERROR_TYPE: Final = -1
+
+
+class ClientConnection(Connection):
+    """A server's side of a client's connection.
+
+    `wire` is the link; `frames` cuts its bytes; `heard` is when the last ones came; `session_id` and `timeout_ms` are
+    those of the handshake, and `session` is set once that is through.
+    """
+
+    __slots__ = ("frames", "heard", "session_id", "timeout_ms", "wire")
+
+    def __init__(self, wire: Wire | None, now: float) -> None:
+        super().__init__(_ADDRESS, 0, now)
+        self.wire = wire
+        self.frames = FrameReader(_FRAME_LIMIT)
+        self.heard = now
+        self.session_id = 0
+        self.timeout_ms = 0
+
+
+@dataclass(slots=True, eq=False)
+class Pending:
+    """A client's request at its server.  `waits` is whether it must come back from the leader before it is answered."""
+
+    client: ClientConnection
+    xid: int
+    opcode: int
+    payload: bytes
+    waits: bool
+
+
+@dataclass(slots=True, eq=False)
+class Transaction:
+    """One entry of the history.
+
+    Arguments: `zxid`; `time`, ms since 1970 by the leader's clock; `session_id`; `opcode` and `payload`, the request
+    with its header; `timeout_ms`, of a new session; `refusal`, the error code with which the leader has refused the
+    session, 0 for none; `pending`, the request that it answers.
+    """
+
+    zxid: int
+    time: int
+    session_id: int
+    opcode: int
+    payload: bytes = b""
+    timeout_ms: int = 0
+    refusal: int = 0
+    pending: Pending | None = field(default=None, repr=False)
+
+
+class Replica(State):
+    """One server's copy: the tree, the sessions with their timeouts, and the watches of its own clients."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings, 0.0, 0.0)
+        self._nobody = ClientConnection(None, 0.0)
+
+    def apply(self, transaction: Transaction, client: ClientConnection | None) -> tuple[int, bytes]:
+        """Carry out `transaction` and send its events; return the error code and the body of the reply.
+
+        Arguments: `client`, the connection that the request came on, if it is one of this server's.
+        """
+        zxid = self.last_zxid = transaction.zxid
+        opcode, session_id = transaction.opcode, transaction.session_id
+        sessions = self.sessions
+        if opcode == CREATE_SESSION:
+            session: Session[Connection] = Session(session_id)
+            session.timeout_ms = transaction.timeout_ms
+            sessions.by_id[session_id] = session
+            return 0, b""
+        if opcode == CLOSE_SESSION:
+            for path in list(self.tree.ephemerals.get(session_id, ())):
+                writes.remove(self, path, zxid)
+            if session_id in sessions.by_id:
+                sessions.end(sessions.by_id[session_id])
+            return 0, b""
+        if client is None:
+            client = self._nobody
+            client.session = sessions.by_id.get(session_id) or Session(session_id)
+        if opcode == MULTI:
+            request = MultiRequest.decode(transaction.payload, HEADER_SIZE)[0]
+            if transaction.refusal:
+                return 0, _all_refused(transaction.refusal, len(request.operations))
+            return 0, writes.multi(self, client, request, zxid, transaction.time)
+        if transaction.refusal:
+            return transaction.refusal, b""
+        operation = OPERATIONS[opcode]
+        assert operation.write is not None
+        try:
+            change = operation.write(
+                self, client, operation.request.decode(transaction.payload, HEADER_SIZE)[0], zxid, transaction.time
+            )
+        except Refused as refused:
+            return refused.code, refused.body
+        change.send_events(self, zxid)
+        return 0, operation.body(change)
+
+    def stand_in(self, session_id: int) -> Session[Connection]:
+        """Return a session that this copy does not have yet."""
+        return Session(session_id)
+
+    def read(self, client: ClientConnection, pending: Pending) -> tuple[int, bytes]:
+        """Carry out a request that changes no node; return the error code and the body of the reply."""
+        operation = OPERATIONS[pending.opcode]
+        assert operation.read is not None
+        request: Any = operation.request.decode(pending.payload, HEADER_SIZE)[0]
+        try:
+            return 0, operation.read(self, client, request)
+        except Refused as refused:
+            return refused.code, refused.body
+
+
+def _all_refused(code: int, count: int) -> bytes:
+    codes = [code] + [RuntimeInconsistencyError.code] * (count - 1)
+    return MultiReply([ErrorResult(each) for each in codes], [_ERROR_TYPE] * count).encode()

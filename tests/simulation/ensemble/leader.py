@@ -1,0 +1,272 @@
+"""The leader: orders transactions, has a quorum commit them, keeps the sessions, and pings its learners.
+
+After LearnerHandler, Leader, SessionTrackerImpl and PrepRequestProcessor of the real server.  Left out: the discovery
+of the epoch and the comparison of histories, which the election does (see election.py), and snapshots.
+"""
+
+from collections import deque
+from typing import Final
+
+from tests.simulation.ensemble.history import CLOSE_SESSION, CREATE_SESSION, SYNC, WRITES, ClientConnection, Pending
+from tests.simulation.ensemble.history import Transaction as Entry
+from tests.simulation.ensemble.peers import Message, PeerLink
+from tests.simulation.ensemble.server import SimulatedServer
+from tests.simulation.ensemble.tracker import SessionTracker
+
+SYNC_LIMIT: Final = 5  # ticks
+INIT_LIMIT: Final = 10
+
+
+class _Learner:
+    """The leader's side of a learner: its link, whether it votes, and until which tick it counts as in sync."""
+
+    def __init__(self, link: PeerLink, *, is_voter: bool, deadline: int, now: float) -> None:
+        self.link = link
+        self.is_voter = is_voter
+        self.deadline = deadline
+        self.heard = now
+        self.has_history = False
+        self.unacknowledged: deque[tuple[int, float]] = deque()
+
+
+class Leader:
+    """The role of a leader.
+
+    Arguments: `server`; `epoch`; `quorum`, how many voters it takes; `timeouts`, see SessionTracker.
+    """
+
+    forwards = WRITES
+
+    def __init__(self, server: SimulatedServer, epoch: int, quorum: int, timeouts: dict[int, int]) -> None:
+        self.server = server
+        self.epoch = epoch
+        self.is_serving = False
+        self._quorum = quorum
+        self._timeouts = timeouts
+        self._tick_time = server.settings.tick_time
+        self._tick = 0
+        self._is_half = False
+        self._zxid = epoch << 32
+        self._learners: dict[PeerLink, _Learner] = {}
+        self._outstanding: deque[tuple[Entry, set[str]]] = deque()
+        self._syncs: dict[int, list[tuple[PeerLink, Pending]]] = {}
+        self._acknowledged: set[str] = {server.name}  # voters that have the history
+        self.tracker = SessionTracker(self._tick_time, server.world.now, timeouts)
+
+    def begin(self) -> None:
+        """Wait for a quorum of learners."""
+        self.server.current_epoch = self.epoch
+        self.server.after(INIT_LIMIT * self._tick_time, self._give_up_waiting)
+        self._start_if_quorum()
+
+    def resign(self) -> None:
+        self.is_serving = False
+        for learner in list(self._learners.values()):
+            learner.link.close_by_leader()
+        self._learners.clear()
+
+    def _is_current(self) -> bool:
+        return self.server.role is self
+
+    def _give_up_waiting(self) -> None:
+        if self._is_current() and not self.is_serving:
+            self.server.take_role(None)
+
+    def _start_if_quorum(self) -> None:
+        if self.is_serving or len(self._acknowledged) < self._quorum:
+            return
+        server = self.server
+        while server.applied < len(server.log):
+            server.apply_next()
+        now = server.world.now
+        self.tracker = SessionTracker(self._tick_time, now, self._timeouts)
+        for session in server.replica.sessions.by_id.values():
+            self.tracker.track(session.id, session.timeout_ms, now)  # each gets its full timeout anew
+        self.is_serving = True
+        for learner in self._learners.values():
+            if learner.has_history:
+                learner.link.send_to_learner("up to date", server.last_zxid)
+        server.after(self._tick_time / 2, self._half_tick)
+        self._expire_later()
+
+    # -- learners -------------------------------------------------------------------------------------------------
+
+    def received(self, link: PeerLink, message: Message) -> None:
+        """Take a message of a learner."""
+        name, *args = message
+        if name == "join":
+            self._join(link, *args)
+            return
+        learner = self._learners.get(link)
+        if learner is None:
+            return
+        learner.deadline = self._tick + SYNC_LIMIT
+        learner.heard = self.server.world.now
+        match name:
+            case "closed":
+                del self._learners[link]
+                self._acknowledged.discard(link.learner)
+            case "has history":
+                learner.has_history = True
+                if learner.is_voter:
+                    self._acknowledged.add(link.learner)
+                if self.is_serving:
+                    link.send_to_learner("up to date", self._committed_zxid())
+                self._start_if_quorum()
+            case "ack":
+                self._ack(link.learner, learner, args[0])
+            case "ping":
+                now = self.server.world.now
+                for session_id, timeout_ms in args[0].items():
+                    self.tracker.touch(session_id, timeout_ms, now)
+            case "revalidate":
+                client, session_id, timeout_ms = args
+                is_valid = self.tracker.touch(session_id, timeout_ms, self.server.world.now)
+                self.tracker.set_owner(session_id, learner)
+                link.send_to_learner("revalidated", client, is_valid)
+            case "request":
+                self._request(args[0], learner)
+
+    def _join(self, link: PeerLink, is_voter: bool) -> None:
+        now = self.server.world.now
+        learner = _Learner(link, is_voter=is_voter, deadline=self._tick + INIT_LIMIT + SYNC_LIMIT, now=now)
+        self._learners[link] = learner
+        log = self.server.log
+        history = log[: self.server.applied] if self.is_serving else list(log)
+        link.send_to_learner("history", history, self.epoch)
+        if is_voter:
+            for entry, _ in self._outstanding:
+                self._propose_to(learner, entry)
+        link.send_to_learner("new leader")
+
+    def _half_tick(self) -> None:
+        """Twice a tick: see whether there is a quorum, and ping all learners."""
+        if not self._is_current():
+            return
+        now, limit = self.server.world.now, SYNC_LIMIT * self._tick_time
+        for learner in list(self._learners.values()):
+            oldest = learner.unacknowledged[0][1] if learner.unacknowledged else now
+            if now - learner.heard > limit or now - oldest > limit:
+                learner.link.close_by_leader()
+                del self._learners[learner.link]
+                self._acknowledged.discard(learner.link.learner)
+        if self._is_half:
+            self._tick += 1
+            synced = [each for each in self._learners.values() if each.is_voter and self._tick <= each.deadline]
+            if 1 + len(synced) < self._quorum:
+                self.server.take_role(None)
+                return
+        self._is_half = not self._is_half
+        for learner in self._learners.values():
+            learner.link.send_to_learner("ping")
+        self.server.after(self._tick_time / 2, self._half_tick)
+
+    # -- sessions -------------------------------------------------------------------------------------------------
+
+    def touch(self, session_id: int, timeout_ms: int) -> bool:
+        return self.tracker.touch(session_id, timeout_ms, self.server.world.now)
+
+    def revalidate(self, client: ClientConnection) -> None:
+        is_valid = self.touch(client.session_id, client.timeout_ms)
+        self.tracker.set_owner(client.session_id, self)
+        self.server.admit(client, is_valid=is_valid)
+
+    def _expire_later(self) -> None:
+        self.server.after(self.tracker.next_expiry - self.server.world.now, self._expire)
+
+    def _expire(self) -> None:
+        if self._is_current():
+            for session_id in self.tracker.expired(self.server.world.now):
+                self._propose(self._entry(session_id, CLOSE_SESSION))
+            self._expire_later()
+
+    # -- transactions -----------------------------------------------------------------------------------------------
+
+    def submit(self, pending: Pending) -> None:
+        self._request(pending, None)
+
+    def act(self, opcode: int, payload: bytes) -> None:
+        """Carry out a request of an operator, who has no session in the simulation."""
+        entry = self._entry(0, opcode)
+        entry.payload = payload
+        self._propose(entry)
+
+    def end_session(self, session_id: int) -> None:
+        """End a session at once, as an operator does who closes it from another connection."""
+        self.tracker.close(session_id)
+        self._propose(self._entry(session_id, CLOSE_SESSION))
+
+    def _request(self, pending: Pending, learner: _Learner | None) -> None:
+        """Order a request; `learner` is where it came from, None for a client of the leader's own."""
+        if pending.opcode == SYNC:
+            assert learner is not None
+            self._sync(learner.link, pending)
+            return
+        client = pending.client
+        session_id, owner = client.session_id, learner or self
+        if learner is not None:
+            self.server.enqueue(pending)
+        entry = self._entry(session_id, pending.opcode)
+        entry.payload, entry.pending = pending.payload, pending
+        if pending.opcode == CREATE_SESSION:
+            entry.timeout_ms = client.timeout_ms
+            self.tracker.track(session_id, client.timeout_ms, self.server.world.now)
+            self.tracker.set_owner(session_id, owner)
+        elif pending.opcode == CLOSE_SESSION:
+            self.tracker.close(session_id)  # without a look at the owner, as the real leader
+        else:
+            entry.refusal = self.tracker.refusal(session_id, owner)
+        self._propose(entry)
+
+    def _sync(self, link: PeerLink, pending: Pending) -> None:
+        """Answer a sync behind all that is proposed by now."""
+        if self._outstanding:
+            self._syncs.setdefault(self._outstanding[-1][0].zxid, []).append((link, pending))
+        else:
+            link.send_to_learner("synced", pending)
+
+    def _entry(self, session_id: int, opcode: int) -> Entry:
+        self._zxid += 1
+        return Entry(self._zxid, int(self.server.world.now * 1000), session_id, opcode)
+
+    def _committed_zxid(self) -> int:
+        server = self.server
+        return server.log[server.applied - 1].zxid if server.applied else 0
+
+    def _propose(self, entry: Entry) -> None:
+        server = self.server
+        server.log.append(entry)
+        self._outstanding.append((entry, {server.name}))
+        for learner in self._learners.values():
+            if learner.is_voter:
+                self._propose_to(learner, entry)
+        self._commit_acknowledged()
+
+    def _propose_to(self, learner: _Learner, entry: Entry) -> None:
+        learner.unacknowledged.append((entry.zxid, self.server.world.now))
+        learner.link.send_to_learner("proposal", entry)
+
+    def _ack(self, name: str, learner: _Learner, zxid: int) -> None:
+        waiting = learner.unacknowledged
+        while waiting and waiting[0][0] <= zxid:
+            waiting.popleft()
+        for entry, voters in self._outstanding:
+            if entry.zxid == zxid:
+                voters.add(name)
+        self._commit_acknowledged()
+
+    def _commit_acknowledged(self) -> None:
+        """Commit what a quorum has, in order."""
+        while self._outstanding and len(self._outstanding[0][1]) >= self._quorum:
+            entry, _ = self._outstanding.popleft()
+            for learner in self._learners.values():
+                if learner.is_voter:
+                    learner.link.send_to_learner("commit", entry.zxid)
+                else:
+                    learner.link.send_to_learner("inform", entry)
+            if entry.opcode == CLOSE_SESSION:
+                self.tracker.remove(entry.session_id)
+            self.server.apply_next()
+            for link, pending in self._syncs.pop(entry.zxid, ()):
+                if link in self._learners:
+                    link.send_to_learner("synced", pending)

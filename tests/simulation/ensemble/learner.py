@@ -1,0 +1,142 @@
+"""A learner: follows the leader as a follower, which votes, or as an observer, which does not.
+
+After Learner, Follower, Observer and LearnerSessionTracker of the real server.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from tests.simulation.ensemble.history import CREATE_SESSION, SYNC, WRITES, ClientConnection, Pending, Transaction
+from tests.simulation.ensemble.leader import INIT_LIMIT, SYNC_LIMIT, Leader
+from tests.simulation.ensemble.peers import Message, PeerLink
+from tests.simulation.ensemble.server import SimulatedServer
+
+_FORWARDS: Final = WRITES | {SYNC}
+
+
+class Learner:
+    """The role of a follower or an observer.
+
+    Arguments: `server`; `leader`, the server that leads.
+    """
+
+    forwards = _FORWARDS
+
+    def __init__(self, server: SimulatedServer, leader: SimulatedServer) -> None:
+        self.server = server
+        self.leader = leader
+        self.is_serving = False
+        self._touched: dict[int, int] = {}  # what the next ping of the leader takes along
+        self._committed = 0
+        self._heard = server.world.now
+        self._limit = INIT_LIMIT * server.settings.tick_time
+        self._link = PeerLink(server.network, server.name, leader.name, _at_leader(leader), self._arrived)
+
+    def begin(self) -> None:
+        """Join the leader."""
+        self._link.send_to_leader("join", self.server.is_voter)
+        self._watch()
+
+    def resign(self) -> None:
+        self.is_serving = False
+        self._link.close_by_learner()
+
+    def _watch(self) -> None:
+        """Give the leader up when it has been silent for too long."""
+        server = self.server
+        if server.role is not self:
+            return
+        left = self._heard + self._limit - server.world.now
+        if left <= 0:
+            server.take_role(None)
+        else:
+            server.after(left + 1e-6, self._watch)
+
+    # -- clients ----------------------------------------------------------------------------------------------------
+
+    def touch(self, session_id: int, timeout_ms: int) -> bool:
+        self._touched[session_id] = timeout_ms
+        return True
+
+    def submit(self, pending: Pending) -> None:
+        self._link.send_to_leader("request", pending)
+
+    def revalidate(self, client: ClientConnection) -> None:
+        self._link.send_to_leader("revalidate", client, client.session_id, client.timeout_ms)
+
+    # -- the leader -------------------------------------------------------------------------------------------------
+
+    def _arrived(self, link: PeerLink, message: Message) -> None:
+        self.server.post(self._received, message)
+
+    def _received(self, message: Message) -> None:
+        server = self.server
+        if server.role is not self:
+            return
+        self._heard = server.world.now
+        name, *args = message
+        match name:
+            case "closed":
+                server.take_role(None)
+            case "history":
+                self._take_history(*args)
+            case "new leader":
+                self._limit = SYNC_LIMIT * server.settings.tick_time
+                self._link.send_to_leader("has history")
+            case "up to date":
+                self._committed = max(self._committed, args[0])
+                self.is_serving = True
+                self._apply()
+            case "proposal":
+                server.log.append(args[0])
+                self._link.send_to_leader("ack", args[0].zxid)
+            case "commit":
+                self._committed = args[0]
+                self._apply()
+            case "inform":
+                server.log.append(args[0])
+                self._committed = args[0].zxid
+                self._apply()
+            case "synced":
+                server.synced(args[0])
+            case "revalidated":
+                client, is_valid = args
+                server.admit(client, is_valid=is_valid)
+            case "ping":
+                touched, self._touched = self._touched, {}
+                self._link.send_to_leader("ping", touched)
+
+    def _take_history(self, history: list[Transaction], epoch: int) -> None:
+        server = self.server
+        if epoch < server.accepted_epoch:  # a former leader, which does not know it yet
+            server.take_role(None)
+            return
+        assert server.applied <= len(history), f"{server.name} has applied what its leader has not"
+        if server.applied:
+            assert history[server.applied - 1] is server.log[server.applied - 1], "two histories"
+        server.log[:] = history
+        server.current_epoch = server.accepted_epoch = epoch
+
+    def _apply(self) -> None:
+        server = self.server
+        while self.is_serving and server.applied < len(server.log):
+            if server.log[server.applied].zxid > self._committed:
+                return
+            entry = server.apply_next()
+            if entry.opcode == CREATE_SESSION:
+                self._touched[entry.session_id] = entry.timeout_ms  # commitSession does so on every learner
+
+
+def _at_leader(leader: SimulatedServer) -> Callable[[PeerLink, Message], None]:
+    """Return what takes the messages to `leader`: its role may have changed when they arrive."""
+
+    def arrived(link: PeerLink, message: Message) -> None:
+        leader.post(received, link, message)
+
+    def received(link: PeerLink, message: Message) -> None:
+        if isinstance(leader.role, Leader):
+            leader.role.received(link, message)
+        elif message != ("closed",):
+            link.close_by_leader()
+
+    return arrived

@@ -1,0 +1,74 @@
+"""A process on a host: it can be paused, killed and started again; what comes to it meanwhile waits, or is lost."""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from tests.simulation.loop import World
+
+
+class Process:
+    """What runs on one host.  Everything that happens to it comes through `post`, and its own timers through `after`.
+
+    While it is paused, its timers and what comes from outside wait.  When it goes on, it handles the timers first: so a
+    leader ends the sessions that were due meanwhile before it answers anything.
+    """
+
+    def __init__(self, world: World, name: str) -> None:
+        self.world = world
+        self.name = name
+        self.is_up = True
+        self._pauses = 0
+        self._life = 0
+        self._inbox: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
+        self._due: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the process is stopped, with its connections open."""
+        return self._pauses > 0
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process can answer."""
+        return self.is_up and not self._pauses
+
+    def post(self, call: Callable[..., object], *args: Any) -> None:
+        """Have the process make a call, for something that came from outside."""
+        if not self.is_up:
+            return
+        if self._pauses:
+            self._inbox.append((call, args))
+        else:
+            call(*args)
+
+    def after(self, seconds: float, call: Callable[..., object], *args: Any) -> None:
+        """Have the process make a call in `seconds`, unless it is killed before."""
+        self.world.after(seconds, self._timer, self._life, call, args)
+
+    def _timer(self, life: int, call: Callable[..., object], args: tuple[Any, ...]) -> None:
+        if life != self._life:
+            return
+        if self._pauses:
+            self._due.append((call, args))
+        else:
+            call(*args)
+
+    def pause(self) -> None:
+        """Stop until `go_on` is called as often."""
+        self._pauses += 1
+
+    def go_on(self) -> None:
+        """Undo one `pause`."""
+        self._pauses -= 1
+        for waiting in (self._due, self._inbox):
+            while waiting and not self._pauses:
+                call, args = waiting.popleft()
+                call(*args)
+
+    def die(self) -> None:
+        """End at once, and lose what was in memory."""
+        self.is_up = False
+        self._life += 1
+        self._inbox.clear()
+        self._due.clear()

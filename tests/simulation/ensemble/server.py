@@ -1,0 +1,309 @@
+"""One server of the ensemble: its clients, its disk, and its role, which is leader, learner or none.
+
+A server answers reads from its own copy.  What must go through the leader it gives to its role, and answers it when the
+role brings it back; requests of one session are answered in their order.
+"""
+
+import struct
+from collections import deque
+from typing import Final, Protocol
+
+from tests.simulation.ensemble.history import (
+    CLOSE_SESSION,
+    CREATE_SESSION,
+    ClientConnection,
+    Pending,
+    Replica,
+    Transaction,
+)
+from tests.simulation.ensemble.process import Process
+from tests.simulation.links import Connection as Wire
+from tests.simulation.links import Network
+from zkwire.errors import SessionMovedError, ThrottledError
+from zkwire.testing.memory.sessions import password_of
+from zkwire.testing.memory.state import Settings
+from zkwire.wire.frames import LENGTH
+from zkwire.wire.records import PING_XID, ConnectRequest, ConnectResponse
+from zkwire.wire.requests import PingRequest
+
+_HEADER: Final = struct.Struct(">ii")
+_PING: Final = PingRequest.opcode
+_HANDSHAKE_WITHIN: Final = 10.0  # seconds
+_NO_PASSWORD: Final = bytes(16)
+
+
+class Role(Protocol):
+    """What a server is in the ensemble.
+
+    `is_serving` is whether clients are let in.  `forwards` are the opcodes that go through the leader and come back.
+    """
+
+    is_serving: bool
+    forwards: frozenset[int]
+
+    def touch(self, session_id: int, timeout_ms: int) -> bool:
+        """Note that a client was heard; return False if its session is known to be gone."""
+
+    def submit(self, pending: Pending) -> None:
+        """Have a request carried out by the ensemble."""
+
+    def revalidate(self, client: ClientConnection) -> None:
+        """Ask whether the session of a client that reconnects lives; `SimulatedServer.admit` gets the answer."""
+
+    def resign(self) -> None:
+        """Give up the role."""
+
+
+class SimulatedServer(Process):
+    """One server.
+
+    Arguments: `network`; `name`; `number`, which makes its session ids; `settings`; `is_voter`, False for an observer.
+
+    `log`, `current_epoch` and `accepted_epoch` are on its disk.  `replica` is its copy, into which the first `applied`
+    entries of the log have gone.  `throttles` is how likely it refuses a request because of overload.
+    """
+
+    def __init__(self, network: Network, name: str, number: int, settings: Settings, *, is_voter: bool) -> None:
+        super().__init__(network.world, name)
+        self.network = network
+        self.settings = settings
+        self.is_voter = is_voter
+        self.role: Role | None = None
+        self.log: list[Transaction] = []
+        self.current_epoch = self.accepted_epoch = 0
+        self.replica = Replica(settings)
+        self.applied = 0
+        self.throttles = 0.0
+        self.clients: dict[Wire, ClientConnection] = {}
+        self._queues: dict[int, deque[Pending]] = {}
+        self._next_session = number << 56 | 1
+        network.listeners[name] = self
+
+    @property
+    def last_zxid(self) -> int:
+        """The zxid of the last entry of its log."""
+        return self.log[-1].zxid if self.log else 0
+
+    # -- up and down ----------------------------------------------------------------------------------------------
+
+    def take_role(self, role: Role | None) -> None:
+        """Take another role, or none; all clients are dropped."""
+        former, self.role = self.role, role
+        self._queues.clear()
+        if former is not None:
+            former.resign()
+        for wire in list(self.clients):
+            self.drop(wire)
+
+    def kill(self) -> None:
+        """Die: all connections are reset, the disk stays."""
+        for wire in list(self.clients):
+            self.drop(wire, reset=True)
+        self.take_role(None)
+        self.die()
+
+    def start(self) -> None:
+        """Start again after `kill`, without a role."""
+        self.is_up = True
+
+    # -- for the links ----------------------------------------------------------------------------------------------
+
+    def accept(self, connection: Wire) -> bool:
+        if self.is_up:
+            self.clients[connection] = ClientConnection(connection, self.world.now)
+            self.after(_HANDSHAKE_WITHIN, self._drop_without_handshake, connection)
+        return self.is_up
+
+    def _drop_without_handshake(self, wire: Wire) -> None:
+        client = self.clients.get(wire)
+        if client is not None and not client.timeout_ms:
+            self.drop(wire)
+
+    def _drop_when_idle(self, wire: Wire) -> None:
+        """Close a connection on which nothing has come for a session timeout, as the real server does."""
+        client = self.clients.get(wire)
+        if client is not None:
+            left = client.heard + client.timeout_ms / 1000 - self.world.now
+            if left > 0:
+                self.after(left + 0.001, self._drop_when_idle, wire)
+            else:
+                self.drop(wire)
+
+    def received(self, connection: Wire, data: bytes) -> None:
+        self.post(self._received, connection, data)
+
+    def lost(self, connection: Wire) -> None:
+        self.post(self._lost, connection)
+
+    def _lost(self, wire: Wire) -> None:
+        client = self.clients.pop(wire, None)
+        if client is not None:
+            self._forget(client)
+
+    def drop(self, wire: Wire, *, reset: bool = False) -> None:
+        """Close a client's connection."""
+        self._lost(wire)
+        wire.close(reset=reset)
+
+    def _forget(self, client: ClientConnection) -> None:
+        client.closing = True
+        self.replica.forget(client)
+
+    # -- the handshake ------------------------------------------------------------------------------------------------
+
+    def _received(self, wire: Wire, data: bytes) -> None:
+        client = self.clients.get(wire)
+        if client is None:
+            return
+        client.heard = self.world.now
+        for payload in client.frames.feed(data):
+            if client.closing:
+                break
+            if client.timeout_ms:
+                self._request(client, payload)
+            else:
+                self._handshake(client, payload)
+        self.flush()
+
+    def _handshake(self, client: ClientConnection, payload: bytes) -> None:
+        """Take the first frame; the decisions come in the order in which the real server makes them."""
+        wire = client.wire
+        assert wire is not None
+        request = ConnectRequest.decode(payload, 0)[0]
+        if self.role is None or not self.role.is_serving or request.last_zxid_seen > self.replica.last_zxid:
+            self.drop(wire)
+            return
+        shortest, longest = self.settings.timeout_range_ms()
+        client.timeout_ms = min(max(request.timeout, shortest), longest)
+        self._drop_when_idle(wire)
+        if request.session_id == 0:
+            client.session_id = self._next_session
+            self._next_session += 1
+            pending = Pending(client, 0, CREATE_SESSION, b"", waits=True)
+            self.enqueue(pending)
+            self.role.submit(pending)
+            return
+        client.session_id = request.session_id
+        for other in [each for each in self.clients.values() if each.session_id == request.session_id]:
+            if other is not client and other.wire is not None:
+                self.drop(other.wire)
+        if request.password == password_of(request.session_id):
+            self.role.revalidate(client)
+        else:
+            self.admit(client, is_valid=False)
+
+    def admit(self, client: ClientConnection, *, is_valid: bool) -> None:
+        """Answer a handshake."""
+        if client.closing:
+            return
+        wire, session_id = client.wire, client.session_id
+        assert wire is not None
+        response = ConnectResponse(0, 0, 0, _NO_PASSWORD)
+        if is_valid:
+            response = ConnectResponse(0, client.timeout_ms, session_id, password_of(session_id))
+            client.session = self.replica.sessions.by_id.get(session_id)
+            if client.session is None:  # this server is behind: the session's own transaction is on its way
+                client.session = self.replica.stand_in(session_id)
+        body = response.encode() + b"\0"
+        wire.send(LENGTH.pack(len(body)) + body)
+        if not is_valid:
+            self.drop(wire)
+
+    # -- requests -------------------------------------------------------------------------------------------------
+
+    def _request(self, client: ClientConnection, payload: bytes) -> None:
+        role = self.role
+        assert role is not None
+        assert client.session is not None, "the client has not waited for the answer to its handshake"
+        xid, opcode = _HEADER.unpack_from(payload)
+        if not role.touch(client.session_id, client.timeout_ms):
+            return  # as the real leader, which drops requests of a session that it has expired
+        if self.throttles and opcode not in (_PING, CLOSE_SESSION) and self.world.rng.random() < self.throttles:
+            self.enqueue(Pending(client, xid, 0, b"", waits=False))
+        else:
+            pending = Pending(client, PING_XID if opcode == _PING else xid, opcode, payload, opcode in role.forwards)
+            self.enqueue(pending)
+            if pending.waits:
+                role.submit(pending)
+        self._answer_reads(client.session_id)
+
+    def enqueue(self, pending: Pending) -> None:
+        """Put a request into the queue of its session, which outlives a connection.
+
+        A leader puts the writes that come from its learners there, too.  So a sync on a new connection to the leader is
+        answered behind the writes of the session's former connections, wherever those were.
+        """
+        self._queues.setdefault(pending.client.session_id, deque()).append(pending)
+
+    def _take(self, pending: Pending) -> None:
+        """Take a request that has come back out of its queue."""
+        queue = self._queues.get(pending.client.session_id)
+        if queue and pending in queue:
+            assert queue[0] is pending, "requests of one session come back in their order"
+            queue.popleft()
+
+    def _answer_reads(self, session_id: int) -> None:
+        """Answer the requests at the head of a session's queue that need no leader."""
+        queue = self._queues.get(session_id)
+        while queue and not queue[0].waits:
+            request = queue.popleft()
+            client = request.client
+            if not client.closing:
+                code, body = self.replica.read(client, request) if request.opcode else (ThrottledError.code, b"")
+                self.replica.reply(client, request.xid, self.replica.last_zxid, code, body)
+        if queue is not None and not queue:
+            self._queues.pop(session_id, None)
+
+    def synced(self, pending: Pending) -> None:
+        """Answer a sync that has come back from the leader."""
+        pending.waits = False
+        self._answer_reads(pending.client.session_id)
+        self.flush()
+
+    def apply_next(self) -> Transaction:
+        """Carry out the next entry of the log, and answer it if it came from a client of this server."""
+        transaction = self.log[self.applied]
+        self.applied += 1
+        pending = transaction.pending
+        client = None
+        if pending is not None:
+            self._take(pending)
+            if pending.client.wire in self.clients:
+                client = pending.client
+        self.replica.now = self.world.now
+        code, body = self.replica.apply(transaction, client)
+        if client is not None:
+            assert pending is not None
+            self._answer(client, pending, transaction, code, body)
+        if pending is not None:
+            self._answer_reads(transaction.session_id)
+        if transaction.opcode == CLOSE_SESSION:
+            for wire, other in list(self.clients.items()):
+                if other.session_id == transaction.session_id:
+                    self._send(other)
+                    self.drop(wire)
+        self.flush()
+        return transaction
+
+    def _answer(
+        self, client: ClientConnection, pending: Pending, transaction: Transaction, code: int, body: bytes
+    ) -> None:
+        assert client.wire is not None
+        if transaction.opcode == CREATE_SESSION:
+            self.admit(client, is_valid=True)
+            return
+        if transaction.refusal == SessionMovedError.code:
+            self.drop(client.wire)  # "a connection level error": the real server closes, too
+            return
+        self.replica.reply(client, pending.xid, transaction.zxid, code, body)
+
+    def flush(self) -> None:
+        """Send the replies and events that were made."""
+        for client in self.replica.take_dirty():
+            assert isinstance(client, ClientConnection)
+            self._send(client)
+
+    def _send(self, client: ClientConnection) -> None:
+        frames, client.outgoing = client.outgoing, []
+        if frames and client.wire is not None:
+            client.wire.send(b"".join(frames))

@@ -1,0 +1,102 @@
+"""The leader's sessions: when each expires, and through which server it may write.
+
+As SessionTrackerImpl and ExpiryQueue of the real server: a session expires at the first whole tick behind the moment at
+which it was touched plus its timeout.  Pure: it is given the time.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from zkwire.errors import SessionMovedError
+
+_EXPIRED: Final = -112  # the code of SessionExpired in a reply
+
+
+@dataclass(slots=True, eq=False)
+class Tracked:
+    """One session: the tick at which it expires, and its owner."""
+
+    id: int
+    tick: int = 0
+    owner: object = None
+    is_closing: bool = False
+
+
+class SessionTracker:
+    """All living sessions.
+
+    Arguments: `tick`, in seconds; `now`; `timeouts`, a dict that gets the timeout in ms of each session's last touch,
+    and keeps it when the session is gone.
+    """
+
+    def __init__(self, tick: float, now: float, timeouts: dict[int, int]) -> None:
+        self._timeouts = timeouts
+        self.by_id: dict[int, Tracked] = {}
+        self._tick = tick
+        self._buckets: dict[int, dict[Tracked, None]] = {}
+        self._next = int(now / tick) + 1
+
+    @property
+    def next_expiry(self) -> float:
+        """The next moment at which `expired` must be called."""
+        return self._next * self._tick
+
+    def track(self, session_id: int, timeout_ms: int, now: float) -> None:
+        """Begin to track a session, or touch it."""
+        self.by_id.setdefault(session_id, Tracked(session_id))
+        self.touch(session_id, timeout_ms, now)
+
+    def touch(self, session_id: int, timeout_ms: int, now: float) -> bool:
+        """Postpone the end of a session; return False when there is no such session, or it is closing."""
+        session = self.by_id.get(session_id)
+        if session is None or session.is_closing:
+            return False
+        self._timeouts[session_id] = timeout_ms
+        tick = int((now + timeout_ms / 1000) / self._tick) + 1
+        if tick != session.tick:
+            self._leave(session)
+            session.tick = tick
+            self._buckets.setdefault(tick, {})[session] = None
+        return True
+
+    def expired(self, now: float) -> list[int]:
+        """Return the sessions whose time is up; from now on they are closing."""
+        found: list[int] = []
+        while self._next * self._tick <= now:
+            for session in self._buckets.pop(self._next, ()):
+                session.is_closing = True
+                found.append(session.id)
+            self._next += 1
+        return found
+
+    def close(self, session_id: int) -> None:
+        """Take note that the session is closing: it can do nothing more."""
+        session = self.by_id.get(session_id)
+        if session is not None:
+            session.is_closing = True
+
+    def remove(self, session_id: int) -> None:
+        """Forget a session whose end is committed."""
+        session = self.by_id.pop(session_id, None)
+        if session is not None:
+            self._leave(session)
+
+    def set_owner(self, session_id: int, owner: object) -> None:
+        """Let the session write through `owner` only."""
+        session = self.by_id.get(session_id)
+        if session is not None and not session.is_closing:
+            session.owner = owner
+
+    def refusal(self, session_id: int, owner: object) -> int:
+        """Return the error code for a request of the session that came through `owner`, 0 if it may be carried out."""
+        session = self.by_id.get(session_id)
+        if session is None or session.is_closing:
+            return _EXPIRED
+        if session.owner is None:
+            session.owner = owner
+        return 0 if session.owner is owner else SessionMovedError.code
+
+    def _leave(self, session: Tracked) -> None:
+        bucket = self._buckets.get(session.tick)
+        if bucket is not None:
+            bucket.pop(session, None)

@@ -1,0 +1,397 @@
+"""The network of a world: streams with latency, in order, that can be blocked, delayed, cut, or go silent for ever.
+
+    network = Network(world)
+    zkwire.connect(..., open_link=network.opener(machine))
+
+Hosts are named.  Each direction between two hosts is blocked and delayed on its own.  What is sent in a blocked
+direction waits, as TCP repeats it until it arrives; a stream that has gone silent loses it (the router in between has
+forgotten the connection).  This module knows nothing of ZooKeeper.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, Generic, Protocol, TypeVar, cast
+
+from tests.simulation.loop import Machine, World
+
+T = TypeVar("T")
+
+_READ_SIZE: Final = 64 * 1024
+_LATENCY: Final = (0.0002, 0.002)  # seconds
+_SPLIT: Final = 0.1  # how often one write arrives in two pieces
+
+
+class _Signal:
+    """What a connection carries beside bytes."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __repr__(self) -> str:
+        return self._name
+
+
+_CONNECT = _Signal("connect")
+_ACCEPTED = _Signal("accepted")
+_REFUSED = _Signal("refused")
+_END = _Signal("end")
+_RESET = _Signal("reset")
+
+
+class Listener(Protocol):
+    """A host that connections can be opened to."""
+
+    def accept(self, connection: "Connection") -> bool:
+        """Take a new connection; return False to refuse it."""
+
+    def received(self, connection: "Connection", data: bytes) -> None:
+        """Take bytes."""
+
+    def lost(self, connection: "Connection") -> None:
+        """Take note that the client has closed the connection, or that it was cut."""
+
+
+class Network:
+    """All links of a world.
+
+    `connections` are the open ones between clients and servers, in the order of opening.  `trips` says, by the name of
+    a machine, after how many pieces each of its connections breaks that is opened from now on.
+    """
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.listeners: dict[str, Listener] = {}
+        self.connections: dict[Connection, None] = {}
+        self.trips: dict[str, int] = {}
+        self._blocks: dict[tuple[str, str], int] = {}
+        self._delays: dict[tuple[str, str], float] = {}
+        self._streams: dict[tuple[str, str], dict[Stream[Any], None]] = {}
+
+    def is_blocked(self, source: str, target: str) -> bool:
+        """Return whether nothing gets from `source` to `target`."""
+        return (source, target) in self._blocks
+
+    def block(self, source: str, target: str) -> None:
+        """Let nothing get from `source` to `target` until `unblock` is called as often."""
+        self._blocks[source, target] = self._blocks.get((source, target), 0) + 1
+
+    def unblock(self, source: str, target: str) -> None:
+        """Undo one `block`: what was sent meanwhile arrives."""
+        left = self._blocks.pop((source, target)) - 1
+        if left:
+            self._blocks[source, target] = left
+            return
+        for stream in self._streams.get((source, target), ()):
+            stream.go_on()
+
+    def delay(self, source: str, target: str, seconds: float) -> None:
+        """Add `seconds` to the latency from `source` to `target`; a negative number takes them away again."""
+        self._delays[source, target] = self._delays.get((source, target), 0.0) + seconds
+
+    def latency(self, source: str, target: str) -> float:
+        """Return how many seconds the next item needs from `source` to `target`."""
+        return self.world.rng.uniform(*_LATENCY) + self._delays.get((source, target), 0.0)
+
+    def enter(self, stream: "Stream[Any]") -> None:
+        """Take note of an open stream."""
+        self._streams.setdefault((stream.source, stream.target), {})[stream] = None
+
+    def leave(self, stream: "Stream[Any]") -> None:
+        """Take note that `stream` is closed."""
+        self._streams[stream.source, stream.target].pop(stream, None)
+
+    def opener(self, machine: Machine) -> Callable[..., Coroutine[Any, Any, Any]]:
+        """Return what `machine` opens connections with: the `open_link` of zkwire.connect."""
+
+        async def open_link(make: Callable[[], asyncio.BufferedProtocol], host: str, port: int) -> object:
+            return await Connection(self, machine, host).open(make)
+
+        return open_link
+
+
+class Stream(Generic[T]):
+    """One direction of a connection.
+
+    Arguments: `source` and `target`, names of hosts; `deliver`, called with each item when it arrives.
+    """
+
+    def __init__(self, network: Network, source: str, target: str, deliver: Callable[[T], None]) -> None:
+        self.source, self.target = source, target
+        self._network = network
+        self._deliver = deliver
+        self._items: deque[tuple[float, T]] = deque()
+        self._last = 0.0
+        self._is_silent = self._is_ended = False
+        network.enter(self)
+
+    def send(self, item: T) -> None:
+        """Send an item."""
+        if self._is_ended or self._is_silent:
+            return
+        network = self._network
+        self._last = max(self._last, network.world.now + network.latency(self.source, self.target))
+        self._items.append((self._last, item))
+        network.world.at(self._last, self._pump)
+
+    def end(self, item: T) -> None:
+        """Send a last item: nothing can be sent behind it."""
+        self.send(item)
+        self._is_ended = True
+
+    def go_on(self) -> None:
+        """Deliver what has waited in a blocked direction."""
+        self._network.world.after(self._network.latency(self.source, self.target), self._pump)
+
+    def go_silent(self) -> None:
+        """Lose all that is on its way, and all that is sent from now on."""
+        self._is_silent = True
+        self._items.clear()
+
+    def cut(self, *, at_once: bool = False) -> T | None:
+        """Drop the end of what is on its way, from an item chosen at random on; return that item, None without one.
+
+        Arguments: `at_once`, whether to drop all of it.
+        """
+        kept = 0 if at_once else self._network.world.rng.randrange(len(self._items) + 1)
+        torn = self._items[kept][1] if kept < len(self._items) else None
+        while len(self._items) > kept:
+            self._items.pop()
+        return torn
+
+    def close(self) -> None:
+        """Deliver nothing more."""
+        self._is_ended = True
+        self._items.clear()
+        self._network.leave(self)
+
+    def _pump(self) -> None:
+        network, items = self._network, self._items
+        while items and items[0][0] <= network.world.now and not network.is_blocked(self.source, self.target):
+            self._deliver(items.popleft()[1])
+
+
+class Connection:
+    """A TCP connection from a machine to a server.
+
+    `machine` and `host` are its ends.  A server calls `send` and `close`.  `pieces_left` is after how many more pieces
+    of bytes, in either direction, it breaks; None: never.
+    """
+
+    def __init__(self, network: Network, machine: Machine, host: str) -> None:
+        self.network = network
+        self.machine = machine
+        self.host = host
+        self._up: Stream[bytes | _Signal] = Stream(network, machine.name, host, self._at_server)
+        self._down: Stream[bytes | _Signal] = Stream(network, host, machine.name, self._at_client)
+        self._opened: asyncio.Future[None] = machine.create_future()
+        self._transport: _Transport | None = None
+        self._is_accepted = self._is_client_closed = False
+        self.pieces_left = network.trips.get(machine.name)
+        self._up.send(_CONNECT)
+
+    # -- the client's side ----------------------------------------------------------------------------------------
+
+    async def open(self, make: Callable[[], asyncio.BufferedProtocol]) -> asyncio.BufferedProtocol:
+        """Return the protocol that `make` has made, once the server has accepted the connection.
+
+        Raises: ConnectionRefusedError, ConnectionResetError.
+        Cancellation: closes the connection.
+        """
+        try:
+            await self._opened
+            protocol = make()
+            self._transport = _Transport(self, protocol)
+            made = self.machine.create_future()
+            self.machine.call_soon(self._transport.made)
+            self.machine.call_soon(_settle, made)
+            await made
+        except BaseException:
+            self.close_client()
+            raise
+        return protocol
+
+    def write(self, data: bytes) -> None:
+        """Send bytes to the server."""
+        rng = self.network.world.rng
+        if len(data) > 1 and rng.random() < _SPLIT:
+            at = rng.randrange(1, len(data))
+            self._up.send(data[:at])
+            data = data[at:]
+        self._up.send(data)
+
+    def close_client(self) -> None:
+        """Close the client's end."""
+        if not self._is_client_closed:
+            self._is_client_closed = True
+            self._up.end(_END)
+            self._down.close()
+
+    def _at_client(self, item: bytes | _Signal) -> None:
+        """Take what has come to the client's machine: its kernel keeps it until the event loop runs."""
+        if isinstance(item, bytes):
+            if self._transport is not None:
+                self._transport.arrived(self._counted(item, self._down))
+        elif item is _ACCEPTED:
+            self.machine.call_soon(_settle, self._opened)
+        else:
+            error = None if item is _END else ConnectionResetError("the connection was reset")
+            if self._transport is not None:
+                self._transport.ended(error)
+            else:
+                refusal = ConnectionRefusedError("nothing listens there") if item is _REFUSED else error
+                self.machine.call_soon(_settle, self._opened, refusal or ConnectionResetError("closed at once"))
+
+    # -- the server's side ----------------------------------------------------------------------------------------
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the server has the connection."""
+        return self._is_accepted
+
+    def send(self, data: bytes) -> None:
+        """Send bytes to the client."""
+        rng = self.network.world.rng
+        if len(data) > 1 and rng.random() < _SPLIT:
+            at = rng.randrange(1, len(data))
+            self._down.send(data[:at])
+            data = data[at:]
+        self._down.send(data)
+
+    def close(self, *, reset: bool = False) -> None:
+        """Close the server's end; `reset`, as the kernel does for a process that has died."""
+        if self._is_accepted:
+            self._is_accepted = False
+            self.network.connections.pop(self, None)
+            self._down.end(_RESET if reset else _END)
+
+    def _at_server(self, item: bytes | _Signal) -> None:
+        listener = self.network.listeners[self.host]
+        if item is _CONNECT:
+            self._is_accepted = listener.accept(self)
+            if self._is_accepted:
+                self.network.connections[self] = None
+            if self._is_accepted:
+                self._down.send(_ACCEPTED)
+            else:
+                self._down.end(_REFUSED)
+        elif not isinstance(item, bytes):
+            was_open = self._is_accepted
+            self.close()
+            self._up.close()
+            if was_open:
+                listener.lost(self)
+        elif self._is_accepted:
+            listener.received(self, self._counted(item, self._up))
+        else:
+            self._down.end(_RESET)  # this end is closed: the kernel answers
+
+    # -- faults ---------------------------------------------------------------------------------------------------
+
+    def cut(self, lost: Stream[bytes | _Signal] | None = None) -> None:
+        """Break the connection at a random byte of what is on its way in each direction; both ends learn of it.
+
+        Arguments: `lost`, a direction of which nothing more arrives.
+        """
+        for stream in (self._up, self._down):
+            torn = stream.cut(at_once=stream is lost)
+            if isinstance(torn, bytes) and stream is not lost:
+                stream.send(torn[: self.network.world.rng.randrange(len(torn))])
+            stream.end(_RESET)
+
+    def _counted(self, piece: bytes, stream: Stream[bytes | _Signal]) -> bytes:
+        """Count a piece that arrives by `stream`; if it is one too many, cut the connection within it.
+
+        Returns what arrives of it.
+        """
+        if self.pieces_left is None:
+            return piece
+        self.pieces_left -= 1
+        if self.pieces_left >= 0:
+            return piece
+        self.pieces_left = None
+        self.cut(stream)
+        return piece[: self.network.world.rng.randrange(len(piece))]
+
+    def go_silent(self, *, up: bool, down: bool) -> None:
+        """Lose all bytes in these directions from now on, without any sign."""
+        if up:
+            self._up.go_silent()
+        if down:
+            self._down.go_silent()
+
+
+class _Transport(asyncio.Transport):
+    """What the client's protocol writes to, and the kernel's buffer of what it has not read yet."""
+
+    def __init__(self, connection: Connection, protocol: asyncio.BufferedProtocol) -> None:
+        super().__init__()
+        self._connection = connection
+        self._protocol = protocol
+        self._unread = bytearray()
+        self._is_ended = self._is_closing = self._will_read = False
+        self._error: Exception | None = None
+
+    def made(self) -> None:
+        """Call `connection_made`, and read from then on."""
+        self._protocol.connection_made(self)
+        self._read_soon()
+
+    def arrived(self, data: bytes) -> None:
+        """Keep bytes until the event loop reads."""
+        self._unread += data
+        self._read_soon()
+
+    def ended(self, error: Exception | None) -> None:
+        """Take note of the end of the stream, behind the unread bytes."""
+        self._is_ended, self._error = True, error
+        self._read_soon()
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if not self._is_closing:
+            self._connection.write(bytes(data))
+
+    def is_closing(self) -> bool:
+        return self._is_closing
+
+    def abort(self) -> None:
+        self._close(None)
+
+    def close(self) -> None:
+        self._close(None)
+
+    def _close(self, error: Exception | None) -> None:
+        if not self._is_closing:
+            self._is_closing = True
+            self._connection.close_client()
+            self._connection.machine.call_soon(self._protocol.connection_lost, error)
+
+    def _read_soon(self) -> None:
+        if not self._will_read and (self._unread or self._is_ended):
+            self._will_read = True
+            self._connection.machine.call_soon(self._read)
+
+    def _read(self) -> None:
+        """Pass on what is there, in one read: bytes that came while the machine did not run come together."""
+        self._will_read = False
+        if self._is_closing:
+            return
+        if self._unread:
+            buffer = cast(memoryview, self._protocol.get_buffer(-1))
+            size = min(len(self._unread), len(buffer), _READ_SIZE)
+            buffer[:size] = self._unread[:size]
+            del self._unread[:size]
+            self._protocol.buffer_updated(size)
+            self._read_soon()
+        elif self._is_ended:
+            if self._error is None:
+                self._protocol.eof_received()
+            self._close(self._error)
+
+
+def _settle(future: asyncio.Future[None], error: Exception | None = None) -> None:
+    if not future.done():
+        if error is None:
+            future.set_result(None)
+        else:
+            future.set_exception(error)

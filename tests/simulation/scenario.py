@@ -1,0 +1,59 @@
+"""What a scenario is: what the players do, and what is checked besides what holds for all scenarios."""
+
+from abc import ABC, abstractmethod
+from random import Random
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from tests.simulation.schedule import Step
+
+if TYPE_CHECKING:
+    from tests.simulation.stage import Player, Stage
+
+
+class Scenario(ABC):
+    """One run of a scenario.
+
+    `name` is what it is called on the command line.  `players` is how many there are at the least and at the most.
+    `patience` is how many seconds all steps may take when nothing goes wrong, beside what timeouts take.
+    """
+
+    name: ClassVar[str]
+    players: ClassVar[tuple[int, int]] = (2, 4)
+    patience: ClassVar[float] = 60.0
+
+    def __init__(self, stage: "Stage") -> None:
+        self.stage = stage
+
+    def options(self) -> dict[str, Any]:
+        """Return further arguments of zkwire.connect."""
+        return {}
+
+    @staticmethod
+    @abstractmethod
+    def tasks(rng: Random, tick: float) -> list[list[Step]]:
+        """Return what one player does: lists of steps that are done beside one another; `tick` is the servers'."""
+
+    @abstractmethod
+    def equip(self, player: "Player") -> object:
+        """Return what `player` needs for its steps, for example a Lock; called in its event loop."""
+
+    @abstractmethod
+    async def do(self, player: "Player", step: Step) -> None:
+        """Do a step; an exception is a failure."""
+
+    async def finish(self, player: "Player") -> None:  # noqa: B027
+        """Do what each player does when all its steps are done; its client is still connected."""
+
+    def deletable(self) -> list[str]:
+        """Return the nodes that an operator may delete."""
+        return []
+
+    def deleted(self, path: str) -> None:  # noqa: B027
+        """Take note that an operator deletes a node."""
+
+    def left(self) -> list[str]:
+        """Return the nodes that are there and must not be, once all steps are done."""
+        return []
+
+    def ended(self) -> None:  # noqa: B027
+        """Check the whole run, once everything is closed."""

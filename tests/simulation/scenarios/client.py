@@ -1,0 +1,147 @@
+"""The bare client: reads, writes and watches on shared nodes, without a recipe."""
+
+import asyncio
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, Final, cast
+
+import zkwire
+from tests.simulation.scenario import Scenario
+from tests.simulation.schedule import Step
+from tests.simulation.stage import Player, Stage
+from zkwire import Watch
+
+_ROOT: Final = "/data"
+# Long names: the client's limit for a request is so small (see `options`) that it sets its watches again in chunks.
+_NODES: Final = [f"{_ROOT}/{'x' * 150}-{index}" for index in range(12)]
+
+
+@dataclass(eq=False)
+class _Known:
+    """What one player knows.
+
+    `seen` is the newest mzxid of each node that the session has shown; `watches` are the watches that have not fired,
+    with the mzxid for which they were set; `writes` counts the player's own writes.
+    """
+
+    session_id: int = 0
+    seen: dict[str, int] = field(default_factory=dict)
+    watches: list[tuple[str, int, Watch]] = field(default_factory=list)
+    writes: int = 0
+
+
+class ClientScenario(Scenario):
+    """Steps: "get", "set", "watch", "watch all", "append" and "pause"; at the end each player reads all nodes.
+
+    Checked is: a read shows nothing older than what the session has shown before; a watch has fired before a read shows
+    the change; a write whose answer says that it was made, or not made, was made once, or not at all, and one whose
+    answer was lost at most once.
+    """
+
+    name = "client"
+    players = (1, 3)
+
+    def __init__(self, stage: Stage) -> None:
+        super().__init__(stage)
+        self._made: dict[str, str] = {}  # what became of each append, by the data that it has written
+        stage.ensemble.preset([_ROOT, *_NODES, f"{_ROOT}/log"])
+
+    def options(self) -> dict[str, Any]:
+        return {"request_limit": 1024}
+
+    @staticmethod
+    def tasks(rng: Random, tick: float) -> list[list[Step]]:
+        return [_steps(rng, tick) for _ in range(rng.choice([1, 1, 2]))]
+
+    def equip(self, player: Player) -> _Known:
+        return _Known()
+
+    async def do(self, player: Player, step: Step) -> None:
+        known = cast(_Known, player.tool)
+        path = _NODES[int(step.other) % len(_NODES)]
+        try:
+            match step.kind:
+                case "pause":
+                    await asyncio.sleep(step.amount)
+                case "get":
+                    self._shown(player, known, path, (await player.zk.get(path))[1].mzxid, player.zk.session_id)
+                case "set":
+                    stat = await player.zk.set(path, b"x")
+                    self._shown(player, known, path, stat.mzxid, player.zk.session_id)
+                case "watch":
+                    await self._watch(player, known, path)
+                case "watch all":
+                    for each in _NODES:
+                        await self._watch(player, known, each)
+                case "append":
+                    await self._append(player, known)
+        except (zkwire.ConnectionLostError, zkwire.SessionExpiredError, zkwire.ServerError) as error:
+            if isinstance(error, zkwire.ServerError) and not error.is_transient:
+                raise
+
+    async def _watch(self, player: Player, known: _Known, path: str) -> None:
+        node, watch = await player.zk.get_and_watch(path)
+        self._shown(player, known, path, node.stat.mzxid, player.zk.session_id)
+        known.watches.append((path, node.stat.mzxid, watch))
+
+    async def _append(self, player: Player, known: _Known) -> None:
+        known.writes += 1
+        data = f"{player.actor.name} {known.writes}"
+        self._made[data] = "unknown"
+        try:
+            await player.zk.create(f"{_ROOT}/log/w-", data.encode(), sequential=True)
+        except zkwire.ConnectionLostError as error:
+            self._made[data] = "unknown" if error.maybe_applied else "no"
+            raise
+        except zkwire.ServerError:
+            self._made[data] = "no"
+            raise
+        self._made[data] = "yes"
+
+    async def finish(self, player: Player) -> None:
+        """When all faults are over, read every node, and give up what is left of the watches."""
+        stage, known = self.stage, cast(_Known, player.tool)
+        await asyncio.sleep(max(0.0, stage.schedule.calm - stage.world.now))
+        for path in _NODES:
+            while True:
+                try:
+                    await player.zk.sync(path)
+                    node = await player.zk.get(path)
+                    break
+                except zkwire.SessionExpiredError:
+                    continue
+            self._shown(player, known, path, node.stat.mzxid, player.zk.session_id)
+        for _, _, watch in known.watches:
+            watch.cancel()
+
+    def _shown(self, player: Player, known: _Known, path: str, mzxid: int, session_id: int) -> None:
+        """Take note of what an answer has shown, and check it against what was known."""
+        if session_id != known.session_id:
+            known.session_id = session_id
+            known.seen.clear()
+        if mzxid < known.seen.get(path, 0):
+            self.stage.fail(f"{player.actor.name} has read a node as it was before: {mzxid:#x} of {path[-3:]}")
+        known.seen[path] = mzxid
+        for watched, since, watch in known.watches:
+            if watched == path and mzxid > since and not watch.done():
+                self.stage.fail(
+                    f"{player.actor.name}: no event for the change of {path[-3:]} from {since:#x} to {mzxid:#x}"
+                )
+        known.watches = [each for each in known.watches if not each[2].done()]
+
+    def ended(self) -> None:
+        tree = max(self.stage.ensemble.servers, key=lambda server: server.applied).replica.tree
+        logged = [tree.nodes[path].data or b"" for path in self.stage.ensemble.nodes_below(f"{_ROOT}/log")]
+        for data, was_made in self._made.items():
+            count = logged.count(data.encode())
+            if count > 1 or (was_made == "yes" and count != 1) or (was_made == "no" and count):
+                self.stage.fail(f"the write {data!r} was made {count} times; the client was told: {was_made}")
+
+
+def _steps(rng: Random, tick: float) -> list[Step]:
+    steps = [Step("watch all")] if rng.random() < 0.5 else []
+    for _ in range(rng.randrange(3, 16)):
+        (kind,) = rng.choices(["get", "set", "watch", "append", "pause"], [3, 3, 2, 2, 4])
+        seconds = rng.choice([0.01, 0.2, 1.0]) * tick * rng.uniform(0.5, 1.5) if kind == "pause" else 0.0
+        steps.append(Step(kind, seconds, float(rng.randrange(len(_NODES)))))
+    return steps

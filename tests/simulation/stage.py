@@ -1,0 +1,200 @@
+"""The stage of a run: the world that a schedule describes, the players in it, and what has failed."""
+
+import asyncio
+import contextlib
+import gc
+import logging
+import os
+import random
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from unittest.mock import patch
+
+import zkwire
+from tests.simulation import faults
+from tests.simulation.ensemble.ensemble import Ensemble
+from tests.simulation.links import Network
+from tests.simulation.loop import Machine, StuckError, World
+from tests.simulation.scenario import Scenario
+from tests.simulation.schedule import Actor, Schedule, Step
+from zkwire.session import suspension
+
+
+class Player:
+    """One actor on its machine, while it plays.
+
+    `rng` is where it takes its randomness from.  `zk` is its client, and `tool` what the scenario has equipped it with;
+    both are set before its first step.
+    """
+
+    def __init__(self, stage: "Stage", actor: Actor) -> None:
+        self.stage = stage
+        self.actor = actor
+        self.machine = Machine(stage.world, actor.name, rate=actor.rate, offset=actor.offset)
+        self.machine.slowness = actor.slowness
+        self.zk: zkwire.Client
+        self.rng = random.Random(stage.world.rng.random())
+        self.tool: object = None
+        self.has_played = False
+        self._may_close: asyncio.Future[None] = self.machine.create_future()
+        self._main = self.machine.create_task(self._play(), name=f"the player {actor.name}")
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the player has closed its client."""
+        return self._main.done()
+
+    def close(self) -> None:
+        """Let the player close its client."""
+        self.machine.call_soon(self._may_close.set_result, None)
+
+    async def _play(self) -> None:
+        stage, actor = self.stage, self.actor
+        options = zkwire.connect(
+            stage.ensemble.hosts(actor.servers),
+            actor.timeout,
+            rng=random.Random(stage.world.rng.random()),
+            open_link=stage.network.opener(self.machine),
+            **stage.scenario.options(),
+        )
+        async with options as self.zk:
+            stage.clients[actor.name] = self.zk
+            self.tool = stage.scenario.equip(self)
+            tasks = [self.machine.create_task(self._do_all(steps)) for steps in actor.tasks]
+            for task in tasks:
+                task.add_done_callback(self._steps_ended)
+            if tasks:
+                await asyncio.wait(tasks)
+            await stage.scenario.finish(self)
+            self.has_played = True
+            await self._may_close
+
+    async def _do_all(self, steps: tuple[Step, ...]) -> None:
+        for step in steps:
+            await self.stage.scenario.do(self, step)
+
+    def _steps_ended(self, task: asyncio.Task[None]) -> None:
+        error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        if error is not None and not self._main.cancelling():
+            where = traceback.extract_tb(error.__traceback__)
+            lines = [f"{Path(each.filename).name}:{each.lineno}" for each in where[-4:]]
+            self.stage.fail(f"{self.actor.name}: a step raised {error!r} in {', '.join(lines)}")
+
+
+class Stage:
+    """What a schedule describes, ready to be played.
+
+    `failures` are what went wrong; the first one ends the run.  `clients` are the players' clients by the players'
+    names.  `ended_sessions` are the sessions that an operator has ended.
+    """
+
+    def __init__(self, schedule: Schedule, kind: type[Scenario]) -> None:
+        self.schedule = schedule
+        self.world = World(schedule.seed)
+        self.network = Network(self.world)
+        self.ensemble = Ensemble(self.network, schedule.shape)
+        self.failures: list[str] = []
+        self.clients: dict[str, zkwire.Client] = {}
+        self.ended_sessions: set[int] = set()
+        self.scenario = kind(self)
+        self.ensemble.start()
+        self.players = [Player(self, actor) for actor in schedule.actors]
+        self.machines = {player.actor.name: player.machine for player in self.players}
+        for fault in schedule.faults:
+            self.world.at(fault.at, faults.begin, self, fault)
+
+    def fail(self, what: str) -> None:
+        """Take note of a failure."""
+        self.failures.append(f"at {self.world.now:.4f} s: {what}")
+
+    def deletable(self) -> list[str]:
+        """Return the nodes that an operator may delete."""
+        return self.scenario.deletable()
+
+    def deleted(self, path: str) -> None:
+        """Take note that an operator deletes a node."""
+        self.scenario.deleted(path)
+
+    def play(self) -> None:
+        """Play the schedule to its end, or to the first failure."""
+        world, scenario = self.world, self.scenario
+        # When all faults are over, sessions end and connections are found dead within some timeouts.
+        longest = max((actor.timeout for actor in self.schedule.actors), default=0.0)
+        try:
+            self._run(
+                lambda: all(each.has_played for each in self.players), scenario.patience + 6 * longest, "unserved"
+            )
+            self._run(lambda: not self._left_on_servers(), 3 * longest, "something stays")
+            for player in self.players:
+                player.close()
+            self._run(lambda: all(player.is_over for player in self.players), 2 * longest, "not closed")
+            self._run(self._is_at_rest, 5.0, "machines go on")
+        except _FailedError:
+            return
+        scenario.ended()
+        for player in self.players:
+            for what in player.machine.left():
+                self.fail(f"left behind: {what}")
+        for what in world.complaints:
+            self.fail(what)
+
+    def _run(self, until: Callable[[], bool], within: float, what: str) -> None:
+        """Let things happen until `until()`, or a failure: at the latest `within` seconds after the last fault."""
+        limit = max(self.world.now, self.schedule.calm) + within
+        try:
+            self.world.run(until=lambda: bool(self.failures) or until(), limit=limit)
+        except StuckError as stuck:
+            self.fail(f"{what}: {stuck}: {'; '.join(self._state())}")
+        if self.failures:
+            raise _FailedError
+
+    def _left_on_servers(self) -> list[str]:
+        return [*self.scenario.left(), *self.ensemble.watches()]
+
+    def _is_at_rest(self) -> bool:
+        return all(player.machine.is_idle for player in self.players)
+
+    def _state(self) -> list[str]:
+        """Return what is known about a run that is stuck."""
+        players = [f"{each.actor.name} plays on" for each in self.players if not each.has_played]
+        return [*players, *self._left_on_servers()]
+
+    def close(self) -> None:
+        """Give everything up: a run that has failed still has its tasks."""
+        for player in self.players:
+            player.machine.cancel_all()
+        with contextlib.suppress(StuckError):
+            self.world.run(
+                until=lambda: not any(each.machine.left() for each in self.players), limit=self.world.now + 60
+            )
+        for player in self.players:
+            player.machine.close()
+
+
+class _FailedError(Exception):
+    """The run has failed."""
+
+
+def _suspended() -> float:
+    machine = asyncio.get_running_loop()
+    assert isinstance(machine, Machine)
+    return machine.suspended()
+
+
+@contextlib.contextmanager
+def simulated() -> Iterator[None]:
+    """Replace what the product asks of the computer: the time that it was suspended, and to yield the processor.
+
+    The garbage collector is off: it would run at other moments in each run.
+    """
+    was_enabled, disabled = gc.isenabled(), logging.root.manager.disable
+    gc.disable()
+    logging.disable()
+    try:
+        with patch.object(suspension, "suspended", _suspended), patch.object(os, "sched_yield", lambda: None):
+            yield
+    finally:
+        logging.disable(disabled)
+        if was_enabled:
+            gc.enable()

@@ -1,0 +1,57 @@
+"""Four-letter words answered by a server that misbehaves: the answer is bounded, and errors are documented ones."""
+
+import asyncio
+import contextlib
+import tracemalloc
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+import zkwire
+
+MiB = 1 << 20
+
+
+@asynccontextmanager
+async def answering(answer: bytes, times: int = 1) -> AsyncIterator[str]:
+    """Serve one connection at the address that is given: it gets `answer`, so many times."""
+    ended = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError):
+            await reader.readexactly(4)
+            for _ in range(times):
+                writer.write(answer)
+                await writer.drain()
+        writer.close()
+        ended.set()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        await ended.wait()
+
+
+@pytest.mark.limit(30)
+@pytest.mark.parametrize(("word", "limit"), [("mntr", 1), ("conf", 1), ("envi", 1), ("cons", 64), ("ruok", 64)])
+async def test_an_answer_without_an_end_is_refused(word: str, limit: int) -> None:
+    async with answering(b"a\tb\n" * (MiB // 4), times=100_000) as hosts:
+        tracemalloc.start()
+        try:
+            with pytest.raises(zkwire.ProtocolError, match=rf"{word}: {hosts} sent more than {limit * MiB} bytes"):
+                await zkwire.four_letter_word(hosts, word, within=20.0)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert peak < (2 * limit + 8) * MiB
+
+
+async def test_numbers_of_any_length_are_read() -> None:
+    """Python refuses to read a number of more than 4,300 digits, and a real server sends none of more than 19."""
+    numbers = {b"long": b"9" * 5000, b"max": b"9223372036854775807", b"less": b"-12", b"float": b"1." + b"5" * 5000}
+    answer = b"".join(b"zk_%s\t%s\n" % each for each in numbers.items())
+    async with answering(answer) as hosts:
+        metrics = await zkwire.four_letter_word(hosts, "mntr")
+    assert metrics == {"zk_long": "9" * 5000, "zk_max": 2**63 - 1, "zk_less": -12, "zk_float": "1." + "5" * 5000}
+    async with answering(b"zk_a\t12\nzk_b\t1.5\nzk_c\t1.0E-4\nzk_d\n") as hosts:
+        assert await zkwire.four_letter_word(hosts, "mntr") == {"zk_a": 12, "zk_b": 1.5, "zk_c": 1e-4}
