@@ -17,8 +17,9 @@ from zkwire.errors import AuthenticationRequiredError, ProtocolError, SessionErr
 from zkwire.wire import timing
 from zkwire.wire.certainty import Certainty, Reach
 from zkwire.wire.frames import LENGTH, FrameError, FrameReader
-from zkwire.wire.jute import DecodeError, Record
+from zkwire.wire.jute import Record
 from zkwire.wire.multi import MultiRequest
+from zkwire.wire.primitives import DecodeError
 from zkwire.wire.records import EVENT_XID, PING_XID, ConnectRequest, ConnectResponse, WatcherEvent, printed
 from zkwire.wire.requests import (
     AUTH_XID,

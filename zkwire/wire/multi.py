@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from zkwire.wire.certainty import Reach
-from zkwire.wire.jute import DecodeError, Int, Record, record
+from zkwire.wire.jute import Record, record
+from zkwire.wire.primitives import DecodeError, Int
 from zkwire.wire.records import MultiHeader
 from zkwire.wire.requests import (
     CheckVersionRequest,

@@ -20,7 +20,8 @@ from typing import ClassVar, Final, Generic, TypeAlias, TypeVar, get_args
 
 from zkwire.errors import BadArgumentsError, ServerError, UnimplementedError, described
 from zkwire.wire.certainty import Reach
-from zkwire.wire.jute import (
+from zkwire.wire.jute import Record, record
+from zkwire.wire.primitives import (
     Boolean,
     Buffer,
     Int,
@@ -28,13 +29,11 @@ from zkwire.wire.jute import (
     Long,
     Names,
     NullableUString,
-    Record,
     Secret,
     Text,
     Texts,
     UString,
     Vector,
-    record,
 )
 from zkwire.wire.records import ACL, PING_XID, Stat
 

@@ -9,7 +9,8 @@ from typing import Any, Generic, TypeVar
 import pytest
 
 from zkwire.wire import multi, requests
-from zkwire.wire.jute import Record, UString, record
+from zkwire.wire.jute import Record, record
+from zkwire.wire.primitives import UString
 from zkwire.wire.records import ACL, OPEN_ACL, PING_XID, Stat
 from zkwire.wire.requests import (
     AddWatchReply,
