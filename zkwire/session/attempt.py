@@ -9,10 +9,10 @@ import asyncio
 from typing import Any
 
 from zkwire.errors import ProtocolError
-from zkwire.session import probe
 from zkwire.session.closing import finish
 from zkwire.session.fitness import UnfitError
 from zkwire.session.hosts import Address
+from zkwire.session.opening import Opener
 from zkwire.session.sasl import SaslMechanism
 from zkwire.session.sasl_exchange import authenticate
 from zkwire.session.transport import Link, LinkOwner, OpenLink
@@ -90,9 +90,9 @@ class Attempt:
         """Return why `link` was closed in place of an answer."""
         failure = link.closed.result()
         is_tls = link.connection.is_tls
-        if self._is_first and isinstance(failure, ConnectionError) and not link.is_encrypted:
+        if self._is_first and isinstance(failure, ConnectionError) and isinstance(open_link, Opener):
             # A server for TLS closes a connection without TLS.  So does a server that is starting.
-            is_tls = await probe.speaks_tls(open_link, address)
+            is_tls = await open_link.lacks_tls(address.host, address.port)
         if is_tls:
             return UnfitError("the port is one for TLS: give ssl to zkwire.connect, or use the port without TLS")
         return failure

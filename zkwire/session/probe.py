@@ -1,4 +1,4 @@
-"""Ask a server something without a session: whether it can write, and whether it speaks TLS."""
+"""Find a server that can write, while the session is connected to one that has lost its quorum."""
 
 from __future__ import annotations
 
@@ -13,17 +13,7 @@ from zkwire.wire import timing
 
 _WORD: Final = b"isro"
 _YES: Final = b"rw"
-_ROOM: Final = 256  # bytes, for the answer to the word, of which two matter
-
-# A ClientHello of TLS 1.2 that offers one cipher.  Every server for TLS answers it with a TLS record: with its own
-# hello, or with an alert.  A ZooKeeper server without TLS reads a much too large length, and closes the connection.
-_HELLO: Final = (
-    b"\x16\x03\x01\x00\x2d"  # a record of the handshake, TLS 1.0 as usual for the first one, 45 bytes
-    b"\x01\x00\x00\x29\x03\x03" + bytes(32) + b"\x00"  # ClientHello, 41 bytes, TLS 1.2, random, no session to resume
-    b"\x00\x02\xc0\x2f\x01\x00"  # one cipher, no compression
-)
-_RECORDS: Final = (b"\x15\x03", b"\x16\x03")  # the first bytes of an alert, and of a handshake
-_HELLO_WITHIN: Final = 1.0  # seconds
+_ROOM: Final = 256  # bytes, for the answer, of which two matter
 
 
 async def find_writable(
@@ -68,29 +58,11 @@ async def can_write(open_link: OpenLink, address: Address, limit: float) -> bool
     Raises: nothing for a server that cannot be reached or does not answer; the result is then False.
     Cancellation: leaves no socket.
     """
-    return await _ask(open_link, address, limit, _WORD, _ROOM) == _YES
+    protocol: _WordProtocol | None = None
 
-
-async def speaks_tls(open_link: OpenLink, address: Address) -> bool:
-    """Return whether the server at `address` answers the beginning of a TLS handshake.
-
-    Arguments: `open_link`, which opens connections without TLS.
-    Raises: nothing for a server that cannot be reached or does not answer; the result is then False.
-    Cancellation: leaves no socket.
-    """
-    return await _ask(open_link, address, _HELLO_WITHIN, _HELLO, len(_RECORDS[0])) in _RECORDS
-
-
-async def _ask(open_link: OpenLink, address: Address, limit: float, question: bytes, room: int) -> bytes:
-    """Return the first `room` bytes that the server sends after `question`, or all that it sends before it closes.
-
-    Nothing for a server that cannot be reached, or does not answer within `limit` seconds.
-    """
-    protocol: _Question | None = None
-
-    def make() -> _Question:
+    def make() -> _WordProtocol:
         nonlocal protocol
-        protocol = _Question(question, room)
+        protocol = _WordProtocol()
         return protocol
 
     try:
@@ -98,23 +70,21 @@ async def _ask(open_link: OpenLink, address: Address, limit: float, question: by
             # `open_link` only opens the connection and does not look at the protocol, so this cast is safe.
             await open_link(cast(Callable[[], Link], make), address.host, address.port)
             assert protocol is not None
-            return await protocol.answer
+            return await protocol.answer == _YES
     except OSError:  # TimeoutError is a subclass
-        return b""
+        return False
     finally:
         if protocol is not None:
             protocol.close()
 
 
-class _Question(asyncio.BufferedProtocol):
-    """Sends a question and collects the answer, which ends after `room` bytes or with the stream."""
+class _WordProtocol(asyncio.BufferedProtocol):
+    """Sends the word and collects the answer, which ends with the stream."""
 
-    def __init__(self, question: bytes, room: int) -> None:
+    def __init__(self) -> None:
         self.answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        self._question = question
-        self._room = room
         self._transport: asyncio.Transport | None = None
-        self._view = memoryview(bytearray(room))
+        self._view = memoryview(bytearray(_ROOM))
         self._received = b""
 
     def close(self) -> None:
@@ -124,19 +94,14 @@ class _Question(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._transport.write(self._question)
+        self._transport.write(_WORD)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._view
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._received = (self._received + bytes(self._view[:nbytes]))[: self._room]
-        if len(self._received) == self._room:
-            self._answered()
+        self._received = (self._received + bytes(self._view[:nbytes]))[:_ROOM]
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._answered()
-
-    def _answered(self) -> None:
         if not self.answer.done():
             self.answer.set_result(self._received)

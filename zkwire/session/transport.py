@@ -65,11 +65,6 @@ class Link(asyncio.BufferedProtocol):
         """Whether the link is closed, or about to be."""
         return self._reason is not None or self.closed.done()
 
-    @property
-    def is_encrypted(self) -> bool:
-        """Whether the connection has TLS."""
-        return self._transport is not None and self._transport.get_extra_info("sslcontext") is not None
-
     def flush(self) -> None:
         """Write what the connection has queued."""
         data = self.connection.data_to_send()
