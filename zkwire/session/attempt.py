@@ -17,6 +17,7 @@ from zkwire.session.sasl import SaslMechanism
 from zkwire.session.sasl_exchange import authenticate
 from zkwire.session.transport import Link, LinkOwner, OpenLink
 from zkwire.wire.connection import Connection
+from zkwire.wire.frames import TlsRecordError
 from zkwire.wire.records import ConnectRequest
 
 
@@ -89,7 +90,7 @@ class Attempt:
     async def _failure(self, link: Link, open_link: OpenLink, address: Address) -> Exception:
         """Return why `link` was closed in place of an answer."""
         failure = link.closed.result()
-        is_tls = link.connection.is_tls
+        is_tls = isinstance(failure, TlsRecordError)
         if self._is_first and isinstance(failure, ConnectionError) and isinstance(open_link, Opener):
             # A server for TLS closes a connection without TLS.  So does a server that is starting.
             is_tls = await open_link.lacks_tls(address.host, address.port)

@@ -43,8 +43,6 @@ _PASSWORD_BYTES: Final = 16
 REQUEST_HEADER_SIZE: Final = 8  # bytes: xid and opcode
 _LARGE: Final = 4 * 1024  # bytes: a larger request is encoded when it is sent, and counts in `large_in_flight`
 _GROWTH: Final = 4096  # bytes by which a frame must grow within a session timeout
-# The first two bytes of a TLS record that holds an alert or a handshake.
-_TLS_RECORDS: Final = (0x1503, 0x1603)
 _SET_WATCHES: Final = (SetWatchesRequest, SetWatches2Request)
 # The code in the reply to a write in a session that the server is closing.  It does not prove that the session is gone;
 # the next handshake does.
@@ -158,7 +156,6 @@ class Connection:
     `heard`: when the last bytes arrived;
     `last_zxid`: the newest zxid in any reply to a request of a caller, up to which no event of a watch is missing;
     `error`: what ended the connection, None while it is usable;
-    `is_tls`: whether the server's answer to the handshake was the beginning of TLS;
     `is_read_only`: whether the server has no quorum;
     `confirms_session`: whether a reply proves that the ensemble keeps the session (a server without a quorum cannot
     know);
@@ -173,7 +170,7 @@ class Connection:
     def __init__(self, connect_request: ConnectRequest, frame_limit: int, now: float) -> None:
         self.calls: deque[Call] = deque()
         self.large_in_flight = 0
-        self.is_read_only = self.confirms_session = self.is_held = self.is_session_over = self.is_tls = False
+        self.is_read_only = self.confirms_session = self.is_held = self.is_session_over = False
         self.error: ProtocolError | None = None
         self.timeout = 0.0
         self.last_zxid = connect_request.last_zxid_seen
@@ -297,8 +294,7 @@ class Connection:
             # The traceback would keep the frame in memory as long as the error lives.
             self.error = error.with_traceback(None)
         if self.error is None and bad_length is not None:
-            self.error = ProtocolError(str(bad_length))
-            self.is_tls = not self.timeout and bad_length.length >> 16 in _TLS_RECORDS
+            self.error = bad_length.protocol_error()
             if self.calls:
                 self.calls[0].times_unreadable += 1
         if self.answered >= self._next_touch and self.certainty is not None:
