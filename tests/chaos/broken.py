@@ -13,6 +13,7 @@ from recipes.line.certainty import Certainty
 from recipes.line.position import Position
 from recipes.queue.nodes import Nodes
 from zkwire.session.cleanup import Removal
+from zkwire.session.proving import Proving
 from zkwire.wire.certainty import Certainty as ConnectionCertainty
 from zkwire.wire.certainty import Reach
 
@@ -27,7 +28,7 @@ def certainty_never_ends() -> None:
 
 
 def pings_certify() -> None:
-    """Any answer of the own server, such as a ping's, makes a session certain for a whole timeout."""
+    """A holder sends plain pings, and any answer of its own server makes the session certain for a whole timeout."""
     answered = ConnectionCertainty.answered
 
     def believe(self: ConnectionCertainty, sent: float, now: float, reach: Reach) -> None:
@@ -35,6 +36,8 @@ def pings_certify() -> None:
         self.until = max(self.until, sent + self._timeout)
 
     _replace(ConnectionCertainty, "answered", believe)
+    _replace(Proving, "need", lambda self: None)
+    _replace(Proving, "release", lambda self: None)
 
 
 def second_in_line_owns() -> None:

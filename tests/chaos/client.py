@@ -1,6 +1,7 @@
 """A client process of a run: `python -m tests.chaos.client ORDERS`, where ORDERS is JSON, see `Orders`.
 
 It works until its standard input ends, then closes its session and ends.  So it also ends when its parent has gone.
+A line of standard input is a number of seconds: for so long the client keeps what it holds and begins nothing.
 """
 
 import asyncio
@@ -16,7 +17,7 @@ import zkwire
 from tests.chaos.broken import put_in
 from tests.chaos.journal import Journal
 from tests.chaos.store import StoreClient
-from tests.chaos.workload import Workload
+from tests.chaos.workload import HoldOn, Workload
 
 
 @dataclass(frozen=True)
@@ -39,10 +40,11 @@ async def main(orders: Orders) -> None:
     """Work until standard input ends."""
     author = f"{orders.number}.{orders.life}"
     journal = Journal(Path(orders.folder, f"client-{author}.jsonl"), author)
-    finish = asyncio.StreamReader()
-    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(finish), sys.stdin)
-    finishing = asyncio.create_task(finish.read())
-    working = asyncio.create_task(_work(orders, journal, author))
+    told = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(told), sys.stdin)
+    hold_on = HoldOn()
+    finishing = asyncio.create_task(_obey(told, hold_on))
+    working = asyncio.create_task(_work(orders, journal, author, hold_on))
     await asyncio.wait([finishing, working], return_when=asyncio.FIRST_COMPLETED)
     for task in (finishing, working):
         task.cancel()
@@ -53,7 +55,13 @@ async def main(orders: Orders) -> None:
     journal.write("ends")
 
 
-async def _work(orders: Orders, journal: Journal, author: str) -> None:
+async def _obey(told: asyncio.StreamReader, hold_on: HoldOn) -> None:
+    """Return when there is nothing more to read."""
+    while line := await told.readline():
+        hold_on.begin(float(line))
+
+
+async def _work(orders: Orders, journal: Journal, author: str, hold_on: HoldOn) -> None:
     rng = random.Random(f"{orders.seed}/{author}")
     names = random.Random(f"{orders.seed}/{author}/client")
     async with (
@@ -61,7 +69,7 @@ async def _work(orders: Orders, journal: Journal, author: str) -> None:
         zkwire.connect(orders.hosts, orders.timeout, rng=names) as zk,
     ):
         journal.write("connected", pid=os.getpid(), session=zk.session_id, timeout=zk.session_timeout)
-        await Workload(zk, store, journal, author, rng).run()
+        await Workload(zk, store, journal, author, rng, hold_on).run()
 
 
 if __name__ == "__main__":

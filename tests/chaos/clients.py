@@ -23,11 +23,12 @@ POLL = 0.05
 class ClientProcess:
     """One client: a process that may be killed, stopped and started again; each start is another life.
 
-    Arguments: `orders`, of its first life.
+    Arguments: `orders`, of its first life; `home`, the number of the only server that it knows, None if it knows all.
     """
 
-    def __init__(self, orders: Orders, journal: Journal) -> None:
+    def __init__(self, orders: Orders, journal: Journal, home: int | None = None) -> None:
         self._orders = orders
+        self.home = home
         self._journal = journal
         self._lives = 0
         self._process: subprocess.Popen[bytes] | None = None
@@ -82,6 +83,14 @@ class ClientProcess:
         """Continue a stopped process."""
         assert self._process is not None
         self._process.send_signal(signal.SIGCONT)
+
+    def hold_on(self, seconds: float) -> None:
+        """Have it keep what it holds for so long, and begin nothing; a process that does not run is left alone."""
+        if self._process is not None:
+            assert self._process.stdin is not None
+            with contextlib.suppress(BrokenPipeError):  # it has failed: `fails` will say so
+                self._process.stdin.write(b"%f\n" % seconds)
+                self._process.stdin.flush()
 
     def fails(self) -> bool:
         """Return whether the process has ended by itself, and write that down."""

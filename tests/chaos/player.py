@@ -1,6 +1,7 @@
 """Plays the faults of a schedule on servers, clients and links, and undoes each of them at its end."""
 
 import asyncio
+import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
@@ -8,13 +9,17 @@ from typing import Final
 from tests.chaos.arena import Arena
 from tests.chaos.clients import ClientProcess, Clients, end
 from tests.chaos.journal import Journal
-from tests.chaos.schedule import CLIENT_FAULTS, Fault
+from tests.chaos.schedule import CLIENT_FAULTS, HOME, Fault
 from tests.support.links import Direction, Kind
 from tests.support.split import directions
 from zkwire.testing import EnsembleServer
 
 # Seconds in which a server must have started: other faults may keep it from finding a quorum, again and again.
 START: Final = 300.0
+# Seconds from the order to hold on until the link is stalled: what was under way ends, and the session gets quiet.
+QUIET: Final = 2.5
+# Seconds for which no new connection is made after answers or requests were lost.
+CUT: Final = 0.2
 _OF_PROCESSES: Final = ("kill server", "stop server", "restart server", "kill client", "stop client")
 
 
@@ -23,12 +28,14 @@ class Player:
 
     A process has one fault at a time: another one that would meet it is skipped, and so is a fault of a leader or a
     follower at a moment at which the ensemble has none.  Faults of links may overlap.
+    Arguments: `rng`, to choose among servers that have the same role.
     """
 
-    def __init__(self, arena: Arena, clients: Clients, journal: Journal) -> None:
+    def __init__(self, arena: Arena, clients: Clients, journal: Journal, rng: random.Random) -> None:
         self._arena = arena
         self._clients = clients
         self._journal = journal
+        self._rng = rng
         self._busy: set[str] = set()
 
     async def play(self, faults: Sequence[Fault]) -> None:
@@ -86,6 +93,14 @@ class Player:
         assert self._arena.ensemble is not None
         servers = self._arena.ensemble.servers
         modes = await asyncio.gather(*(server.mode() for server in servers))
+        if role == HOME:
+            homes = {client.home for client in self._clients.all}
+            found = [
+                server
+                for server, mode in zip(servers, modes, strict=True)
+                if mode in ("follower", "observer") and server.number in homes
+            ]
+            return self._rng.choice(found) if found else None
         return next((server for server, mode in zip(servers, modes, strict=True) if mode == role), None)
 
     async def _play_on_server(self, fault: Fault, server: EnsembleServer) -> None:
@@ -103,6 +118,14 @@ class Player:
             await server.stop()
             await asyncio.sleep(fault.seconds)
             await server.start(within=START)
+        elif fault.kind == "strand clients":
+            for client in self._clients.all:
+                if client.home == server.number:
+                    client.hold_on(fault.seconds)
+            await asyncio.sleep(QUIET)
+            kind, ways = await self._ways_of_server("cut off server", server)
+            with self._arena.links.during(kind, ways):
+                await asyncio.sleep(fault.seconds - QUIET)
         else:
             kind, ways = await self._ways_of_server(fault.kind, server)
             with self._arena.links.during(kind, ways, fault.delay):
@@ -152,6 +175,13 @@ class Player:
                 "stall from client": ("stall", away),
                 "delay client": ("delay", away + back),
             }
+            if fault.kind in ("lose requests", "lose answers"):
+                # What waits in a stalled direction is lost when the connection breaks.
+                with self._arena.links.during("stall", away if fault.kind == "lose requests" else back):
+                    await asyncio.sleep(fault.seconds)
+                    with self._arena.links.during("cut", away):
+                        await asyncio.sleep(CUT)
+                return
             kind, ways = kinds[fault.kind]
             with self._arena.links.during(kind, ways, fault.delay):
                 await asyncio.sleep(fault.seconds)

@@ -108,8 +108,11 @@ async def _clients(
 ) -> AsyncIterator[Clients]:
     async with Clients(arena.links, arena.servers) as clients:
         for number in range(1, plan.clients + 1):
-            # One client in three knows a single server, and stays with it when it is cut off from its ensemble.
-            only = rng.choice(arena.servers)[0] if number % 3 == 0 else None
+            # One client in three knows a single server, and stays with it when it is cut off from its ensemble.  For
+            # the first of them this is the observer: it never leads, and the others keep their quorum without it.
+            only = None
+            if number % 3 == 0:
+                only = arena.servers[-1][0] if number == 3 else rng.choice(arena.servers)[0]
             orders = Orders(
                 number=number,
                 life=0,
@@ -120,7 +123,7 @@ async def _clients(
                 store=store.port,
                 broken=plan.broken,
             )
-            clients.all.append(ClientProcess(orders, journal))
+            clients.all.append(ClientProcess(orders, journal, only))
             clients.all[-1].start()
         yield clients
 
@@ -132,7 +135,8 @@ async def _play(plan: Plan, arena: Arena, clients: Clients, journal: Journal, fa
     for name, _, _ in missing:
         journal.write("failed", name="", client=name, why=f"it did not connect within {plan.recovery:g} s")
     journal.write("begins", name="", faults=len(faults))
-    await asyncio.gather(asyncio.sleep(plan.seconds), Player(arena, clients, journal).play(faults))
+    player = Player(arena, clients, journal, random.Random(f"{plan.seed}/player"))
+    await asyncio.gather(asyncio.sleep(plan.seconds), player.play(faults))
     await arena.settled(within=START)
     reader.new()
     journal.write("healed", name="")

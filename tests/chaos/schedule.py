@@ -13,6 +13,8 @@ WARM_UP: Final = 3.0  # seconds before the first fault
 
 # A server is named by what it is at that moment, so that the leader is met often.
 ROLES: Final = ("leader", "leader", "follower", "follower", "observer")
+# A server that does not lead, and is the only one that some client knows.
+HOME: Final = "home"
 
 # Kinds of faults, with the seconds that each lasts and how often it is played in relation to the others.
 SERVER_FAULTS: Final = {
@@ -25,6 +27,8 @@ SERVER_FAULTS: Final = {
     "stall both ways": ((1.0, 16.0), 6),
     "close links": ((0.1, 6.0), 2),  # of the server to all others
     "delay links": ((2.0, 8.0), 2),
+    # All links of a home to other servers are stalled for longer than the sessions last, while its clients hold on.
+    "strand clients": ((10.0, 16.0), 8),
 }
 CLIENT_FAULTS: Final = {
     "kill client": ((0.0, 3.0), 5),
@@ -34,6 +38,9 @@ CLIENT_FAULTS: Final = {
     "stall to client": ((0.5, 9.0), 3),
     "stall from client": ((0.5, 9.0), 3),
     "delay client": ((1.0, 6.0), 2),
+    # The connection breaks, and everything that was sent in one direction shortly before is lost.
+    "lose requests": ((0.3, 1.5), 6),
+    "lose answers": ((0.3, 1.5), 6),
 }
 
 
@@ -88,7 +95,8 @@ def _lane(
 def _of_server(rng: random.Random, at: float) -> Fault:
     kind, seconds = _choice(rng, SERVER_FAULTS)
     delay = rng.choice([rng.uniform(0.01, 0.2), rng.uniform(0.2, 1.5)]) if kind == "delay links" else 0.0
-    return Fault(at, kind, rng.choice(ROLES), seconds, delay=delay)
+    role = rng.choice(ROLES)
+    return Fault(at, kind, HOME if kind == "strand clients" else role, seconds, delay=delay)
 
 
 def _of_client(rng: random.Random, at: float, clients: int, servers: int) -> Fault:

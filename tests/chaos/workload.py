@@ -42,6 +42,29 @@ SAMPLE: Final = 0.2  # seconds between two looks of a holder at its lease
 LONGEST_HOLD: Final = 2.5  # session timeouts: a holder must be able to outlive its session
 
 
+class HoldOn:
+    """An order of the parent process: keep what is held, and begin nothing.
+
+    A session on which nothing happens is the one that a server goes on to answer while it is cut off from its leader.
+    """
+
+    def __init__(self) -> None:
+        self._until = 0.0
+
+    def begin(self, seconds: float) -> None:
+        """The order holds from now on for so many seconds."""
+        self._until = max(self._until, time.monotonic() + seconds)
+
+    def seconds_left(self) -> float:
+        """Return for how long the order still holds; less than 0 when it does not."""
+        return self._until - time.monotonic()
+
+    async def over(self) -> None:
+        """Wait while the order holds."""
+        while (left := self.seconds_left()) > 0:
+            await asyncio.sleep(left)
+
+
 class Certain(Protocol):
     """A lease of any kind, as far as a journal is concerned."""
 
@@ -81,10 +104,10 @@ class Holding:
         now = time.monotonic()
         self._journal.write(what, at=now, **self._about, certain=self._lease.certain_for() > 0, **details)
 
-    async def stay(self, seconds: float) -> None:
-        """Hold for so long."""
+    async def stay(self, seconds: float, hold_on: HoldOn) -> None:
+        """Hold for so long, and for as long as the order to hold on lasts."""
         end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0:
+        while (left := max(end - time.monotonic(), hold_on.seconds_left())) > 0:
             await asyncio.sleep(min(left, SAMPLE))
             self.look()
 
@@ -93,17 +116,24 @@ class Workload:
     """All tasks of one client.
 
     Arguments: `zk`; `author`, the client's name and number of life, which is part of the name of each item; `rng`, for
-    every choice.
+    every choice; `hold_on`, the parent's order.
     """
 
     def __init__(
-        self, zk: zkwire.Client, store: StoreClient, journal: Journal, author: str, rng: random.Random
+        self,
+        zk: zkwire.Client,
+        store: StoreClient,
+        journal: Journal,
+        author: str,
+        rng: random.Random,
+        hold_on: HoldOn,
     ) -> None:
         self._zk = zk
         self._store = store
         self._journal = journal
         self._author = author
         self._rng = rng
+        self._hold_on = hold_on
         self._leases = itertools.count(1)
         self._items = itertools.count(1)
 
@@ -127,6 +157,7 @@ class Workload:
 
     async def _again_and_again(self, name: str, play: Callable[[], Awaitable[None]]) -> None:
         while True:
+            await self._hold_on.over()
             try:
                 await play()
             except (zkwire.ZooKeeperError, TimeoutError) as error:
@@ -168,7 +199,7 @@ class Workload:
             await self._update(LOCK, lease, holding)
             if self._rng.random() < 0.3:
                 await self._update_guarded(LOCK, lease, holding)
-            await holding.stay(self._dwell())
+            await holding.stay(self._dwell(), self._hold_on)
         await asyncio.sleep(self._rng.uniform(0, 0.05))
 
     async def _use_impatiently(self, lock: Lock) -> None:
@@ -176,7 +207,7 @@ class Workload:
             within = self._rng.choice([None, 0, self._rng.uniform(0, 2)])
             async with lock.hold(within=within) as lease, self._held(SHORT_WAITS, lease) as holding:
                 await self._update(SHORT_WAITS, lease, holding)
-                await holding.stay(self._rng.uniform(0, 0.2))
+                await holding.stay(self._rng.uniform(0, 0.2), self._hold_on)
 
         # Two tasks share the object; each may be cancelled at any point.
         limits = [self._rng.choice([10.0, self._rng.uniform(0, 1.5)]) for _ in range(2)]
@@ -196,7 +227,7 @@ class Workload:
             async with rw.write() as lease:
                 async with self._held(READ_WRITE, lease, mode="write") as holding:
                     await self._update(READ_WRITE, lease, holding)
-                    await holding.stay(self._dwell() / 2)
+                    await holding.stay(self._dwell() / 2, self._hold_on)
                 if self._rng.random() < 0.3:
                     await self._downgrade(lease)
         await asyncio.sleep(self._rng.uniform(0, 0.1))
@@ -210,21 +241,21 @@ class Workload:
         """Read the store at the beginning and at the end: no writer may have come in between."""
         for seconds in (self._dwell() / 2, 0.0):
             holding.write("read", value=await self._store.read(READ_WRITE, None))
-            await holding.stay(seconds)
+            await holding.stay(seconds, self._hold_on)
 
     async def _lead(self) -> None:
         election = Election(self._zk, f"/{ELECTION}", self._author.encode())
         async for term in election.terms():
             async with term, self._held(ELECTION, term) as holding:
                 await self._update(ELECTION, term, holding)
-                await holding.stay(2 * self._dwell())
+                await holding.stay(2 * self._dwell(), self._hold_on)
 
     async def _use_semaphore(self) -> None:
         async with (
             Semaphore(self._zk, f"/{SEMAPHORE}", PERMITS) as lease,
             self._held(SEMAPHORE, lease) as holding,
         ):
-            await holding.stay(self._dwell())
+            await holding.stay(self._dwell(), self._hold_on)
         await asyncio.sleep(self._rng.uniform(0, 0.05))
 
     async def _update(self, name: str, lease: Lease, holding: Holding) -> None:
@@ -276,7 +307,7 @@ class Workload:
         async with Queue(self._zk, f"/{CLAIMS}").claim() as item:
             details = _named(item)
             async with self._held(lease=item, **details) as holding:
-                await holding.stay(self._dwell())
+                await holding.stay(self._dwell(), self._hold_on)
                 if self._rng.random() < 0.1:
                     raise TimeoutError("the item is handed back")
         self._journal.write("handled", **details)

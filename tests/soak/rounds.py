@@ -110,7 +110,7 @@ class Work:
 
     async def _watch(self) -> None:
         """Leave one-shot watches in every way."""
-        zk, path = self._zk, f"/watched-{self._number}-{next(self._numbers)}"
+        zk, path = self._zk, f"/watched/{self._number}-{next(self._numbers)}"
         try:
             _, fired = await zk.exists_and_watch(path)
             await zk.create(path)
@@ -167,7 +167,7 @@ class Work:
 
     async def _cancel(self) -> None:
         """Cancel calls at any moment."""
-        zk, path = self._zk, f"/cancelled-{self._number}"
+        zk, path = self._zk, f"/cancelled/{self._number}"
         calls: list[Callable[[], Awaitable[object]]] = [
             lambda: zk.get("/"),
             lambda: zk.create(f"{path}-", ephemeral=True, sequential=True),
@@ -192,7 +192,13 @@ class Work:
 
 
 async def prepare(zk: zkwire.Client) -> None:
-    """Create the persistent nodes that a cancelled call may create or not."""
+    """Create the persistent nodes that are there at the end of each round.
+
+    Among them are those that a cancelled call may create or not.
+    """
+    # The server keeps statistics for each name below the root that was ever used: new names have a parent.
+    await zk.ensure_path("/watched")
+    await zk.ensure_path("/cancelled")
     for name in ("/queue", "/empty"):
         queue = Queue(zk, name)
         await queue.put(b"x")

@@ -72,7 +72,7 @@ async def _quiet(hosts: str, within: float) -> None:
             while True:
                 gc.collect()  # a watch may be in a cycle with the error that ended its task
                 there = await on_server(hosts)
-                is_quiet = not (there["zk_watch_count"] or there["zk_ephemerals_count"])
-                if is_quiet and there["zk_num_alive_connections"] == CLIENTS + 1:  # and the one that asks
+                is_quiet = not (there["watches"] or there["ephemerals"])
+                if is_quiet and there["sessions"] == CLIENTS + 1:  # and the one that asks
                     return
                 await asyncio.sleep(0.05)

@@ -26,8 +26,10 @@ _PAIRS: Final = {
 _NOT_SERVING: Final = "This ZooKeeper instance is not currently serving requests"
 _NOT_ALLOWED: Final = "is not executed because it is not in the whitelist"
 _READ_SIZE: Final = 64 * 1024
-_MOST_PAIRS: Final = 1024 * 1024  # bytes of an answer that is a list of names and values
-_MOST_TEXT: Final = 64 * 1024 * 1024  # bytes of any other answer: "wchc" and "wchp" list every watch
+_MiB: Final = 1 << 20
+# Bytes of an answer.  To "mntr" a server has lines for each name below its root that was ever used, about 600 bytes.
+_MOST: Final = {"mntr": 16 * _MiB, "conf": _MiB, "envi": _MiB}
+_MOST_TEXT: Final = 64 * _MiB  # bytes of any other answer: "wchc" and "wchp" list every watch
 _MAY_BE_EMPTY: Final = "hash"  # its answer has one line for each digest taken so far, and at first there is none
 
 
@@ -76,7 +78,8 @@ async def four_letter_word(
     Raises: ValueError and TypeError at once for bad arguments; UnimplementedError when the server does not have the
     word or its whitelist does not (`4lw.commands.whitelist`; from 3.5.3 on its default is "srvr" alone);
     ZooKeeperError when the server runs but does not serve because it has no quorum ("ruok" is answered even then);
-    ProtocolError for an answer of more than 1 MiB to "mntr", "conf" or "envi", or of more than 64 MiB to another word;
+    ProtocolError for an answer of more than 16 MiB to "mntr", of more than 1 MiB to "conf" or "envi", or of more than
+    64 MiB to another word;
     OSError when the server cannot be reached, and its subclass TimeoutError after `within`.
     Cancellation: closes the connection.
     """
@@ -120,7 +123,7 @@ def _only_address(host: str) -> hosts.Address:
 
 async def _ask(address: hosts.Address, word: str, ssl: SSLContext | bool | None) -> str:
     reader, writer = await asyncio.open_connection(address.host, address.port, ssl=ssl)
-    most = _MOST_PAIRS if word in _PAIRS else _MOST_TEXT
+    most = _MOST.get(word, _MOST_TEXT)
     answer = bytearray()
     try:
         writer.write(word.encode())
