@@ -14,13 +14,14 @@ from typing import Final, Self
 
 import zkwire
 from recipes.common.event_loops import same_loop
-from recipes.line import ticket_data
 from recipes.line.lease import Lease, LockLostError
 from recipes.line.line import Line
 from recipes.line.locking import Hold, Locking
+from recipes.line.loss_monitor import WRITTEN_OVER
+from recipes.line.own_data import OwnData, WrittenOverError
+from recipes.line.strangers import is_ticket, strangers_of
 from zkwire import (
     ACL,
-    OPEN_ACL,
     Client,
     GetData,
     NoNodeError,
@@ -43,11 +44,12 @@ class Term(Lease):
     It has all that Lease has.  Entering a term that is over raises LockLostError or, if it was resigned, RuntimeError.
     """
 
-    __slots__ = ("_hold", "_is_entered", "_is_repeated")
+    __slots__ = ("_hold", "_is_entered", "_is_repeated", "_own_data")
 
     _hold: Hold[Term]
     _is_entered: bool
     _is_repeated: bool
+    _own_data: OwnData
 
     async def resign(self) -> None:
         """Let the next candidate lead; the same as `release`."""
@@ -56,14 +58,19 @@ class Term(Lease):
     async def set(self, data: bytes) -> None:
         """Replace the data that observers and `candidates` see, for this term only (one setData).
 
-        Raises: LockLostError or RuntimeError after the term; NoNodeError if the term is lost at that moment; ValueError
-        for data that begins with a line that TimedLock or ReadWriteLock writes into tickets, because waiting clients
-        would act on it.
+        Raises: LockLostError after the term, and when another client has written into the term's node; RuntimeError
+        when the term was resigned; NoNodeError if the term is lost at that moment; ConnectionLostError, and then the
+        data may have been replaced.
         Cancellation: the data may have been replaced or not.
+        Order: that of the calls.
         """
-        ticket_data.checked_plain(data)
         self.check()
-        await self._zk.set(self.path, data)
+        if not isinstance(data, bytes | bytearray | memoryview):
+            raise TypeError(f"the data of a term must be bytes, not {data!r}")
+        try:
+            await self._own_data.write(lambda version: bytes(data))
+        except WrittenOverError:
+            raise self._lose(WRITTEN_OVER) from None
 
     def prepare(self, *, is_repeated: bool) -> Self:
         """Return this term, ready for `async with`; called by the election.
@@ -71,6 +78,7 @@ class Term(Lease):
         Arguments: `is_repeated`, whether it comes from `Election.terms`: its loss is then no error, because the caller
         gets another term.
         """
+        self._own_data = OwnData(self._zk, self.ticket)
         self._hold = Hold(self._checked)
         self._is_entered = False
         self._is_repeated = is_repeated
@@ -118,7 +126,7 @@ class Election(Locking[Term]):
     the argument and its assumptions.  `term.token` protects a store even from a leader that does not notice.
 
     Arguments: `path`, the election's node, created as a container if it is missing, with persistent parents; `data`,
-    shown to observers while this candidate leads; `acl`, of all nodes that are created.
+    shown to observers while this candidate leads; `acl`, of all nodes that are created, the same as that of Lock.
     Order: by tickets, in the order in which creates reach the leader of the ensemble.  Every call of `lead` is a
     candidate of its own, also when tasks share this object, and queues behind the present candidates.
     Requests: those of Lock.
@@ -126,7 +134,7 @@ class Election(Locking[Term]):
 
     _noun = "leadership of"
 
-    def __init__(self, zk: Client, path: str, data: bytes = b"", *, acl: Sequence[ACL] = OPEN_ACL) -> None:
+    def __init__(self, zk: Client, path: str, data: bytes = b"", *, acl: Sequence[ACL] | None = None) -> None:
         super().__init__(zk, validate_path(path))
         if not isinstance(data, bytes):
             raise TypeError(f"the data of a candidate must be bytes, not {data!r}")
@@ -175,7 +183,8 @@ class Election(Locking[Term]):
     async def candidates(self) -> list[bytes]:
         """Return the data of all candidates, in their order: the first one leads.
 
-        Candidates that leave during the call are omitted.
+        Candidates that leave during the call are omitted, and so are nodes that are not ephemeral.
+        Raises: NoAuthError when the data of one of them must not be read.
         Requests: getChildren, and in one write a getData for each candidate.
         """
         try:
@@ -188,7 +197,8 @@ class Election(Locking[Term]):
                 continue
             if isinstance(answer, BaseException):
                 raise answer
-            found.append(answer.data)
+            if is_ticket(answer.stat):
+                found.append(answer.data)
         return found
 
     async def _acquire(self) -> Term:
@@ -272,6 +282,7 @@ class LeaderStream(ValueStream[bytes | None]):
         super().__init__(path, lambda: zk.state is SessionState.EXPIRED)
         self._zk = zk
         self._leader: str | None = None
+        self._strangers = strangers_of(zk, path)
 
     def _heard(self, event: WatchEvent) -> None:
         if event.type is WatchEventType.DELETED:
@@ -279,23 +290,29 @@ class LeaderStream(ValueStream[bytes | None]):
 
     async def _look(self) -> tuple[object, bytes | None]:
         """Return the leader's data, and leave one watch that fires when it changes."""
+        no_tickets: set[str] = set()
         while not self._is_closed:
             if self._leader is not None:
                 node = await self._found(self._zk.get_and_watch(join_path(self.path, self._leader), into=self._watches))
-                if node is not None:
+                if node is not None and not is_ticket(node[0].stat):
+                    self._strangers.found_no_ticket(join_path(self.path, self._leader))
+                    no_tickets.add(self._leader)
+                    self._disarm()
+                elif node is not None:
                     # The data cannot tell two states apart: the leader may write the same data again, and the next
                     # leader may have the same data.
                     return (self._leader, node[0].stat.mzxid), node[0].data
-            self._leader = _first(await self._found(self._zk.get_children(self.path)) or ())
-            if self._leader is None and await self._has_no_candidate():
+            names = await self._found(self._zk.get_children(self.path)) or ()
+            self._leader = _first(names, no_tickets)
+            if self._leader is None and await self._has_no_candidate(no_tickets):
                 break
         return None, None
 
-    async def _has_no_candidate(self) -> bool:
+    async def _has_no_candidate(self, no_tickets: set[str]) -> bool:
         """Leave a watch for the first candidate and return True; return False, without a watch, if there is one now."""
         found = await self._found(self._zk.get_children_and_watch(self.path, into=self._watches))
         if found is not None:
-            self._leader = _first(found[0])
+            self._leader = _first(found[0], no_tickets)
             is_empty = self._leader is None
         else:
             # The election's node is missing: watch for its creation.
@@ -315,5 +332,5 @@ def in_order(names: Iterable[str]) -> list[str]:
     return [name for _, name in sorted((zkwire.sequence_distance(n, any_of_them), name) for n, name in numbered)]
 
 
-def _first(names: Iterable[str]) -> str | None:
-    return next(iter(in_order(names)), None)
+def _first(names: Iterable[str], no_tickets: set[str]) -> str | None:
+    return next((name for name in in_order(names) if name not in no_tickets), None)

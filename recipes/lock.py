@@ -14,7 +14,7 @@ from recipes.line.lease import Lease
 from recipes.line.line import Line
 from recipes.line.local_queue import LocalQueue
 from recipes.line.locking import Locking
-from zkwire import ACL, OPEN_ACL, Client, validate_path
+from zkwire import ACL, Client, validate_path
 
 
 class Lock(Locking[Lease]):
@@ -27,8 +27,10 @@ class Lock(Locking[Lease]):
 
     Arguments: `path`, the lock's node, created as a container when it is missing, with persistent parents; `data`,
     stored in the nodes of our tickets, for people to read; `acl`, of every node that is created, which must let all
-    contenders read; `local_passes`, how many times in succession a ticket may be passed on to the next task that waits
-    on this object, before the other processes have a turn again: the leases of one ticket share one token.
+    contenders read, None: all clients may use the lock and read the tickets, into which only their own client may
+    write, or all clients if that one has no identity; `local_passes`, how many times in succession a ticket may be
+    passed on to the next task that waits on this object, before the other processes have a turn again: the leases of
+    one ticket share one token.
     Order: by tickets, which are numbered in the order in which the creates reach the ensemble's leader.  Tasks of one
     process that share this object: in the order of their calls.
 
@@ -38,7 +40,7 @@ class Lock(Locking[Lease]):
     """
 
     def __init__(
-        self, zk: Client, path: str, *, data: bytes = b"", acl: Sequence[ACL] = OPEN_ACL, local_passes: int = 0
+        self, zk: Client, path: str, *, data: bytes = b"", acl: Sequence[ACL] | None = None, local_passes: int = 0
     ) -> None:
         if local_passes < 0:
             raise ValueError(f"local_passes is at least 0, not {local_passes!r}")
@@ -83,7 +85,7 @@ class ReentrantLock(Lock):
     """
 
     def __init__(
-        self, zk: Client, path: str, *, data: bytes = b"", acl: Sequence[ACL] = OPEN_ACL, local_passes: int = 0
+        self, zk: Client, path: str, *, data: bytes = b"", acl: Sequence[ACL] | None = None, local_passes: int = 0
     ) -> None:
         super().__init__(zk, path, data=data, acl=acl, local_passes=local_passes)
         self._owner: asyncio.Task[object] | None = None

@@ -20,7 +20,7 @@ from recipes.common.event_loops import OneLoop
 from recipes.group import Group, Member
 from recipes.line.lease import Lease
 from recipes.lock import Lock
-from zkwire import ACL, OPEN_ACL, Client, join_path, validate_path
+from zkwire import ACL, Client, join_path, validate_path
 
 _log = logging.getLogger(__name__)
 
@@ -183,12 +183,11 @@ class Partitioner(Generic[P]):
         self._group = Group(zk, join_path(self.path, "members"), acl=acl)
         self._news = asyncio.Event()
         self._holdings: dict[str, _Holding[P]] = {}
-        locks_acl = OPEN_ACL if acl is None else acl
         for partition in partitions:
             node = quote(str(partition), safe=" ")
             if node in self._holdings or not node.strip("."):
                 raise ValueError(f"each partition needs a name of its own, which is its str, unlike {partition!r}")
-            lock = Lock(zk, f"{join_path(self.path, 'locks')}/{node}", data=self.name.encode(), acl=locks_acl)
+            lock = Lock(zk, f"{join_path(self.path, 'locks')}/{node}", data=self.name.encode(), acl=acl)
             self._holdings[node] = _Holding(partition, lock, self._news)
         self._fingerprint = fingerprint(self._holdings)
         self._others: dict[str, bytes] = {}  # the members that divide another list, with their fingerprints

@@ -12,18 +12,19 @@ from typing import Any, Final, Literal
 from weakref import WeakKeyDictionary
 
 import zkwire
-from recipes.common import lost_answers
 from recipes.common.arguments import current_task
 from recipes.common.waiting import raise_unless_renewed
 from recipes.line import ticket_data
 from recipes.line.lease import Lease
 from recipes.line.line import Line
 from recipes.line.locking import Locking
-from recipes.line.loss_monitor import DELETED
+from recipes.line.loss_monitor import DELETED, WRITTEN_OVER
+from recipes.line.own_data import OwnData, WrittenOverError
 from recipes.line.position import every_contender
 from recipes.line.refusals import pause
+from recipes.line.strangers import is_ticket, strangers_of
 from recipes.line.ticket import Ticket
-from zkwire import ACL, OPEN_ACL, Client, GetData, Node, Transaction, join_path, validate_path
+from zkwire import ACL, Client, Node, Transaction, join_path, validate_path
 
 # Both prefixes are Curator's, so that Curator's read/write lock can use the same path.
 READ_PREFIX: Final = "__READ__"
@@ -32,6 +33,8 @@ _READERS: Final = (READ_PREFIX, "__rlock__")  # the second one is kazoo's
 # With prefer="readers", writers queue below this node before they take a ticket.  Its name has no sequence number, so
 # that no client takes the node itself for a ticket.
 _GATE: Final = "writers"
+# A writer writes into its ticket once: when it lets readers in.
+_PROOFS: Final = 1
 
 Preference = Literal["readers", "writers"]
 
@@ -47,12 +50,13 @@ class WriteLease(Lease):
     It has all that Lease has; `downgrade` turns it into a read lease.
     """
 
-    __slots__ = ("_data", "_holders", "_is_exclusive")
+    __slots__ = ("_data", "_holders", "_is_exclusive", "_own_data")
 
     def __init__(self, zk: Client, ticket: Ticket, holders: Holders, data: bytes) -> None:
         self._is_exclusive = True
         self._holders = holders
         self._data = data
+        self._own_data = OwnData(zk, ticket)
         super().__init__(zk, ticket)
 
     async def downgrade(self) -> Lease:
@@ -107,33 +111,24 @@ class WriteLease(Lease):
 
     async def _write_shared(self) -> None:
         """Write into the ticket's node that readers may hold the lock too; return early if the lease is over."""
-        version, data = 0, self._data
         while not self.is_over:
             try:
-                await self._zk.set(self.path, ticket_data.shared(data), version)
-            except (zkwire.ConnectionLostError, zkwire.BadVersionError):
-                # The write may have been carried out, or another client has written into the node: read it.
-                answers = await self._asked(lost_answers.read(self._zk, self.path, GetData(self.path)))
-                node: Node | None = lost_answers.result(answers[0])
-                if node is None:
-                    raise self._lose(DELETED) from None
-                written = ticket_data.parse(node.data, node.stat.version)
-                if written is not None and written.is_shared:
-                    return
-                version, data = node.stat.version, node.data
+                await self._own_data.write(self._shared_data)
+            except zkwire.ConnectionLostError:
+                continue  # the next try finds out whether it was carried out
+            except WrittenOverError:
+                raise self._lose(WRITTEN_OVER) from None
             except zkwire.NoNodeError:
                 raise self._lose(DELETED) from None
             except zkwire.SessionError as error:
                 raise self._lose(str(error)) from None
-            else:
-                return
+            return
 
-    async def _asked(self, asked: Any) -> Any:
-        """Return the answer.  Raises: LockLostError when the session is over."""
-        try:
-            return await asked
-        except zkwire.SessionError as error:
-            raise self._lose(str(error)) from None
+    def _shared_data(self, version: int) -> bytes | None:
+        """Return the data that lets readers in, None if it has been written already."""
+        proofs = self.ticket.node.proofs
+        proof = None if proofs is None else proofs.proof(version)
+        return None if proof is None else ticket_data.shared(proof, self._data)
 
 
 class Holders:
@@ -168,6 +163,7 @@ class Holders:
 class _PreferredTickets:
     """The tickets that a client lets pass before it takes a ticket of its own.
 
+    Nodes that are not ephemeral are no tickets and do not count.
     Arguments: `is_preferred`, called with the name of a ticket; `ignores_shared`, whether the ticket of a writer that
     has let readers in does not count.
     """
@@ -179,23 +175,28 @@ class _PreferredTickets:
         self._path = path
         self._is_preferred = is_preferred
         self._ignores_shared = ignores_shared
+        self._strangers = strangers_of(zk, path)
 
     async def wait_until_gone(self) -> None:
         """Return when no preferred ticket is left.
 
         It watches only the last one, and lists the tickets again when that one is gone: not one request for each
-        ticket that leaves.
+        ticket that leaves.  If it must not read that one, it watches the children instead.
         Cancellation: no watch stays.
         """
-        shared: set[str] = set()
+        ignored: set[str] = set()
         while True:
             try:
-                last = await self._last(shared)
+                last = await self._last(ignored)
                 if last is None:
                     return
-                node, watch = await self._zk.get_and_watch(join_path(self._path, last))
-                if self._is_ignored(node):
-                    shared.add(last)
+                try:
+                    node, watch = await self._zk.get_and_watch(join_path(self._path, last))
+                except zkwire.NoAuthError:
+                    await self._wait_unread(last)
+                    continue
+                if self._is_ignored(last, node):
+                    ignored.add(last)
                     watch.cancel()
                 else:
                     await watch
@@ -210,17 +211,19 @@ class _PreferredTickets:
 
     async def are_gone(self) -> bool:
         """Return whether there is no preferred ticket at this moment."""
-        shared: set[str] = set()
+        ignored: set[str] = set()
         while True:
             try:
-                last = await self._last(shared)
+                last = await self._last(ignored)
                 if last is None:
                     return True
-                if not self._ignores_shared or not self._is_ignored(await self._zk.get(join_path(self._path, last))):
+                if not self._is_ignored(last, await self._zk.get(join_path(self._path, last))):
                     return False
-                shared.add(last)
+                ignored.add(last)
             except zkwire.NoNodeError:
                 pass  # the ticket has gone since the list was read
+            except zkwire.NoAuthError:
+                return False
             except zkwire.ServerError as error:
                 if not error.is_transient:
                     raise
@@ -228,8 +231,17 @@ class _PreferredTickets:
             except zkwire.SessionExpiredError:
                 raise_unless_renewed(self._zk)
 
-    async def _last(self, shared: set[str]) -> str | None:
-        """Return the name of the last preferred ticket that is not in `shared`, None if there is none."""
+    async def _wait_unread(self, name: str) -> None:
+        """Return when the children have changed, if `name`, which this client must not read, is still among them."""
+        self._strangers.found_unreadable(join_path(self._path, name))
+        names, watch = await self._zk.get_children_and_watch(self._path)
+        if name in names:
+            await watch
+        else:
+            watch.cancel()
+
+    async def _last(self, ignored: set[str]) -> str | None:
+        """Return the name of the last preferred ticket that is not in `ignored`, None if there is none."""
         try:
             names = await self._zk.get_children(self._path)
         except zkwire.NoNodeError:
@@ -237,15 +249,18 @@ class _PreferredTickets:
         last: tuple[int, str] | None = None
         for name in names:
             number = zkwire.sequence(name)
-            if number is None or name in shared or not self._is_preferred(name):
+            if number is None or name in ignored or not self._is_preferred(name):
                 continue
             # Not `number > last`: the sequence numbers of a busy node overflow, and continue below zero.
             if last is None or zkwire.sequence_distance(number, last[0]) > 0:
                 last = number, name
         return None if last is None else last[1]
 
-    def _is_ignored(self, node: Node) -> bool:
-        written = ticket_data.parse(node.data, node.stat.version)
+    def _is_ignored(self, name: str, node: Node) -> bool:
+        if not is_ticket(node.stat):
+            self._strangers.found_no_ticket(join_path(self._path, name))
+            return True
+        written = ticket_data.parse(name, node.data, node.stat.version)
         return self._ignores_shared and written is not None and written.is_shared
 
 
@@ -399,7 +414,7 @@ class ReadWriteLock:
         *,
         prefer: Preference | None = None,
         data: bytes = b"",
-        acl: Sequence[ACL] = OPEN_ACL,
+        acl: Sequence[ACL] | None = None,
     ) -> None:
         self.path = validate_path(path)
         if prefer not in (None, "readers", "writers"):
@@ -408,7 +423,7 @@ class ReadWriteLock:
         # ahead=0: readers that wait for one writer watch that writer only.  A watch on the writer before it would wake
         # them all for nothing.
         reads = Line(zk, path, prefix=READ_PREFIX, blocks=is_writer, ahead=0, ignores_shared=True, data=data, acl=acl)
-        writes = Line(zk, path, prefix=WRITE_PREFIX, data=data, acl=acl)
+        writes = Line(zk, path, prefix=WRITE_PREFIX, data=data, acl=acl, proofs=_PROOFS)
         before_reading = _PreferredTickets(zk, path, is_writer, ignores_shared=True) if prefer == "writers" else None
         # The writer waits for the tickets of other writers too: if it queued behind a writer that holds the lock, its
         # ticket would block the readers that come meanwhile.

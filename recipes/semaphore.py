@@ -87,14 +87,14 @@ class Semaphore(Locking[Lease]):
     _noun = "semaphore"
 
     def __init__(
-        self, zk: Client, path: str, permits: int | None, *, data: bytes = b"", acl: Sequence[ACL] = OPEN_ACL
+        self, zk: Client, path: str, permits: int | None, *, data: bytes = b"", acl: Sequence[ACL] | None = None
     ) -> None:
         if permits is not None:
             checked_permits(permits)
         super().__init__(zk, validate_path(path))
         self._permits = permits  # the number that was given; after the first agreement, the number last read
         self._has_agreed = False
-        self._acl = acl
+        self._acl = OPEN_ACL if acl is None else acl
         self._line = Line(
             zk, self.path, prefix=PREFIX, slots=self._agreed_permits, parent_data=self._initial_data, data=data, acl=acl
         )

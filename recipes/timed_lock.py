@@ -2,12 +2,14 @@
 
 The holder writes the limit into the data of its own ticket.  The waiting tickets read it, count from that moment, and
 delete the holder's ticket when the limit has passed.  That helps when the session of the holder stays alive although
-its program hangs; an expired session needs no limit.
+its program hangs; an expired session needs no limit.  Each limit comes with a proof that the holder itself has written
+it, see `recipes.line.proofs`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,9 +20,13 @@ from recipes.line import ticket_data
 from recipes.line.lease import Lease, LockLostError
 from recipes.line.line import Line
 from recipes.line.locking import Locking
-from recipes.line.loss_monitor import DELETED
+from recipes.line.loss_monitor import DELETED, WRITTEN_OVER
+from recipes.line.own_data import OwnData, WrittenOverError
+from recipes.line.proofs import MOST_PROOFS
 from recipes.line.ticket import Ticket
-from zkwire import ACL, OPEN_ACL, Client, validate_path
+from zkwire import ACL, Client, validate_path
+
+_log = logging.getLogger(__name__)
 
 _LIMIT_PASSED: Final = "its time limit has passed"
 
@@ -44,11 +50,12 @@ class TimedLease(Lease):
     the lease ends at the holder before another client may take the lock over.
     """
 
-    __slots__ = ("_alarm", "_data", "_end", "_extensions", "_first_write", "_write_order")
+    __slots__ = ("_alarm", "_data", "_end", "_extensions", "_first_write", "_own_data", "_write_order")
 
     def __init__(self, zk: Client, ticket: Ticket, limit: float, data: bytes) -> None:
         self._end = asyncio.get_running_loop().time() + limit
         self._data = data
+        self._own_data = OwnData(zk, ticket)
         self._write_order = asyncio.Lock()  # one write of a limit at a time, in the order of the calls
         self._extensions: set[_Extension] = set()
         self._first_write: asyncio.Task[None] | None = None
@@ -66,6 +73,8 @@ class TimedLease(Lease):
         lease was released; ValueError, TypeError.
         Cancellation: the earlier one of the old and the new end applies.
         Requests: setData, and one getData for each of the one or two clients next in line.
+        A lease can prove 300 limits.  Those after that end the lease as well, but no other client believes them: if
+        the program hangs by then, the lock is free only when its session has expired.
         """
         ticket_data.checked_limit(limit)
         self.check()
@@ -109,18 +118,32 @@ class TimedLease(Lease):
     async def _write(self, end: float) -> None:
         """Write the limit `end` into our node, until it is known to be there.  Raises: LockLostError."""
         while not self.is_over:
-            left = end - self._loop.time()
-            if left <= 0:
-                raise self._lose(_LIMIT_PASSED)
             try:
-                await self._zk.set(self.path, ticket_data.limited(left, self._data))
+                await self._own_data.write(lambda version: self._limit_data(end, version))
             except zkwire.ConnectionLostError:
                 continue  # if it was carried out, a second write does no harm: it has the same end
+            except WrittenOverError:
+                raise self._lose(WRITTEN_OVER) from None
             except zkwire.NoNodeError:
                 raise self._lose(DELETED) from None
             except (zkwire.SessionError, zkwire.ServerError) as error:
                 raise self._lose(str(error)) from None
             return
+
+    def _limit_data(self, end: float, version: int) -> bytes:
+        """Return the data of `version`, with the limit `end`.  Raises: LockLostError."""
+        left = end - self._loop.time()
+        if left <= 0:
+            raise self._lose(_LIMIT_PASSED)
+        proofs = self.ticket.node.proofs
+        proof = None if proofs is None else proofs.proof(version)
+        if proof is not None:
+            return ticket_data.limited(left, proof, self._data)
+        if version == MOST_PROOFS + 1:
+            _log.warning(
+                "%s: no other client believes the limits of this lease from now on: it had too many", self.path
+            )
+        return self._data
 
     def _seconds_left(self) -> float:
         return max(0.0, min(self._session_seconds_left(), self._end - self._loop.time()))
@@ -161,12 +184,12 @@ class TimedLock(Locking[TimedLease]):
     """
 
     def __init__(
-        self, zk: Client, path: str, limit: float, *, data: bytes = b"", acl: Sequence[ACL] = OPEN_ACL
+        self, zk: Client, path: str, limit: float, *, data: bytes = b"", acl: Sequence[ACL] | None = None
     ) -> None:
         super().__init__(zk, validate_path(path))
         self._limit = ticket_data.checked_limit(limit)
         self._data = data
-        self._line = Line(zk, self.path, data=data, acl=acl)
+        self._line = Line(zk, self.path, data=data, acl=acl, proofs=MOST_PROOFS)
 
     async def _acquire(self) -> TimedLease:
         return TimedLease(self._zk, await self._line.acquire(), self._limit, self._data)

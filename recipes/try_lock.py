@@ -14,6 +14,8 @@ from weakref import WeakKeyDictionary
 
 import zkwire
 from recipes.common import lost_answers
+from recipes.common.own_acl import own_acl, was_refused
+from recipes.common.parent_acl import warn_if_wider
 from recipes.common.waiting import raise_unless_renewed
 from recipes.line.certainty import renew_certainty
 from recipes.line.lease import Lease, LockLostError
@@ -25,6 +27,7 @@ from zkwire import (
     Client,
     ConnectionLostError,
     GetData,
+    InvalidACLError,
     NodeExistsError,
     NoNodeError,
     SessionExpiredError,
@@ -55,7 +58,9 @@ class TryLock(Locking[Lease]):
     One lease is held at a time in the whole cluster, as for Lock, and it is lost by the same signals.
 
     Arguments: `path`, the lock's node itself, not a parent; missing parents are created as persistent nodes; `data`,
-    stored in the node, where people can see which program holds the lock; `acl`, of all nodes that are created.
+    stored in the node, where people can see which program holds the lock; `acl`, of all nodes that are created, None:
+    all clients may use the parents, and read the node, into which only this client may write, or all clients if this
+    one has no identity.
     Order: none.  A client that keeps trying may never succeed; use Lock for a queue.
     Requests: one to take the lock or to find it taken, and one to release it.
     Raises: `acquire`, `hold` and `async with` raise LockTakenError when the lock is taken.  Their `within` only bounds
@@ -69,7 +74,7 @@ class TryLock(Locking[Lease]):
 
     _can_wait = False
 
-    def __init__(self, zk: Client, path: str, *, data: bytes = b"", acl: Sequence[ACL] = OPEN_ACL) -> None:
+    def __init__(self, zk: Client, path: str, *, data: bytes = b"", acl: Sequence[ACL] | None = None) -> None:
         super().__init__(zk, validate_path(path))
         if path == "/":
             raise ValueError("the root cannot be a TryLock, because it always exists: use a node below it")
@@ -78,6 +83,7 @@ class TryLock(Locking[Lease]):
         self._parent = self.path.rpartition("/")[0] or "/"
         self._data = data
         self._acl = acl
+        self._parents_acl = OPEN_ACL if acl is None else acl
 
     async def _acquire(self) -> Lease:
         lease = await self._try_acquire()
@@ -91,6 +97,8 @@ class TryLock(Locking[Lease]):
             if node is None:
                 return None
             try:
+                if self._acl is not None:
+                    await warn_if_wider(self._zk, self._parent, self._acl)
                 is_certain = await self._is_certain(node)
             except BaseException:
                 self._zk.discard(node.path, newest_zxid=node.token)
@@ -131,10 +139,15 @@ class TryLock(Locking[Lease]):
             await asyncio.wait([previous])
         while not abandoned.is_set():
             session_id, newest = self._zk.session_id, self._zk.last_zxid
+            acl = own_acl(self._zk, self.path) if self._acl is None else self._acl
             try:
-                _, stat = await self._zk.create_and_stat(self.path, self._data, ephemeral=True, acl=self._acl)
+                _, stat = await self._zk.create_and_stat(self.path, self._data, ephemeral=True, acl=acl)
             except NodeExistsError:
                 return None
+            except InvalidACLError:
+                if not was_refused(self._zk, acl):
+                    raise
+                continue
             except NoNodeError:
                 if not abandoned.is_set():
                     await self._make_parents()
@@ -160,7 +173,7 @@ class TryLock(Locking[Lease]):
         Return also when the connection or the session was lost: the next create shows whether they exist.
         """
         try:
-            await self._zk.ensure_path(self._parent, acl=self._acl)
+            await self._zk.ensure_path(self._parent, acl=self._parents_acl)
         except ConnectionLostError:
             pass
         except SessionExpiredError:

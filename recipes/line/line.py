@@ -15,13 +15,15 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 import zkwire
+from recipes.common.parent_acl import warn_if_wider
 from recipes.common.waiting import raise_unless_renewed
 from recipes.line.certainty import Certainty
 from recipes.line.entering import Entrance
 from recipes.line.position import every_contender
+from recipes.line.strangers import strangers_of
 from recipes.line.ticket import Ticket
 from recipes.line.waiting_ticket import EvictedError, Rules, WaitingTicket
-from zkwire import ACL, OPEN_ACL, Client
+from zkwire import ACL, Client
 
 LOCK_PREFIX: Final = "lock-"  # Curator's; go-zk's and kezhuw's Rust locks can wait in the same line, too
 
@@ -30,9 +32,9 @@ class Line:
     """One line of tickets, the children of the node at `path`.
 
     Arguments: `path`, created as a container when it is missing; `prefix`, the part of our tickets' names between the
-    unique id and the number; `blocks`, `slots`, `ahead` and `ignores_shared`, see Rules; `data` and `acl`, of our
-    nodes; `parent_data`, returns the data with which the node at `path` is created; `container`, the topmost node above
-    the tickets that is created as a container, `path` by default.
+    unique id and the number; `blocks`, `slots`, `ahead` and `ignores_shared`, see Rules; `data`, `acl`, `parent_data`
+    and `proofs`, see Entrance; `container`, the topmost node above the tickets that is created as a
+    container, `path` by default.
     """
 
     def __init__(
@@ -46,13 +48,15 @@ class Line:
         ahead: int = 1,
         ignores_shared: bool = False,
         data: bytes = b"",
-        acl: Sequence[ACL] = OPEN_ACL,
+        acl: Sequence[ACL] | None = None,
         parent_data: Callable[[], bytes] = bytes,
         container: str | None = None,
+        proofs: int = 0,
     ) -> None:
         self._zk = zk
         self.path = path
-        self._rules = Rules(path, blocks, slots, ahead, ignores_shared)
+        self._acl = acl
+        self._rules = Rules(path, blocks, slots, ahead, ignores_shared, strangers_of(zk, path))
         self._entrance = Entrance(
             zk=zk,
             path=path,
@@ -62,6 +66,7 @@ class Line:
             acl=acl,
             parent_data=parent_data,
             container=path if container is None else container,
+            proofs=proofs,
         )
 
     async def acquire(self) -> Ticket:
@@ -88,10 +93,13 @@ class Line:
         """Take a ticket and return it if it owns at once; otherwise remove its node and return None.
 
         Raises, Cancellation: as `acquire`.
+        Requests: if it does not own for the second time because of the same ticket, a getData of that one.  Without it,
+        a node that is no ticket would keep the lock from all callers that never wait.
         """
         while True:
             try:
                 waiting = await self._enter()
+                await waiting.check_first_blockers()
                 await waiting.check_single_blocker()
                 await waiting.make_certain()
             except zkwire.SessionExpiredError:
@@ -136,7 +144,14 @@ class Line:
         node, answers = await self._entrance.enter()
         removal = self._zk.removal(node.path)
         try:
-            return WaitingTicket(self._zk, self._rules, Ticket(node, removal), answers)
+            waiting = WaitingTicket(self._zk, self._rules, Ticket(node, removal), answers)
         except Exception:
             await removal.start()
             raise
+        if self._acl is not None:
+            try:
+                await warn_if_wider(self._zk, self.path, self._acl)
+            except BaseException:
+                waiting.ticket.give_up()
+                raise
+        return waiting

@@ -18,6 +18,7 @@ from zkwire import Client, Node, NoNodeError, ServerError, SessionError, Watch, 
 _UNWATCHED: Final = 0.1
 
 DELETED: Final = "somebody else has deleted it"
+WRITTEN_OVER: Final = "another client has written into it"
 
 
 class LossMonitor:
@@ -101,6 +102,9 @@ class LossMonitor:
             self._on_lost(str(error))
         elif isinstance(error, NoNodeError) or request.result()[0].stat.czxid != ticket.node.token:
             self._on_lost(DELETED)  # another token: the node was deleted, and one of the same name was created
+        elif not ticket.is_own_data(request.result()[0]):
+            # Other clients may act on what they read there.
+            self._on_lost(WRITTEN_OVER)
         else:
             ticket.is_watched = True
             ticket.watches.set_callback(self._watch_fired)

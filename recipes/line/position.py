@@ -56,13 +56,16 @@ class Position:
         "_has_fixed_slots",
         "_is_listed",
         "_knows_slots",
+        "_sees_children",
         "_slots",
+        "_unreadable",
         "_watched",
         "is_gone",
         "is_watched",
         "name",
         "needs_list",
         "needs_slots",
+        "needs_sync",
     )
 
     def __init__(
@@ -72,6 +75,7 @@ class Position:
         self.is_gone = False
         self.is_watched = False
         self.needs_list = True
+        self.needs_sync = False
         self._has_fixed_slots = self._knows_slots = slots is not None
         self.needs_slots = slots is None
         self._slots = 1 if slots is None else slots
@@ -81,6 +85,8 @@ class Position:
         self._before: list[str] = []
         self._watched: set[str] = set()
         self._departed: set[str] = set()
+        self._unreadable: set[str] = set()
+        self._sees_children = False
 
     @property
     def owns(self) -> bool:
@@ -111,26 +117,44 @@ class Position:
     @property
     def to_watch(self) -> list[str]:
         """The blockers that the ticket should watch and does not watch yet, in the order of the line."""
-        return [name for name in self._before[-self._slots - self._ahead :] if name not in self._watched]
+        last = self._before[-self._slots - self._ahead :]
+        return [name for name in last if name not in self._watched and name not in self._unreadable]
+
+    @property
+    def watches_children(self) -> bool:
+        """Whether the next list must leave a watch on the children.
+
+        It must as long as a blocker remains that cannot be read: no watch on the blocker itself would report its
+        departure.
+        """
+        return not self._unreadable.isdisjoint(self._before)
 
     @property
     def needs_requests(self) -> bool:
         """Whether there is something to ask the server: a list, a watch, or the number of slots."""
         return self.needs_list or self.needs_slots or not self.is_watched or bool(self.to_watch)
 
-    def listed(self, names: Sequence[str]) -> None:
-        """Take in a list of the children; it may be older than departures already seen."""
+    def listed(self, names: Sequence[str], *, is_watched: bool = False) -> None:
+        """Take in a list of the children; it may be older than departures already seen.
+
+        Arguments: `is_watched`, whether the same request set a watch on the children.
+        """
         self.is_gone = self.is_gone or self.name not in names
         blockers = [name for name in earlier(self.name, names) if self._blocks(name)]
         self._before = [name for name in blockers if name not in self._departed]
         self._is_listed = True
-        self.needs_list = False
+        self._sees_children = is_watched
+        self.needs_list = self.watches_children and not is_watched
 
     def slots_read(self, slots: int, *, is_watched: bool = True) -> None:
         """Take in the number of slots; `is_watched`, whether the same request set a watch on it."""
         self._slots = slots
         self._knows_slots = True
         self.needs_slots = not is_watched
+
+    def synced(self) -> None:
+        """Take note that the server has caught up with the leader."""
+        self.needs_sync = False
 
     def slots_changed(self) -> None:
         """Take note that the number of slots has changed: the ticket does not own before the new one is known."""
@@ -144,8 +168,18 @@ class Position:
         else:
             self._watched.add(name)
 
+    def unreadable(self, name: str) -> None:
+        """Take note that the blocker `name` exists and cannot be watched, because this client may not read it."""
+        self._unreadable.add(name)
+        self.needs_list = self.needs_list or not self._sees_children
+
+    def children_changed(self) -> None:
+        """Take note that the watch on the children has fired."""
+        self._sees_children = False
+        self.needs_list = self.needs_list or self.watches_children
+
     def departed(self, name: str) -> None:
-        """Take note that the node `name` is gone, or blocks no longer.  A name never comes back."""
+        """Take note that the node `name` is gone, is no ticket, or blocks no longer.  A name never comes back."""
         if name == self.name:
             self.is_gone = True
             return
@@ -167,14 +201,20 @@ class Position:
         behind the events of the former one.  It would still show our own node from before its deletion, or a number of
         slots from before a shrink, while a departure that came after that is remembered here.  What one server answers
         on one connection is never older than what it has answered or reported before.
+
+        If the number of slots may change, the new server must also catch up before it is asked (`needs_sync`).  It may
+        lag behind the event that has reported a shrink: then the ticket would own by a number that it knows to be old.
         """
         self.is_watched = False
         self._watched.clear()
         self._departed.clear()
+        self._unreadable.clear()
+        self._sees_children = False
         self._is_listed = False
         self.needs_list = True
         if not self._has_fixed_slots:
             self.slots_changed()
+            self.needs_sync = True
 
 
 class Promises:

@@ -1,8 +1,8 @@
 """What a holder writes into the data of its own ticket, for the tickets behind it.
 
 It is one line ahead of the data that the ticket was created with: either that readers are let in beside the holder, or
-a time limit.  Only data that was written after the creation counts, so the data of version 0 is never looked at; and
-data that a caller writes later must pass `checked_plain`.  So no data of a caller can be taken for such a line.  Other
+a time limit.  The line ends in a proof that the ticket's own client has written it, see `proofs`: without a valid proof
+it means nothing.  So no other client can write such a line, and no data of a caller can be taken for one.  Other
 clients in the same line see data that has changed, and nothing else.
 """
 
@@ -13,9 +13,10 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-_SHARED: Final = b"zkwire shared\n"
-_LIMITED: Final = re.compile(rb"zkwire limit ([0-9]{1,10})\.([0-9]{3})\n")
-_LATER: Final = 1  # any version but the first
+from recipes.line.proofs import is_proven
+
+_SHARED: Final = re.compile(rb"zkwire shared ([0-9a-f]{64})\n")
+_LIMITED: Final = re.compile(rb"zkwire limit ([0-9]{1,10})\.([0-9]{3}) ([0-9a-f]{64})\n")
 LONGEST_LIMIT: Final = 10.0**9  # seconds
 
 
@@ -31,39 +32,29 @@ class TicketData:
     limit: float | None = None
 
 
-def shared(data: bytes) -> bytes:
+def shared(proof: str, data: bytes) -> bytes:
     """Return `data` with the line that lets readers in ahead of it."""
-    return _SHARED + data
+    return b"zkwire shared %s\n" % proof.encode() + data
 
 
-def limited(seconds: float, data: bytes) -> bytes:
+def limited(seconds: float, proof: str, data: bytes) -> bytes:
     """Return `data` with the promise to be done in `seconds`, rounded up to a millisecond, ahead of it."""
     milliseconds = math.ceil(seconds * 1000)
-    return b"zkwire limit %d.%03d\n" % divmod(milliseconds, 1000) + data
+    return b"zkwire limit %d.%03d %s\n" % (*divmod(milliseconds, 1000), proof.encode()) + data
 
 
-def parse(data: bytes, version: int) -> TicketData | None:
-    """Return what a holder has written into its ticket, None if nothing.
+def parse(name: str, data: bytes, version: int) -> TicketData | None:
+    """Return what the client of the ticket `name` has written into its node, None if nothing is proven to be from it.
 
     Arguments: `data`, of the ticket's node; `version`, its version.
     """
-    if not version:
-        return None
-    if data.startswith(_SHARED):
-        return TicketData(is_shared=True)
+    shared = _SHARED.match(data)
+    if shared is not None:
+        return TicketData(is_shared=True) if is_proven(name, version, shared[1].decode()) else None
     limit = _LIMITED.match(data)
-    return TicketData(limit=int(limit[1]) + int(limit[2]) / 1000) if limit else None
-
-
-def checked_plain(data: bytes) -> bytes:
-    """Return `data` if a caller may write it into a ticket.
-
-    Raises: ValueError when it begins like a line that only the recipes write.
-    """
-    if isinstance(data, bytes | bytearray | memoryview) and parse(bytes(data), _LATER) is not None:
-        first = bytes(data).partition(b"\n")[0].decode()
-        raise ValueError(f"the first line {first!r} has a meaning for waiting clients: put anything else ahead of it")
-    return data
+    if limit is None or not is_proven(name, version, limit[3].decode()):
+        return None
+    return TicketData(limit=int(limit[1]) + int(limit[2]) / 1000)
 
 
 def checked_limit(seconds: float) -> float:

@@ -6,8 +6,9 @@ What follows from the answers is decided in `position`; docs/waiting-line.md has
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import zkwire
@@ -15,9 +16,12 @@ from recipes.line import ticket_data
 from recipes.line.certainty import Certainty
 from recipes.line.position import Position, Promises, every_contender
 from recipes.line.refusals import any_transient, pause
+from recipes.line.strangers import Strangers, is_ticket
 from recipes.line.ticket import Ticket, TicketNode
 from recipes.line.yielding import yield_processor
-from zkwire import Client, GetChildren, GetData, Node, WatchEventType, WatchSet, join_path
+from zkwire import Client, GetChildren, GetData, Node, Sync, WatchEventType, WatchSet, join_path
+
+_log = logging.getLogger(__name__)
 
 # A holder that has promised to be done in some seconds is given a tenth more, for the end of its body and for clocks
 # that run at different speeds.
@@ -25,7 +29,7 @@ _PATIENCE: Final = 1.1
 
 
 class EvictedError(Exception):
-    """The ticket's node is gone before it owned: somebody else has deleted it, or its session is over."""
+    """The ticket is lost before it owned: its node was deleted or written into, or its session is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +38,7 @@ class Rules:
 
     Arguments: `blocks`, `slots` and `ahead`, see Position, but `slots` may be a function of the data of the node at
     `path`, which may raise: then waiting tickets watch this node; `ignores_shared`, whether a holder that lets readers
-    in (see ticket_data) does not block.
+    in (see ticket_data) does not block; `strangers`, what the client has found in this line that is no ticket.
     """
 
     path: str
@@ -42,6 +46,7 @@ class Rules:
     slots: int | Callable[[bytes], int] = 1
     ahead: int = 1
     ignores_shared: bool = False
+    strangers: Strangers = field(default_factory=Strangers)
 
     def reads(self) -> list[GetData | GetChildren]:
         """Return the requests that show where a new ticket stands.
@@ -116,6 +121,32 @@ class WaitingTicket:
             self.ticket.give_up()
             raise
 
+    async def check_first_blockers(self) -> None:
+        """Read the first blockers up to the first ticket among them; called where the ticket does not wait.
+
+        They are read only if the first one has made a try fail before: in general it is the holder.
+        Raises: SessionError.
+        Cancellation: the ticket is given up, as for any error.
+        """
+        before, strangers = self._position.before, self._rules.strangers
+        if not before or self.is_first or not strangers.must_look_at(before[0]):
+            return
+        if self._rules.ignores_shared and len(before) == 1:
+            return  # `check_single_blocker` reads it
+        try:
+            while self._position.before:
+                first = self._position.before[0]
+                (node,) = await self._zk.pipeline([GetData(join_path(self._rules.path, first))])
+                if isinstance(node, zkwire.NoNodeError) or (isinstance(node, Node) and self._is_stranger(first, node)):
+                    self._position.departed(first)
+                    continue
+                if isinstance(node, Node):
+                    strangers.looked_at(first)
+                return  # a blocker that we may not read goes on blocking
+        except BaseException:
+            self.ticket.give_up()
+            raise
+
     async def make_certain(self) -> None:
         """If the ticket is first, but its session is not certain to be alive, ask the leader.
 
@@ -180,6 +211,8 @@ class WaitingTicket:
         for event in ticket.watches.take():
             if event.type is WatchEventType.DELETED:
                 position.departed(event.path.rpartition("/")[2])
+            elif event.type is WatchEventType.CHILDREN:
+                position.children_changed()
             elif event.path == self._rules.path:
                 position.slots_changed()
             elif event.path == ticket.node.path:
@@ -203,6 +236,9 @@ class WaitingTicket:
         make us own.  In the other order a blocker's departure could be reported while the deletion of our node, which
         came before it, was not watched yet.  The watch on the number of slots goes ahead of the blockers, too, because
         a departure is to be counted by the number that is valid at that time.
+
+        A blocker that this client may not read has no watch.  Then the list leaves a watch on the children.
+        If the server must catch up with the leader first, a sync goes ahead of all.
         """
         path, position, watches = self._rules.path, self._position, self.ticket.watches
         watched = [] if position.is_watched else [position.name]
@@ -210,11 +246,16 @@ class WaitingTicket:
         own = len(watched)
         if not position.needs_list:
             watched += position.to_watch
-        operations: list[GetData | GetChildren] = [GetData(join_path(path, name), into=watches) for name in watched]
+        operations: list[GetData | GetChildren | Sync] = [
+            GetData(join_path(path, name), into=watches) for name in watched
+        ]
         operations[own:own] = slots
+        watches_children = position.watches_children
         if position.needs_list:
             yield_processor()  # a list is never urgent, and the departure behind it has made another ticket own
-            operations.append(GetChildren(path))
+            operations.append(GetChildren(path, into=watches if watches_children else None))
+        if position.needs_sync:
+            operations.insert(0, Sync(path))
         answers = await self._zk.pipeline(operations)
         if any_transient(answers):
             # Of the watches only some are set.  The order in which they are asked for matters, so ask for all again.
@@ -223,26 +264,46 @@ class WaitingTicket:
             self._start_over()
             await pause()
             return
+        if position.needs_sync:
+            self._take_sync(answers.pop(0))
         if slots:
             self._take_slots(answers.pop(own), is_watched=True)
         if position.needs_list:
-            self._take_list(answers.pop())
+            self._take_list(answers.pop(), is_watched=watches_children)
         for name, answer in zip(watched, answers, strict=True):
-            if isinstance(answer, zkwire.NoNodeError):
-                position.departed(name)
-            elif isinstance(answer, BaseException):
-                raise answer
-            else:
-                position.watched(name)
-                if name != position.name:
-                    self._take_blocker(name, answer)
+            self._take_watched(name, answer)
 
-    def _take_list(self, names: Any) -> None:
+    def _take_sync(self, answer: Any) -> None:
+        if isinstance(answer, BaseException):
+            raise answer
+        self._position.synced()
+
+    def _take_watched(self, name: str, answer: Any) -> None:
+        """Take in the answer to the request that reads and watches `name`, a blocker or the ticket's own node."""
+        position = self._position
+        if isinstance(answer, zkwire.NoNodeError):
+            position.departed(name)
+        elif isinstance(answer, zkwire.NoAuthError) and name != position.name:
+            position.unreadable(name)
+            self._rules.strangers.found_unreadable(join_path(self._rules.path, name))
+        elif isinstance(answer, BaseException):
+            raise answer
+        elif name != position.name:
+            position.watched(name)
+            self._take_blocker(name, answer)
+        elif self.ticket.is_own_data(answer):
+            position.watched(name)
+        else:
+            # Nothing in it is believed by our clients.  But it is not known what others make of it.
+            _log.warning("another client has written into %s, which waits: taking a new ticket", self.node.path)
+            position.departed(name)
+
+    def _take_list(self, names: Any, *, is_watched: bool = False) -> None:
         if isinstance(names, zkwire.NoNodeError):
             names = []  # sent again after a reconnect, and meanwhile somebody has deleted the whole line
         if isinstance(names, BaseException):
             raise names
-        self._position.listed(names)
+        self._position.listed(names, is_watched=is_watched)
 
     def _take_slots(self, node: Any, *, is_watched: bool) -> None:
         if isinstance(node, zkwire.NoNodeError):
@@ -253,8 +314,11 @@ class WaitingTicket:
             self._position.slots_read(self._rules.slots(node.data), is_watched=is_watched)
 
     def _take_blocker(self, name: str, node: Node) -> None:
-        """Take in the data of a blocker: a promise, or that it lets readers in."""
-        written = ticket_data.parse(node.data, node.stat.version)
+        """Take in the data of a blocker: a promise, or that it lets readers in.  It blocks only if it is a ticket."""
+        if self._is_stranger(name, node):
+            self._position.departed(name)
+            return
+        written = ticket_data.parse(name, node.data, node.stat.version)
         if written is None or written.limit is None:
             self._promises.forget(name)
         else:
@@ -262,6 +326,13 @@ class WaitingTicket:
             self._promises.seen(name, node.stat.version, end)
         if written is not None and written.is_shared and self._rules.ignores_shared:
             self._position.departed(name)
+
+    def _is_stranger(self, name: str, node: Node) -> bool:
+        """Return whether `name`, read as `node`, is no ticket; then it is reported."""
+        if is_ticket(node.stat):
+            return False
+        self._rules.strangers.found_no_ticket(join_path(self._rules.path, name))
+        return True
 
     async def _enforce_promises(self, end: float) -> None:
         """Wait for an event until `end`, when a promise ends; then delete the nodes whose promise is broken.

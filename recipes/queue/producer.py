@@ -61,7 +61,7 @@ class Producer:
         self._nodes = nodes
         self._zk = nodes.zk
         self._maxsize = maxsize
-        self._line = Line(nodes.zk, nodes.producers, prefix="put-", acl=nodes.acl)
+        self._line = Line(nodes.zk, nodes.producers, prefix="put-", acl=nodes.asked_acl)
         # In a bounded queue one task at a time tries or waits in the line; the others wait here, in their order.
         self._putting = asyncio.Lock()
         # The same for puts that do not wait: they must not queue behind a task that waits for room.

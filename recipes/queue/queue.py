@@ -56,7 +56,7 @@ class Queue:
         self._nodes = Nodes(zk, path, acl)
         self._producer = Producer(self._nodes, maxsize)
         self._consumer = Consumer(self._nodes)
-        self._line = Line(zk, self._nodes.consumers, prefix="get-", acl=self._nodes.acl)
+        self._line = Line(zk, self._nodes.consumers, prefix="get-", acl=acl)
         self.path = path
         self.maxsize = maxsize
 

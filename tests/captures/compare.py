@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from tests.captures.meaning import Masker, is_event
 from tests.captures.play import SET_WATCHES, SET_WATCHES2, Exchange, Recording
-from zkwire.wire.jute import DecodeError
+from zkwire.wire.primitives import DecodeError
 
 WATCH_LISTS = (SET_WATCHES, SET_WATCHES2)
 

@@ -16,7 +16,7 @@ from tests.captures.targets import RecordedTarget, SocketTarget
 from tests.captures.themes import THEMES, play
 from zkwire.testing import Server
 from zkwire.testing.memory.machine import Machine, Settings
-from zkwire.wire.jute import DecodeError
+from zkwire.wire.primitives import DecodeError
 
 RECORDINGS = {theme: load(theme) for theme in THEMES}
 by_theme = pytest.mark.parametrize("theme", THEMES)

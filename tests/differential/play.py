@@ -10,7 +10,7 @@ from tests.captures import build
 from tests.captures.meaning import Masker
 from tests.differential.operations import ALONE, BORN, SLOTS, Step
 from tests.differential.sides import MachineLink, MachineSide, RealLink, RealSide
-from zkwire.wire.jute import DecodeError
+from zkwire.wire.primitives import DecodeError
 from zkwire.wire.records import EVENT_XID
 from zkwire.wire.requests import GetACLReply
 

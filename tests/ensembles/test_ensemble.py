@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 import zkwire
-from recipes import Lock
+from recipes import Election, Lock
 from tests.support.client import InOrder, states_until
 from tests.support.proxy import Proxy
 from tests.support.recipes import no_task_stays, until, until_line
@@ -44,7 +44,7 @@ async def test_a_lock_is_kept_while_the_leader_is_killed(ensemble: RealEnsemble,
         zkwire.connect(hosts(*waiters), rng=InOrder()) as waiting,
     ):
         assert holding.server == holders[0].hosts
-        async with Lock(holding, path) as lease:
+        async with Election(holding, path).lead() as lease:
             waiter = asyncio.create_task(Lock(waiting, path).acquire())
             await until_line(holding, path, 2)
             session = holding.session_id
@@ -53,7 +53,7 @@ async def test_a_lock_is_kept_while_the_leader_is_killed(ensemble: RealEnsemble,
             leader.kill()
             assert await states_until(states, CONNECTED) == [SUSPENDED, CONNECTED]
             states.close()
-            await holding.set(lease.path, b"still mine")
+            await lease.set(b"still mine")
             assert lease.is_certain()
             assert holding.session_id == session
             assert not waiter.done()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import zkwire
 from recipes import counter, partitioner, semaphore
 from recipes.double_barrier import rounds
 from recipes.line import position, ticket_data
+from recipes.line.proofs import Proofs
 from recipes.queue import order
 from zkwire.client import four_letter_words
 from zkwire.session import hosts
@@ -80,28 +82,33 @@ class Words:
             assert isinstance(answer, str)
 
 
+_PROOFS: Final = Proofs("a secret", 2)
+_TICKET: Final = f"_c_{_PROOFS.id}-lock-0000000001"
+_PROOF: Final = _PROOFS.proof(1) or ""
+
+
 class TicketData:
-    """What a holder writes is read as it was written, anything else is nothing, and a caller cannot write the same."""
+    """What a holder writes is read as it was written, and anything without its proof is nothing."""
 
     name = "ticket data"
-    seeds: Sequence[bytes] = (b"zkwire shared\nx", b"zkwire limit 12.500\nx", b"", b"data\nzkwire shared\n")
-    words: Sequence[bytes] = (b"zkwire ", b"shared\n", b"limit ", b"0.000\n", b"9999999999.999\n", b"\n")
+    seeds: Sequence[bytes] = (
+        b"zkwire shared %s\nx" % _PROOF.encode(),
+        b"zkwire limit 12.500 %s\nx" % _PROOF.encode(),
+        b"",
+        b"data\nzkwire shared %s\n" % _PROOF.encode(),
+    )
+    words: Sequence[bytes] = (b"zkwire ", b"shared ", b"limit ", b"0.000 ", b"9999999999.999 ", b"\n", _PROOF.encode())
 
     def run(self, data: bytes) -> None:
-        read = ticket_data.parse(data, 1)
-        assert ticket_data.parse(data, 0) is None
-        assert ticket_data.parse(ticket_data.shared(data), 1) == ticket_data.TicketData(is_shared=True)
-        if read is None:
-            assert ticket_data.checked_plain(data) == data
-            return
-        try:
-            ticket_data.checked_plain(data)
-        except ValueError:
-            pass
-        else:
-            raise AssertionError("a caller may write what only a holder writes")
-        if read.limit is not None:
-            assert ticket_data.parse(ticket_data.limited(read.limit, b""), 1) == read
+        read = ticket_data.parse(_TICKET, data, 1)
+        for name, version in ((_TICKET, 0), (_TICKET, 2), ("_c_-lock-0000000001", 1), ("", 1)):
+            assert ticket_data.parse(name, data, version) is None
+        is_shared = ticket_data.TicketData(is_shared=True)
+        assert ticket_data.parse(_TICKET, ticket_data.shared(_PROOF, data), 1) == is_shared
+        if read is not None:
+            assert _PROOF.encode() in data
+            if read.limit is not None:
+                assert ticket_data.parse(_TICKET, ticket_data.limited(read.limit, _PROOF, b""), 1) == read
 
 
 class NodeData:

@@ -15,7 +15,8 @@ from zkwire.testing.memory.machine import Machine
 from zkwire.wire import multi, records, requests
 from zkwire.wire.connection import AuthenticationDemand, Call, Connection, Notification
 from zkwire.wire.frames import FrameError, FrameReader
-from zkwire.wire.jute import DecodeError, Record
+from zkwire.wire.jute import Record
+from zkwire.wire.primitives import DecodeError
 from zkwire.wire.records import ConnectRequest, ConnectResponse, RequestHeader
 
 _LENGTH: Final = struct.Struct(">i")

@@ -17,7 +17,7 @@ from recipes.line.position import every_contender
 from recipes.line.waiting_ticket import Rules
 from recipes.read_write_lock import READ_PREFIX, WRITE_PREFIX, is_writer
 from tests.model.search import Broken, Step, search, wander
-from tests.model.waiting import GONE, LIST, PLAIN, REFUSED, SHARED, Answer, Request, WaitingTable
+from tests.model.waiting import GONE, LIST, PLAIN, REFUSED, SHARED, SYNC, Answer, Request, WaitingTable
 from zkwire import WatchEventType
 
 LOCK: Final = "lock-"
@@ -68,11 +68,11 @@ Item: TypeAlias = tuple[str, object, int]  # "answer" or an event's name, the an
 class Player(NamedTuple):
     """A real ticket with its connection.
 
-    `state`, see WaitingTable; `applied`, the moment that its server has reached; `answered`, the newest moment of its
-    answers: no server that is behind it takes the session (events carry no zxid on older servers); `watches`, at the
-    server; `requests`, not executed yet; `inbox`, on the way to the client; `was_entitled`, whether there was a moment
-    at which its node was there and it was entitled to own; `is_informed`, whether it was reported that its node is
-    gone.
+    `state`, see WaitingTable; `applied`, the moment that its server has reached; `answered`, the newest moment of
+    its answers: no server that is behind it takes the session (events carry no zxid on older servers); `watches`,
+    at the server; `requests`, not executed yet; `inbox`, on the way to the client; `was_entitled`, whether there
+    was a moment at which its node was there and it was entitled to own, by no older number than it has heard of;
+    `is_informed`, whether it was reported that its node is gone.
     """
 
     state: int
@@ -239,7 +239,8 @@ class Line:
                 self._check_rest(world, place, player)
             if player.applied < end:
                 yield ("apply", place), self._with(world, place, self._applied(world.history, place, player))
-            if player.requests:
+            # A server answers a sync when it has caught up with the leader.
+            if player.requests and (player.requests[0][0] != SYNC or player.applied == end):
                 request = player.requests[0]
                 answer = self._answer(request, world.history[player.applied])
                 yield (
@@ -341,6 +342,8 @@ class Line:
 
     def _answer(self, request: Request, moment: Moment) -> Answer:
         what, name = request
+        if what == SYNC:
+            return PLAIN
         if what == LIST:
             if moment.live not in self._lists:
                 self._lists[moment.live] = tuple(
@@ -366,6 +369,11 @@ class Line:
         table = self._tables[place]
         (name, what, at), inbox = player.inbox[0], player.inbox[1:]
         player = player._replace(inbox=inbox)
+        if name == NUMBER:
+            # From now on the ticket knows of this change: that it was entitled by an older number does not count.
+            since = world.history[at:]
+            was_entitled = any(each.live >> place & 1 and self._is_entitled(place, each) for each in since)
+            player = player._replace(was_entitled=was_entitled)
         if name == "answer":
             assert isinstance(what, tuple)
             moved = table.answer(player.state, what)

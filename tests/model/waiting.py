@@ -19,7 +19,7 @@ import zkwire
 from recipes.line import ticket_data, waiting_ticket
 from recipes.line.ticket import Ticket, TicketNode
 from recipes.line.waiting_ticket import EvictedError, Rules, WaitingTicket
-from zkwire import GetChildren, GetData, WatchEvent, WatchEventType
+from zkwire import GetChildren, GetData, Sync, WatchEvent, WatchEventType
 
 # A request: the operation and the path below the line ("" for the line itself), "+watch" where a watch is set.
 Request: TypeAlias = tuple[str, str]
@@ -31,7 +31,7 @@ REFUSED: Final[Answer] = ("refused",)
 PLAIN: Final[Answer] = ("exists",)
 SHARED: Final[Answer] = ("lets readers in",)
 
-LIST, READ, WATCH = "list", "read", "read and watch"
+LIST, READ, WATCH, SYNC = "list", "read", "read and watch", "sync"
 _LINE: Final = "/line"
 _SESSION: Final = 7
 
@@ -113,7 +113,7 @@ class _Client:
     def certain_for(self, session_id: int) -> float:
         return 1.0
 
-    async def pipeline(self, operations: Iterable[GetData | GetChildren]) -> Any:
+    async def pipeline(self, operations: Iterable[GetData | GetChildren | Sync]) -> Any:
         return await _Pause(tuple(map(_request, operations)))
 
 
@@ -237,6 +237,8 @@ class WaitingTable:
             patch.object(waiting_ticket, "WatchSet", Watches),
             patch.object(waiting_ticket, "pause", _no_pause),
             patch.object(waiting_ticket, "yield_processor", lambda: None),
+            # The model's servers say who lets readers in; that this is proven is another test's affair.
+            patch.object(ticket_data, "is_proven", lambda name, version, proof: True),
         ):
             answers = [_result(request, answer) for request, answer in zip(known.asked, known.answers, strict=True)]
             if known.waiting is None:
@@ -291,12 +293,14 @@ def _name(path: str) -> str:
     return path.removeprefix(_LINE).removeprefix("/")
 
 
-def _request(operation: GetData | GetChildren) -> Request:
+def _request(operation: GetData | GetChildren | Sync) -> Request:
     match operation:
         case GetData(path, into):
             return READ if into is None else WATCH, _name(path)
         case GetChildren(path):
             return LIST, _name(path)
+        case Sync(path):
+            return SYNC, _name(path)
 
 
 def _result(request: Request, answer: Answer) -> Any:
@@ -306,16 +310,19 @@ def _result(request: Request, answer: Answer) -> Any:
     if answer == REFUSED:
         return zkwire.ThrottledError(zkwire.ThrottledError.code)
     match request[0], answer:
+        case "sync", _:
+            return None
         case "list", names:
             return list(names)
         case _, ("number", number):
             return _node(b"%d" % cast(int, number))
         case _:
-            return _node(ticket_data.shared(b"") if answer == SHARED else b"")
+            return _node(ticket_data.shared("0" * 64, b"") if answer == SHARED else b"")
 
 
 def _node(data: bytes) -> zkwire.Node:
-    return zkwire.Node(data, zkwire.Stat(1, 1, 0, 0, 1, 0, 0, _SESSION, len(data), 0, 1))
+    # Version 0: a change of the ticket's own data is one that it goes on after.
+    return zkwire.Node(data, zkwire.Stat(1, 1, 0, 0, 0, 0, 0, _SESSION, len(data), 0, 1))
 
 
 def _frozen(value: Any, shared: Collection[object]) -> object:

@@ -12,7 +12,6 @@ import pytest
 import zkwire
 from recipes import Election, LeaderStream, Lease, LockLostError, Term, Terms
 from recipes.election import in_order
-from recipes.line import ticket_data
 from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, no_watch_stays, scene
 from tests.support.locks import cancel_every_wait, watch_count
 from tests.support.proxy import Proxy
@@ -24,6 +23,7 @@ from tests.support.recipes import (
     outcome,
     this_task,
     until,
+    until_armed,
     until_line,
     until_state,
     until_watches,
@@ -420,18 +420,24 @@ async def test_an_observer_sees_every_leader_and_every_change_of_its_data(zookee
         await until_watches(zookeeper, 0)
 
 
-@pytest.mark.parametrize(
-    "data", [ticket_data.limited(0.1, b"host-1"), ticket_data.shared(b""), bytearray(ticket_data.shared(b"x"))]
-)
-async def test_a_leader_cannot_write_data_that_waiting_clients_would_act_on(data: Any) -> None:
-    """A waiting client would delete the ticket after a limit, or ignore a shared one."""
+@pytest.mark.parametrize("data", [b"zkwire limit 0.000\n", b"zkwire limit 0.000 " + b"0" * 64 + b"\n"])
+async def test_waiting_clients_do_not_act_on_what_a_leader_writes(data: bytes) -> None:
+    """Only a proof would make a time limit of it, and the ticket of a candidate has none."""
     async with scene(P) as stage:
         term = await Election(stage.zk, P, b"host-1").acquire()
-        with pytest.raises(ValueError, match="zkwire"):
+        waiter = asyncio.create_task(Election(stage.other, P).acquire())
+        await until_armed(2, stage.other)
+        with stage.server.hold_replies("getData", session=stage.other.session_id) as reads:
             await term.set(data)
-        assert await Election(stage.other, P).candidates() == [b"host-1"]
-        await term.set(b" " + bytes(data))
+            await reads.until_hit()
+        await stage.other.ping()  # a delete would have been sent by now
+        assert (await stage.zk.get(term.path)).data == data
+        term.check()
+        assert not waiter.done()
+        with pytest.raises(TypeError, match="bytes"):
+            await term.set("text")  # type: ignore[arg-type]
         await term.resign()
+        await (await waiter).resign()
 
 
 async def test_other_candidates_never_wake_an_observer(zookeeper: RealServer, path: str) -> None:

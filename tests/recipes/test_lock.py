@@ -1,12 +1,13 @@
 """The fair lock: every form of use, input, its requests, bounds, and cuts and cancellations at every step."""
 
 import asyncio
+import contextlib
 from typing import Any
 
 import pytest
 
 import zkwire
-from recipes import Lease, Lock, ReentrantLock
+from recipes import Election, Lease, Lock, ReentrantLock
 from tests.support.everywhere import Play, Scene, cancel_at_every_moment, cut_at_every_step, scene
 from tests.support.proxy import Proxy
 from tests.support.recipes import (
@@ -425,12 +426,16 @@ async def look_ahead(stage: Scene) -> None:
 
 
 async def hold_until_the_own_node_is_watched(stage: Scene) -> None:
-    """The data of the holder's node is changed, so that the node is watched again."""
-    async with Lock(stage.zk, stage.path) as lease:
+    """The holder changes the data of its node, so that the node is watched again."""
+    async with Election(stage.zk, stage.path).lead() as term:
+        for note in (b"1", b"2"):
+            await until_armed(1, stage.zk)
+            with contextlib.suppress(zkwire.ConnectionLostError):
+                await term.set(note)
         await until_armed(1, stage.zk)
-        await stage.other.set(lease.path, b"note")
-        await until_armed(1, stage.zk)
-        lease.check()
+        await stage.zk.ping()
+        term.check()
+        assert (await stage.other.get(term.path)).data in (b"1", b"2", b"")
     assert await line(stage.other, stage.path) == []
 
 

@@ -415,7 +415,7 @@ async def test_the_loss_of_the_read_lease_cancels_the_body_of_the_write_lease() 
 
 async def test_data_of_the_caller_that_looks_like_a_downgrade_does_not_let_readers_in() -> None:
     async with two_clients() as (zk, other):
-        rw = ReadWriteLock(zk, "/rw", data=ticket_data.shared(b""))
+        rw = ReadWriteLock(zk, "/rw", data=ticket_data.shared("0" * 64, b""))
         async with rw.write():
             assert await ReadWriteLock(other, "/rw").read().try_acquire() is None
             reader = await start_waiting(other, ReadWriteLock(other, "/rw").read(), 2)
@@ -424,11 +424,14 @@ async def test_data_of_the_caller_that_looks_like_a_downgrade_does_not_let_reade
         await (await reader).release()
 
 
-async def test_a_downgrade_keeps_data_that_another_client_has_written() -> None:
-    async with two_clients() as (zk, other), ReadWriteLock(zk, "/rw").write() as lease:
+async def test_a_write_lease_whose_data_was_written_by_another_client_cannot_be_downgraded() -> None:
+    async with two_clients() as (zk, other):
+        lease = await ReadWriteLock(zk, "/rw").write().acquire()
         await other.set(lease.path, b"by hand")
-        read = await lease.downgrade()
-        assert (await other.get(read.path)).data == ticket_data.shared(b"by hand")
+        with pytest.raises(LockLostError, match="another client has written into it"):
+            await lease.downgrade()
+        await lease.release()
+        assert await line(other, "/rw") == []
 
 
 @pytest.mark.parametrize("how", ["deleted", "expired"])

@@ -12,6 +12,7 @@ from recipes import Lease, Lock, LockLostError, ReadWriteLock, Semaphore, TimedL
 from recipes.line import ticket_data
 from recipes.line.locking import Locking
 from recipes.line.position import Promises
+from recipes.line.proofs import Proofs
 from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, scene
 from tests.support.locks import release, two_clients, watch_count
 from tests.support.proxy import Proxy
@@ -22,10 +23,20 @@ from zkwire.testing import RealServer, Server
 pytestmark = pytest.mark.limit(30)
 
 
+PROOFS = Proofs("a secret", 20)
+
+
+def limit(version: int, seconds: float) -> bytes:
+    """Return what the holder whose ticket `hung` has made writes as `version` of its data."""
+    proof = PROOFS.proof(version)
+    assert proof is not None
+    return ticket_data.limited(seconds, proof, b"host-7")
+
+
 async def hung(zk: Client, path: str, seconds: float, prefix: str = "lock-") -> str:
     """Create the ticket of a holder whose program hangs after it has written its limit, and whose session lives."""
-    node = await zk.create(f"{path}/_c_x-{prefix}", ephemeral=True, sequential=True, make_parents=True)
-    await zk.set(node, ticket_data.limited(seconds, b"host-7"))
+    node = await zk.create(f"{path}/_c_{PROOFS.id}-{prefix}", ephemeral=True, sequential=True, make_parents=True)
+    await zk.set(node, limit(1, seconds))
     return node
 
 
@@ -64,7 +75,7 @@ async def test_the_holder_writes_its_limit_ahead_of_its_data() -> None:
     async with two_clients() as (zk, other):
         async with TimedLock(zk, "/t", 30, data=b"host-7") as lease:
             await until_data(other, lease.path, lambda data: data.endswith(b"host-7") and len(data) > 6)
-            written = ticket_data.parse((await other.get(lease.path)).data, 1)
+            written = ticket_data.parse(lease.ticket.node.name, (await other.get(lease.path)).data, 1)
             assert written is not None
             assert written.limit is not None
             assert 29 < written.limit <= 30.001
@@ -250,9 +261,9 @@ async def test_a_holder_that_extends_keeps_the_lock(zookeeper: RealServer, path:
         loop = asyncio.get_running_loop()
         node = await hung(other, path, 0.5)
         waiter = asyncio.create_task(Lock(zk, path).acquire())
-        for _ in range(7):
+        for version in range(2, 9):
             await asyncio.sleep(0.1)
-            await other.set(node, ticket_data.limited(0.5, b""))
+            await other.set(node, limit(version, 0.5))
         assert not waiter.done()
         last = loop.time()
         lease = await waiter
@@ -273,11 +284,11 @@ async def test_a_ticket_with_a_newer_limit_is_not_deleted_although_the_limit_was
     """The delete names the version that was read."""
     async with scene() as stage:
         node = await hung(stage.other, "/t", 0.1)
-        await stage.other.set(node, ticket_data.limited(0.5, b""))
+        await stage.other.set(node, limit(2, 0.5))
         waiter = asyncio.create_task(Lock(stage.zk, "/t").acquire())
         await until(lambda: watch_count(stage.zk) == 2)
         with stage.server.hold_replies(session=stage.zk.session_id) as blind:
-            await stage.other.set(node, ticket_data.limited(60, b""))
+            await stage.other.set(node, limit(3, 60))
             await blind.until_hit()
             with stage.server.delay_replies(0.0, "delete", session=stage.zk.session_id) as deleting:
                 await deleting.until_hit()  # the limit that the waiter has read is over
@@ -313,6 +324,30 @@ async def test_a_takeover_works_in_a_new_session() -> None:
         server.expire(zk.session_id)
         await (await waiter).release()
         assert await other.exists(node) is None
+
+
+async def test_a_limit_without_a_proof_ends_the_lease_and_is_not_believed(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A lease has so many proofs only."""
+    monkeypatch.setattr("recipes.timed_lock.MOST_PROOFS", 2)
+    async with scene() as stage:
+        lease = await TimedLock(stage.zk, stage.path, 60, data=b"host-7").acquire()
+        name = lease.ticket.node.name
+        for version in (2, 3):
+            await until_data(stage.other, lease.path, lambda data: b"limit" in data)
+            await lease.extend(60)
+            node = await stage.other.get(lease.path)
+            believed = ticket_data.parse(name, node.data, node.stat.version)
+            assert (believed is not None) == (version == 2)
+            assert node.stat.version == version
+            if version == 3:
+                assert node.data == b"host-7"
+        await lease.extend(60)
+        assert len([text for text in caplog.messages if "no other client believes" in text]) == 1
+        lease.check()
+        await lease.extend(0.01)
+        assert isinstance(await lease.lost(), LockLostError)
 
 
 async def test_at_most_two_clients_try_to_take_over() -> None:

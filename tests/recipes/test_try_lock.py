@@ -122,13 +122,24 @@ async def test_a_deletion_by_another_client_is_a_loss(zookeeper: RealServer, pat
         with body_raises(LockLostError, match="deleted"):
             async with TryLock(zk, path) as lease:
                 await until_watches(zookeeper, 1)
-                await other.set(path, b"a note")
-                await until_watches(zookeeper, 1)
                 lease.check()
                 await other.delete(path)
                 await asyncio.Event().wait()
         assert this_task().cancelling() == 0
         await until_watches(zookeeper, 0)
+
+
+async def test_data_that_another_client_writes_is_a_loss(zookeeper: RealServer, path: str) -> None:
+    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
+        with body_raises(LockLostError, match="another client has written into it"):
+            async with TryLock(zk, path):
+                await other.set(path, b"a note")
+                await asyncio.Event().wait()
+
+        async def is_gone() -> bool:
+            return await other.exists(path) is None
+
+        await until(is_gone)
 
 
 async def test_a_node_of_another_client_in_its_place_is_a_loss_and_stays(zookeeper: RealServer, path: str) -> None:

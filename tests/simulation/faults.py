@@ -8,7 +8,8 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from tests.simulation.schedule import HORIZON, Actor, Fault, Shape
+from tests.simulation.ensemble.ensemble import Shape
+from tests.simulation.schedule import HORIZON, Actor, Fault
 
 if TYPE_CHECKING:
     from tests.simulation.stage import Stage
@@ -25,12 +26,12 @@ def _cut(stage: "Stage", fault: Fault) -> End:
 
 
 def _trip(stage: "Stage", fault: Fault) -> End:
-    """Each connection of a machine breaks after `amount` more pieces, also those that are opened meanwhile."""
+    """Each connection of a machine breaks after at most `amount` more pieces, also those that are opened meanwhile."""
     name, trips = fault.targets[0], stage.network.trips
     trips[name] = int(fault.amount)
     for connection in list(stage.network.connections):
         if connection.machine.name == name:
-            connection.pieces_left = int(fault.amount)
+            connection.pieces_left = stage.world.rng.randrange(int(fault.amount) + 1)
     return lambda: trips.pop(name, None)
 
 
@@ -83,6 +84,11 @@ def _isolate_home(stage: "Stage", fault: Fault) -> End:
                     return _block_each(stage, [(name, home) for _, name in outward])
             return _block_all(stage, outward)
     return None
+
+
+def _maroon(stage: "Stage", fault: Fault) -> End:
+    """A machine reaches no server."""
+    return _block_all(stage, [(fault.targets[0], server.name) for server in stage.ensemble.servers])
 
 
 def _pause_leader(stage: "Stage", fault: Fault) -> End:
@@ -188,6 +194,7 @@ KINDS: Final[dict[str, Callable[["Stage", Fault], End]]] = {
     "isolate": _isolate,
     "isolate-leader": _isolate_leader,
     "isolate-home": _isolate_home,
+    "maroon": _maroon,
     "pause-leader": _pause_leader,
     "delay": _delay,
     "pause": _pause,
@@ -235,7 +242,7 @@ def random_fault(rng: Random, kind: str, shape: Shape, actors: tuple[Actor, ...]
         case "isolate-home":
             return Fault(at, kind, (client, rng.choice(["up", "down", "both"])), seconds)
         case "trip":
-            return Fault(at, kind, (client,), seconds, amount=float(int(rng.expovariate(0.15))))
+            return Fault(at, kind, (client,), seconds, amount=float(rng.choice([2, 4, 8, 30])))
         case "silence":
             return Fault(at, kind, (client, rng.choice(["up", "down", "both"])))
         case "stall" | "split":
@@ -243,7 +250,7 @@ def random_fault(rng: Random, kind: str, shape: Shape, actors: tuple[Actor, ...]
         case "delay":
             pair = (server, other) if rng.random() < 0.5 else (other, server)
             return Fault(at, kind, pair, seconds, amount=rng.choice([0.01, 0.1, 0.5, 1.0]) * shape.tick)
-        case "block" | "suspend":
+        case "block" | "suspend" | "maroon":
             return Fault(at, kind, (client,), seconds)
         case "throttle":
             return Fault(at, kind, (server,), seconds, amount=rng.choice([0.1, 0.5]))

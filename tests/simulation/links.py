@@ -56,7 +56,7 @@ class Network:
     """All links of a world.
 
     `connections` are the open ones between clients and servers, in the order of opening.  `trips` says, by the name of
-    a machine, after how many pieces each of its connections breaks that is opened from now on.
+    a machine, after how many pieces at the most each of its connections breaks that is opened from now on.
     """
 
     def __init__(self, world: World) -> None:
@@ -187,7 +187,8 @@ class Connection:
         self._opened: asyncio.Future[None] = machine.create_future()
         self._transport: _Transport | None = None
         self._is_accepted = self._is_client_closed = False
-        self.pieces_left = network.trips.get(machine.name)
+        most = network.trips.get(machine.name)
+        self.pieces_left = None if most is None else network.world.rng.randrange(most + 1)
         self._up.send(_CONNECT)
 
     # -- the client's side ----------------------------------------------------------------------------------------

@@ -103,11 +103,12 @@ class World:
                 continue
             if not events:
                 raise StuckError("nothing will happen any more")
-            when, _, event = heapq.heappop(events)
-            if event.call is None:
-                continue
+            when, _, event = events[0]
             if when > limit:
                 raise StuckError(f"not within {limit:g} s")
+            heapq.heappop(events)
+            if event.call is None:
+                continue
             if when > self.now:
                 self.now, turns_before = when, self.turns
             event.call(*event.args)
@@ -154,23 +155,24 @@ class _Task(asyncio.Task[Any]):
         return self._number
 
 
-class Machine(asyncio.AbstractEventLoop):
+class Machine(asyncio.BaseEventLoop):
     """One machine: an event loop with a clock of its own in a world.
 
     Arguments: `name`; `rate`, seconds of its clock per second of the world; `offset`, what its clock shows at the
     beginning.
 
     `number` tells the machines of a world apart.  `slowness` is how many seconds each of its turns takes.
-    `last_ran` is when it had its last turn.
+    `resumed_at` is when it was resumed from its last suspension, in the world's time.
     """
 
     def __init__(self, world: World, name: str, *, rate: float = 1.0, offset: float = 0.0) -> None:
+        # BaseEventLoop is the base for its type only: whatever it keeps in attributes is done here in another way.
         self.world = world
         self.name = name
         self.number = len(world.machines)
         world.machines.append(self)
         self.slowness = 0.0
-        self.last_ran = world.now
+        self.resumed_at = float("-inf")
         self._rate = rate
         self._clock_base, self._world_base = offset, world.now
         self._suspended = 0.0
@@ -185,6 +187,9 @@ class Machine(asyncio.AbstractEventLoop):
 
     def __repr__(self) -> str:
         return f"<machine {self.name}>"
+
+    def __del__(self) -> None:
+        """Do nothing: there is no socket that a warning would be due for."""
 
     # -- the clock ------------------------------------------------------------------------------------------------
 
@@ -221,7 +226,7 @@ class Machine(asyncio.AbstractEventLoop):
         if self._is_suspended:
             self._suspended = self.suspended()
             self._is_suspended = False
-            self._world_base = self.world.now
+            self._world_base = self.resumed_at = self.world.now
         if self._ready:
             self._run_soon()
         self._set_alarm_or_run()
@@ -280,7 +285,6 @@ class Machine(asyncio.AbstractEventLoop):
                     handle_._run()
         finally:
             asyncio._set_running_loop(None)
-        self.last_ran = self.world.now
         if self.slowness:
             self.stop_running()
             self.world.after(self.slowness, self.go_on)
@@ -348,10 +352,12 @@ class Machine(asyncio.AbstractEventLoop):
         self,
         coro: Generator[Any, None, T] | Coroutine[Any, Any, T],
         *,
-        name: str | None = None,
+        name: object = None,
         context: contextvars.Context | None = None,
     ) -> asyncio.Task[T]:
-        task = _Task(self.world.next_number(), coro, loop=self, name=name, context=context)
+        task = _Task(
+            self.world.next_number(), coro, loop=self, name=None if name is None else str(name), context=context
+        )
         self._tasks[task] = None
         task.add_done_callback(self._forget)
         return task

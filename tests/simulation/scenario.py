@@ -33,6 +33,11 @@ class Scenario(ABC):
     def tasks(rng: Random, tick: float) -> list[list[Step]]:
         """Return what one player does: lists of steps that are done beside one another; `tick` is the servers'."""
 
+    @staticmethod
+    def long_step(seconds: float) -> Step | None:
+        """Return the step that holds something for so long, None if nothing is held in this scenario."""
+        return None
+
     @abstractmethod
     def equip(self, player: "Player") -> object:
         """Return what `player` needs for its steps, for example a Lock; called in its event loop."""

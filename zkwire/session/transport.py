@@ -53,6 +53,7 @@ class Link(asyncio.BufferedProtocol):
         self._owner = owner
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._going_on: asyncio.Handle | None = None
         self._reason: Exception | None = None
         self._view = memoryview(bytearray(_READ_SIZE))
         self._is_full = self._is_leaving = False
@@ -121,6 +122,24 @@ class Link(asyncio.BufferedProtocol):
         self._owner.link_delivered(self, arrived)
         if self.connection.error is not None:
             self.abort(self.connection.error)
+        elif self.connection.unfolding is not None and self._going_on is None and self._transport is not None:
+            # The peer waits meanwhile, so that memory stays bounded.
+            self._transport.pause_reading()
+            self._going_on = self._loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        """Decode one step of a large reply, with other work of the event loop between the steps."""
+        self._going_on = None
+        if self.is_lost:
+            return
+        arrived = self.connection.go_on(self._loop.time())
+        self._owner.link_delivered(self, arrived)
+        if self.connection.error is not None:
+            self.abort(self.connection.error)
+        elif self.connection.unfolding is not None:
+            self._going_on = self._loop.call_soon(self._go_on)
+        elif self._transport is not None and not self.is_lost:
+            self._transport.resume_reading()
 
     def eof_received(self) -> None:
         self.connection.receive_eof()

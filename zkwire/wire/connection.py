@@ -17,8 +17,10 @@ from zkwire.errors import AuthenticationRequiredError, ProtocolError, SessionErr
 from zkwire.wire import timing
 from zkwire.wire.certainty import Certainty, Reach
 from zkwire.wire.frames import LENGTH, FrameError, FrameReader
-from zkwire.wire.jute import DecodeError, Record
+from zkwire.wire.jute import Record
 from zkwire.wire.multi import MultiRequest
+from zkwire.wire.primitives import DecodeError
+from zkwire.wire.progress import Progress
 from zkwire.wire.records import EVENT_XID, PING_XID, ConnectRequest, ConnectResponse, WatcherEvent, printed
 from zkwire.wire.requests import (
     AUTH_XID,
@@ -29,6 +31,7 @@ from zkwire.wire.requests import (
     SetWatchesRequest,
     SyncRequest,
 )
+from zkwire.wire.stepwise import LARGE, Stepwise
 from zkwire.wire.watch_table import WatchEventType, WatchKind
 
 _REQUEST_START: Final = struct.Struct(">iii")  # length, xid, opcode
@@ -41,7 +44,6 @@ _MAX_XID: Final = 2**31 - 1
 _PASSWORD_BYTES: Final = 16
 REQUEST_HEADER_SIZE: Final = 8  # bytes: xid and opcode
 _LARGE: Final = 4 * 1024  # bytes: a larger request is encoded when it is sent, and counts in `large_in_flight`
-_GROWTH: Final = 4096  # bytes by which a frame must grow within a session timeout
 _SET_WATCHES: Final = (SetWatchesRequest, SetWatches2Request)
 # The code in the reply to a write in a session that the server is closing.  It does not prove that the session is gone;
 # the next handshake does.
@@ -145,9 +147,7 @@ class Connection:
     """One connection, from the handshake to its end.
 
     Arguments: `connect_request`, the handshake request; `frame_limit`, the largest frame to accept, in bytes; `now`, in
-    seconds on the clock that all later calls use.
-
-    Attributes, times in seconds on that clock:
+    seconds on the clock that all later calls use.  Attributes, times in seconds on that clock:
     `calls`: the requests in flight, in the order in which the server will answer them;
     `large_in_flight`: the number of bytes in those of them that are large, see Call;
     `timeout`: the negotiated session timeout in seconds, 0 until the handshake is complete;
@@ -159,6 +159,7 @@ class Connection:
     `confirms_session`: whether a reply proves that the ensemble keeps the session (a server without a quorum cannot
     know);
     `is_held`: set by the session; while it is True no ping is sent;
+    `unfolding`: a large reply that is being decoded in steps, or None: call `go_on` later, and read no more until then;
     `is_session_over`: whether the server said, in a reply, that it is ending the session;
     `certainty`: what the replies on this connection prove about the session, None before the handshake and on a server
     without a quorum;
@@ -183,14 +184,13 @@ class Connection:
         self._least_timeout = 1000 * timing.least_granted(connect_request.timeout / 1000)
         self._is_refused = False
         self._frames = FrameReader(frame_limit)
+        self._bad_length: FrameError | None = None
+        self._undecoded: list[bytes] = []
+        self.unfolding: Stepwise | None = None
         self._auth_calls: deque[Call] = deque()
         self._urgent: dict[bytes, Callable[[], None]] = {}
         self._xid = 0
-        # The oldest unanswered call at the last tick, the time since when the link makes no progress with it, and the
-        # size of the unfinished frame at that time.
-        self._oldest: Call | None = None
-        self._oldest_since = now
-        self._oldest_held = 0
+        self._progress = Progress(now)
         body = connect_request.encode()
         self._outgoing = [LENGTH.pack(len(body)) + body]
 
@@ -265,7 +265,7 @@ class Connection:
         Call it before `receive`, with the same bytes.  Order: the callback never overtakes an earlier event or reply,
         because bytes of an unfinished frame, or a read with several frames, have no short cut.
         """
-        if not self._urgent or self.error is not None or self._frames.held:
+        if not self._urgent or self.error is not None or self._frames.held or self.unfolding is not None:
             return None
         # Bytes 8 to 19 are the zxid and the error code.  Servers before 3.9 send no zxid with an event.
         return self._urgent.pop(data[:8] + data[20:], None)
@@ -278,30 +278,66 @@ class Connection:
             return []
         self.heard = now
         arrived: list[Incoming] = []
-        bad_length: FrameError | None = None
         try:
             frames = self._frames.feed(data)
         except FrameError as error:
-            frames = error.frames
-            bad_length = error
-        try:
-            # Frames before a bad one still count.  `extend` keeps them when the decoding of a later one raises.
-            arrived.extend(map(self._reply if self.timeout else self._first_frames, frames))
-        except (DecodeError, struct.error) as error:
-            self.error = ProtocolError(f"a frame that cannot be decoded: {error}")
-        except ProtocolError as error:
-            # The traceback would keep the frame in memory as long as the error lives.
-            self.error = error.with_traceback(None)
-        if self.error is None and bad_length is not None:
-            self.error = ProtocolError(str(bad_length))
-            if self.calls:
-                self.calls[0].times_unreadable += 1
+            frames = error.frames  # those before a bad one still count
+            self._bad_length = error
+        if self.unfolding is None:
+            self._decode(frames, arrived)
+        else:
+            self._undecoded += frames
         if self.answered >= self._next_touch and self.certainty is not None:
             # One touch for all replies of this read: the last-sent one.  Replies through the leader are taken in one
             # by one, see `_reply`.
             self._next_touch = self.answered + self.certainty.grain
             self.certainty.answered(self.answered, now, Reach.SERVER)
         return arrived
+
+    def go_on(self, now: float) -> list[Incoming]:
+        """Decode one step more of the large reply; return what it completes, and the frames that wait behind it."""
+        arrived: list[Incoming] = []
+        if self.error is None and self.unfolding is not None:  # the silence is our own
+            self.heard = now
+            self._progress.restart(now)
+            frames, self._undecoded = self._undecoded, []
+            self._decode(frames, arrived)
+        return arrived
+
+    def _decode(self, frames: list[bytes], arrived: list[Incoming]) -> None:
+        """Decode one step of the large reply, or `frames` up to a large one; append what is complete to `arrived`."""
+        try:
+            if self.unfolding is not None:
+                if not self.unfolding.step():
+                    self._undecoded = frames
+                    return
+                large, self.unfolding = self.unfolding, None
+                arrived.append(self._reply(large.frame, large.record))
+            for frame in (left := iter(frames)):
+                if len(frame) > LARGE and self._unfold(frame):
+                    self._undecoded += left
+                    return
+                # One read may hold the handshake's response and replies after it; `timeout` changes between them.
+                arrived.append(self._reply(frame) if self.timeout else self._handshake(frame))
+        except (DecodeError, struct.error) as error:
+            if self.unfolding is not None:
+                self.calls[0].times_unreadable += 1
+            self.error = ProtocolError(f"a frame that cannot be decoded: {error}")
+        except ProtocolError as error:
+            # The traceback would keep the frame in memory as long as the error lives.
+            self.error = error.with_traceback(None)
+        if self.error is None and self._bad_length is not None:
+            self.error = self._bad_length.protocol_error()
+            if self.calls:
+                self.calls[0].times_unreadable += 1
+
+    def _unfold(self, frame: bytes) -> bool:
+        """Begin to decode a large frame in steps; return False if it is not the successful reply to the next call."""
+        xid, _, code = _REPLY_HEADER.unpack_from(frame)
+        if not self.timeout or code or not self.calls or self.calls[0].xid != xid:
+            return False
+        self.unfolding = Stepwise(self.calls[0].request.reply, frame, _REPLY_HEADER.size)
+        return True
 
     def receive_eof(self) -> None:
         """Note that the peer ended the stream, which is an error inside a frame."""
@@ -330,18 +366,7 @@ class Connection:
                 self.send(Call(PingRequest()), now)
         if now >= self._dead_at():
             return False
-        # The case for the second rule: a server that sends events all the time and never answers.  The longer time
-        # leaves room for many events before the reply.  It begins anew while a frame is growing: it may be the reply,
-        # and a large reply on a slow link takes its time.  A few bytes now and then are no growth.  The count starts at
-        # the first tick that finds the call to be the oldest, not when it becomes so, which keeps `receive` free of
-        # bookkeeping.
-        oldest = self.calls[0] if self.calls else None
-        held = self._frames.held
-        if oldest is not self._oldest or held >= self._oldest_held + _GROWTH:
-            self._oldest, self._oldest_since, self._oldest_held = oldest, now, held
-        elif held < self._oldest_held:  # another frame
-            self._oldest_held = held
-        if oldest is not None and now >= self._oldest_since + self.timeout:
+        if self._progress.is_stuck(self.calls[0] if self.calls else None, self._frames.held, now, self.timeout):
             return False
         return not self._auth_calls or now < self._auth_calls[0].sent_at + self.timeout
 
@@ -373,10 +398,6 @@ class Connection:
 
     # -- decoding ---------------------------------------------------------------------------------------------------
 
-    def _first_frames(self, frame: bytes) -> Incoming:
-        # One read may hold the handshake's response and replies after it; `timeout` changes between them.
-        return self._reply(frame) if self.timeout else self._handshake(frame)
-
     def _handshake(self, frame: bytes) -> ConnectResponse:
         if len(frame) == _REPLY_HEADER.size:
             # A server without a quorum sends a reply header and no response to a client that wants one with a quorum.
@@ -404,7 +425,7 @@ class Connection:
                 self.certainty = Certainty(self.timeout, self._connect_sent, is_new=is_new)
         return response
 
-    def _reply(self, frame: bytes) -> Call | Notification | AuthenticationDemand:
+    def _reply(self, frame: bytes, decoded: Record | None = None) -> Call | Notification | AuthenticationDemand:
         xid, zxid, code = _REPLY_HEADER.unpack_from(frame)
         if xid == EVENT_XID:
             event, _ = WatcherEvent.decode(frame, _REPLY_HEADER.size)
@@ -419,7 +440,9 @@ class Connection:
                 return self._auth_reply(frame, code)
             self._move_to_front(xid, code)
         call = self.calls[0]
-        if code == 0:
+        if decoded is not None:
+            call.reply = decoded
+        elif code == 0:
             try:
                 call.reply, _ = call.request.reply.decode(frame, _REPLY_HEADER.size)
             except (DecodeError, struct.error):

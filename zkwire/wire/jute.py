@@ -1,4 +1,4 @@
-"""Jute, ZooKeeper's serialisation: its primitive types, and `@record`, which generates a class's codec.
+"""Jute, ZooKeeper's serialisation: `@record`, which generates a class's codec.  Its types are in primitives.py.
 
 A record is encoded as its fields in the declared order, big-endian, without tags, lengths or padding:
 
@@ -30,43 +30,17 @@ from __future__ import annotations
 
 import struct
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from inspect import get_annotations
-from typing import Annotated, Any, Final, TypeAlias, TypeVar, dataclass_transform, get_args, get_type_hints, overload
+from typing import Any, Final, TypeAlias, TypeVar, dataclass_transform, get_args, get_type_hints, overload
 
-_Codec: TypeAlias = "_Fixed | _Variable | _Nested"
-Decoder: TypeAlias = Callable[[bytes, int], tuple[Any, int]]
-Encoder: TypeAlias = Callable[[Any], bytes]
+from zkwire.wire.primitives import DecodeError, Decoder, Encoder, Fixed, Hidden, Variable, VectorOf, vector
+
+_Codec: TypeAlias = "Fixed | Variable | _Nested"
 
 _T = TypeVar("_T")
-
-INT: Final = struct.Struct(">i")
-
-
-class DecodeError(Exception):
-    """The bytes do not fit the declaration."""
-
-
-class _Fixed:
-    """A field of fixed size; one precompiled struct packs and unpacks all that are next to each other."""
-
-    def __init__(self, code: str) -> None:
-        self.code = code
-
-
-class _Variable:
-    """A field with a length in front.
-
-    `inline` is the decoder as source lines, to be put into a generated decoder after the length has been read; None
-    makes the generated decoder call `decode`.
-    """
-
-    def __init__(self, encode: Encoder, decode: Decoder, inline: str | None = None) -> None:
-        self.encode = encode
-        self.decode = decode
-        self.inline = inline
 
 
 class _Nested:
@@ -78,182 +52,6 @@ class _Nested:
         self.encode: Encoder = record.encode
         self.decode: Decoder = record.decode
         self.is_frozen: bool = record.__dict__["_is_frozen"]
-
-
-class _VectorOf:
-    """The annotation of a counted sequence; the type that it annotates names the elements."""
-
-
-class _Hidden:
-    """The annotation of a field that the record's repr leaves out."""
-
-
-def encode_buffer(value: bytes | None) -> bytes:
-    """Return the length and the bytes; None is encoded as the length -1, an empty buffer as the length 0."""
-    return b"\xff\xff\xff\xff" if value is None else INT.pack(len(value)) + value
-
-
-def decode_buffer(data: bytes, at: int) -> tuple[bytes | None, int]:
-    """Return the buffer at `at`, None for the length -1, and the offset after it."""
-    try:
-        (length,) = INT.unpack_from(data, at)
-    except struct.error:
-        raise DecodeError(f"the frame ends inside a length, at byte {at}") from None
-    at += 4
-    if length < 0:
-        if length == -1:
-            return None, at
-        raise DecodeError(f"a length of {length} at byte {at - 4}")
-    end = at + length
-    if end > len(data):
-        raise DecodeError(f"a length of {length} at byte {at - 4}, but only {len(data) - at} bytes follow")
-    return data[at:end], end
-
-
-def encode_ustring(value: str) -> bytes:
-    """Return the string as UTF-8, after its length in bytes."""
-    encoded = value.encode()
-    return INT.pack(len(encoded)) + encoded
-
-
-def decode_ustring(data: bytes, at: int) -> tuple[str, int]:
-    """Return the string at `at`; a null string is read as empty, because no reply distinguishes the two."""
-    raw, at = decode_buffer(data, at)
-    try:
-        return (raw.decode() if raw else ""), at
-    except UnicodeDecodeError as error:
-        raise DecodeError(f"a string that is not UTF-8, before byte {at}: {error}") from None
-
-
-def encode_nullable_ustring(value: str | None) -> bytes:
-    """Return the encoded string; None is encoded as the length -1."""
-    if value is None:
-        return b"\xff\xff\xff\xff"
-    encoded = value.encode()
-    return INT.pack(len(encoded)) + encoded
-
-
-def decode_nullable_ustring(data: bytes, at: int) -> tuple[str | None, int]:
-    """Return the string at `at` or None; bytes that are not UTF-8 become U+FFFD, as in the Java server."""
-    raw, at = decode_buffer(data, at)
-    return (None if raw is None else raw.decode("utf-8", "replace")), at
-
-
-def decode_java_string(data: bytes, at: int) -> tuple[str | None, int]:
-    """Return the string at `at` or None, as a Java server writes it.
-
-    Java keeps a character above U+FFFF as two surrogates.  A server writes each of them as three bytes, which is not
-    UTF-8, but reads only UTF-8: the two are joined here, so that a string that was read can be sent back.  Other bytes
-    that are not UTF-8 become U+FFFD.
-    """
-    raw, at = decode_buffer(data, at)
-    if raw is None:
-        return None, at
-    try:
-        return raw.decode(), at
-    except UnicodeDecodeError:
-        pass
-    try:
-        return raw.decode("utf-8", "surrogatepass").encode("utf-16", "surrogatepass").decode("utf-16"), at
-    except UnicodeDecodeError:  # a surrogate without its other half, or no character at all
-        return raw.decode("utf-8", "replace"), at
-
-
-def _vector(encode: Encoder, decode: Decoder) -> _Variable:
-    def encode_vector(values: Sequence[Any]) -> bytes:
-        return INT.pack(len(values)) + b"".join(map(encode, values))
-
-    def decode_vector(data: bytes, at: int) -> tuple[list[Any], int]:
-        try:
-            (count,) = INT.unpack_from(data, at)
-        except struct.error:
-            raise DecodeError(f"the frame ends inside a count, at byte {at}") from None
-        at += 4
-        # Each element of the protocol's vectors takes at least one byte.  Refuse an impossible count here, before the
-        # loop builds a list as long as a broken or hostile peer likes.
-        if count > len(data) - at:
-            raise DecodeError(f"a count of {count} at byte {at - 4}, but only {len(data) - at} bytes follow")
-        values = []
-        for _ in range(count):
-            value, at = decode(data, at)
-            values.append(value)
-        return values, at
-
-    return _Variable(encode_vector, decode_vector)
-
-
-def _decode_names(data: bytes, at: int) -> tuple[list[str], int]:
-    """Decode a vector of strings.
-
-    It is written out by hand, because it is the hottest vector: a lock reads the names of all its waiters at each turn.
-    """
-    unpack = INT.unpack_from
-    size = len(data)
-    try:
-        (count,) = unpack(data, at)
-        at += 4
-        names = []
-        for _ in range(count):
-            (length,) = unpack(data, at)
-            at += 4
-            end = at + length
-            if length < 0 or end > size:
-                raise DecodeError(f"a string of {length} bytes at byte {at - 4}, in a frame of {size}")
-            names.append(data[at:end].decode())
-            at = end
-    except struct.error:
-        raise DecodeError(f"the frame ends inside a vector of strings, at byte {at}") from None
-    except UnicodeDecodeError as error:
-        raise DecodeError(f"a string that is not UTF-8, before byte {at}: {error}") from None
-    return names, at
-
-
-def _decode_text(data: bytes, at: int) -> tuple[str, int]:
-    text, end = decode_nullable_ustring(data, at)
-    if text is None:
-        raise DecodeError(f"a null string in a vector, at byte {at}")
-    return text, end
-
-
-def _decode_texts(data: bytes, at: int) -> tuple[list[str], int]:
-    """Decode a vector of strings as the Java server does: neither the vector nor an element may be null."""
-    if data[at : at + 4] == b"\xff\xff\xff\xff":
-        raise DecodeError(f"a null vector, at byte {at}")
-    return _vector(encode_ustring, _decode_text).decode(data, at)
-
-
-# The inline decoders.  The generated code before them has read the length into `size` and moved `at` to the next byte.
-_INLINE_BUFFER: Final = """\
-end = at + size
-if size < 0 or end > len(data):
-    if size != -1:
-        raise bad(size, at, data)
-    {target} = None
-else:
-    {target} = data[at:end]
-    at = end"""
-
-_INLINE_USTRING: Final = _INLINE_BUFFER.replace("None", '""').replace("data[at:end]", "data[at:end].decode()")
-_INLINE_NULLABLE: Final = _INLINE_BUFFER.replace("data[at:end]", 'data[at:end].decode("utf-8", "replace")')
-
-Boolean: TypeAlias = Annotated[bool, _Fixed("?")]
-Int: TypeAlias = Annotated[int, _Fixed("i")]
-Long: TypeAlias = Annotated[int, _Fixed("q")]
-UString: TypeAlias = Annotated[str, _Variable(encode_ustring, decode_ustring, _INLINE_USTRING)]
-_NULLABLE: Final = _Variable(encode_nullable_ustring, decode_nullable_ustring, _INLINE_NULLABLE)
-NullableUString: TypeAlias = Annotated[str | None, _NULLABLE]
-# A string in a request.  zkwire never sends null, so the type is `str`.  Other clients can send null to the in-memory
-# server, which then reads None.
-Text: TypeAlias = Annotated[str, _NULLABLE]
-# An id or a user's name, in requests and replies.
-JavaText: TypeAlias = Annotated[str, _Variable(encode_nullable_ustring, decode_java_string)]
-_BUFFER: Final = _Variable(encode_buffer, decode_buffer, _INLINE_BUFFER)
-Buffer: TypeAlias = Annotated[bytes | None, _BUFFER]
-# A password, or what proves that a client knows one.  Records are printed in errors, logs and tracebacks.
-Secret: TypeAlias = Annotated[bytes | None, _BUFFER, _Hidden()]
-Vector: TypeAlias = Annotated[Sequence[_T], _VectorOf()]
-Texts: TypeAlias = Annotated[list[str], _Variable(_vector(encode_ustring, decode_ustring).encode, _decode_texts)]
-Names: TypeAlias = Annotated[list[str], _Variable(_vector(encode_ustring, decode_ustring).encode, _decode_names)]
 
 
 class _FieldsOnFirstUse:
@@ -348,7 +146,7 @@ def _complete(cls: type[Record], misuse: type[Exception] = TypeError) -> None:
 
 
 def _is_hidden(declared: Any) -> bool:
-    return any(isinstance(annotation, _Hidden) for annotation in getattr(declared, "__metadata__", ()))
+    return any(isinstance(annotation, Hidden) for annotation in getattr(declared, "__metadata__", ()))
 
 
 def _repr(self: Any) -> str:
@@ -367,34 +165,34 @@ def _codec(where: str, declared: Any) -> _Codec:
         _complete(declared)
         return _Nested(declared, declared.__dict__["_codecs"])
     for annotation in getattr(declared, "__metadata__", ()):
-        if isinstance(annotation, _Fixed | _Variable):
+        if isinstance(annotation, Fixed | Variable):
             return annotation
-        if isinstance(annotation, _VectorOf):
+        if isinstance(annotation, VectorOf):
             (element,) = get_args(declared.__origin__)
             codec = _codec(where, element)
-            if not isinstance(codec, _Fixed):
-                return _vector(codec.encode, codec.decode)
+            if not isinstance(codec, Fixed):
+                return vector(codec.encode, codec.decode)
             return _vector_of_fixed(struct.Struct(">" + codec.code))
     raise TypeError(f"{where}: {declared!r} is no jute type")
 
 
-def _vector_of_fixed(element: struct.Struct) -> _Variable:
+def _vector_of_fixed(element: struct.Struct) -> Variable:
     def decode(data: bytes, at: int) -> tuple[Any, int]:
         try:
             return element.unpack_from(data, at)[0], at + element.size
         except struct.error:
             raise DecodeError(f"the frame ends inside a field of {element.size} bytes, at byte {at}") from None
 
-    return _vector(element.pack, decode)
+    return vector(element.pack, decode)
 
 
-def _groups(codecs: list[tuple[str, _Codec]]) -> list[tuple[list[str], struct.Struct | _Variable | _Nested]]:
+def _groups(codecs: list[tuple[str, _Codec]]) -> list[tuple[list[str], struct.Struct | Variable | _Nested]]:
     """Group fixed fields that are next to each other, so that a Stat is packed by one struct and not by eleven."""
-    groups: list[tuple[list[str], struct.Struct | _Variable | _Nested]] = []
+    groups: list[tuple[list[str], struct.Struct | Variable | _Nested]] = []
     names: list[str] = []
     codes = ""
     for name, codec in codecs:
-        if isinstance(codec, _Fixed):
+        if isinstance(codec, Fixed):
             names.append(name)
             codes += codec.code
             continue
@@ -465,14 +263,14 @@ class _DecoderWriter:
         """Add the lines that decode these fields into what is called `prefix` and the field's name."""
         for name, codec in codecs:
             target = prefix + name
-            if isinstance(codec, _Fixed):
+            if isinstance(codec, Fixed):
                 self._targets.append(target)
                 self._codes += codec.code
             elif isinstance(codec, _Nested) and not codec.is_frozen:
                 inner = self._name(codec.record)
                 self.lines.append(f"{target} = v{inner} = new({inner})")
                 self.fields(f"v{inner}.", codec.codecs)
-            elif isinstance(codec, _Variable) and codec.inline is not None:
+            elif isinstance(codec, Variable) and codec.inline is not None:
                 self._targets.append("size")
                 self._codes += "i"
                 self.flush()

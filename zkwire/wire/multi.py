@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from zkwire.wire.certainty import Reach
-from zkwire.wire.jute import DecodeError, Int, Record, record
+from zkwire.wire.jute import Record, record
+from zkwire.wire.primitives import DecodeError, Int
 from zkwire.wire.records import MultiHeader
 from zkwire.wire.requests import (
     CheckVersionRequest,
@@ -88,15 +89,26 @@ class MultiReply(Record):
         results: list[Record] = []
         types: list[int] = []
         while True:
-            header, at = MultiHeader.decode(data, at)
-            if header.done:
-                return MultiReply(results, types), at
-            kind = ErrorResult if header.type == _ERROR_TYPE else _RESULT_BY_TYPE.get(header.type)
+            kind, type_, at = MultiReply.next_result(data, at)
             if kind is None:
-                raise DecodeError(f"a transaction's result of the unknown type {header.type}, before byte {at}")
+                return MultiReply(results, types), at
             result, at = kind.decode(data, at)
             results.append(result)
-            types.append(header.type)
+            types.append(type_)
+
+    @staticmethod
+    def next_result(data: bytes, at: int) -> tuple[type[Record] | None, int, int]:
+        """Return the class of the result at `at`, None at the end; its type; and the offset after its header.
+
+        Raises: DecodeError.
+        """
+        header, at = MultiHeader.decode(data, at)
+        if header.done:
+            return None, header.type, at
+        kind = ErrorResult if header.type == _ERROR_TYPE else _RESULT_BY_TYPE.get(header.type)
+        if kind is None:
+            raise DecodeError(f"a transaction's result of the unknown type {header.type}, before byte {at}")
+        return kind, header.type, at
 
     def encode(self) -> bytes:
         """Return each header and result, and the end mark.  Raises: ValueError if a result has no type."""

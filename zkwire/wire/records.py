@@ -8,7 +8,8 @@ from __future__ import annotations
 import enum
 from typing import Final
 
-from zkwire.wire.jute import Boolean, Int, JavaText, Long, Record, Secret, Text, UString, record
+from zkwire.wire.jute import Record, record
+from zkwire.wire.primitives import Boolean, Int, JavaText, Long, Secret, Text, UString
 
 
 @record

@@ -6,7 +6,8 @@
         watch: Boolean
 
 The tie to the reply is checked when the class is made; it gives `submit(GetDataRequest(...))` the type GetDataReply.
-A `repeatable` request only reads, or only sets a watch: if its reply is lost, it is sent again on the next connection.
+A `repeatable` request only reads, only sets a watch, or has the same effect if it is carried out twice: if its reply is
+lost, it is sent again on the next connection.
 Any other request may have been carried out when its reply is lost, and is never sent twice.
 """
 
@@ -19,7 +20,8 @@ from typing import ClassVar, Final, Generic, TypeAlias, TypeVar, get_args
 
 from zkwire.errors import BadArgumentsError, ServerError, UnimplementedError, described
 from zkwire.wire.certainty import Reach
-from zkwire.wire.jute import (
+from zkwire.wire.jute import Record, record
+from zkwire.wire.primitives import (
     Boolean,
     Buffer,
     Int,
@@ -27,13 +29,11 @@ from zkwire.wire.jute import (
     Long,
     Names,
     NullableUString,
-    Record,
     Secret,
     Text,
     Texts,
     UString,
     Vector,
-    record,
 )
 from zkwire.wire.records import ACL, PING_XID, Stat
 
@@ -362,8 +362,11 @@ class PingRequest(Request[Nothing], opcode=11, repeatable=True, xid=PING_XID):
 
 
 @record
-class CloseSessionRequest(Request[Nothing], opcode=-11):
-    """End the session and delete its ephemeral nodes; the server closes the connection after the reply."""
+class CloseSessionRequest(Request[Nothing], opcode=-11, repeatable=True):
+    """End the session and delete its ephemeral nodes; the server closes the connection after the reply.
+
+    It is repeatable: the next connection either shows that the session is gone, or gets the request again.
+    """
 
 
 @record

@@ -6,7 +6,7 @@ import time
 import pytest
 
 import zkwire
-from recipes import Lease, Lock, LockLostError
+from recipes import Election, Lease, Lock, LockLostError
 from tests.support.proxy import Proxy
 from tests.support.recipes import (
     all_watches,
@@ -106,10 +106,10 @@ async def test_a_deleted_node_is_a_loss(zookeeper: RealServer, path: str) -> Non
 
 async def test_a_deletion_after_changes_of_data_is_noticed(zookeeper: RealServer, path: str) -> None:
     async with two_clients(zookeeper) as (zk, other):
-        lease = await Lock(zk, path).acquire()
+        lease = await Election(zk, path).acquire()
         for note in (b"1", b"2"):
             await until_watches(zookeeper, 1)
-            await other.set(lease.path, note)
+            await lease.set(note)
         await until_watches(zookeeper, 1)
         lease.check()
         await other.delete(lease.path)
@@ -117,14 +117,22 @@ async def test_a_deletion_after_changes_of_data_is_noticed(zookeeper: RealServer
         await lease.release()
 
 
+async def written(zk: zkwire.Client, path: str, data: bytes) -> bool:
+    """Return whether the node has this data."""
+    return (await zk.get(path)).data == data
+
+
 async def test_a_deletion_is_noticed_after_a_change_that_came_together_with_the_answer_to_the_watch() -> None:
     async with Server() as server, zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
-        lease = await Lock(zk, "/lock").acquire()
+        lease = await Election(zk, "/lock").acquire()
         await until_armed(1, zk)
         with server.hold_replies("getData", session=zk.session_id, times=1) as held:
-            await other.set(lease.path, b"1")
+            await lease.set(b"1")
             await held.until_hit()
-            await other.set(lease.path, b"2")
+            second = asyncio.create_task(lease.set(b"2"))
+            await until(lambda: written(other, lease.path, b"2"))
+        await second
+        lease.check()
         await other.delete(lease.path)
         error = await lease.lost()
         assert error is not None

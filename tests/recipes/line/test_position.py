@@ -262,3 +262,51 @@ def test_after_a_reconnect_the_number_of_slots_is_unknown() -> None:
         position.started_over()
         position.listed([A])
         assert position.owns == (slots == 1)
+
+
+# -- blockers that must not be read -----------------------------------------------------------------------------------
+
+
+def test_a_blocker_that_must_not_be_read_is_waited_for_by_lists() -> None:
+    position = Position("lock-0000000009")
+    position.listed(["lock-0000000001", "lock-0000000009"])
+    position.watched("lock-0000000009")
+    assert not position.watches_children
+    position.unreadable("lock-0000000001")
+    assert position.watches_children
+    assert position.needs_list  # the former list has left no watch
+    assert position.to_watch == []
+    assert not position.is_armed
+    position.listed(["lock-0000000001", "lock-0000000009"], is_watched=True)
+    assert not position.needs_requests
+    position.children_changed()
+    assert position.needs_list
+    position.listed(["lock-0000000009"], is_watched=True)
+    assert position.owns
+    position.children_changed()
+    assert not position.needs_requests
+
+
+def test_the_watch_on_the_children_is_lost_with_the_connection() -> None:
+    position = Position("lock-0000000009")
+    position.listed(["lock-0000000001", "lock-0000000009"])
+    position.watched("lock-0000000009")
+    position.unreadable("lock-0000000001")
+    position.listed(["lock-0000000001", "lock-0000000009"], is_watched=True)
+    position.started_over()
+    assert position.needs_list
+    position.listed(["lock-0000000001", "lock-0000000009"])
+    assert position.to_watch == ["lock-0000000001"]  # it may be read by now
+    position.unreadable("lock-0000000001")
+    assert position.needs_list
+
+
+def test_a_semaphores_ticket_is_armed_only_when_all_its_blockers_are_watched() -> None:
+    position = Position("lock-0000000009", slots=2)
+    position.listed(["lock-0000000001", "lock-0000000002", "lock-0000000009"])
+    position.watched("lock-0000000009")
+    position.watched("lock-0000000002")
+    position.unreadable("lock-0000000001")
+    assert not position.is_armed
+    position.departed("lock-0000000002")
+    assert position.owns

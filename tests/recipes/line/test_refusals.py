@@ -11,6 +11,7 @@ import pytest
 from recipes import Election, Lock, MultiLock, ReadWriteLock, Semaphore, TimedLock
 from recipes.line import ticket_data
 from recipes.line.locking import Locking
+from recipes.line.proofs import Proofs
 from tests.support.everywhere import nothing_stays, scene
 from tests.support.locks import watch_count
 from tests.support.recipes import no_task_stays, outcome, until, until_armed, until_line
@@ -177,8 +178,11 @@ async def test_after_a_transient_refusal_nothing_is_asked_before_the_end_of_a_pa
     for module in ("recipes.line.refusals", "recipes.common.lost_answers"):
         monkeypatch.setattr(f"{module}._PAUSE", 3600.0)
     async with scene(P) as stage, no_task_stays():
-        holder = await stage.other.create(f"{P}/_c_x-lock-", ephemeral=True, sequential=True, make_parents=True)
-        await stage.other.set(holder, ticket_data.limited(0.01 if operation == "delete" else 60.0, b""))
+        proofs = Proofs("a secret", 1)
+        name = f"{P}/_c_{proofs.id}-lock-"
+        holder = await stage.other.create(name, ephemeral=True, sequential=True, make_parents=True)
+        limit = 0.01 if operation == "delete" else 60.0
+        await stage.other.set(holder, ticket_data.limited(limit, proofs.proof(1) or "", b""))
         with stage.server.answering(operation, ThrottledError, session=stage.zk.session_id) as refused:
             waiter = asyncio.create_task(Lock(stage.zk, P).acquire())
             await refused.until_hit()

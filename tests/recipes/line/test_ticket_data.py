@@ -1,4 +1,4 @@
-"""What a holder writes into the data of its ticket: read back exactly, and never confused with data of a caller."""
+"""What a holder writes into the data of its ticket: read back exactly, and believed only with a proof."""
 
 from typing import Any
 
@@ -7,24 +7,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recipes.line import ticket_data
+from recipes.line.proofs import Proofs
 from recipes.line.ticket_data import TicketData
 
-ANY_DATA = (
-    st.binary(max_size=60)
-    | st.binary().map(ticket_data.shared)
-    | st.binary().map(lambda data: ticket_data.limited(1, data))
-)
+PROOFS = Proofs("a secret", 5)
+NAME = f"_c_{PROOFS.id}-lock-0000000001"
+
+
+def proof(version: int) -> str:
+    """Return the proof for a version of the data of the ticket NAME."""
+    found = PROOFS.proof(version)
+    assert found is not None
+    return found
 
 
 def test_data_that_a_holder_has_written_is_recognised() -> None:
-    assert ticket_data.parse(ticket_data.shared(b"x"), 3) == TicketData(is_shared=True)
-    assert ticket_data.parse(ticket_data.limited(2.5, b"x"), 3) == TicketData(limit=2.5)
+    assert ticket_data.parse(NAME, ticket_data.shared(proof(1), b"x"), 1) == TicketData(is_shared=True)
+    assert ticket_data.parse(NAME, ticket_data.limited(2.5, proof(5), b"x"), 5) == TicketData(limit=2.5)
 
 
 @given(st.floats(0.0001, ticket_data.LONGEST_LIMIT), st.binary(max_size=20))
 def test_a_limit_is_read_back_and_never_shorter(seconds: float, data: bytes) -> None:
-    written = ticket_data.limited(seconds, data)
-    found = ticket_data.parse(written, 1)
+    written = ticket_data.limited(seconds, proof(1), data)
+    found = ticket_data.parse(NAME, written, 1)
     assert found is not None
     assert found.limit is not None
     assert seconds <= found.limit <= seconds + 0.002
@@ -32,10 +37,31 @@ def test_a_limit_is_read_back_and_never_shorter(seconds: float, data: bytes) -> 
     assert written.endswith(data)
 
 
-@given(ANY_DATA)
-def test_the_data_of_the_first_version_of_a_node_is_never_recognised(data: bytes) -> None:
-    """The first version is what the caller gave; only a later one was written by the holder."""
-    assert ticket_data.parse(data, 0) is None
+@pytest.mark.parametrize("version", [0, 1, 3, 4, 5, 6, 10**6, 2**31 - 1])
+def test_data_is_believed_only_in_the_version_that_its_proof_is_for(version: int) -> None:
+    """Shown again, a proof proves nothing: by then any client may have read it."""
+    assert ticket_data.parse(NAME, ticket_data.shared(proof(2), b""), version) is None
+    assert ticket_data.parse(NAME, ticket_data.limited(1, proof(2), b""), version) is None
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        f"_c_{Proofs('another secret', 5).id}-lock-0000000001",
+        "_c_00000000-0000-4000-8000-000000000000-lock-0000000001",
+        "lock-0000000001",
+        f"{PROOFS.id}__lock__0000000001",
+        "",
+    ],
+)
+def test_data_is_believed_only_below_the_name_that_its_proof_is_for(name: str) -> None:
+    assert ticket_data.parse(name, ticket_data.shared(proof(1), b""), 1) is None
+
+
+@given(st.binary(max_size=60), st.integers(0, 10))
+def test_data_without_a_proof_is_not_believed(data: bytes, version: int) -> None:
+    assert ticket_data.parse(NAME, data, version) is None
+    assert ticket_data.parse(NAME, b"zkwire shared %s\n" % data.hex()[:64].encode(), version) is None
 
 
 @pytest.mark.parametrize(
@@ -43,27 +69,23 @@ def test_the_data_of_the_first_version_of_a_node_is_never_recognised(data: bytes
     [
         b"",
         b"zkwire",
-        b"zkwire shared",
-        b"zkwire limit 1\n",
-        b"zkwire limit 1.5\n",
-        b"zkwire limit -1.000\n",
-        b"zkwire limit nan\n",
-        b"zkwire limit 99999999999.000\n",
-        b" zkwire shared\n",
-        b"host-7\nzkwire shared\n",
+        b"zkwire shared\n",
+        b"zkwire shared %s",
+        b"zkwire shared %s0\n",
+        b"zkwire shared 0%s\n",
+        b"zkwire limit %s\n",
+        b"zkwire limit 1.000\n",
+        b"zkwire limit 1 %s\n",
+        b"zkwire limit 1.5 %s\n",
+        b"zkwire limit -1.000 %s\n",
+        b"zkwire limit nan %s\n",
+        b"zkwire limit 99999999999.000 %s\n",
+        b" zkwire shared %s\n",
+        b"host-7\nzkwire shared %s\n",
     ],
 )
 def test_other_data_is_not_recognised(data: bytes) -> None:
-    assert ticket_data.parse(data, 1) is None
-
-
-@given(ANY_DATA)
-def test_data_that_would_be_recognised_is_refused_from_a_caller(data: bytes) -> None:
-    if ticket_data.parse(data, 1) is None:
-        assert ticket_data.checked_plain(data) is data
-    else:
-        with pytest.raises(ValueError, match="zkwire"):
-            ticket_data.checked_plain(data)
+    assert ticket_data.parse(NAME, data.replace(b"%s", proof(1).encode()), 1) is None
 
 
 @pytest.mark.parametrize(

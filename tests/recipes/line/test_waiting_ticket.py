@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 import zkwire
-from recipes import Lease, Lock, LockLostError
+from recipes import Election, Lease, Lock, LockLostError
 from recipes.line.ticket import Ticket, TicketNode
 from recipes.line.waiting_ticket import Rules, WaitingTicket
 from tests.support.everywhere import nothing_stays, scene
@@ -325,19 +325,20 @@ async def test_a_ticket_of_a_former_session_never_owns(zookeeper: RealServer, pa
 # -- what others do to our nodes --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("changed", [False, True])
-async def test_a_waiter_whose_node_is_deleted_takes_a_new_ticket(
-    zookeeper: RealServer, path: str, changed: bool
+@pytest.mark.parametrize("how", ["deleted", "written over"])
+async def test_a_waiter_whose_node_is_taken_from_it_takes_a_new_ticket(
+    zookeeper: RealServer, path: str, how: str
 ) -> None:
-    """Also after a change of its data, which has used up the watch on its own node."""
     async with two_clients(zookeeper) as (zk, zk2):
         holder, waiter, old = await behind_a_holder(zk, zk2, path, within=30)
         await until_watches(zookeeper, 3)
-        if changed:
-            await zk.set(old, b"a note")
-            await until_watches(zookeeper, 3)
-        await zk.delete(old)
-        await until_line(zk, path, 2)
+        await (zk.delete(old) if how == "deleted" else zk.set(old, b"a note"))
+
+        async def is_new() -> bool:
+            names = await line(zk, path)
+            return len(names) == 2 and not old.endswith(names[1])
+
+        await until(is_new)
         await holder.release()
         lease = await waiter
         assert lease.path != old
@@ -385,10 +386,11 @@ async def test_a_waiter_whose_node_is_written_reads_its_node_and_then_the_list(
 
 async def test_a_waiter_watches_a_blocker_again_after_a_change_of_its_data(zookeeper: RealServer, path: str) -> None:
     async with two_clients(zookeeper) as (zk, zk2):
-        holder, waiter, _ = await behind_a_holder(zk, zk2, path)
+        holder = await Election(zk, path).acquire()
+        waiter = asyncio.create_task(Lock(zk2, path).acquire())
         for note in (b"a", b"b", b"c"):
             await until_watches(zookeeper, 3)
-            await zk.set(holder.path, note)
+            await holder.set(note)
         await holder.release()
         await (await waiter).release()
 

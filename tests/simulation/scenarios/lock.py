@@ -1,8 +1,9 @@
 """The fair lock: several players, each with one or two tasks, at one path."""
 
 import asyncio
+from collections.abc import Coroutine
 from random import Random
-from typing import cast
+from typing import Any, cast
 
 from recipes import Lock, LockLostError
 from tests.simulation.checks import Guard
@@ -25,6 +26,10 @@ class LockScenario(Scenario):
     @staticmethod
     def tasks(rng: Random, tick: float) -> list[list[Step]]:
         return [random_steps(rng, tick) for _ in range(2 if rng.random() < 0.2 else 1)]
+
+    @staticmethod
+    def long_step(seconds: float) -> Step | None:
+        return Step("hold", seconds)
 
     def equip(self, player: Player) -> Lock:
         return Lock(player.zk, _PATH, local_passes=len(player.actor.tasks) - 1)
@@ -89,9 +94,9 @@ def random_steps(rng: Random, tick: float) -> list[Step]:
     return steps
 
 
-async def cancelled_after(turns: int, act: "asyncio.Future[None] | object") -> None:
+async def cancelled_after(turns: int, act: Coroutine[Any, Any, None]) -> None:
     """Run `act` in a task, and cancel it after so many turns of the event loop."""
-    task = asyncio.ensure_future(act)  # type: ignore[arg-type]
+    task = asyncio.create_task(act)
     for _ in range(turns):
         await asyncio.sleep(0)
     task.cancel()

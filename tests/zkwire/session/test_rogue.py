@@ -15,7 +15,7 @@ from zkwire import GetData, SessionState
 from zkwire.testing import RealServer, ServerProcess
 
 MiB = 1 << 20
-MULTI_READ, SASL = 22, 102
+GET_CHILDREN, MULTI_READ, SASL = 8, 22, 102
 
 BAD_HANDSHAKES: dict[str, Behaviour] = {
     "garbage": rogue.garbage_handshake,
@@ -296,6 +296,38 @@ async def test_seventy_megabytes_in_one_answer_are_refused_and_sixty_are_not(pat
             with pytest.raises(zkwire.ProtocolError, match="ask for less at a time"):
                 await zk.get_many([GetData(path)] * 70)
             assert (await zk.get(path)).stat.data_length == 1_000_000
+
+
+async def test_a_reply_of_many_names_leaves_turns_to_other_tasks() -> None:
+    """Sixty megabytes of names take seconds to decode.  What follows them is answered behind them."""
+    count = 1_200_000
+    body = struct.pack(">i", count) + b"\0\0\0\1a" * count
+
+    async def verbose(peer: Peer) -> None:
+        await peer.handshake()
+        while True:
+            request = await peer.request()
+            if request.opcode == GET_CHILDREN:
+                await peer.reply(request.xid, body)
+                sent.set()
+            else:
+                await peer.answer(request)
+            if request.opcode == rogue.CLOSE_SESSION:
+                return
+
+    sent = asyncio.Event()
+    async with Rogue(verbose) as server, zkwire.connect(server.hosts, 30.0) as zk:
+        reading = asyncio.create_task(zk.get_children("/a"))
+        following = asyncio.create_task(zk.get("/b"))
+        await sent.wait()
+        turns = 0
+        while not reading.done():
+            await asyncio.sleep(0)
+            turns += 1
+        assert turns > 200
+        assert len(await reading) == count
+        assert (await following).data == rogue.DATA
+        assert server.connections == 1
 
 
 @pytest.mark.parametrize("length", [2**31 - 1, 2**30, 64 * MiB + 1])

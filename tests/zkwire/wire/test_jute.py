@@ -15,8 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.examples import examples
-from zkwire.wire import jute, multi, records, requests
-from zkwire.wire.jute import (
+from zkwire.wire import multi, primitives, records, requests
+from zkwire.wire.jute import Record, record
+from zkwire.wire.primitives import (
     Boolean,
     Buffer,
     DecodeError,
@@ -25,13 +26,11 @@ from zkwire.wire.jute import (
     Long,
     Names,
     NullableUString,
-    Record,
     Secret,
     Text,
     Texts,
     UString,
     Vector,
-    record,
 )
 from zkwire.wire.records import ACL, Stat, WatcherEvent
 from zkwire.wire.requests import ClientInfoRecord
@@ -251,24 +250,24 @@ def _as_java_writes(text: str) -> bytes:
 def test_an_id_that_a_java_server_writes_is_read_without_loss(text: str) -> None:
     encoded = _as_java_writes(text)
     data = struct.pack(">i", len(encoded)) + encoded
-    assert jute.decode_java_string(data, 0) == (text, len(data))
-    own = jute.encode_nullable_ustring(text)  # as we send it: UTF-8, which is what servers read
-    assert jute.decode_java_string(own, 0) == (text, len(own))
+    assert primitives.decode_java_string(data, 0) == (text, len(data))
+    own = primitives.encode_nullable_ustring(text)  # as we send it: UTF-8, which is what servers read
+    assert primitives.decode_java_string(own, 0) == (text, len(own))
 
 
 @pytest.mark.parametrize(
     "encoded", [b"a\xed\xa0\xbd", b"a\xed\xb8\x80\xed\xa0\xbd", b"a\xff"], ids=["one half", "swapped", "no UTF-8"]
 )
 def test_an_id_that_is_no_text_is_read_with_replacement_characters(encoded: bytes) -> None:
-    text, end = jute.decode_java_string(struct.pack(">i", len(encoded)) + encoded, 0)
+    text, end = primitives.decode_java_string(struct.pack(">i", len(encoded)) + encoded, 0)
     assert text is not None
     assert (text.strip("\ufffd"), end) == ("a", 4 + len(encoded))
 
 
 def test_a_nullable_string_can_be_null() -> None:
-    assert jute.encode_nullable_ustring(None) == b"\xff\xff\xff\xff"
-    assert jute.encode_nullable_ustring("") == b"\0\0\0\0"
-    assert jute.encode_nullable_ustring("é") == b"\0\0\0\2\xc3\xa9"
+    assert primitives.encode_nullable_ustring(None) == b"\xff\xff\xff\xff"
+    assert primitives.encode_nullable_ustring("") == b"\0\0\0\0"
+    assert primitives.encode_nullable_ustring("é") == b"\0\0\0\2\xc3\xa9"
 
 
 @record
@@ -309,8 +308,8 @@ def test_a_string_in_a_request_may_be_null_or_not_utf8(hexadecimal: str, path: s
     data = bytes.fromhex(hexadecimal)
     read, end = Mentioned.decode(data, 0)
     assert (read.path, read.note, end) == (path, note, len(data))
-    first, at = jute.decode_nullable_ustring(data, 0)
-    assert (first, jute.decode_nullable_ustring(data, at)) == (path, (note, len(data)))
+    first, at = primitives.decode_nullable_ustring(data, 0)
+    assert (first, primitives.decode_nullable_ustring(data, at)) == (path, (note, len(data)))
 
 
 @pytest.mark.parametrize("raw", [b"\xff", b"\xc3", b"\xed\xa0\x80", b"a\x80"])

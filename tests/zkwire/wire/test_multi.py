@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zkwire.wire.jute import DecodeError, Record
+from zkwire.wire.jute import Record
 from zkwire.wire.multi import ErrorResult, MultiReadRequest, MultiReply, MultiRequest, batched
+from zkwire.wire.primitives import DecodeError
 from zkwire.wire.records import OPEN_ACL, MultiHeader, ReplyHeader, RequestHeader, Stat
 from zkwire.wire.requests import (
     CheckVersionRequest,

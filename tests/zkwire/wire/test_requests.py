@@ -9,7 +9,8 @@ from typing import Any, Generic, TypeVar
 import pytest
 
 from zkwire.wire import multi, requests
-from zkwire.wire.jute import Record, UString, record
+from zkwire.wire.jute import Record, record
+from zkwire.wire.primitives import UString
 from zkwire.wire.records import ACL, OPEN_ACL, PING_XID, Stat
 from zkwire.wire.requests import (
     AddWatchReply,
@@ -93,7 +94,7 @@ TABLE: dict[type[Request[Any]], tuple[int, type[Record], bool, str]] = {
     SetWatches2Request: (105, Nothing, False, "3.6.0"),
     AddWatchRequest: (106, AddWatchReply, True, "3.6.0"),
     WhoAmIRequest: (107, WhoAmIReply, True, "3.7.0"),
-    CloseSessionRequest: (-11, Nothing, False, ""),
+    CloseSessionRequest: (-11, Nothing, True, ""),
 }
 
 each_request = pytest.mark.parametrize("cls", TABLE, ids=lambda cls: cls.__name__)

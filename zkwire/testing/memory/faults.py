@@ -15,8 +15,9 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeAlias, TypeVar
 
 from zkwire.errors import ServerError
-from zkwire.wire.jute import DecodeError, Record, UString, record
+from zkwire.wire.jute import Record, record
 from zkwire.wire.multi import MultiReadRequest, MultiRequest
+from zkwire.wire.primitives import DecodeError, UString
 from zkwire.wire.records import RequestHeader
 from zkwire.wire.requests import PingRequest, Request
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from zkwire.testing.memory.sessions import Session
 from zkwire.testing.memory.state import Connection, State
 from zkwire.wire.frames import LENGTH
-from zkwire.wire.jute import DecodeError
+from zkwire.wire.primitives import DecodeError
 from zkwire.wire.records import ConnectRequest, ConnectResponse
 
 _NO_PASSWORD = bytes(16)

@@ -22,7 +22,7 @@ from zkwire.testing.memory.operations import OPERATIONS, Operation
 from zkwire.testing.memory.refusal import Refused
 from zkwire.testing.memory.state import NO_ZXID, Connection, Settings, State
 from zkwire.wire import multi, requests
-from zkwire.wire.jute import DecodeError
+from zkwire.wire.primitives import DecodeError
 from zkwire.wire.records import PING_XID
 
 __all__ = ["Connection", "Machine", "Settings"]

@@ -24,8 +24,9 @@ from zkwire.testing.memory.state import (
 )
 from zkwire.testing.memory.tree import Node
 from zkwire.testing.memory.watch_manager import ONE_SHOT
-from zkwire.wire.jute import INT, Record, encode_buffer
+from zkwire.wire.jute import Record
 from zkwire.wire.multi import ErrorResult, MultiReadRequest, MultiReply
+from zkwire.wire.primitives import INT, encode_buffer
 from zkwire.wire.records import Perms
 from zkwire.wire.requests import (
     AddWatchMode,

@@ -16,7 +16,7 @@ from zkwire.testing.memory.access import Identity
 from zkwire.testing.memory.sessions import Session, Sessions
 from zkwire.testing.memory.tree import Tree
 from zkwire.testing.memory.watch_manager import Watches
-from zkwire.wire.jute import encode_buffer, encode_nullable_ustring
+from zkwire.wire.primitives import encode_buffer, encode_nullable_ustring
 from zkwire.wire.records import ACL, EVENT_XID, Perms
 
 _SYNC_CONNECTED: Final = 3

@@ -30,8 +30,9 @@ from zkwire.testing.memory.refusal import Refused
 from zkwire.testing.memory.sessions import Session
 from zkwire.testing.memory.state import NODE_CREATED, NODE_DATA_CHANGED, NODE_DELETED, Connection, State
 from zkwire.testing.memory.tree import CONTAINER, LONGEST_TTL, PROTECTED, Node, ttl_owner
-from zkwire.wire.jute import Record, encode_ustring
+from zkwire.wire.jute import Record
 from zkwire.wire.multi import ErrorResult, MultiReply, MultiRequest
+from zkwire.wire.primitives import encode_ustring
 from zkwire.wire.records import ACL, Perms, Stat
 from zkwire.wire.requests import (
     CheckVersionRequest,

@@ -1,0 +1,94 @@
+"""Nodes among the children of a line that are no tickets, or cannot be read: they are reported once, in the log.
+
+A client that may create nodes below the line's path can create anything there.  A ticket is ephemeral: a node that is
+not ephemeral has no client that waits or holds, so no ticket waits for it.  A node that cannot be read may be a ticket.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+from weakref import WeakKeyDictionary
+
+from recipes.common.notices import Notices
+from zkwire import Client, Stat
+
+_log = logging.getLogger(__name__)
+
+# A client that creates such nodes without end, or a program that uses ever new paths, must not fill the memory: the
+# oldest are forgotten.
+_MOST_REMEMBERED: Final = 1000
+
+
+def is_ticket(stat: Stat) -> bool:
+    """Return whether a node with this Stat can be a ticket: it belongs to a session, and goes with it.
+
+    The servers show 0 as the owner of containers and of nodes with a TTL, too.
+    """
+    return stat.ephemeral_owner != 0
+
+
+class Strangers:
+    """What a client has found among the children of the line at `path`."""
+
+    __slots__ = ("_blocker", "_is_blocker_read", "_no_tickets", "_notices")
+
+    def __init__(self, path: str = "") -> None:
+        self._notices = Notices(_log, f"the line {path}")
+        self._no_tickets: dict[str, None] = {}
+        self._blocker = ""
+        self._is_blocker_read = False
+
+    def must_look_at(self, name: str) -> bool:
+        """Return whether `name`, which comes first in the line and makes a try fail, should be read now.
+
+        It should when a try fails for the second time because of it, or if it was found to be no ticket before.  (That
+        alone proves nothing: when the lock's node is deleted and made anew, other clients may use the name again.)  So
+        a try of a lock that is held costs no read, and tries that follow each other cost one for each holder.
+        """
+        if name in self._no_tickets:
+            return True
+        if name != self._blocker:
+            self._blocker, self._is_blocker_read = name, False
+            return False
+        return not self._is_blocker_read
+
+    def looked_at(self, name: str) -> None:
+        """Take note that `name` was read."""
+        if name == self._blocker:
+            self._is_blocker_read = True
+
+    def found_no_ticket(self, path: str) -> None:
+        """Report a node that is not ephemeral, once."""
+        name = path.rpartition("/")[2]
+        if name not in self._no_tickets:
+            _forget_oldest(self._no_tickets)
+            self._no_tickets[name] = None
+        self._notices.report(path, "is not ephemeral, so it is no ticket: it is left out, and can be deleted")
+
+    def found_unreadable(self, path: str) -> None:
+        """Report a node before ours that this client may not read, once."""
+        self._notices.report(
+            path,
+            "is in the line and must not be read by this client: it counts as a ticket, and each change of the line is"
+            " listed until it is gone; delete it if no client holds it, and have all clients give tickets an ACL with"
+            " READ for all of them",
+        )
+
+
+_KNOWN: Final[WeakKeyDictionary[Client, dict[str, Strangers]]] = WeakKeyDictionary()
+
+
+def strangers_of(zk: Client, path: str) -> Strangers:
+    """Return what `zk` knows of the line at `path`: one object for all recipes of this client there."""
+    known = _KNOWN.setdefault(zk, {})
+    strangers = known.get(path)
+    if strangers is None:
+        _forget_oldest(known)
+        strangers = known[path] = Strangers(path)
+    return strangers
+
+
+def _forget_oldest(known: dict[str, None] | dict[str, Strangers]) -> None:
+    if len(known) >= _MOST_REMEMBERED:
+        del known[next(iter(known))]

@@ -1,0 +1,114 @@
+"""Virtual time: clocks that differ, machines that stop, and runs that are stuck."""
+
+import asyncio
+
+import pytest
+
+from tests.simulation.loop import Machine, StuckError, World
+
+
+def run(machine: Machine, *tasks: asyncio.Task[object], limit: float = 1000.0) -> None:
+    machine.world.run(until=lambda: all(task.done() for task in tasks), limit=limit)
+    for task in tasks:
+        task.result()
+
+
+async def after(seconds: float) -> tuple[float, asyncio.AbstractEventLoop]:
+    await asyncio.sleep(seconds)
+    return asyncio.get_running_loop().time(), asyncio.get_running_loop()
+
+
+def test_each_machine_has_its_own_clock_and_is_the_running_loop_of_its_tasks() -> None:
+    world = World(1)
+    fast, late = Machine(world, "fast", rate=2.0), Machine(world, "late", offset=100.0)
+    one, two = fast.create_task(after(10.0)), late.create_task(after(10.0))
+    run(fast, one)
+    assert world.now == pytest.approx(5.0)
+    run(late, two)
+    assert world.now == pytest.approx(10.0)
+    assert one.result()[0] == pytest.approx(10.0)
+    assert two.result()[0] == pytest.approx(110.0)
+    assert (one.result()[1], two.result()[1]) == (fast, late)
+
+
+def test_a_machine_that_is_stopped_does_what_was_due_when_it_goes_on() -> None:
+    world = World(1)
+    machine = Machine(world, "m")
+    task = machine.create_task(after(1.0))
+    machine.stop_running()
+    world.at(5.0, machine.go_on)
+    run(machine, task)
+    assert world.now == pytest.approx(6.0)  # it had not begun before it was stopped
+    second = machine.create_task(after(1.0))
+    world.after(0.5, machine.stop_running)
+    world.after(5.0, machine.go_on)
+    run(machine, second)
+    assert second.result()[0] == pytest.approx(11.0)
+    assert machine.suspended() == 0.0
+
+
+def test_the_clock_of_a_suspended_machine_stands_still() -> None:
+    world = World(1)
+    machine = Machine(world, "m")
+    task = machine.create_task(after(1.0))
+    world.at(0.5, lambda: machine.stop_running(suspend=True))
+    world.at(3.0, lambda: seen.append((machine.time(), machine.suspended())))
+    world.at(5.0, machine.go_on)
+    seen: list[tuple[float, float]] = []
+    run(machine, task)
+    assert seen[0] == pytest.approx((0.5, 2.5))
+    assert task.result()[0] == pytest.approx(1.0)
+    assert machine.suspended() == pytest.approx(4.5)
+    assert world.now == pytest.approx(5.5)
+
+
+def test_each_turn_of_a_slow_machine_takes_time() -> None:
+    world = World(1)
+    machine = Machine(world, "m")
+    machine.slowness = 0.1
+
+    async def turns() -> None:
+        for _ in range(10):
+            await asyncio.sleep(0)
+
+    run(machine, machine.create_task(turns()))
+    assert world.now == pytest.approx(1.0)
+
+
+def test_a_run_in_which_nothing_can_happen_is_stuck() -> None:
+    world = World(1)
+    machine = Machine(world, "m")
+    task = machine.create_task(after(1.0))
+    with pytest.raises(StuckError, match=r"not within 0\.5 s"):
+        run(machine, task, limit=0.5)
+    waiting = machine.create_future()
+    world.run(until=task.done, limit=10.0)
+    with pytest.raises(StuckError, match="nothing will happen"):
+        world.run(until=waiting.done, limit=10.0)
+
+
+def test_a_machine_that_goes_on_without_an_end_is_stuck() -> None:
+    world = World(1)
+    machine = Machine(world, "busy")
+
+    async def spin() -> None:
+        while not stopped:
+            await asyncio.sleep(0)
+
+    stopped: list[bool] = []
+    task = machine.create_task(spin())
+    with pytest.raises(StuckError, match="busy goes on and on"):
+        world.run(until=lambda: False, limit=1.0)
+    stopped.append(True)
+    run(machine, task)
+
+
+def test_what_is_left_on_a_machine_is_named() -> None:
+    world = World(1)
+    machine = Machine(world, "m")
+    task = machine.create_task(after(1.0), name="sleeper")
+    world.run(until=lambda: world.turns > 0, limit=1.0)
+    assert [what.split(":")[1][:17] for what in machine.left()] == [" the task sleeper", " the timer <Timer"]
+    run(machine, task)
+    world.run(until=lambda: machine.is_idle, limit=2.0)
+    assert machine.left() == []

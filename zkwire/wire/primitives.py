@@ -1,0 +1,222 @@
+"""Jute's primitive types: how numbers, strings, buffers and vectors of them stand on the wire.
+
+A decoder takes the bytes of one frame and an offset, and returns the value and the offset after it.  It raises
+`DecodeError` for bytes that are too short or hold an impossible length, and never reads beyond the frame.
+
+The names at the end are the types of a record's fields; jute.py makes records of them.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Final, TypeAlias, TypeVar
+
+Decoder: TypeAlias = Callable[[bytes, int], tuple[Any, int]]
+Encoder: TypeAlias = Callable[[Any], bytes]
+
+_T = TypeVar("_T")
+
+INT: Final = struct.Struct(">i")
+
+
+class DecodeError(Exception):
+    """The bytes do not fit the declaration."""
+
+
+class Fixed:
+    """A field of fixed size; one precompiled struct packs and unpacks all that are next to each other."""
+
+    def __init__(self, code: str) -> None:
+        self.code = code
+
+
+class Variable:
+    """A field with a length in front.
+
+    `inline` is the decoder as source lines, to be put into a generated decoder after the length has been read; None
+    makes the generated decoder call `decode`.
+    """
+
+    def __init__(self, encode: Encoder, decode: Decoder, inline: str | None = None) -> None:
+        self.encode = encode
+        self.decode = decode
+        self.inline = inline
+
+
+class VectorOf:
+    """The annotation of a counted sequence; the type that it annotates names the elements."""
+
+
+class Hidden:
+    """The annotation of a field that the record's repr leaves out."""
+
+
+def encode_buffer(value: bytes | None) -> bytes:
+    """Return the length and the bytes; None is encoded as the length -1, an empty buffer as the length 0."""
+    return b"\xff\xff\xff\xff" if value is None else INT.pack(len(value)) + value
+
+
+def decode_buffer(data: bytes, at: int) -> tuple[bytes | None, int]:
+    """Return the buffer at `at`, None for the length -1, and the offset after it."""
+    try:
+        (length,) = INT.unpack_from(data, at)
+    except struct.error:
+        raise DecodeError(f"the frame ends inside a length, at byte {at}") from None
+    at += 4
+    if length < 0:
+        if length == -1:
+            return None, at
+        raise DecodeError(f"a length of {length} at byte {at - 4}")
+    end = at + length
+    if end > len(data):
+        raise DecodeError(f"a length of {length} at byte {at - 4}, but only {len(data) - at} bytes follow")
+    return data[at:end], end
+
+
+def encode_ustring(value: str) -> bytes:
+    """Return the string as UTF-8, after its length in bytes."""
+    encoded = value.encode()
+    return INT.pack(len(encoded)) + encoded
+
+
+def decode_ustring(data: bytes, at: int) -> tuple[str, int]:
+    """Return the string at `at`; a null string is read as empty, because no reply distinguishes the two."""
+    raw, at = decode_buffer(data, at)
+    try:
+        return (raw.decode() if raw else ""), at
+    except UnicodeDecodeError as error:
+        raise DecodeError(f"a string that is not UTF-8, before byte {at}: {error}") from None
+
+
+def encode_nullable_ustring(value: str | None) -> bytes:
+    """Return the encoded string; None is encoded as the length -1."""
+    if value is None:
+        return b"\xff\xff\xff\xff"
+    encoded = value.encode()
+    return INT.pack(len(encoded)) + encoded
+
+
+def decode_nullable_ustring(data: bytes, at: int) -> tuple[str | None, int]:
+    """Return the string at `at` or None; bytes that are not UTF-8 become U+FFFD, as in the Java server."""
+    raw, at = decode_buffer(data, at)
+    return (None if raw is None else raw.decode("utf-8", "replace")), at
+
+
+def decode_java_string(data: bytes, at: int) -> tuple[str | None, int]:
+    """Return the string at `at` or None, as a Java server writes it.
+
+    Java keeps a character above U+FFFF as two surrogates.  A server writes each of them as three bytes, which is not
+    UTF-8, but reads only UTF-8: the two are joined here, so that a string that was read can be sent back.  Other bytes
+    that are not UTF-8 become U+FFFD.
+    """
+    raw, at = decode_buffer(data, at)
+    if raw is None:
+        return None, at
+    try:
+        return raw.decode(), at
+    except UnicodeDecodeError:
+        pass
+    try:
+        return raw.decode("utf-8", "surrogatepass").encode("utf-16", "surrogatepass").decode("utf-16"), at
+    except UnicodeDecodeError:  # a surrogate without its other half, or no character at all
+        return raw.decode("utf-8", "replace"), at
+
+
+def vector(encode: Encoder, decode: Decoder) -> Variable:
+    """Return the codec of a counted sequence, made of the codec of its elements."""
+
+    def encode_vector(values: Sequence[Any]) -> bytes:
+        return INT.pack(len(values)) + b"".join(map(encode, values))
+
+    def decode_vector(data: bytes, at: int) -> tuple[list[Any], int]:
+        try:
+            (count,) = INT.unpack_from(data, at)
+        except struct.error:
+            raise DecodeError(f"the frame ends inside a count, at byte {at}") from None
+        at += 4
+        # Each element of the protocol's vectors takes at least one byte.  Refuse an impossible count here, before the
+        # loop builds a list as long as a broken or hostile peer likes.
+        if count > len(data) - at:
+            raise DecodeError(f"a count of {count} at byte {at - 4}, but only {len(data) - at} bytes follow")
+        values = []
+        for _ in range(count):
+            value, at = decode(data, at)
+            values.append(value)
+        return values, at
+
+    return Variable(encode_vector, decode_vector)
+
+
+def _decode_names(data: bytes, at: int) -> tuple[list[str], int]:
+    """Decode a vector of strings.
+
+    It is written out by hand, because it is the hottest vector: a lock reads the names of all its waiters at each turn.
+    """
+    unpack = INT.unpack_from
+    size = len(data)
+    try:
+        (count,) = unpack(data, at)
+        at += 4
+        names = []
+        for _ in range(count):
+            (length,) = unpack(data, at)
+            at += 4
+            end = at + length
+            if length < 0 or end > size:
+                raise DecodeError(f"a string of {length} bytes at byte {at - 4}, in a frame of {size}")
+            names.append(data[at:end].decode())
+            at = end
+    except struct.error:
+        raise DecodeError(f"the frame ends inside a vector of strings, at byte {at}") from None
+    except UnicodeDecodeError as error:
+        raise DecodeError(f"a string that is not UTF-8, before byte {at}: {error}") from None
+    return names, at
+
+
+def _decode_text(data: bytes, at: int) -> tuple[str, int]:
+    text, end = decode_nullable_ustring(data, at)
+    if text is None:
+        raise DecodeError(f"a null string in a vector, at byte {at}")
+    return text, end
+
+
+def _decode_texts(data: bytes, at: int) -> tuple[list[str], int]:
+    """Decode a vector of strings as the Java server does: neither the vector nor an element may be null."""
+    if data[at : at + 4] == b"\xff\xff\xff\xff":
+        raise DecodeError(f"a null vector, at byte {at}")
+    return vector(encode_ustring, _decode_text).decode(data, at)
+
+
+# The inline decoders.  The generated code before them has read the length into `size` and moved `at` to the next byte.
+_INLINE_BUFFER: Final = """\
+end = at + size
+if size < 0 or end > len(data):
+    if size != -1:
+        raise bad(size, at, data)
+    {target} = None
+else:
+    {target} = data[at:end]
+    at = end"""
+
+_INLINE_USTRING: Final = _INLINE_BUFFER.replace("None", '""').replace("data[at:end]", "data[at:end].decode()")
+_INLINE_NULLABLE: Final = _INLINE_BUFFER.replace("data[at:end]", 'data[at:end].decode("utf-8", "replace")')
+
+Boolean: TypeAlias = Annotated[bool, Fixed("?")]
+Int: TypeAlias = Annotated[int, Fixed("i")]
+Long: TypeAlias = Annotated[int, Fixed("q")]
+UString: TypeAlias = Annotated[str, Variable(encode_ustring, decode_ustring, _INLINE_USTRING)]
+_NULLABLE: Final = Variable(encode_nullable_ustring, decode_nullable_ustring, _INLINE_NULLABLE)
+NullableUString: TypeAlias = Annotated[str | None, _NULLABLE]
+# A string in a request.  zkwire never sends null, so the type is `str`.  Other clients can send null to the in-memory
+# server, which then reads None.
+Text: TypeAlias = Annotated[str, _NULLABLE]
+# An id or a user's name, in requests and replies.
+JavaText: TypeAlias = Annotated[str, Variable(encode_nullable_ustring, decode_java_string)]
+_BUFFER: Final = Variable(encode_buffer, decode_buffer, _INLINE_BUFFER)
+Buffer: TypeAlias = Annotated[bytes | None, _BUFFER]
+# A password, or what proves that a client knows one.  Records are printed in errors, logs and tracebacks.
+Secret: TypeAlias = Annotated[bytes | None, _BUFFER, Hidden()]
+Vector: TypeAlias = Annotated[Sequence[_T], VectorOf()]
+Texts: TypeAlias = Annotated[list[str], Variable(vector(encode_ustring, decode_ustring).encode, _decode_texts)]
+Names: TypeAlias = Annotated[list[str], Variable(vector(encode_ustring, decode_ustring).encode, _decode_names)]
