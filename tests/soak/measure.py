@@ -38,8 +38,8 @@ class Sample:
 
     Arguments: `seconds` since the beginning; `rounds` of work so far; `megabytes`, resident memory of this process,
     which moves too much for a verdict; `blocks`, how many blocks of up to 512 bytes Python has allocated, without those
-    of the cache of valid paths; `large`, how many kilobytes the larger ones take; `tasks` and `descriptors` of this process; the others are
-    the server's: `watches`, `nodes`, `ephemerals` among them, and `sessions`, its connections.
+    of the cache of valid paths; `large`, how many kilobytes the larger ones take; `tasks` and `descriptors` of this
+    process; the others are the server's: `watches`, `nodes`, `ephemerals` among them, and `sessions`, its connections.
     """
 
     seconds: float

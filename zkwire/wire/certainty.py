@@ -93,8 +93,8 @@ class Certainty:
             self._take_as_x(sent, now)
         touches = self._touches
         if not touches or sent >= touches[-1].sent + self.grain:
-            # Every later x covers touches[1] as well, so the one before is of no use any more.  A client that only reads
-            # sends no x, and would keep a touch for each `grain` of its life.
+            # Every later x covers touches[1] as well, so the one before is of no use any more.  A client that only
+            # reads sends no x, and would keep a touch for each `grain` of its life.
             while len(touches) > 1 and touches[1].answered <= sent - self._timeout * _HALF_TICK:
                 touches.popleft()
             touches.append(_Touch(sent, now))
