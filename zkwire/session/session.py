@@ -53,8 +53,8 @@ from zkwire.wire.requests import CloseSessionRequest, PingRequest, Request
 
 _log = logging.getLogger(__name__)
 
-# Seconds in which `close` looks for another server.  A lost connection is usually replaced in less than one.  An ensemble
-# that is down must not keep a program from ending.
+# Seconds in which `close` looks for another server.  A lost connection is usually replaced in less than one.  But an
+# ensemble that is down must not keep a program from ending.
 _BETWEEN_SERVERS: Final = 2.0
 _LAST_WORDS: Final = 1.0  # seconds in which a client whose task is cancelled from outside closes its session
 REPLY_LIMIT: Final = 64 * 1024 * 1024  # bytes: a list of a million children fits, a bogus length of 2 GB does not
