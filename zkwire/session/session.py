@@ -53,6 +53,9 @@ from zkwire.wire.requests import CloseSessionRequest, PingRequest, Request
 
 _log = logging.getLogger(__name__)
 
+# Seconds in which `close` looks for another server.  A lost connection is usually replaced in less than one.  But an
+# ensemble that is down must not keep a program from ending.
+_BETWEEN_SERVERS: Final = 2.0
 _LAST_WORDS: Final = 1.0  # seconds in which a client whose task is cancelled from outside closes its session
 REPLY_LIMIT: Final = 64 * 1024 * 1024  # bytes: a list of a million children fits, a bogus length of 2 GB does not
 
@@ -167,8 +170,8 @@ class Session:
     async def close(self, *, keep_session: bool = False, within: float | None = None) -> None:
         """End the session, so that its ephemeral nodes go at once; requests submitted before are answered first.
 
-        Ends within one session timeout, whatever the servers do.  Without a connection it waits for the next one, on
-        which the session can be ended.
+        Ends within one session timeout, whatever the servers do.  Without a connection it waits a moment for the next
+        one, on which the session can be ended.
         Arguments: `keep_session`, whether to leave the session alive on the server, to be resumed by its id and
         password; without a connection this ends at once; `within`, in seconds, a shorter time than a session timeout.
         Cancellation: closes the connection all the same; the session may then live on until it expires.
@@ -179,7 +182,8 @@ class Session:
         self._closing = self._loop.create_future()
         if self._leaving is not None and self._is_ready:
             self._leaving.stay()  # the last requests are sent on this link
-        within = self.timeout if within is None else min(within, self.timeout)
+        usual = self.timeout if self._is_ready else min(self.timeout, _BETWEEN_SERVERS)
+        within = usual if within is None else min(within, usual)
         end = self._loop.time() + within
         last: Request[Any] = PingRequest() if keep_session else CloseSessionRequest()
         try:

@@ -130,16 +130,20 @@ async def test_a_session_that_expires_meanwhile_is_followed_by_no_other() -> Non
 
 
 @pytest.mark.limit(20)
-async def test_closing_ends_within_a_session_timeout_if_no_server_can_be_reached() -> None:
+@pytest.mark.parametrize(("timeout", "within", "bound"), [(1.0, None, 1.0), (LONG, 0.2, 0.2), (LONG, None, 2.0)])
+async def test_closing_ends_within_its_bound_if_no_server_can_be_reached(
+    timeout: float, within: float | None, bound: float
+) -> None:
+    """The bound is that of the call, two seconds, or a session timeout: the shortest."""
     loop = asyncio.get_running_loop()
-    async with Server(tick_time=0.1) as server:
-        zk = await zkwire.connect(server.hosts, 1.0)
+    async with Server(tick_time=0.1, max_session_timeout=LONG) as server:
+        zk = await zkwire.connect(server.hosts, timeout)
         server.drop()
         with server.refuse_connections():
             await states_until(zk.states(), SUSPENDED)
             start = loop.time()
-            await zk.close()
-            assert loop.time() - start < 1.5
+            await zk.close(within=within)
+            assert bound - 0.1 < loop.time() - start < bound + 5.0
             assert zk.state is CLOSED
 
 
@@ -228,3 +232,11 @@ async def test_a_program_that_ends_between_two_servers_ends_its_session(refused_
         assert running.cancelled()
         assert zk.state is CLOSED
         assert server.sessions == []
+
+
+async def test_a_bound_that_is_no_time_is_refused_and_nothing_is_closed() -> None:
+    async with Server() as server, zkwire.connect(server.hosts) as zk:
+        for within in (-1.0, float("nan")):
+            with pytest.raises(ValueError, match="within"):
+                await zk.close(within=within)
+        assert await zk.exists("/") is not None
