@@ -196,8 +196,8 @@ class RealServer:
     async def start(self, *, within: float | None = None) -> None:
         """Start the server and wait until it serves; one that was stopped or killed keeps its port and its data.
 
-        ``within`` is how many seconds it may take, 45 by default: a server of an ensemble serves only when it has found a
-        quorum.
+        ``within`` is how many seconds it may take, 45 by default: a server of an ensemble serves only when it has found
+        a quorum.
 
         Raises ServerFailedError, with the end of the server's log, when the process dies or ``within`` has passed;
         RuntimeError when it is running already. Cancellation, like failure, ends the process and removes the folder.
