@@ -1,9 +1,10 @@
 """The cache: players that mirror a tree while all of them change it."""
 
 import asyncio
+import contextlib
 import itertools
 from random import Random
-from typing import Final
+from typing import Final, cast
 
 import zkwire
 from recipes import Cache
@@ -19,7 +20,8 @@ _LOOK_EVERY: Final = 0.05  # seconds
 
 
 class CacheScenario(Scenario):
-    """Steps: "mirror" for so long, "set", "create", "delete" and "pause"; at the end each player mirrors the tree.
+    """Steps: "mirror" for so long, "set", "create", "delete" and "pause"; a further cache of each
+    player lasts from the beginning to the end.
 
     Checked is: a cache shows no state of a node that is older than one that it has shown; a node is shown below one
     that is shown; `changes` gives each change from the state that it has given before, and has given the present one in
@@ -33,6 +35,7 @@ class CacheScenario(Scenario):
         super().__init__(stage)
         self._numbers = itertools.count(1)
         self._settling = Settling(stage)
+        self._is_settled = False
         stage.ensemble.preset([_ROOT, *_NODES[:3]])
 
     @staticmethod
@@ -40,8 +43,8 @@ class CacheScenario(Scenario):
         mirroring = [Step("mirror", rng.choice([0.1, 2.0, 10.0]) * tick) for _ in range(rng.randrange(3))]
         return [_steps(rng, tick), *([mirroring] if mirroring else [])]
 
-    def equip(self, player: Player) -> None:
-        return None
+    def equip(self, player: Player) -> asyncio.Task[None]:
+        return asyncio.create_task(self._mirror(player, None))
 
     async def do(self, player: Player, step: Step) -> None:
         path, zk = _NODES[int(step.other)], player.zk
@@ -64,13 +67,20 @@ class CacheScenario(Scenario):
                 raise
 
     async def _mirror(self, player: Player, until: float | None) -> None:
-        """Mirror the tree until then, or until the mirror is the tree."""
-        async with Cache(player.zk, _ROOT) as cache:
+        """Mirror the tree until then, or until all is over and the mirror is the tree."""
+        async with contextlib.AsyncExitStack() as stack:
+            while True:
+                try:
+                    cache = await stack.enter_async_context(Cache(player.zk, _ROOT))
+                    break
+                except zkwire.ServerError as refusal:
+                    if not refusal.is_transient:
+                        raise
             follower = _Follower(self.stage, player, cache)
             following = asyncio.create_task(follower.follow())
             while until is None or asyncio.get_running_loop().time() < until:
                 follower.look()
-                if until is None and follower.is_up_to_date():
+                if until is None and self._is_settled and follower.is_up_to_date():
                     break
                 await asyncio.sleep(_LOOK_EVERY)
             if following.done():
@@ -79,9 +89,11 @@ class CacheScenario(Scenario):
             await asyncio.wait([following])
 
     async def finish(self, player: Player) -> None:
-        """Mirror the tree until the mirror is right."""
+        """Wait until the mirror that the player has had from the beginning, and a new one, are right."""
         await self._settling.wait()
         await synced(player, _ROOT)
+        self._is_settled = True
+        await cast(asyncio.Task[None], player.tool)
         await self._mirror(player, None)
 
 

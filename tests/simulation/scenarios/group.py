@@ -5,6 +5,7 @@ import contextlib
 import itertools
 from collections.abc import AsyncIterator
 from random import Random
+from typing import cast
 
 import zkwire
 from recipes import Group, Member, PersistentEphemeral
@@ -19,7 +20,8 @@ _LOOK_EVERY = 0.1  # seconds
 
 class GroupScenario(Scenario):
     """Steps: "join" (a member for so long), "keep" (a persistent ephemeral node), "cancel" (one that is cancelled while
-    it joins) and "pause"; at the end each player joins, and waits until it sees all members.
+    it joins) and "pause"; each player has a member from the beginning, and waits at the end until it
+    sees all members.
 
     Checked is: who has not left is shown in the end, with the data that was set last; no node of who has left stays.
     """
@@ -31,6 +33,7 @@ class GroupScenario(Scenario):
         self._numbers = itertools.count(1)
         self._settling = Settling(stage)
         self._present: dict[str, bytes] = {}  # the members that have joined for good
+        self._is_settled = False
         self._seen = 0  # players that have seen all others
 
     @staticmethod
@@ -41,8 +44,8 @@ class GroupScenario(Scenario):
     def long_step(seconds: float) -> Step | None:
         return Step("join", seconds)
 
-    def equip(self, player: Player) -> Group:
-        return Group(player.zk, _PATH)
+    def equip(self, player: Player) -> asyncio.Task[None]:
+        return asyncio.create_task(self._stay(player))
 
     async def do(self, player: Player, step: Step) -> None:
         match step.kind:
@@ -76,23 +79,27 @@ class GroupScenario(Scenario):
             yield name, member
 
     async def finish(self, player: Player) -> None:
-        """Join, set the data, and watch the group until all players, and no others, are shown."""
+        """Wait until all see all members."""
         await self._settling.wait()
         await synced(player, _PATH)
+        self._is_settled = True
+        await cast(asyncio.Task[None], player.tool)
+
+    async def _stay(self, player: Player) -> None:
+        """Join; when all is over, set the data, and watch the group until all players, and no others, are shown."""
         kind = player.rng.choice(["join", "keep"])
         async with self._member(player, kind) as (name, member):
+            while not self._is_settled:
+                await asyncio.sleep(_LOOK_EVERY)
             data = str(next(self._numbers)).encode()
             await member.set(data)
             self._present[name] = data
-            async with Group(player.zk, _PATH).watch() as changes:
-                async for members in changes:
-                    if len(self._present) == len(self.stage.players) and members == self._present:
-                        break
-                    # The set of the last one may be shown before it has returned.
-                    if members.keys() >= self._present.keys() and len(members) == len(self.stage.players):
-                        await asyncio.sleep(_LOOK_EVERY)
-                        if members == self._present:
-                            break
+            shown: list[dict[str, bytes]] = [{}]
+            following = asyncio.create_task(_follow(Group(player.zk, _PATH), shown))
+            while len(self._present) < len(self.stage.players) or shown[-1] != self._present:
+                await asyncio.sleep(_LOOK_EVERY)
+            following.cancel()
+            await asyncio.wait([following])
             self._seen += 1
             while self._seen < len(self.stage.players):
                 await asyncio.sleep(_LOOK_EVERY)
@@ -102,6 +109,12 @@ class GroupScenario(Scenario):
 
     def left(self) -> list[str]:
         return self.stage.ensemble.nodes_below(_PATH)
+
+
+async def _follow(group: Group, shown: list[dict[str, bytes]]) -> None:
+    async with group.watch() as changes:
+        async for members in changes:
+            shown.append(members)
 
 
 def _steps(rng: Random, tick: float) -> list[Step]:
