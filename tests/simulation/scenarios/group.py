@@ -94,9 +94,9 @@ class GroupScenario(Scenario):
             data = str(next(self._numbers)).encode()
             await member.set(data)
             self._present[name] = data
-            shown: list[dict[str, bytes]] = [{}]
+            shown: dict[str, bytes] = {}
             following = asyncio.create_task(_follow(Group(player.zk, _PATH), shown))
-            while len(self._present) < len(self.stage.players) or shown[-1] != self._present:
+            while len(self._present) < len(self.stage.players) or shown != self._present:
                 await asyncio.sleep(_LOOK_EVERY)
             following.cancel()
             await asyncio.wait([following])
@@ -111,10 +111,11 @@ class GroupScenario(Scenario):
         return self.stage.ensemble.nodes_below(_PATH)
 
 
-async def _follow(group: Group, shown: list[dict[str, bytes]]) -> None:
+async def _follow(group: Group, shown: dict[str, bytes]) -> None:
     async with group.watch() as changes:
         async for members in changes:
-            shown.append(members)
+            shown.clear()
+            shown.update(members)
 
 
 def _steps(rng: Random, tick: float) -> list[Step]:
