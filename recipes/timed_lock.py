@@ -23,6 +23,7 @@ from recipes.line.locking import Locking
 from recipes.line.loss_monitor import DELETED, WRITTEN_OVER
 from recipes.line.own_data import OwnData, WrittenOverError
 from recipes.line.proofs import MOST_PROOFS
+from recipes.line.refusals import is_transient, pause
 from recipes.line.ticket import Ticket
 from zkwire import ACL, Client, validate_path
 
@@ -127,7 +128,10 @@ class TimedLease(Lease):
             except zkwire.NoNodeError:
                 raise self._lose(DELETED) from None
             except (zkwire.SessionError, zkwire.ServerError) as error:
-                raise self._lose(str(error)) from None
+                if not is_transient(error):
+                    raise self._lose(str(error)) from None
+                await pause()
+                continue
             return
 
     def _limit_data(self, end: float, version: int) -> bytes:
