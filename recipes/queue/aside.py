@@ -68,8 +68,8 @@ class Aside:
     def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes
         self._until: dict[str, float] = {}  # by the item's name, on the loop's clock
-        # The items whose taken nodes were read, and were a consumer's, and until when that is believed: the consumer may
-        # go, and another client may create a persistent node of that name.
+        # The items whose taken nodes were read, and were a consumer's, and until when that is believed: that consumer
+        # may go, and another client may create a persistent node of that name.
         self._claimed: dict[str, float] = {}
         self._notices = Notices(_log, f"the queue {nodes.path}")
 
@@ -91,7 +91,10 @@ class Aside:
     @property
     def next_try(self) -> float | None:
         """When to try an item again, or to read again what hides it, on the loop's clock; None if there is none."""
-        return min([*self._until.values(), *self._claimed.values()], default=None)
+        now = asyncio.get_running_loop().time()
+        # A claim of the past is read again only if a listing still shows that all items are claimed.
+        claims = [until for until in self._claimed.values() if until > now]
+        return min([*self._until.values(), *claims], default=None)
 
     async def free_hidden(self, names: Iterable[str], taken: Iterable[str]) -> bool:
         """Free the items that a persistent node in `taken` hides; return whether the queue should be listed again.

@@ -201,6 +201,28 @@ async def test_a_persistent_node_in_the_place_of_a_consumers_is_found_later(monk
 
 
 @pytest.mark.usefixtures("impatient")
+async def test_a_consumer_that_has_looked_at_claims_sends_nothing_when_the_queue_is_empty(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What it knows of former claims is out of date, and no reason to look."""
+    monkeypatch.setattr("recipes.queue.aside._TRIED_AGAIN_AFTER", 0.0)
+    observer = Counting()
+    async with clients(1) as (server, (other,)), zkwire.connect(server.hosts, observer=observer) as zk:
+        await Queue(other, PATH).put(b"0")
+        async with Queue(other, PATH).claim() as item:
+            async with server.delay_replies(0, "getData", path=f"{PATH}/taken/{item.entry[-20:]}") as looked:
+                waiting = asyncio.create_task(Queue(zk, PATH).get())
+                await looked.until_hit()
+        await zk.sync(PATH)
+        before = len(observer.requests)
+        for _ in range(30):
+            await zk.sync(PATH)
+        assert len(observer.requests) - before - 30 < 15, observer.requests
+        await Queue(other, PATH).put(b"1")
+        assert await waiting == b"1"
+
+
+@pytest.mark.usefixtures("impatient")
 async def test_a_persistent_node_behind_many_consumers_nodes_is_found() -> None:
     async with clients() as (_, (zk, other)):
         queue = Queue(zk, PATH)
