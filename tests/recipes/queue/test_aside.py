@@ -209,10 +209,12 @@ async def test_a_consumer_that_has_looked_at_claims_sends_nothing_when_the_queue
     observer = Counting()
     async with clients(1) as (server, (other,)), zkwire.connect(server.hosts, observer=observer) as zk:
         await Queue(other, PATH).put(b"0")
-        async with Queue(other, PATH).claim() as item:
-            async with server.delay_replies(0, "getData", path=f"{PATH}/taken/{item.entry[-20:]}") as looked:
-                waiting = asyncio.create_task(Queue(zk, PATH).get())
-                await looked.until_hit()
+        async with (
+            Queue(other, PATH).claim() as item,
+            server.delay_replies(0, "getData", path=f"{PATH}/taken/{item.entry[-20:]}") as looked,
+        ):
+            waiting = asyncio.create_task(Queue(zk, PATH).get())
+            await looked.until_hit()
         await zk.sync(PATH)
         before = len(observer.requests)
         for _ in range(30):
