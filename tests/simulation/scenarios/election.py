@@ -15,7 +15,7 @@ from tests.simulation.stage import Player, Stage
 
 _PATH: Final = "/election"
 _LAST: Final = b"the last leader"
-_LOOK_EVERY: Final = 0.1  # seconds
+_LOOK_EVERY: Final = 1.0  # seconds
 
 
 class _Candidate:
