@@ -327,7 +327,7 @@ class Connection:
             # The traceback would keep the frame in memory as long as the error lives.
             self.error = error.with_traceback(None)
         if self.error is None and self._bad_length is not None:
-            self.error = ProtocolError(str(self._bad_length))
+            self.error = self._bad_length.protocol_error()
             if self.calls:
                 self.calls[0].times_unreadable += 1
 
