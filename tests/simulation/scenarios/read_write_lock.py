@@ -6,7 +6,8 @@ from contextlib import AbstractContextManager
 from random import Random
 from typing import Any, Final, cast
 
-from recipes import ReadWriteLock
+import zkwire
+from recipes import Lease, ReadWriteLock, WriteLease
 from recipes.line.locking import Locking
 from recipes.read_write_lock import READ_PREFIX, WRITE_PREFIX
 from tests.simulation.checks import Guard
@@ -15,6 +16,7 @@ from tests.simulation.schedule import Step
 from tests.simulation.stage import Player, Stage
 
 _PATH: Final = "/locks/rw"
+_PAUSE: Final = 0.1  # seconds
 
 
 class ReadWriteLockScenario(HeldScenario):
@@ -30,6 +32,7 @@ class ReadWriteLockScenario(HeldScenario):
         # Readers hold in any order, so the guard cannot compare all tokens.
         self._guard = Guard(stage, _PATH, fits=fits, blocks=self._blocks, grows=False)
         self._downgraded: set[str] = set()  # names of tickets
+        self._former: list[tuple[Player, WriteLease]] = []  # that were downgraded
         self._greatest = {"read": 0, "write": 0}
 
     @staticmethod
@@ -53,6 +56,10 @@ class ReadWriteLockScenario(HeldScenario):
         if lease.token <= (greatest["write"] if kind == "read" else max(greatest.values())):
             self.stage.fail(f"{player.actor.name} owns with the token {lease.token:#x} to {kind}, after {greatest}")
         greatest[kind] = max(greatest[kind], lease.token)
+        for writer, former in self._former:
+            with writer.machine.inside():
+                if former.is_certain():
+                    self.stage.fail(f"{player.actor.name} owns to {kind} beside {former.path}, which is certain to write")
         return self._guard.held(player, lease, kind)
 
     async def body(self, player: Player, lease: Any, what: str, seconds: float) -> None:
@@ -62,9 +69,27 @@ class ReadWriteLockScenario(HeldScenario):
         with self.watched(player, lease, "write"):
             await asyncio.sleep(seconds / 2)
         self._downgraded.add(lease.path.rpartition("/")[2])
-        reading = await lease.downgrade()
+        self._former.append((player, lease))
+        reading = await self._downgraded_lease(lease)
         with self._guard.held(player, reading, "read"):
             await asyncio.sleep(seconds / 2)
+
+    async def _downgraded_lease(self, lease: WriteLease) -> Lease:
+        while True:
+            try:
+                return await lease.downgrade()
+            except zkwire.ServerError as error:
+                if not error.is_transient:
+                    raise
+                await asyncio.sleep(_PAUSE)
+
+    async def do(self, player: Player, step: Step) -> None:
+        """Do one of those of HeldScenario; a reader that tries may be refused because of overload."""
+        try:
+            await super().do(player, step)
+        except zkwire.ServerError as error:
+            if step.kind != "read try" or not error.is_transient:
+                raise
 
     def _blocks(self, name: str, kind: str) -> bool:
         if kind == "write":
