@@ -59,7 +59,9 @@ class ReadWriteLockScenario(HeldScenario):
         for writer, former in self._former:
             with writer.machine.inside():
                 if former.is_certain():
-                    self.stage.fail(f"{player.actor.name} owns to {kind} beside {former.path}, which is certain to write")
+                    self.stage.fail(
+                        f"{player.actor.name} owns to {kind} beside {former.path}, which is certain to write"
+                    )
         return self._guard.held(player, lease, kind)
 
     async def body(self, player: Player, lease: Any, what: str, seconds: float) -> None:
