@@ -176,8 +176,11 @@ class Player:
                 "delay client": ("delay", away + back),
             }
             if fault.kind in ("lose requests", "lose answers"):
-                # What waits in a stalled direction is lost when the connection breaks.
-                with self._arena.links.during("stall", away if fault.kind == "lose requests" else back):
+                # What waits in a direction that is stalled or delayed is lost when the connection breaks.
+                loses: tuple[Kind, list[Direction]] = ("stall", away)
+                if fault.kind == "lose answers":
+                    loses = ("delay", back)
+                with self._arena.links.during(*loses, fault.delay):
                     await asyncio.sleep(fault.seconds)
                     with self._arena.links.during("cut", away):
                         await asyncio.sleep(CUT)

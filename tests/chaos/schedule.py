@@ -38,9 +38,10 @@ CLIENT_FAULTS: Final = {
     "stall to client": ((0.5, 9.0), 3),
     "stall from client": ((0.5, 9.0), 3),
     "delay client": ((1.0, 6.0), 2),
-    # The connection breaks, and everything that was sent in one direction shortly before is lost.
+    # The connection breaks, and what was sent in one direction before that is lost: all requests, or the answers that
+    # were delayed.  Answers are not stalled: recipes read before they write, and would never get to a write.
     "lose requests": ((0.3, 1.5), 6),
-    "lose answers": ((0.3, 1.5), 6),
+    "lose answers": ((0.5, 2.0), 6),
 }
 
 
@@ -101,9 +102,10 @@ def _of_server(rng: random.Random, at: float) -> Fault:
 
 def _of_client(rng: random.Random, at: float, clients: int, servers: int) -> Fault:
     kind, seconds = _choice(rng, CLIENT_FAULTS)
-    has_links = kind not in ("kill client", "stop client")
+    # What is lost must be lost on the link that the client uses.
+    has_links = kind not in ("kill client", "stop client", "lose requests", "lose answers")
     server = rng.randint(1, servers) if has_links and servers > 1 and rng.random() < 0.5 else None
-    delay = rng.uniform(0.01, 1.0) if kind == "delay client" else 0.0
+    delay = {"delay client": rng.uniform(0.01, 1.0), "lose answers": rng.uniform(0.1, 0.4)}.get(kind, 0.0)
     return Fault(at, kind, rng.randint(1, clients), seconds, server, delay)
 
 

@@ -184,8 +184,29 @@ def test_no_two_additions_give_one_value() -> None:
 
 
 def test_an_addition_counts_those_that_had_ended_before_it() -> None:
-    assert len(texts(*added(1, 2, "1.1", 5), *added(3, 4, "2.1", 4))) == 1
-    assert texts(*added(1, 4, "1.1", 5), *added(3, 5, "2.1", 4)) == []
+    assert len(texts(*added(1, 2, "1.1", 2), *added(3, 4, "2.1", 1))) == 1
+    assert texts(*added(1, 4, "1.1", 2), *added(3, 5, "2.1", 1)) == []
+
+
+def test_an_addition_made_twice_is_seen_although_a_later_one_was_cut_off() -> None:
+    history = [
+        *added(1, 2, "1.1", 2),  # it was made twice, with the values 1 and 2
+        record(3, "2.1", "adding", name="counter"),
+        record(9, PARENT, "count at the end", name="counter", value=2),
+    ]
+    assert len(texts(*history)) == 1
+    assert "1 values belong to no client, and only 0 additions were cut off until then" in texts(*history)[0]
+
+
+def test_a_value_may_belong_to_an_addition_that_was_cut_off_before_it_was_passed() -> None:
+    history = [
+        record(1, "2.1", "adding", name="counter"),
+        *added(1, 2, "1.1", 2),
+        record(3, "2.1", "adding", name="counter"),  # after an error
+        record(4, "2.1", "added", name="counter", value=3),
+        record(9, PARENT, "count at the end", name="counter", value=3),
+    ]
+    assert texts(*history) == []
 
 
 def item(at: float, author: str, what: str, queue: str = "queue", name: str = "a") -> Record:

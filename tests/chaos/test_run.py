@@ -54,7 +54,8 @@ async def test_a_broken_recipe_is_caught(tmp_path: Path, broken: str, name: str,
     outcome = await play(Plan("broken", 3.0, tmp_path, clients=5, broken=broken, is_calm=True), in_memory())
     found = [violation for violation in outcome.violations if violation.name == name and text in violation.text]
     assert found, shown(outcome)
-    assert f"{name}: {found[0].text}; the steps before:" in shown(outcome)
+    first = outcome.violations[0]  # the report shows a few only, and another recipe's may have come first
+    assert f"{first.name}: {first.text}; the steps before:" in shown(outcome)
 
 
 @pytest.mark.slow("starts processes")

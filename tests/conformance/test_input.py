@@ -179,7 +179,8 @@ async def test_an_acl_that_cannot_be_sent_is_refused(server: Server, verb: str) 
     ]
     async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         for acl in bad:
-            await refuses(proxy, zk, TAKES_ACL[verb](zk, acl), repr(acl))
+            # Not the value: a password may stand in it.
+            await refuses(proxy, zk, TAKES_ACL[verb](zk, acl), "acl ")
 
 
 @pytest.mark.parametrize("kind", ["ephemeral", "sequential"])
@@ -281,14 +282,15 @@ async def test_a_connect_string_of_another_type_is_refused_at_once(hosts: Any) -
 async def test_a_bad_session_timeout_is_refused_at_once(timeout: Any) -> None:
     with pytest.raises((ValueError, TypeError)) as refused:
         zkwire.connect("127.0.0.1:1", session_timeout=timeout)
-    assert repr(timeout) in str(refused.value)
+    # Of another type only the type is shown: it may be a password in the wrong place.
+    assert (repr(timeout) if type(timeout) in (int, float) else type(timeout).__name__) in str(refused.value)
 
 
 @pytest.mark.parametrize("many", [0, -1, 1.5, "5", None])
 async def test_a_bad_max_in_flight_is_refused_at_once(many: Any) -> None:
     with pytest.raises((ValueError, TypeError)) as refused:
         zkwire.connect("127.0.0.1:1", max_in_flight=many)
-    assert repr(many) in str(refused.value)
+    assert (repr(many) if type(many) is int else type(many).__name__) in str(refused.value)
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,9 @@ async def memory(zk: zkwire.Client) -> None:
     _kept.append([bytearray(100) for _ in range(1000)])
 
 
-async def megabytes(zk: zkwire.Client) -> None:
+async def large(zk: zkwire.Client) -> None:
     """Keep one large object."""
-    _kept.append(b"x" * 1_000_000)
+    _kept.append(bytes(100_000))
 
 
 async def tasks(zk: zkwire.Client) -> None:
@@ -41,7 +41,7 @@ async def nodes(zk: zkwire.Client) -> None:
 
 
 LEAKS: Final[dict[str, Callable[[zkwire.Client], Awaitable[None]]]] = {
-    leak.__name__: leak for leak in (memory, megabytes, tasks, descriptors, watches, nodes)
+    leak.__name__: leak for leak in (memory, large, tasks, descriptors, watches, nodes)
 }
 
 

@@ -207,6 +207,13 @@ async def prepare(zk: zkwire.Client) -> None:
             await queue.get(within=0.01)
 
 
+async def read(zk: zkwire.Client) -> None:
+    """Read all the time, and write nothing, on a connection that lasts."""
+    while True:
+        await zk.get("/")
+        await asyncio.sleep(0.02)
+
+
 async def disturb(clients: dict[str, zkwire.Client], links: Links, hosts: str, rng: random.Random) -> None:
     """Cut the links of one client for a moment, and end the session of another one now and then."""
     await asyncio.sleep(rng.uniform(0, 0.2))

@@ -10,7 +10,7 @@ from typing import Final
 
 import zkwire
 from tests.soak.measure import Sample, on_server, sample
-from tests.soak.rounds import Work, disturb, prepare
+from tests.soak.rounds import Work, disturb, prepare, read
 from tests.support.links import Links
 from zkwire.testing import RealServer
 
@@ -46,12 +46,18 @@ async def soak(
             name = f"client {number}"
             relay = await stack.enter_async_context(links.relay(name, "server", server.port))
             clients[name] = await stack.enter_async_context(zkwire.connect(f"127.0.0.1:{relay.port}", TIMEOUT))
+        # It has no faults: what one connection keeps would be dropped with the connection.
+        reader = await stack.enter_async_context(zkwire.connect(server.hosts, TIMEOUT))
+        reading = asyncio.create_task(read(reader))
+        stack.callback(reading.cancel)
         works = [Work(zk, random.Random(f"{seed}/{name}"), number) for number, (name, zk) in enumerate(clients.items())]
         await prepare(clients["client 0"])
         start = loop.time()
         done, due = 0, 0.0
         while loop.time() - start < seconds and done < rounds:
             await asyncio.gather(*(work.round() for work in works), disturb(clients, links, server.hosts, rng))
+            if reading.done():
+                reading.result()  # it has failed, and says how
             done += 1
             if leak is not None:
                 await leak(clients["client 0"])
@@ -73,6 +79,6 @@ async def _quiet(hosts: str, within: float) -> None:
                 gc.collect()  # a watch may be in a cycle with the error that ended its task
                 there = await on_server(hosts)
                 is_quiet = not (there["watches"] or there["ephemerals"])
-                if is_quiet and there["sessions"] == CLIENTS + 1:  # and the one that asks
+                if is_quiet and there["sessions"] == CLIENTS + 2:  # the reader, and this question
                     return
                 await asyncio.sleep(0.05)

@@ -11,7 +11,7 @@ from tests.soak.measure import Sample, verdict
 from tests.soak.soak import soak
 from zkwire.testing import RealServer
 
-FLAT = [Sample(60.0 * number, 50 * number, 30.0, 100_000, 4, 20, 0, 20, 0, 4) for number in range(20)]
+FLAT = [Sample(60.0 * number, 50 * number, 30.0, 100_000, 5_000, 4, 20, 0, 20, 0, 4) for number in range(20)]
 
 
 def test_what_stays_as_it_is_is_well() -> None:
@@ -36,7 +36,7 @@ def test_what_fills_at_the_beginning_is_not_growth() -> None:
 
 def test_memory_may_move_a_little() -> None:
     moved = [
-        replace(each, blocks=each.blocks + number % 3 * 200, megabytes=30.0 + number % 4)
+        replace(each, blocks=each.blocks + number % 3 * 200, large=each.large + number % 3 * 90)
         for number, each in enumerate(FLAT)
     ]
     assert verdict(moved) == []
@@ -49,8 +49,8 @@ def test_a_few_blocks_in_each_round_are_a_leak(a_round: int) -> None:
 
 
 def test_large_objects_that_python_does_not_count_are_a_leak() -> None:
-    leaking = [replace(each, megabytes=each.megabytes + 0.01 * each.rounds) for each in FLAT]
-    assert [problem.partition(":")[0] for problem in verdict(leaking)] == ["megabytes"]
+    leaking = [replace(each, large=each.large + each.rounds) for each in FLAT]
+    assert [problem.partition(":")[0] for problem in verdict(leaking)] == ["large"]
 
 
 def test_few_samples_are_no_verdict() -> None:
@@ -70,7 +70,7 @@ async def test_nothing_grows_in_a_short_soak(zookeeper_own: RealServer) -> None:
     samples = [each async for each in soak(zookeeper_own, "test", rounds=16)]
     # Caches fill during the first 60 rounds: of memory so few rounds say nothing.
     found = {problem.partition(":")[0]: problem for problem in verdict(samples)}
-    assert found.keys() - {"memory", "megabytes"} == set(), found
+    assert found.keys() - {"memory", "large"} == set(), found
 
 
 @pytest.mark.usefixtures("_unlogged")

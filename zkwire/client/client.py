@@ -183,19 +183,23 @@ class Client(Administration, Batches):
         digits = f"{bits:032x}"
         return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
-    async def close(self, *, keep_session: bool = False) -> None:
+    async def close(self, *, keep_session: bool = False, within: float | None = None) -> None:
         """End the session, which deletes its ephemeral nodes at once, and close the connection.
 
-        A second call waits for the first.  It ends within one session timeout, whatever the server does.  While no
-        server is connected, it ends at once, and the session is left to expire.
+        A second call waits for the first.  It ends within one session timeout, whatever the servers do.  While no
+        server is connected, it waits for 2 seconds at most for the next connection, and ends the session there; if
+        there is none in time, the session is left to expire.
         Without this call, a client whose event loop ends (`asyncio.run` cancels all tasks) still ends its session.
         Arguments: `keep_session`, whether to keep the session alive on the server, to be resumed by its id and
-        password.
+        password; while no server is connected, this ends at once; `within`, a shorter bound, in seconds.
+        Raises: ValueError if `within` is not 0 or more.
         Cancellation: the client closes all the same; the session may then live until it expires.
-        Order: verbs called before `close` are answered first, if a server is connected.
+        Order: verbs called before `close` are answered first; verbs called after it raise SessionClosedError.
         """
         check_loop(self._loop)
-        await self._session.close(keep_session=keep_session)
+        if within is not None and not within >= 0:
+            raise ValueError(f"close: within must be 0 seconds or more, not {within!r}")
+        await self._session.close(keep_session=keep_session, within=within)
 
     async def ping(self) -> float:
         """Return how many seconds a ping took (request: ping).  The client sends its own pings to keep the session."""

@@ -130,7 +130,9 @@ def connect(
     as it is: use TLS);
     `sasl`, a SASL mechanism such as DigestMD5(user, password), which authenticates before `auth`; see SaslMechanism;
     `follow_config`, whether to follow /zookeeper/config, where an ensemble that was reconfigured lists its servers;
-    each change of the list works like `Client.set_hosts`;
+    each change of the list works like `Client.set_hosts`, but the servers that were given remain the last resort.
+    The client shows its session and credentials to every server in that list.  Not together with `ssl`: the list names
+    the ports without TLS;
     `observer`, an Observer, which gets notified of requests, events and states;
     `certainty`, what a lock may rely on, see docs/waiting-line.md: "leader", answers that passed through the ensemble's
     leader, for which the client sends a sync in each tenth of the session timeout while it holds or waits for a lock;
@@ -138,8 +140,10 @@ def connect(
     `rng` and `open_link`, the sources of randomness and of connections, for simulations.  Without `rng`, randomness
     comes from the operating system: the names of nodes show some of it, and it must not be guessed.
     Raises: ValueError and TypeError at once for bad arguments; SessionExpiredError when the session to resume is gone;
-    AuthFailedError when a server refuses `auth` or `sasl`; ConnectionError when `ssl` is given, and the port of every
-    server is one without TLS.
+    AuthFailedError when a server refuses `auth` or `sasl`; ConnectionError after one round over all servers if none of
+    them can ever be used because of TLS.  It names each server and what is wrong: the server's certificate is not
+    accepted, the server refuses the client's certificate or the lack of one, or only one of the two sides uses TLS.
+    Its `__cause__` is the ssl.SSLError, if there is one.
     Otherwise `connect` tries until a server answers, and logs each failure: bound it with asyncio.timeout.
     Cancellation: leaves no connection and no new session behind.
     """
@@ -176,6 +180,11 @@ def connect(
         raise ValueError("a session_password needs a session_id")
     if open_link is not None and ssl:
         raise ValueError("give ssl or open_link, not both: open_link must do the TLS itself")
+    if follow_config and ssl:
+        raise ValueError(
+            "follow_config cannot be used with ssl: the ensemble's configuration lists the ports without TLS; read it"
+            " with Client.get_config, and give the ports for TLS to Client.set_hosts"
+        )
     if sasl is not None and not isinstance(sasl, SaslMechanism):
         raise TypeError(
             f"sasl must have the methods start and step, as zkwire.DigestMD5 has; a {type(sasl).__name__} has not"

@@ -23,16 +23,19 @@ CONFIG: Final = "/zookeeper/config"
 async def follow_config(session: Session) -> None:
     """Set the servers of `session` to those in /zookeeper/config, now and at each change, until the session is over.
 
-    An empty list, which a standalone server has, changes nothing.
+    An empty list, which a standalone server has, changes nothing.  Neither does the same list, read again by a new
+    session: a client that could reach none of these servers would leave the one that it could reach.
     """
+    known: list[hosts.Address] = []
     while session.states.now not in (SessionState.CLOSED, SessionState.AUTH_FAILED):
         watch = Watch(session.requests, CONFIG, CONFIG)
         try:
             reply = await session.requests.submit(GetDataRequest(CONFIG, True), watch.watcher, WatchKind.DATA)
             addresses = hosts.parse_config(reply.data or b"")
-            if addresses:
+            if addresses and addresses != known:
                 _log.info("the configuration of the ensemble lists the servers %s", ",".join(map(str, addresses)))
-                session.set_hosts(addresses)
+                session.set_hosts(addresses, follows=True)
+                known = addresses
             await watch
         except SessionClosedError:
             return

@@ -1,17 +1,48 @@
-"""The last waits of a session and of a link."""
+"""The last request and the last waits of a session, and the end of a link."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from zkwire.errors import SessionError
+from zkwire.errors import SessionClosedError, SessionError
 from zkwire.session.request_queue import RequestQueue
 from zkwire.session.transport import Link
 from zkwire.wire.requests import PingRequest
 
 
-async def answered_or_lost(answer: asyncio.Future[Any], link: Link | None, within: float) -> None:
+def closed() -> SessionClosedError:
+    """Return the error of every verb of a client that was closed."""
+    return SessionClosedError("the client is closed: make a new one with zkwire.connect")
+
+
+class Farewell:
+    """The waiter of the last request: it ends the session in the step in which the request is answered.
+
+    A moment later the server closes the connection, and the session would look for another one.
+
+    Arguments: `end`, called at the answer, whatever it is, and when the request is lost for good.
+    """
+
+    def __init__(self, end: Callable[[], None]) -> None:
+        self._end = end
+
+    def done(self) -> bool:
+        """False: the answer is always of interest."""
+        return False
+
+    def set_result(self, result: object) -> None:
+        """Take the answer."""
+        self._end()
+
+    def set_exception(self, error: BaseException) -> None:
+        """Take an error; a SessionError says that the session has ended already."""
+        if not isinstance(error, SessionError):
+            self._end()
+
+
+async def _answered_or_lost(answer: asyncio.Future[Any], link: Link | None, within: float) -> None:
     """Return when `answer` is done, or `link` is lost, or `within` seconds have passed; ignore what the answer is.
 
     With the connection lost, nothing more can be done.
@@ -38,7 +69,16 @@ async def clean_up(requests: RequestQueue, link: Link | None, within: float) -> 
         except SessionError:
             return
         # When the ping is answered, so is all that was sent before; the removals have then sent their next requests.
-        await answered_or_lost(ping, link, end - loop.time())
+        await _answered_or_lost(ping, link, end - loop.time())
+
+
+async def end_tasks(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel `tasks`, except for the one that this runs in, and wait until they have ended."""
+    others = {task for task in tasks if task is not asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    if others:
+        await asyncio.wait(others)
 
 
 async def finish(link: Link) -> None:

@@ -10,6 +10,7 @@ import random
 from typing import Final, NamedTuple
 
 from zkwire import paths
+from zkwire.session.fitness import UnfitError
 
 DEFAULT_PORT: Final = 2181
 _FIRST_PAUSE: Final = 0.05
@@ -111,19 +112,21 @@ class Hosts:
     """
 
     def __init__(self, addresses: list[Address], timeout: float, rng: random.Random) -> None:
+        self._given = list(addresses)
         self._order = list(addresses)
+        self._last_resort: list[Address] = []  # tried at the end of each round; see `replace`
         rng.shuffle(self._order)
         self._rng = rng
         self.timeout = timeout
         self._next = 0
         self._tried = 0
-        self._unfit: set[Address] = set()
+        self._final: dict[Address, UnfitError] = {}
 
     def __len__(self) -> int:
-        return len(self._order)
+        return len(self._order) + len(self._last_resort)
 
     def __contains__(self, address: Address) -> bool:
-        return address in self._order
+        return address in self._order or address in self._last_resort
 
     @property
     def longest_pause(self) -> float:
@@ -136,32 +139,43 @@ class Hosts:
 
     def next(self) -> Address:
         """Return the server to try now, and count the attempt; after the last server comes the first again."""
-        address = self._order[self._next]
-        self._next = (self._next + 1) % len(self._order)
+        address = self.peek()
+        if self._tried % len(self) < len(self._order):
+            self._next = (self._next + 1) % len(self._order)
         self._tried += 1
         return address
 
     def peek(self) -> Address:
         """Return the server that `next` will return, without counting an attempt."""
-        return self._order[self._next]
+        turn = self._tried % len(self) - len(self._order)
+        return self._order[self._next] if turn < 0 else self._last_resort[turn]
 
     def others(self, address: Address) -> list[Address]:
         """Return every server but `address`, in the order in which they would be tried."""
-        turned = self._order[self._next :] + self._order[: self._next]
+        turned = self._order[self._next :] + self._order[: self._next] + self._last_resort
         return [other for other in dict.fromkeys(turned) if other != address]
 
-    def are_all_unfit(self, address: Address) -> bool:
-        """Take note that the server at `address` can never be used; return whether that is so for all servers."""
-        self._unfit.add(address)
-        return self._unfit.issuperset(self._order)
+    def failed(self, address: Address, final: UnfitError | None) -> None:
+        """Take note how the last attempt with `address` ended: `final` is None if another one may succeed."""
+        if final is None:
+            self._final.pop(address, None)
+        else:
+            self._final[address] = final
+
+    def final_failures(self) -> list[tuple[Address, UnfitError]]:
+        """Return the failure of each server, if the last attempt with every one of them was final; else nothing."""
+        every = [*self._order, *self._last_resort]
+        return [(address, self._final[address]) for address in every] if self._final.keys() >= set(every) else []
 
     def prefer(self, address: Address) -> None:
         """Make `address` the server to try now, without a pause; an address that is not listed is ignored."""
         if address in self._order:
             self._next = self._order.index(address)
             self._tried = 0
+        elif address in self._last_resort:
+            self._tried = len(self._order) + self._last_resort.index(address)
 
-    def replace(self, addresses: list[Address], current: Address | None) -> bool:
+    def replace(self, addresses: list[Address], current: Address | None, *, follows: bool = False) -> bool:
         """Use another list of servers; return whether the client must leave `current`, its server, for another one.
 
         All clients of an ensemble call this with the same new list, each on its own.  Afterwards every server should
@@ -173,11 +187,17 @@ class Hosts:
           makes all servers even.
 
         This supposes that the clients were spread evenly before, and that each calls this once.
+        Arguments: `follows`, whether the list comes from the ensemble's configuration and not from the caller.  Then
+        the servers that the caller has given remain the last resort: it may be that this client can reach no other
+        one, because of names that only the servers can resolve.
         """
         known = set(self._order)
         old = len(known)
         order = list(dict.fromkeys(addresses))
         self._rng.shuffle(order)
+        if not follows:
+            self._given = order
+        self._last_resort = [address for address in dict.fromkeys(self._given) if address not in order]
         stay = [address for address in order if address in known]
         new = [address for address in order if address not in known]
         self._tried = 0
@@ -202,7 +222,7 @@ class Hosts:
 
     def pause(self) -> float:
         """Return how many seconds to wait before the next attempt: 0 within a round, then longer after each round."""
-        rounds, within = divmod(self._tried, len(self._order))
+        rounds, within = divmod(self._tried, len(self))
         if within or not rounds:
             return 0.0
         return self.jittered(min(_FIRST_PAUSE * 2 ** min(rounds - 1, 10), self.longest_pause))

@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeAlias
 
+from zkwire.session.fitness import UnfitError
 from zkwire.session.transport import Link
 
 # Seconds after which the next address of a name is tried while the first one does not answer (RFC 8305: 0.1 at least).
@@ -23,14 +24,18 @@ _NEXT_ADDRESS_AFTER: Final = 0.1
 # Seconds to wait for the resolver if it has answered before; then the last answer is used.
 _LAST_ANSWER_AFTER: Final = 0.1
 
+_ANSWER_WITHIN: Final = 1.0  # seconds, for the two questions below
 _WORD: Final = b"srvr"  # a server answers it with text, even where it is not allowed
-_WORD_WITHIN: Final = 1.0
+# A ClientHello of TLS 1.2 that offers one cipher.  Every server for TLS answers it with a TLS record: with its own
+# hello, or with an alert.  A ZooKeeper server without TLS reads a much too large length, and closes the connection.
+_HELLO: Final = (
+    b"\x16\x03\x01\x00\x2d"  # a record of the handshake, TLS 1.0 as usual for the first one, 45 bytes
+    b"\x01\x00\x00\x29\x03\x03" + bytes(32) + b"\x00"  # ClientHello, 41 bytes, TLS 1.2, random, no session to resume
+    b"\x00\x02\xc0\x2f\x01\x00"  # one cipher, no compression
+)
+_RECORDS: Final = (b"\x15", b"\x16")  # the first byte of an alert, and of a handshake
 
 _Info: TypeAlias = tuple[int, int, int, str, Any]  # what getaddrinfo returns for an address
-
-
-class UnfitError(ConnectionError):
-    """The server cannot be connected to in this way, however often it is tried."""
 
 
 class Opener:
@@ -56,7 +61,8 @@ class Opener:
     async def __call__(self, make: Callable[[], Link], host: str, port: int) -> Link:
         """Open a connection to `host`:`port` and return the Link that `make` made for it.
 
-        Raises: OSError; UnfitError, which is one, when the server does not speak TLS.
+        Raises: OSError, and its subclasses UnfitError when the server does not speak TLS, and ssl.SSLError when the TLS
+        handshake fails.
         Cancellation: leaves no socket.
         """
         addresses = await self._addresses(host, port)
@@ -67,15 +73,26 @@ class Opener:
             return link
         try:
             _, link = await loop.create_connection(make, sock=sock, ssl=self._context, server_hostname=host)
+        except ssl.SSLError:
+            raise  # the server speaks TLS, or something else
         except OSError:
             # A server closes the connection when it gets a TLS handshake at a port without TLS.  That alone could also
             # be a server that is starting, so ask it.
-            if await _answers_without_tls(addresses):
+            if (await _first_byte(addresses, _WORD)).isalpha():
                 raise UnfitError(
                     "the port is one without TLS: use the server's secure port, or leave out ssl"
                 ) from None
             raise
         return link
+
+    async def lacks_tls(self, host: str, port: int) -> bool:
+        """Return whether this client has no TLS, and the server answers the beginning of a TLS handshake.
+
+        Cancellation: leaves no socket.
+        """
+        if self._context is not None:
+            return False
+        return await _first_byte(await self._addresses(host, port), _HELLO) in _RECORDS
 
     async def _addresses(self, host: str, port: int) -> list[_Info]:
         try:
@@ -146,16 +163,19 @@ def _resolve(host: str, answer: asyncio.Future[list[_Info]]) -> None:
         answer.get_loop().call_soon_threadsafe(settle, outcome)
 
 
-async def _answers_without_tls(addresses: Iterable[_Info]) -> bool:
-    """Return whether the server answers a four-letter word with text.  Cancellation: leaves no socket."""
+async def _first_byte(addresses: Iterable[_Info], question: bytes) -> bytes:
+    """Return the first byte that the server answers to `question`; nothing for none, or none in time.
+
+    Cancellation: leaves no socket.
+    """
     loop = asyncio.get_running_loop()
     try:
-        async with asyncio.timeout(_WORD_WITHIN):
+        async with asyncio.timeout(_ANSWER_WITHIN):
             with await _first_connected(addresses) as sock:
-                await loop.sock_sendall(sock, _WORD)
-                return (await loop.sock_recv(sock, 1)).isalpha()
+                await loop.sock_sendall(sock, question)
+                return await loop.sock_recv(sock, 1)
     except OSError:  # TimeoutError is a subclass
-        return False
+        return b""
 
 
 async def _first_connected(addresses: Iterable[_Info]) -> socket.socket:

@@ -18,7 +18,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Coroutine, Iterable
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from zkwire.errors import (
     AuthFailedError,
@@ -29,29 +29,33 @@ from zkwire.errors import (
     SessionExpiredError,
 )
 from zkwire.session import probe
-from zkwire.session.closing import answered_or_lost, clean_up, finish
+from zkwire.session.attempt import Attempt, RefusedError
+from zkwire.session.closing import Farewell, clean_up, closed, end_tasks, finish
 from zkwire.session.credentials import Credential, Credentials, Identity
+from zkwire.session.fitness import no_server, unfit
 from zkwire.session.hosts import Address, Hosts
 from zkwire.session.leaving import Leaving
 from zkwire.session.lifetime import Certainty, OnClosed
 from zkwire.session.observer import Observer, ObserverTap
-from zkwire.session.opening import UnfitError, open_link
+from zkwire.session.opening import open_link
 from zkwire.session.proving import Proving
 from zkwire.session.reasons import reason_of
 from zkwire.session.request_queue import REQUEST_LIMIT, RequestQueue
 from zkwire.session.sasl import SaslMechanism
-from zkwire.session.sasl_exchange import authenticate
 from zkwire.session.session_key import SessionKey
 from zkwire.session.states import SessionState, States
 from zkwire.session.transport import Link, OpenLink
 from zkwire.wire import timing
 from zkwire.wire.certainty import Reach
-from zkwire.wire.connection import AuthenticationDemand, Call, Connection, Incoming, Notification
+from zkwire.wire.connection import AuthenticationDemand, Call, Incoming, Notification
 from zkwire.wire.records import ConnectResponse, printed
 from zkwire.wire.requests import CloseSessionRequest, PingRequest, Request
 
 _log = logging.getLogger(__name__)
 
+# Seconds in which `close` looks for another server.  A lost connection is usually replaced in less than one.  But an
+# ensemble that is down must not keep a program from ending.
+_BETWEEN_SERVERS: Final = 2.0
 _LAST_WORDS: Final = 1.0  # seconds in which a client whose task is cancelled from outside closes its session
 REPLY_LIMIT: Final = 64 * 1024 * 1024  # bytes: a list of a million children fits, a bogus length of 2 GB does not
 
@@ -110,18 +114,18 @@ class Session:
         self._credentials = Credentials(auth, self._credential_refused)
         self._sasl = sasl
         self._accepts_read_only = accepts_read_only
-        self._connect_sent = self._loop.time()
+        self._attempt: Attempt | None = None
         self._address: Address | None = None
         self._link: Link | None = None
         # When a server last showed that the ensemble keeps the session; see _time_left.
         self._heard = self._loop.time()
-        self._over: SessionError | None = None
+        self._refusal: SessionError | None = None  # what every verb raises, once the session closes or has ended
         self._last_end: SessionError | None = None  # of this session, or of one that was renewed
         self._leaving: Leaving | None = None
         self._background: set[asyncio.Task[None]] = set()
         self._closing: asyncio.Future[None] | None = None
-        self._greeting: asyncio.Future[bool] = self._loop.create_future()
         self._started: asyncio.Future[None] = self._loop.create_future()
+        self._ended: asyncio.Future[None] = self._loop.create_future()  # for good
         self._runner = self._loop.create_task(self._run(), name="zkwire session")
         self._runner.add_done_callback(self._runner_ended)
 
@@ -138,8 +142,8 @@ class Session:
 
     async def add_auth(self, identity: Identity) -> None:
         """Show a credential, now and on every later connection; see Client.add_auth."""
-        if self._over is not None:
-            raise self._over.again()
+        if self._refusal is not None:
+            raise self._refusal.again()
         credential = self._credentials.add(identity)
         if self._is_ready:
             self.requests.send(credential.call())
@@ -151,9 +155,9 @@ class Session:
                 self._credentials.remove(credential)
             raise
 
-    def set_hosts(self, addresses: list[Address]) -> None:
-        """Use another list of servers, and move to another server if that balances load; see Client.set_hosts."""
-        must_move = self._hosts.replace(addresses, self._address if self._is_ready else None)
+    def set_hosts(self, addresses: list[Address], *, follows: bool = False) -> None:
+        """Use another list of servers, and move to another server if that balances load; see Hosts.replace."""
+        must_move = self._hosts.replace(addresses, self._address if self._is_ready else None, follows=follows)
         if must_move and self._is_ready:
             self._leave("the list of servers has changed")
 
@@ -166,40 +170,40 @@ class Session:
     async def close(self, *, keep_session: bool = False, within: float | None = None) -> None:
         """End the session, so that its ephemeral nodes go at once; requests submitted before are answered first.
 
-        Ends within one session timeout, whatever the server does.
+        Ends within one session timeout, whatever the servers do.  Without a connection it waits a moment for the next
+        one, on which the session can be ended.
         Arguments: `keep_session`, whether to leave the session alive on the server, to be resumed by its id and
-        password; `within`, in seconds, a shorter time than a session timeout.
+        password; without a connection this ends at once; `within`, in seconds, a shorter time than a session timeout.
         Cancellation: closes the connection all the same; the session may then live on until it expires.
         """
         if self._closing is not None:
             await asyncio.shield(self._closing)
             return
         self._closing = self._loop.create_future()
-        closed = SessionClosedError("the client is closed: make a new one with zkwire.connect")
         if self._leaving is not None and self._is_ready:
             self._leaving.stay()  # the last requests are sent on this link
-        within = self.timeout if within is None else min(within, self.timeout)
-        start = self._loop.time()
+        usual = self.timeout if self._is_ready else min(self.timeout, _BETWEEN_SERVERS)
+        within = usual if within is None else min(within, usual)
+        end = self._loop.time() + within
+        last: Request[Any] = PingRequest() if keep_session else CloseSessionRequest()
         try:
-            if keep_session and self._over is None and self._is_ready:
+            if keep_session and self._is_ready:
                 await clean_up(self.requests, self._link, within / 2)
-            if self._over is None and self._is_ready:
-                last_request: Request[Any] = PingRequest() if keep_session else CloseSessionRequest()
-                last = self.requests.submit(last_request)
-                self._refuse(closed)
+            if self._is_ready or (self._has_session and not keep_session):
+                self.requests.send(Call(last, Farewell(self._end_as_closed)))
+                self._refuse(closed())
                 if not keep_session:
                     # The server ends the session before it answers, so that a lock must not be trusted until then.
-                    self._end_trust(closed)
-                await answered_or_lost(last, self._link, start + within - self._loop.time())
+                    self._end_trust(closed())
+                until: set[asyncio.Future[Any]] = {self._ended}
+                if keep_session and self._link is not None:
+                    until.add(self._link.closed)  # a session that lives on needs no other server
+                left = max(end - self._loop.time(), 0)
+                await asyncio.wait(until, timeout=left, return_when=asyncio.FIRST_COMPLETED)
         finally:
             try:
-                self._end(closed, SessionState.CLOSED)
-                tasks: set[asyncio.Task[Any]] = {self._runner, *self._background}
-                tasks.discard(cast("asyncio.Task[Any]", asyncio.current_task()))  # see _serve
-                for task in tasks:
-                    task.cancel()
-                if tasks:
-                    await asyncio.wait(tasks)
+                self._end_as_closed()
+                await end_tasks({self._runner, *self._background})
                 await self.requests.cleanup.wait_dismissed()
             finally:
                 self._closing.set_result(None)
@@ -207,6 +211,11 @@ class Session:
     @property
     def _is_ready(self) -> bool:
         return self._link is not None and self._link.connection.is_open
+
+    @property
+    def _has_session(self) -> bool:
+        """Whether there is a session that can be ended at any server of the ensemble."""
+        return self.key.is_resumable and self._started.done() and not self._ended.done()
 
     # -- called by the link: see LinkOwner --------------------------------------------------------------------------
 
@@ -233,7 +242,7 @@ class Session:
                 self._greeted(link, item)
         if connection.confirms_session and self.key.id:
             self._heard = connection.heard
-            if connection.certainty is not None and self._over is None:
+            if connection.certainty is not None and self._refusal is None:
                 self.certainty.take_in(connection.certainty)
         requests.flush_waiting()
 
@@ -253,18 +262,30 @@ class Session:
         if not self.key.is_resumable:
             # Only that server has the session.  Its answers confirm nothing to the ensemble, but did keep this session.
             self._heard = link.connection.heard
-        if self._over is None and self.states.now in (SessionState.CONNECTED, SessionState.READ_ONLY):
+        if not self._ended.done() and self.states.now in (SessionState.CONNECTED, SessionState.READ_ONLY):
             _log.warning("lost the connection to %s: %s", self.server, reason)
             self.states.enter(SessionState.SUSPENDED)
 
     # -- the loop ---------------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        while self._over is None:
+        try:
+            await self._stay_connected()
+        except asyncio.CancelledError:
+            if self._closing is None and self._has_session:
+                # Not by `close`, but from outside, and between two servers.  Another task must connect: this one is
+                # being cancelled.
+                self._runner = self._loop.create_task(self._stay_connected(), name="zkwire session, to be closed")
+                await self.close(within=_LAST_WORDS)
+            raise
+
+    async def _stay_connected(self) -> None:
+        """Connect, and serve the connection until it is lost, again and again until the session has ended."""
+        while not self._ended.done():
             self._address = address = self._hosts.next()
             try:
                 link = await self._connect(address)
-            except _RefusedError:
+            except RefusedError:
                 self._expire(
                     f"{address} says that session {printed(self.key.id)} has expired, or that its password is wrong"
                 )
@@ -273,11 +294,10 @@ class Session:
                 _log.error("%s", error)
                 self._end(error, SessionState.AUTH_FAILED)
             except (OSError, ProtocolError) as error:
-                _log.warning("no session with %s: %s: %s", address, type(error).__name__, reason_of(error))
-                self._give_up_if_unfit(address, error)
+                self._failed(address, error)
             else:
                 await self._serve(link, address)
-            if self._over is not None:
+            if self._ended.done():
                 return
             if self._time_left() <= 0:
                 self._expire(
@@ -286,18 +306,21 @@ class Session:
                 )
             await asyncio.sleep(min(self._hosts.pause(), max(self._time_left(), 0)))
 
-    def _give_up_if_unfit(self, address: Address, error: Exception) -> None:
-        """End a session that has not begun if no server is fit for it: to try on would be in vain."""
-        if isinstance(error, UnfitError) and self._hosts.are_all_unfit(address) and not self._started.done():
-            cause = UnfitError(f"no session with {address}: {error}")
-            self._started.set_exception(cause)
-            self._started.exception()  # marks it as retrieved, as in `_end`
+    def _failed(self, address: Address, error: OSError | ProtocolError) -> None:
+        """Log a failed attempt; end a session that has not begun if no server can ever be used."""
+        final = unfit(error)
+        _log.warning("no session with %s: %s: %s", address, type(error).__name__, final or reason_of(error))
+        self._hosts.failed(address, final)
+        failures = self._hosts.final_failures()
+        if failures and not self._started.done():
+            cause = no_server(failures)
+            self._fail_start(cause)
             self._end(SessionClosedError(str(cause)), SessionState.CLOSED)
 
     def _runner_ended(self, runner: asyncio.Task[None]) -> None:
         """End the session if its loop has failed, or was cancelled together with all tasks: no caller must wait on."""
         error = None if runner.cancelled() else runner.exception()
-        if runner.cancelled() and self._over is None:
+        if runner.cancelled() and not self._ended.done():
             self._end(SessionClosedError("the client's task was cancelled from outside"), SessionState.CLOSED)
         if error is not None:
             self._end(SessionClosedError(f"the client has failed inside: {error!r}"), SessionState.CLOSED)
@@ -334,68 +357,40 @@ class Session:
         return self._heard + timing.give_up_after(self.timeout) - self._loop.time()
 
     async def _connect(self, address: Address) -> Link:
-        """Return a link to `address` on which the handshake, and the SASL exchange if there is one, are through.
+        """Return a link to `address` that the request queue uses; for what it raises, see Attempt.run.
 
-        Raises: _RefusedError when the server says that the session is gone; AuthFailedError; ProtocolError and OSError
-        when this server will not do.
         Cancellation: leaves no socket.
         """
         seen = self.requests.last_zxid
         hello = self.key.hello(self._wanted_timeout, seen, accepts_read_only=self._accepts_read_only)
-        link: Link | None = None
-
-        def make() -> Link:
-            nonlocal link
-            self._connect_sent = self._loop.time()
-            link = Link(Connection(hello, self._reply_limit, self._connect_sent), self)
-            link.connection.is_held = self._sasl is not None
-            return link
-
+        is_first = not self._started.done()
+        self._attempt = Attempt(self, hello, self._reply_limit, self._sasl, is_first=is_first)
         self.server = self.requests.server = str(address)
-        limit = min(timing.connect_within(self.timeout, len(self._hosts)), max(self._time_left(), 0))
-        greeted = self._greeting = self._loop.create_future()
-        try:
-            async with asyncio.timeout(limit):
-                link = await self._open_link(make, address.host, address.port)
-                await asyncio.wait({greeted, link.closed}, return_when=asyncio.FIRST_COMPLETED)
-                if not greeted.done():
-                    raise link.closed.result()
-                if not greeted.result():
-                    if not self.key.is_resumable:
-                        raise ProtocolError("the server refuses to make a session")
-                    raise _RefusedError
-                if self._sasl is not None:
-                    await authenticate(self._sasl, link, address)
-                    if link.is_lost:  # by a bad frame in the same read as the last token
-                        raise await link.closed
-                    link.release()
-                    self._admit(link)
-        except BaseException as error:
-            if link is not None:
-                await finish(link)
-            if isinstance(error, TimeoutError) and not str(error):
-                raise TimeoutError(f"no answer within {limit:.3g} s") from None
-            raise
+        within = min(timing.connect_within(self.timeout, len(self._hosts)), max(self._time_left(), 0))
+        link = await self._attempt.run(self._open_link, address, within)
+        if self._sasl is not None:
+            self._admit(link)
         return link
 
     def _greeted(self, link: Link, response: ConnectResponse) -> None:
         """Take the server's answer to the handshake; a timeout of 0 or less refuses the session."""
-        if self._over is not None:
+        attempt = self._attempt
+        if self._ended.done() or attempt is None:
             return
         if response.timeout <= 0:
-            self._greeting.set_result(False)
+            attempt.greeted(accepted=False)
             return
         self.key.granted(response, is_read_only=link.connection.is_read_only)
         granted = link.connection.timeout
         if granted < self.timeout:
             # From now on the leader counts by this shorter timeout, whatever it had promised by the longer one.
-            self.certainty.limit(self._connect_sent + granted)
+            self.certainty.limit(attempt.sent_at + granted)
         self.timeout = self._hosts.timeout = granted
         # Admitted in this very step, and not by the task that waits in _connect: what was read together with the
         # handshake may already be an event.
         if self._sasl is None:
             self._admit(link)
-        self._greeting.set_result(True)
+        attempt.greeted(accepted=True)
 
     def _admit(self, link: Link) -> None:
         """Lend `link` to the request queue: credentials and watches first, then the calls that wait."""
@@ -423,6 +418,9 @@ class Session:
 
     def _expire(self, why: str) -> None:
         """Take note that the session is gone: fail calls and watches, and begin a new session if that is wanted."""
+        if self._closing is not None:  # perhaps by our own request, whose answer was lost
+            self._end_as_closed()
+            return
         error = SessionExpiredError(f"session {printed(self.key.id)} has expired: {why}")
         _log.error("%s", error)
         # A caller that asked to resume a certain session must not get another one in its place: `_started` is not done.
@@ -438,18 +436,28 @@ class Session:
 
     def _end(self, error: SessionError, state: SessionState) -> None:
         """End the session for good: every call, watch and later verb fails with `error`."""
+        if not self._ended.done():
+            self._ended.set_result(None)
         self._refuse(error)
-        if not self._started.done():
-            self._started.set_exception(error)
-            self._started.exception()  # marks it as retrieved: asyncio must not log it if no task awaits it
+        self._fail_start(error)
         self.states.enter(state)
         self._settle_all(error)
         self._credentials.fail(error)
         self.on_closed.closed(error)
 
+    def _fail_start(self, error: Exception) -> None:
+        if not self._started.done():
+            self._started.set_exception(error)
+            self._started.exception()  # marks it as retrieved: asyncio must not log it if no task awaits it
+
+    def _end_as_closed(self) -> None:
+        """End the session as one that its owner has closed, also one that has ended for another reason."""
+        if self.states.now is not SessionState.CLOSED:
+            self._end(closed(), SessionState.CLOSED)
+
     def _refuse(self, error: SessionError) -> None:
         """Let nothing more be submitted."""
-        self._over = error
+        self._refusal = error
         self.requests.refuse(error)
 
     def _settle_all(self, error: SessionError) -> None:
@@ -471,12 +479,12 @@ class Session:
 
     def _credential_refused(self, credential: Credential, error: ServerError) -> None:
         """End the session: the server refuses a credential, and would refuse it on every connection."""
-        if self._over is None:
+        if not self._ended.done():
             self._fail_auth(f"{self.server} refuses the credential of scheme {credential.scheme!r}", error)
 
     def _demanded(self, demand: AuthenticationDemand) -> None:
         """End the session: the server requires an authentication that this client does not have."""
-        if self._over is None:
+        if not self._ended.done():
             what = f"{self.server} demands an authentication before {demand.operation}"
             self._fail_auth(f"{what}: see `auth` and `sasl` of zkwire.connect")
 
@@ -485,7 +493,3 @@ class Session:
         error.__cause__ = cause
         _log.error("%s", error)
         self._end(error, SessionState.AUTH_FAILED)
-
-
-class _RefusedError(Exception):
-    """The server says that the session is gone."""

@@ -38,7 +38,7 @@ from typing import Final, NamedTuple
 
 _HALF_TICK: Final = 1 / 4  # of the timeout, at most
 _TICK: Final = 1 / 2
-_GRAIN: Final = 1 / 64  # touches closer together than this are not told apart: it bounds the memory
+_GRAIN: Final = 1 / 64  # touches closer together than this are not told apart, so that there are few of them
 
 
 class Reach(enum.IntEnum):
@@ -93,6 +93,10 @@ class Certainty:
             self._take_as_x(sent, now)
         touches = self._touches
         if not touches or sent >= touches[-1].sent + self.grain:
+            # Every later x covers touches[1] as well, so the one before is of no use any more.  A client that only
+            # reads sends no x, and would keep a touch for each `grain` of its life.
+            while len(touches) > 1 and touches[1].answered <= sent - self._timeout * _HALF_TICK:
+                touches.popleft()
             touches.append(_Touch(sent, now))
 
     def forget(self) -> None:

@@ -327,7 +327,7 @@ class Connection:
         if self._bad_length is not None:
             if self.calls:
                 self.calls[0].times_unreadable += 1
-            raise ProtocolError(str(self._bad_length))
+            raise self._bad_length.protocol_error()
 
     def _broken_by(self, error: DecodeError | struct.error | ProtocolError) -> None:
         if isinstance(error, ProtocolError):

@@ -9,15 +9,29 @@ from __future__ import annotations
 import struct
 from typing import Final
 
+from zkwire.errors import ProtocolError
+
 LENGTH: Final = struct.Struct(">i")
+# The first two bytes of a TLS record that holds an alert or a handshake.
+_TLS_RECORDS: Final = (0x1503, 0x1603)
+
+
+class TlsRecordError(ProtocolError):
+    """In place of a frame's length came the beginning of a TLS record."""
 
 
 class FrameError(Exception):
-    """A length that is negative or above the limit; `frames` holds the complete frames before it."""
+    """A `length` that is negative or above the limit; `frames` holds the complete frames before it."""
 
     def __init__(self, length: int, limit: int, frames: list[bytes]) -> None:
         super().__init__(f"a frame of {length} bytes, where 0 to {limit} are accepted")
+        self.length = length
         self.frames = frames
+
+    def protocol_error(self) -> ProtocolError:
+        """Return the error that ends the connection."""
+        kind = TlsRecordError if self.length >> 16 in _TLS_RECORDS else ProtocolError
+        return kind(str(self))
 
 
 class FrameReader:

@@ -6,7 +6,8 @@
         watch: Boolean
 
 The tie to the reply is checked when the class is made; it gives `submit(GetDataRequest(...))` the type GetDataReply.
-A `repeatable` request only reads, or only sets a watch: if its reply is lost, it is sent again on the next connection.
+A `repeatable` request only reads, only sets a watch, or has the same effect if it is carried out twice: if its reply is
+lost, it is sent again on the next connection.
 Any other request may have been carried out when its reply is lost, and is never sent twice.
 """
 
@@ -361,8 +362,11 @@ class PingRequest(Request[Nothing], opcode=11, repeatable=True, xid=PING_XID):
 
 
 @record
-class CloseSessionRequest(Request[Nothing], opcode=-11):
-    """End the session and delete its ephemeral nodes; the server closes the connection after the reply."""
+class CloseSessionRequest(Request[Nothing], opcode=-11, repeatable=True):
+    """End the session and delete its ephemeral nodes; the server closes the connection after the reply.
+
+    It is repeatable: the next connection either shows that the session is gone, or gets the request again.
+    """
 
 
 @record

@@ -432,7 +432,7 @@ async def test_a_discard_is_repeated_over_lost_connections(zookeeper: RealServer
 async def test_a_search_ends_with_the_client(zookeeper: RealServer, path: str) -> None:
     """Its task does not outlive the client, and the event loop logs nothing."""
     async with Proxy(zookeeper.hosts) as proxy:
-        zk = await zkwire.connect(proxy.hosts)
+        zk = await zkwire.connect(proxy.hosts, 1.0)
         lost = proxy.drop_before("create")
         task = asyncio.create_task(zk.create(path, ephemeral=True, sequential=True))
         await turns(2)

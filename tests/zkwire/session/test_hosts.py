@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from zkwire.session.fitness import UnfitError
 from zkwire.session.hosts import Address, Hosts, parse, parse_config
 
 names = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,8}[a-z0-9])?(\.[a-z0-9]{1,8}){0,3}", fullmatch=True)
@@ -302,6 +303,54 @@ def test_a_round_tries_exactly_the_servers_of_the_new_list(
     assert sorted(round_) == sorted(set(after))
     if not must_move:
         assert round_[-1] == current, "the present server is the last to be tried when it is lost"
+
+
+def test_the_given_servers_are_the_last_resort_of_a_client_that_follows_the_configuration() -> None:
+    given, first, second = _servers(1, 2, 3)
+    hosts = Hosts([given], 10.0, random.Random(1))
+    assert hosts.replace([first, second], given, follows=True)
+    assert len(hosts) == 3
+    assert given in hosts
+    for _ in range(3):
+        tried, pauses = [hosts.next()], [hosts.pause()]
+        for _ in range(2):
+            tried.append(hosts.next())
+            pauses.append(hosts.pause())
+        assert sorted(tried[:2]) == [first, second]
+        assert tried[2] == given
+        assert [pause > 0 for pause in pauses] == [False, False, True]
+    hosts.next()
+    hosts.reached()  # a connection that lasted: the next one to be tried is a listed server again, not the given one
+    assert [hosts.next(), hosts.next(), hosts.next()][2] == given
+    hosts.prefer(given)
+    assert (hosts.peek(), hosts.pause()) == (given, 0.0)
+    assert set(hosts.others(first)) == {second, given}
+    assert not hosts.replace([second, given], given, follows=True)
+    assert len(hosts) == 2
+
+
+def test_a_list_that_the_caller_sets_leaves_no_last_resort() -> None:
+    given, first, second = _servers(1, 2, 3)
+    hosts = Hosts([given], 10.0, random.Random(1))
+    hosts.replace([first], given, follows=True)
+    assert hosts.replace([second], given)
+    assert (len(hosts), hosts.next(), hosts.next()) == (1, second, second)
+    assert given not in hosts
+    hosts.replace([first], second, follows=True)
+    assert [hosts.next(), hosts.next()] == [first, second]
+
+
+def test_servers_have_failed_for_good_only_if_the_last_attempt_with_each_has() -> None:
+    first, second = _servers(1, 2)
+    hosts = Hosts([first, second], 10.0, random.Random(1))
+    bad = UnfitError("no such certificate")
+    hosts.failed(first, bad)
+    assert hosts.final_failures() == []
+    hosts.failed(first, None)
+    hosts.failed(second, bad)
+    assert hosts.final_failures() == []
+    hosts.failed(first, bad)
+    assert sorted(hosts.final_failures()) == [(first, bad), (second, bad)]
 
 
 def test_a_preferred_server_is_the_next_to_be_tried() -> None:

@@ -221,3 +221,20 @@ def test_the_memory_of_touches_is_bounded() -> None:
     for count in range(100_000):
         certainty.answered(count / 1000, count / 1000 + 0.0005, Reach.LEADER if count % 7 == 0 else Reach.SERVER)
     assert len(certainty._touches) + len(certainty._waiting) < 200
+
+
+@pytest.mark.parametrize("every", [0.01, 0.5, 3.0])
+@pytest.mark.parametrize("latency", [0.005, 1.0])
+def test_a_client_that_only_reads_does_not_keep_every_touch(every: float, latency: float) -> None:
+    """Nothing goes through the leader for days: only the touches of about half a tick may be kept."""
+    certainty = Certainty(10.0, 0.0, is_new=True)
+    kept = []
+    for count in range(1, 20_000):
+        certainty.answered(count * every, count * every + latency, Reach.SERVER)
+        kept.append(len(certainty._touches))
+    assert max(kept) <= (10.0 / 4 + latency) / certainty.grain + 2
+    last = count * every
+    # What the rule needs of them is kept: the last touch that was answered half a tick before the request.
+    certainty.answered(last + 0.001, last + latency + 0.001, Reach.QUORUM)
+    certainty.answered(last + latency + 0.01, last + 2 * latency + 0.01, Reach.QUORUM)
+    assert last - 2.5 - 3.0 - latency - certainty.grain <= certainty.until - 10.0 <= last - 2.5 - latency + 0.001

@@ -94,7 +94,7 @@ TABLE: dict[type[Request[Any]], tuple[int, type[Record], bool, str]] = {
     SetWatches2Request: (105, Nothing, False, "3.6.0"),
     AddWatchRequest: (106, AddWatchReply, True, "3.6.0"),
     WhoAmIRequest: (107, WhoAmIReply, True, "3.7.0"),
-    CloseSessionRequest: (-11, Nothing, False, ""),
+    CloseSessionRequest: (-11, Nothing, True, ""),
 }
 
 each_request = pytest.mark.parametrize("cls", TABLE, ids=lambda cls: cls.__name__)

@@ -193,10 +193,11 @@ class RealServer:
         process = self._belongings.process
         return process is not None and process.poll() is None
 
-    async def start(self, *, within: float = START_TIME_LIMIT) -> None:
+    async def start(self, *, within: float | None = None) -> None:
         """Start the server and wait until it serves; one that was stopped or killed keeps its port and its data.
 
-        ``within`` is how many seconds it may take: a server of an ensemble serves only when it has found a quorum.
+        ``within`` is how many seconds it may take, 45 by default: a server of an ensemble serves only when it has found
+        a quorum.
 
         Raises ServerFailedError, with the end of the server's log, when the process dies or ``within`` has passed;
         RuntimeError when it is running already. Cancellation, like failure, ends the process and removes the folder.
@@ -206,12 +207,13 @@ class RealServer:
         if self._belongings.folder is None:
             self._belongings.folder = OwnFolder()
         serves = False
+        limit = START_TIME_LIMIT if within is None else within
         try:
-            async with asyncio.timeout(within):
+            async with asyncio.timeout(limit):
                 await self._launch()
             serves = True
         except TimeoutError as error:
-            message = f"ZooKeeper {self.version} did not serve within {within:g} s"
+            message = f"ZooKeeper {self.version} did not serve within {limit:g} s"
             raise ServerFailedError(f"{message}\n{self.log_tail()}") from error
         finally:
             if not serves:

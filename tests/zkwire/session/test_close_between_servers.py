@@ -1,0 +1,242 @@
+"""Closing a client that has no connection at the moment: it connects once more, and the session ends there."""
+
+import asyncio
+import logging
+
+import pytest
+
+import zkwire
+from recipes import Lock
+from tests.support.client import states_until, turns
+from tests.support.proxy import Proxy
+from zkwire import SessionState
+from zkwire.testing import RealServer, Server
+
+CONNECTING, CONNECTED, READ_ONLY, SUSPENDED, EXPIRED, AUTH_FAILED, CLOSED = SessionState
+
+LONG = 30.0  # seconds, the session timeout: a session that is left to expire is still there at the end of a test
+
+
+async def dropped(proxy: Proxy, zk: zkwire.Client) -> None:
+    """Cut the connection, and wait until the client knows."""
+    proxy.drop()
+    await states_until(zk.states(), SUSPENDED)
+
+
+async def test_a_client_that_was_just_disconnected_ends_its_session(zookeeper: RealServer, path: str) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(zookeeper.hosts) as other:
+        zk = await zkwire.connect(proxy.hosts, LONG)
+        await zk.create(path, ephemeral=True)
+        states = zk.states()
+        await dropped(proxy, zk)
+        await zk.close()
+        assert await other.exists(path) is None
+        assert [state async for state in states] == [CONNECTED, SUSPENDED, CONNECTED, CLOSED]
+        assert proxy.requests()[-1] == "closeSession"
+        await proxy.until(lambda: proxy.open == 0)
+
+
+async def test_a_connection_that_is_being_opened_is_used(zookeeper: RealServer, path: str) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(zookeeper.hosts) as other:
+        zk = await zkwire.connect(proxy.hosts, LONG)
+        await zk.create(path, ephemeral=True)
+        mark = proxy.mark()
+        hold = proxy.hold_replies()
+        await dropped(proxy, zk)
+        await proxy.seen("connect", mark)
+        closing = asyncio.create_task(zk.close())
+        await turns()
+        hold.release()
+        await closing
+        assert proxy.requests(mark) == ["connect", "closeSession"]
+        assert await other.exists(path) is None
+
+
+async def test_a_client_that_moves_to_another_server_ends_its_session_there(zookeeper: RealServer, path: str) -> None:
+    async with (
+        Proxy(zookeeper.hosts) as old,
+        Proxy(zookeeper.hosts) as new,
+        zkwire.connect(zookeeper.hosts) as other,
+    ):
+        zk = await zkwire.connect(old.hosts, LONG)
+        await zk.create(path, ephemeral=True)
+        zk.set_hosts(new.hosts)
+        await states_until(zk.states(), SUSPENDED)
+        await zk.close()
+        assert new.requests() == ["connect", "closeSession"]
+        assert await other.exists(path) is None
+
+
+async def test_calls_that_wait_are_answered_first(zookeeper: RealServer, path: str) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts, LONG) as zk:
+        await dropped(proxy, zk)
+        creating, reading = asyncio.create_task(zk.create(path)), asyncio.create_task(zk.get("/"))
+        await turns(1)
+        await zk.close()
+        assert await creating == path
+        assert (await reading).data is not None
+
+
+async def test_a_server_that_comes_back_in_time_ends_the_session() -> None:
+    async with Server() as server:
+        zk = await zkwire.connect(server.hosts, LONG)
+        await zk.create("/a", ephemeral=True)
+        async with server.stopped():
+            await states_until(zk.states(), SUSPENDED)
+            closing = asyncio.create_task(zk.close())
+            await turns(20)
+            assert not closing.done()
+        await closing
+        assert server.sessions == []
+
+
+@pytest.mark.parametrize("reaches", [False, True])
+async def test_a_connection_lost_while_closing_is_followed_by_another(
+    zookeeper: RealServer, path: str, reaches: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """If the server has ended the session before the connection was lost, the next server says so: no error then."""
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(zookeeper.hosts) as other:
+        zk = await zkwire.connect(proxy.hosts, LONG)
+        await zk.create(path, ephemeral=True)
+        states, mark = zk.states(), proxy.mark()
+        cut = proxy.drop_after("closeSession") if reaches else proxy.drop_before("closeSession")
+        await zk.close()
+        assert cut.hits == 1
+        assert await other.exists(path) is None
+        wanted = ["closeSession", "connect"] if reaches else ["closeSession", "connect", "closeSession"]
+        assert proxy.requests(mark) == wanted
+        seen = [CONNECTED, SUSPENDED, CLOSED] if reaches else [CONNECTED, SUSPENDED, CONNECTED, CLOSED]
+        assert [state async for state in states] == seen
+        assert [record.levelname for record in caplog.records if record.levelno >= logging.ERROR] == []
+
+
+async def test_a_session_that_expires_meanwhile_is_followed_by_no_other() -> None:
+    async with Server() as server:
+        zk = await zkwire.connect(server.hosts, LONG)
+        session_id = zk.session_id
+        with server.refuse_connections() as refusing:
+            server.drop()
+            await states_until(zk.states(), SUSPENDED)
+            reading = asyncio.create_task(zk.get("/"))
+            await turns(1)
+            closing = asyncio.create_task(zk.close())
+            await refusing.until_hit()
+            server.expire(session_id)
+        await closing
+        with pytest.raises(zkwire.SessionError):
+            await reading
+        assert server.sessions == []
+        assert zk.state is CLOSED
+
+
+@pytest.mark.limit(20)
+@pytest.mark.parametrize(("timeout", "within", "bound"), [(1.0, None, 1.0), (LONG, 0.2, 0.2), (LONG, None, 2.0)])
+async def test_closing_ends_within_its_bound_if_no_server_can_be_reached(
+    timeout: float, within: float | None, bound: float
+) -> None:
+    """The bound is that of the call, two seconds, or a session timeout: the shortest."""
+    loop = asyncio.get_running_loop()
+    async with Server(tick_time=0.1, max_session_timeout=LONG) as server:
+        zk = await zkwire.connect(server.hosts, timeout)
+        server.drop()
+        with server.refuse_connections():
+            await states_until(zk.states(), SUSPENDED)
+            start = loop.time()
+            await zk.close(within=within)
+            assert bound - 0.1 < loop.time() - start < bound + 5.0
+            assert zk.state is CLOSED
+
+
+async def test_nothing_is_accepted_and_nothing_is_certain_while_the_client_closes() -> None:
+    async with Server() as server:
+        zk = await zkwire.connect(server.hosts, LONG)
+        lease = await Lock(zk, "/lock").acquire()
+        _, watch = await zk.exists_and_watch("/a")
+        with server.refuse_connections() as refusing:
+            server.drop()
+            await states_until(zk.states(), SUSPENDED)
+            writing = asyncio.create_task(zk.set("/lock", b""))  # its answer would make the session certain again
+            await turns(1)
+            closing = asyncio.create_task(zk.close())
+            await refusing.until_hit()
+            for call in (zk.get("/"), zk.ping(), zk.add_auth("digest", b"bob:secret")):
+                with pytest.raises(zkwire.SessionClosedError):
+                    await call
+            with pytest.raises(zkwire.SessionClosedError):
+                await watch
+            assert not lease.is_certain()
+            assert zk.certain_until == float("-inf")
+        async with server.hold_replies("closeSession") as held:
+            await held.until_hit()
+            await writing
+            assert zk.state is CONNECTED
+            assert zk.certain_until == float("-inf")
+            zk.set_hosts("127.0.0.1:1")  # a client that closes does not move
+        await closing
+        assert server.sessions == []
+
+
+async def test_a_session_that_is_to_be_kept_is_left_at_once() -> None:
+    async with Server() as server:
+        zk = await zkwire.connect(server.hosts, LONG)
+        await zk.create("/a", ephemeral=True)
+        with server.refuse_connections():
+            server.drop()
+            await states_until(zk.states(), SUSPENDED)
+            async with asyncio.timeout(LONG / 3):
+                await zk.close(keep_session=True)
+        assert server.sessions == [zk.session_id]
+
+
+async def test_a_close_without_a_connection_can_be_cancelled() -> None:
+    async with Server() as server:
+        zk = await zkwire.connect(server.hosts, LONG)
+        with server.refuse_connections() as refusing:
+            server.drop()
+            await states_until(zk.states(), SUSPENDED)
+            closing = asyncio.create_task(zk.close())
+            await refusing.until_hit(2)
+            closing.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await closing
+        assert zk.state is CLOSED
+
+
+async def test_a_client_between_two_sessions_closes_at_once() -> None:
+    async with Server() as server:
+        zk = await zkwire.connect(server.hosts, LONG)
+        with server.refuse_connections():
+            zk_states = zk.states()
+            server.expire(zk.session_id)
+            await states_until(zk_states, SUSPENDED)
+        await states_until(zk_states, EXPIRED)
+        with server.refuse_connections():
+            async with asyncio.timeout(LONG / 3):
+                await zk.close()
+
+
+@pytest.mark.parametrize("refused_first", [False, True])
+async def test_a_program_that_ends_between_two_servers_ends_its_session(refused_first: bool) -> None:
+    """`asyncio.run` cancels all tasks at its end, also the one that connects."""
+    async with Server() as server:
+        zk = await zkwire.connect(server.hosts, LONG)
+        with server.refuse_connections() as refusing:
+            server.drop()
+            await states_until(zk.states(), SUSPENDED)
+            if refused_first:
+                await refusing.until_hit()
+            running = zk._session._runner
+            running.cancel()
+            await turns(1)
+        await asyncio.wait({running})
+        assert running.cancelled()
+        assert zk.state is CLOSED
+        assert server.sessions == []
+
+
+async def test_a_bound_that_is_no_time_is_refused_and_nothing_is_closed() -> None:
+    async with Server() as server, zkwire.connect(server.hosts) as zk:
+        for within in (-1.0, float("nan")):
+            with pytest.raises(ValueError, match="within"):
+                await zk.close(within=within)
+        assert await zk.exists("/") is not None

@@ -1,0 +1,260 @@
+"""Servers that can never be used in the wanted way, because of TLS: `connect` raises after one round over all."""
+
+import asyncio
+import logging
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+import zkwire
+from tests.support.client import InOrder, eventually, states_until
+from tests.support.rogue import Rogue, eof_handshake, garbage_handshake
+from tests.support.tls import TlsFront
+from zkwire import SessionState
+from zkwire.session.fitness import unfit
+from zkwire.testing import Certificates, Server, authority, issue, make_certificates
+
+SOON = 10.0  # seconds; far more than one round takes
+
+
+@pytest.fixture(scope="module")
+def tls(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return make_certificates(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.fixture(scope="module")
+def expired(tls: Certificates, tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return Certificates(tls.ca, issue(tls.ca, tmp_path_factory.mktemp("old"), "old", expired=True), tls.client)
+
+
+def trusting(tls: Certificates, *, shows: bool = False) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=tls.ca.certificate)
+    if shows:
+        context.load_cert_chain(tls.client.chain)
+    return context
+
+
+@asynccontextmanager
+async def fronts(*certificates: Certificates, wants_certificate: bool = False) -> AsyncIterator[list[TlsFront]]:
+    """An in-memory server, and for each of `certificates` a TLS port in front of it."""
+    async with AsyncExitStack() as stack:
+        server = await stack.enter_async_context(Server())
+        yield [
+            await stack.enter_async_context(TlsFront(server.port, each, wants_certificate=wants_certificate))
+            for each in certificates
+        ]
+
+
+async def refused(connecting: Awaitable[zkwire.Client]) -> ConnectionError:
+    """Return the ConnectionError that `connecting` raises soon."""
+    with pytest.raises(ConnectionError) as raised:
+        async with asyncio.timeout(SOON):
+            await connecting
+    return raised.value
+
+
+@asynccontextmanager
+async def still_trying(connecting: Awaitable[zkwire.Client]) -> AsyncIterator["asyncio.Future[zkwire.Client]"]:
+    """Begin to connect, expect within the block that no end was reached, and give up."""
+    trying = asyncio.ensure_future(connecting)
+    try:
+        yield trying
+        assert not trying.done()
+    finally:
+        trying.cancel()
+        await asyncio.wait({trying})
+
+
+def logs(caplog: pytest.LogCaptureFixture, text: str, times: int = 1) -> Callable[[], Awaitable[bool]]:
+    async def said() -> bool:
+        return caplog.text.count(text) >= times
+
+    return said
+
+
+async def test_a_server_of_another_authority_is_reported_with_the_cause(tls: Certificates, tmp_path: Path) -> None:
+    stranger = ssl.create_default_context(cafile=authority(tmp_path, "stranger").certificate)
+    async with fronts(tls) as [front]:
+        error = await refused(zkwire.connect(front.hosts, ssl=stranger))
+        assert str(error) == (
+            f"no session with {front.hosts}: the server's certificate is not accepted: unable to get local issuer"
+            " certificate; the context must trust its authority, see SSLContext.load_verify_locations"
+        )
+        assert isinstance(error.__cause__, ssl.SSLCertVerificationError)
+        assert front.connections == 1
+
+
+async def test_a_server_of_another_name_is_reported(tls: Certificates, tmp_path: Path) -> None:
+    elsewhere = issue(tls.ca, tmp_path, "elsewhere", hosts=["DNS:zk1.example"])
+    async with fronts(Certificates(tls.ca, elsewhere, tls.client)) as [front]:
+        error = await refused(zkwire.connect(front.hosts, ssl=trusting(tls)))
+        assert "not valid for '127.0.0.1'; the connect string must name the server as its certificate does" in str(
+            error
+        )
+
+
+async def test_an_expired_certificate_is_reported(expired: Certificates) -> None:
+    async with fronts(expired) as [front]:
+        error = await refused(zkwire.connect(front.hosts, ssl=trusting(expired)))
+        assert f"no session with {front.hosts}: the server's certificate is not accepted: certificate has expired" in (
+            str(error)
+        )
+
+
+@pytest.mark.parametrize("version", ["TLSv1_2", "TLSv1_3"])
+async def test_a_client_without_the_certificate_that_the_server_wants_is_told_of_it(
+    tls: Certificates, version: str
+) -> None:
+    """By TLS 1.3 the server refuses after the handshake, when the client has sent its first request."""
+    context = trusting(tls)
+    context.minimum_version = context.maximum_version = ssl.TLSVersion[version]
+    async with fronts(tls, wants_certificate=True) as [front]:
+        error = await refused(zkwire.connect(front.hosts, ssl=context))
+        assert str(error).startswith(f"no session with {front.hosts}: the server refuses ")
+        assert "must hold a certificate that it trusts, see SSLContext.load_cert_chain" in str(error)
+        assert isinstance(error.__cause__, ssl.SSLError)
+        async with zkwire.connect(front.hosts, ssl=trusting(tls, shows=True)) as zk:
+            await zk.ping()
+
+
+async def test_no_version_of_tls_in_common_is_reported(tls: Certificates) -> None:
+    context = trusting(tls)
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    async with fronts(tls) as [front]:
+        front.context.minimum_version = ssl.TLSVersion.TLSv1_3
+        error = await refused(zkwire.connect(front.hosts, ssl=context))
+        assert "the server refuses the TLS handshake: " in str(error)
+
+
+async def test_a_port_that_speaks_neither_zookeeper_nor_tls_is_reported() -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"220 mail.example ESMTP ready\r\n" * 10)
+        await reader.read(1)
+        writer.transport.abort()
+
+    async with await asyncio.start_server(talk, "127.0.0.1", 0) as other:
+        port = other.sockets[0].getsockname()[1]
+        error = await refused(zkwire.connect(f"127.0.0.1:{port}", ssl=ssl.create_default_context()))
+        assert "the server does not answer with TLS" in str(error)
+
+
+async def test_a_plain_client_on_a_tls_port_is_told_of_it(tls: Certificates) -> None:
+    async with fronts(tls, tls, wants_certificate=True) as [front, other]:
+        error = await refused(zkwire.connect(f"{front.hosts},{other.hosts}"))
+        for each in (front, other):
+            assert f"{each.hosts}: the port is one for TLS: give ssl to zkwire.connect" in str(error)
+
+
+@pytest.mark.parametrize("answer", ["15030300020246", "16030100020100"])
+async def test_a_server_that_answers_with_tls_is_asked_nothing_else(answer: str) -> None:
+    """An alert, or the beginning of a handshake."""
+    async with Rogue(partial(garbage_handshake, garbage=bytes.fromhex(answer))) as rogue:
+        error = await refused(zkwire.connect(rogue.hosts))
+        assert "the port is one for TLS" in str(error)
+        assert rogue.connections == 1
+
+
+@pytest.mark.parametrize("behaviour", [eof_handshake, garbage_handshake])
+async def test_a_server_that_closes_the_connection_for_another_reason_is_tried_again(behaviour: object) -> None:
+    """It may be starting."""
+    async with Rogue(behaviour) as rogue, still_trying(zkwire.connect(rogue.hosts)):  # type: ignore[arg-type]
+        await rogue.connected(12)
+
+
+async def test_all_servers_of_a_round_must_be_unfit_and_each_one_is_named(
+    tls: Certificates, expired: Certificates, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with fronts(tls, expired) as [good, old], Server() as plain:
+        hosts = f"{old.hosts},{plain.hosts}"
+        error = await refused(zkwire.connect(hosts, ssl=trusting(tls), rng=InOrder()))
+        assert f"{old.hosts}: the server's certificate" in str(error)
+        assert f"{plain.hosts}: the port is one without TLS" in str(error)
+        assert old.connections == 1
+        async with zkwire.connect(f"{hosts},{good.hosts}", ssl=trusting(tls), rng=InOrder()) as zk:
+            assert zk.server == good.hosts
+
+
+async def test_a_server_that_is_down_may_be_fit(
+    tls: Certificates, expired: Certificates, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Server() as server, fronts(expired) as [old]:
+        async with TlsFront(server.port, tls) as good:
+            down = good.hosts
+        async with still_trying(zkwire.connect(f"{old.hosts},{down}", ssl=trusting(tls))):
+            await eventually(logs(caplog, f"no session with {down}", times=3))
+
+
+async def test_a_running_session_survives_a_certificate_that_expires(
+    tls: Certificates, expired: Certificates, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also where it is the only server: the certificate may be replaced in time."""
+    async with fronts(tls) as [front], zkwire.connect(front.hosts, ssl=trusting(tls)) as zk:
+        session_id, states = zk.session_id, zk.states()
+        front.show(expired.server)
+        front.drop()
+        await states_until(states, SessionState.SUSPENDED)
+        await eventually(logs(caplog, "certificate has expired", times=2))
+        front.show(tls.server)
+        await states_until(states, SessionState.CONNECTED)
+        assert zk.session_id == session_id
+
+
+async def test_one_bad_server_of_three_ends_no_session(
+    tls: Certificates, expired: Certificates, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    async with fronts(expired, tls, tls) as [old, second, third]:
+        hosts = ",".join(front.hosts for front in (old, second, third))
+        async with zkwire.connect(hosts, ssl=trusting(tls), rng=InOrder()) as zk:
+            session_id, states = zk.session_id, zk.states()
+            for _ in range(3):
+                second.drop()
+                third.drop()
+                await states_until(states, SessionState.SUSPENDED)
+                await states_until(states, SessionState.CONNECTED)
+            assert zk.session_id == session_id
+            assert old.connections > 1
+
+
+def of_openssl(reason: str) -> ssl.SSLError:
+    error = ssl.SSLError(1, f"[SSL: {reason}]")
+    error.reason = reason
+    return error
+
+
+@pytest.mark.parametrize(
+    ("reason", "wrong"),
+    [
+        ("TLSV13_ALERT_CERTIFICATE_REQUIRED", "this client's certificate, or the lack of one (certificate required)"),
+        ("TLSV1_ALERT_UNKNOWN_CA", "this client's certificate, or the lack of one (unknown ca)"),
+        ("SSLV3_ALERT_HANDSHAKE_FAILURE", "no cipher in common, or no certificate"),
+        ("TLSV1_ALERT_PROTOCOL_VERSION", "the server refuses the TLS handshake: protocol version"),
+        ("UNSUPPORTED_PROTOCOL", "OpenSSL gives up the TLS handshake: unsupported protocol"),
+        ("WRONG_VERSION_NUMBER", "does not answer with TLS"),
+        ("TLSV1_ALERT_INTERNAL_ERROR", None),
+    ],
+)
+def test_what_openssl_reports_is_final_unless_the_server_may_recover(reason: str, wrong: str | None) -> None:
+    failure = of_openssl(reason)
+    error = unfit(failure)
+    if wrong is None:
+        assert error is None
+    else:
+        assert wrong in str(error)
+        assert error is not None
+        assert error.__cause__ is failure
+
+
+def test_a_certificate_that_is_not_valid_yet_will_be() -> None:
+    failure = ssl.SSLCertVerificationError(1, "[SSL: CERTIFICATE_VERIFY_FAILED]")
+    failure.verify_code, failure.verify_message = 9, "certificate is not yet valid"
+    assert unfit(failure) is None
+
+
+@pytest.mark.parametrize("failure", [ssl.SSLEOFError(), ssl.SSLZeroReturnError(), ConnectionResetError(), OSError()])
+def test_a_connection_that_was_closed_says_nothing_for_good(failure: OSError) -> None:
+    assert unfit(failure) is None

@@ -1,0 +1,105 @@
+"""One attempt to get a session from a server: it opens a connection, shakes hands and, with SASL, authenticates.
+
+`Session` decides which server is tried with which handshake, and what a failure means for the session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from zkwire.errors import ProtocolError
+from zkwire.session.closing import finish
+from zkwire.session.fitness import UnfitError
+from zkwire.session.hosts import Address
+from zkwire.session.opening import Opener
+from zkwire.session.sasl import SaslMechanism
+from zkwire.session.sasl_exchange import authenticate
+from zkwire.session.transport import Link, LinkOwner, OpenLink
+from zkwire.wire.connection import Connection
+from zkwire.wire.frames import TlsRecordError
+from zkwire.wire.records import ConnectRequest
+
+
+class RefusedError(Exception):
+    """The server says that the session is gone."""
+
+
+class Attempt:
+    """One attempt to connect.
+
+    Arguments: `owner`, of the link; `hello`, the handshake request; `reply_limit`, the largest frame to accept, in
+    bytes; `sasl`, the mechanism that authenticates behind the handshake, None for none; `is_first`, whether the client
+    has never been connected, so that it wants to know why it cannot be.
+
+    `sent_at` is when the handshake request was written, on the event loop's clock.
+    """
+
+    def __init__(
+        self, owner: LinkOwner, hello: ConnectRequest, reply_limit: int, sasl: SaslMechanism | None, *, is_first: bool
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._owner = owner
+        self._hello = hello
+        self._reply_limit = reply_limit
+        self._sasl = sasl
+        self._is_first = is_first
+        self._link: Link | None = None
+        self._greeted: asyncio.Future[bool] = self._loop.create_future()
+        self.sent_at = self._loop.time()
+
+    def greeted(self, *, accepted: bool) -> None:
+        """Take the server's answer to the handshake; called by the owner of the link."""
+        self._greeted.set_result(accepted)
+
+    async def run(self, open_link: OpenLink, address: Address, within: float) -> Link:
+        """Return a link to `address` on which the handshake, and the SASL exchange if there is one, are through.
+
+        Arguments: `open_link`, which opens connections; `within`, in seconds.
+        Raises: RefusedError when the server says that the session is gone; AuthFailedError; ProtocolError and OSError
+        when this server will not do.
+        Cancellation: leaves no socket.
+        """
+        try:
+            async with asyncio.timeout(within):
+                return await self._run(open_link, address)
+        except BaseException as error:
+            if self._link is not None:
+                await finish(self._link)
+            if isinstance(error, TimeoutError) and not str(error):
+                raise TimeoutError(f"no answer within {within:.3g} s") from None
+            raise
+
+    async def _run(self, open_link: OpenLink, address: Address) -> Link:
+        link = await open_link(self._make, address.host, address.port)
+        either: set[asyncio.Future[Any]] = {self._greeted, link.closed}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if not self._greeted.done():
+            raise await self._failure(link, open_link, address)
+        if not self._greeted.result():
+            if not self._hello.session_id:
+                raise ProtocolError("the server refuses to make a session")
+            raise RefusedError
+        if self._sasl is not None:
+            await authenticate(self._sasl, link, address)
+            if link.is_lost:  # by a bad frame in the same read as the last token
+                raise await link.closed
+            link.release()
+        return link
+
+    async def _failure(self, link: Link, open_link: OpenLink, address: Address) -> Exception:
+        """Return why `link` was closed in place of an answer."""
+        failure = link.closed.result()
+        is_tls = isinstance(failure, TlsRecordError)
+        if self._is_first and isinstance(failure, ConnectionError) and isinstance(open_link, Opener):
+            # A server for TLS closes a connection without TLS.  So does a server that is starting.
+            is_tls = await open_link.lacks_tls(address.host, address.port)
+        if is_tls:
+            return UnfitError("the port is one for TLS: give ssl to zkwire.connect, or use the port without TLS")
+        return failure
+
+    def _make(self) -> Link:
+        self.sent_at = self._loop.time()
+        self._link = Link(Connection(self._hello, self._reply_limit, self.sent_at), self._owner)
+        self._link.connection.is_held = self._sasl is not None
+        return self._link
