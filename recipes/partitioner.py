@@ -17,10 +17,11 @@ from urllib.parse import quote
 
 from recipes.common.background import BackgroundTask
 from recipes.common.event_loops import OneLoop
-from recipes.group import Group, Member
+from recipes.group import Group, Member, MembersStream
 from recipes.line.lease import Lease
+from recipes.line.refusals import pause
 from recipes.lock import Lock
-from zkwire import ACL, Client, join_path, validate_path
+from zkwire import ACL, Client, ServerError, join_path, validate_path
 
 _log = logging.getLogger(__name__)
 
@@ -67,6 +68,17 @@ def _shown(data: bytes) -> str:
     """Return the beginning of a member's data, for the log, without line breaks and the like."""
     text = data[:100].decode(errors="replace")
     return "".join(character if character.isprintable() else "?" for character in text)
+
+
+async def _next_members(changes: MembersStream) -> dict[str, bytes]:
+    """Return the next members; ask again after a refusal that says nothing about the group."""
+    while True:
+        try:
+            return await anext(changes)
+        except ServerError as refusal:
+            if not refusal.is_transient:
+                raise
+            await pause()
 
 
 class _Holding(Generic[P]):
@@ -271,7 +283,7 @@ class Partitioner(Generic[P]):
         """Divide the partitions each time that the members have changed and settled."""
         loop = asyncio.get_running_loop()
         async with self._group.watch() as changes:
-            next_change = tasks.create_task(changes.__anext__())
+            next_change = tasks.create_task(_next_members(changes))
             members: dict[str, bytes] = {}
             latest: float | None = (
                 None  # when to divide even if the members have not settled; None: nothing has changed
@@ -281,7 +293,7 @@ class Partitioner(Generic[P]):
                 changed, _ = await asyncio.wait([next_change], timeout=wait)
                 if changed:
                     members = next_change.result()
-                    next_change = tasks.create_task(changes.__anext__())
+                    next_change = tasks.create_task(_next_members(changes))
                     latest = latest or loop.time() + _MOST_SETTLING * self._settle
                 if latest is not None and (not changed or loop.time() >= latest):
                     latest = None

@@ -122,6 +122,11 @@ class WriteLease(Lease):
                 raise self._lose(DELETED) from None
             except zkwire.SessionError as error:
                 raise self._lose(str(error)) from None
+            except zkwire.ServerError as error:
+                if not error.is_transient:
+                    raise
+                await pause()
+                continue
             return
 
     def _shared_data(self, version: int) -> bytes | None:

@@ -23,19 +23,22 @@ from recipes.line.locking import Locking
 from recipes.line.loss_monitor import DELETED, WRITTEN_OVER
 from recipes.line.own_data import OwnData, WrittenOverError
 from recipes.line.proofs import MOST_PROOFS
+from recipes.line.refusals import is_transient, pause
 from recipes.line.ticket import Ticket
 from zkwire import ACL, Client, validate_path
 
 _log = logging.getLogger(__name__)
 
 _LIMIT_PASSED: Final = "its time limit has passed"
+# Seconds between two looks at the limit: the event loop's timers do not run while the machine is suspended.
+_LOOK_EVERY: Final = 1.0
 
 
 @dataclass(slots=True, eq=False)
 class _Extension:
     """A call of `extend` that is under way.
 
-    `end`: until when the lease may be held once the server has answered, on the loop's clock; `bound`: a timeout by
+    `end`: until when the lease may be held once the server has answered, on the lease's clock; `bound`: a timeout by
     which the call is stopped as soon as the lease is over.
     """
 
@@ -50,9 +53,10 @@ class TimedLease(Lease):
     the lease ends at the holder before another client may take the lock over.
     """
 
-    __slots__ = ("_alarm", "_data", "_end", "_extensions", "_first_write", "_own_data", "_write_order")
+    __slots__ = ("_alarm", "_data", "_end", "_extensions", "_first_write", "_own_data", "_suspended", "_write_order")
 
     def __init__(self, zk: Client, ticket: Ticket, limit: float, data: bytes) -> None:
+        self._suspended = zk.machine_suspended()
         self._end = asyncio.get_running_loop().time() + limit
         self._data = data
         self._own_data = OwnData(zk, ticket)
@@ -60,7 +64,7 @@ class TimedLease(Lease):
         self._extensions: set[_Extension] = set()
         self._first_write: asyncio.Task[None] | None = None
         super().__init__(zk, ticket)
-        self._alarm = self._loop.call_at(self._end, self._check_limit)
+        self._alarm = self._loop.call_at(self._next_look(), self._check_limit)
         self._first_write = self._loop.create_task(self._write_first_limit())
 
     async def extend(self, limit: float) -> None:
@@ -78,7 +82,7 @@ class TimedLease(Lease):
         """
         ticket_data.checked_limit(limit)
         self.check()
-        end = self._loop.time() + limit
+        end = self._now() + limit
         if end < self._end:
             self._set_end(end)
         # The waiting clients may have read our new limit before an older call gets its answer.
@@ -100,10 +104,20 @@ class TimedLease(Lease):
     def _set_end(self, end: float) -> None:
         self._end = end
         self._alarm.cancel()
-        self._alarm = self._loop.call_at(end, self._check_limit)
+        self._alarm = self._loop.call_at(self._next_look(), self._check_limit)
+
+    def _now(self) -> float:
+        """Return the time on the lease's clock: the loop's, and the time that the machine was suspended since it began.
+
+        The loop's clock leaves that time out; the clocks of the waiting clients do not.
+        """
+        return self._loop.time() + max(0.0, self._zk.machine_suspended() - self._suspended)
+
+    def _next_look(self) -> float:
+        return self._loop.time() + min(max(0.0, self._end - self._now()), _LOOK_EVERY)
 
     def _check_limit(self) -> None:
-        if self._end > self._loop.time():  # the event loop may run a timer early, by one tick of its clock
+        if self._end > self._now():
             self._set_end(self._end)
         else:
             self._lose(self._why_uncertain())
@@ -127,12 +141,15 @@ class TimedLease(Lease):
             except zkwire.NoNodeError:
                 raise self._lose(DELETED) from None
             except (zkwire.SessionError, zkwire.ServerError) as error:
-                raise self._lose(str(error)) from None
+                if not is_transient(error):
+                    raise self._lose(str(error)) from None
+                await pause()
+                continue
             return
 
     def _limit_data(self, end: float, version: int) -> bytes:
         """Return the data of `version`, with the limit `end`.  Raises: LockLostError."""
-        left = end - self._loop.time()
+        left = end - self._now()
         if left <= 0:
             raise self._lose(_LIMIT_PASSED)
         proofs = self.ticket.node.proofs
@@ -146,10 +163,10 @@ class TimedLease(Lease):
         return self._data
 
     def _seconds_left(self) -> float:
-        return max(0.0, min(self._session_seconds_left(), self._end - self._loop.time()))
+        return max(0.0, min(self._session_seconds_left(), self._end - self._now()))
 
     def _why_uncertain(self) -> str:
-        return _LIMIT_PASSED if self._end <= self._loop.time() else self._why_session_uncertain()
+        return _LIMIT_PASSED if self._end <= self._now() else self._why_session_uncertain()
 
     def _on_end(self) -> None:
         self._alarm.cancel()

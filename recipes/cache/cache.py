@@ -16,6 +16,7 @@ from weakref import WeakSet
 from recipes.cache.mirror import Answer, CacheChange, Mirror, Question, differs
 from recipes.common.arguments import checked_within
 from recipes.common.waiting import bounded
+from recipes.line.refusals import any_transient, is_transient, pause
 from zkwire import (
     Client,
     EventStream,
@@ -245,7 +246,14 @@ class Cache:
             await _run_until_one_fails(self._follow_events(events), self._follow_states(), self._read())
 
     async def _follow_events(self, events: EventStream) -> None:
-        async for event in events:
+        while True:
+            try:
+                event = await anext(events)
+            except ServerError as refusal:  # of the watch, in a new session: the next attempt sets it again
+                if not refusal.is_transient:
+                    raise
+                await pause()
+                continue
             if isinstance(event, Resync):
                 self._awaits_resync = False
                 former, self._session_id = self._session_id, self._zk.session_id
@@ -294,8 +302,10 @@ class Cache:
                 self._nodes_per_request = max(1, size // 2)
             elif isinstance(outcome, SessionExpiredError):
                 self._awaits_resync = True  # it comes in the new session; without renewal the events end instead
-            else:
+            elif not is_transient(outcome):
                 raise outcome
+        if any_transient(outcomes):
+            await pause()
 
     async def _ask(self, batch: Sequence[Question]) -> list[Answer]:
         reads: list[GetData | GetChildren] = []

@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from typing import Final
 from weakref import WeakKeyDictionary
 
-from zkwire import ACL, Client, NoAuthError, NoNodeError, Perms, ServerError
+from zkwire import ACL, Client, NoAuthError, Perms, ServerError, SessionExpiredError
 
 _log = logging.getLogger(__name__)
 
-# The paths that each client has looked at.  A program that uses ever new paths must not fill the memory.
+# The paths that each client has looked at.  A program that uses ever new paths must fill neither the memory nor the
+# log, so it looks at no more than these.
 _LOOKED_AT: Final[WeakKeyDictionary[Client, dict[str, None]]] = WeakKeyDictionary()
 _MOST_REMEMBERED: Final = 1000
 
@@ -23,21 +24,20 @@ _MOST_REMEMBERED: Final = 1000
 async def warn_if_wider(zk: Client, path: str, asked: Sequence[ACL]) -> None:
     """Log a warning if the ACL of the node at `path` allows more than `asked`.
 
-    Raises: SessionError.
+    Raises: SessionClosedError.  An expired session is no error of a warning: the caller's next request finds it out.
     Cancellation: harmless.
-    Requests: getACL when the client looks at this path for the first time, none afterwards.
+    Requests: getACL when the client looks at this path for the first time, none afterwards, and none for new paths
+    when it has looked at 1,000.
     """
     looked_at = _LOOKED_AT.setdefault(zk, {})
-    if path in looked_at:
+    if path in looked_at or len(looked_at) >= _MOST_REMEMBERED:
         return
     try:
         found, _ = await zk.get_acl(path)
     except NoAuthError:
         found = []  # neither READ nor ADMIN for this client, and it cannot know more
-    except (NoNodeError, ServerError):
+    except (ServerError, SessionExpiredError):
         return  # the next use of the path looks again
-    if len(looked_at) >= _MOST_REMEMBERED:
-        del looked_at[next(iter(looked_at))]
     looked_at[path] = None
     wider = beyond(found, asked)
     if wider:

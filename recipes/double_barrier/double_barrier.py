@@ -260,11 +260,11 @@ class DoubleBarrier:
     def _is_member(self, name: str, node: Any) -> bool:
         """Return whether `name` is an ephemeral node, given what its read got; report one that is no member's.
 
-        Raises: any other error of the read than that the node is gone or not readable.
+        Raises: any other error of the read than that the node is gone, or is another client's and not readable.
         """
         if isinstance(node, NoNodeError):
             return False
-        if isinstance(node, NoAuthError):
+        if isinstance(node, NoAuthError) and name != self._own:
             found = "may not be read by this client (its ACL)"
         elif isinstance(node, BaseException):
             raise node

@@ -110,6 +110,11 @@ class Position:
         """The blockers that may remain, in the order of the line."""
         return self._before
 
+    @property
+    def first(self) -> Sequence[str]:
+        """The blockers that come first in the line, as many as there are slots: in general they are the holders."""
+        return self._before[: self._slots]
+
     def is_blocked_by(self, name: str) -> bool:
         """Return whether `name` may still be a blocker."""
         return name in self._before

@@ -7,6 +7,7 @@ not ephemeral has no client that waits or holds, so no ticket waits for it.  A n
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Final
 from weakref import WeakKeyDictionary
 
@@ -31,32 +32,27 @@ def is_ticket(stat: Stat) -> bool:
 class Strangers:
     """What a client has found among the children of the line at `path`."""
 
-    __slots__ = ("_blocker", "_is_blocker_read", "_no_tickets", "_notices")
+    __slots__ = ("_first", "_no_tickets", "_notices")
 
     def __init__(self, path: str = "") -> None:
         self._notices = Notices(_log, f"the line {path}")
         self._no_tickets: dict[str, None] = {}
-        self._blocker = ""
-        self._is_blocker_read = False
+        self._first: dict[str, bool] = {}  # that made the last try fail, and whether each was read
 
-    def must_look_at(self, name: str) -> bool:
-        """Return whether `name`, which comes first in the line and makes a try fail, should be read now.
+    def to_look_at(self, first: Sequence[str]) -> list[str]:
+        """Return those of `first`, which come first in the line and make a try fail, that should be read now.
 
-        It should when a try fails for the second time because of it, or if it was found to be no ticket before.  (That
-        alone proves nothing: when the lock's node is deleted and made anew, other clients may use the name again.)  So
-        a try of a lock that is held costs no read, and tries that follow each other cost one for each holder.
+        A node should be read when a try fails for the second time because of it, or if it was found to be no ticket
+        before.  (That alone proves nothing: when the lock's node is deleted and made anew, other clients may use the
+        name again.)  So a try of a lock that is held costs no read, and tries that follow each other cost one for each
+        holder.
         """
-        if name in self._no_tickets:
-            return True
-        if name != self._blocker:
-            self._blocker, self._is_blocker_read = name, False
-            return False
-        return not self._is_blocker_read
+        before, self._first = self._first, {name: self._first.get(name, False) for name in first}
+        return [name for name in first if name in self._no_tickets or before.get(name) is False]
 
     def looked_at(self, name: str) -> None:
-        """Take note that `name` was read."""
-        if name == self._blocker:
-            self._is_blocker_read = True
+        """Take note that `name` was read, and is a ticket."""
+        self._first[name] = True
 
     def found_no_ticket(self, path: str) -> None:
         """Report a node that is not ephemeral, once."""

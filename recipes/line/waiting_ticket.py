@@ -122,27 +122,32 @@ class WaitingTicket:
             raise
 
     async def check_first_blockers(self) -> None:
-        """Read the first blockers up to the first ticket among them; called where the ticket does not wait.
+        """Read the first blockers, as many as there are slots, and leave out those that are no tickets.
 
-        They are read only if the first one has made a try fail before: in general it is the holder.
+        Called where the ticket does not wait.  A blocker is read only if it has made a try fail before: in general it
+        is a holder.  For each one that is left out the next one is read.
         Raises: SessionError.
         Cancellation: the ticket is given up, as for any error.
         """
-        before, strangers = self._position.before, self._rules.strangers
-        if not before or self.is_first or not strangers.must_look_at(before[0]):
-            return
-        if self._rules.ignores_shared and len(before) == 1:
-            return  # `check_single_blocker` reads it
+        position, strangers = self._position, self._rules.strangers
+        if self.is_first or (self._rules.ignores_shared and len(position.before) == 1):
+            return  # `check_single_blocker` reads a single writer
         try:
-            while self._position.before:
-                first = self._position.before[0]
-                (node,) = await self._zk.pipeline([GetData(join_path(self._rules.path, first))])
-                if isinstance(node, zkwire.NoNodeError) or (isinstance(node, Node) and self._is_stranger(first, node)):
-                    self._position.departed(first)
-                    continue
-                if isinstance(node, Node):
-                    strangers.looked_at(first)
-                return  # a blocker that we may not read goes on blocking
+            to_read = strangers.to_look_at(position.first)
+            seen = set(position.first)
+            while to_read:
+                path = self._rules.path
+                nodes = await self._zk.pipeline([GetData(join_path(path, name)) for name in to_read])
+                for name, node in zip(to_read, nodes, strict=True):
+                    if isinstance(node, zkwire.NoNodeError) or (
+                        isinstance(node, Node) and self._is_stranger(name, node)
+                    ):
+                        position.departed(name)
+                    elif isinstance(node, Node):
+                        strangers.looked_at(name)
+                    # Else: a blocker that we may not read goes on blocking.
+                to_read = [] if self.is_first else [name for name in position.first if name not in seen]
+                seen.update(to_read)
         except BaseException:
             self.ticket.give_up()
             raise

@@ -18,7 +18,8 @@ from zkwire import GetData, Node, ZooKeeperError, join_path
 
 _log = logging.getLogger(__name__)
 
-# In seconds.  A cause may be removed by hand, and no event reports that, so the item is tried again by then.
+# In seconds.  A cause may be removed by hand, and no event reports that, so the item is tried again by then, by a
+# consumer that waits, too.
 _TRIED_AGAIN_AFTER: Final = 60.0
 # Taken nodes to read at a time, each with its data.
 _MOST_READ: Final = 16
@@ -67,7 +68,9 @@ class Aside:
     def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes
         self._until: dict[str, float] = {}  # by the item's name, on the loop's clock
-        self._claimed: set[str] = set()  # the items whose taken nodes were read, and were a consumer's
+        # The items whose taken nodes were read, and were a consumer's, and until when that is believed: that consumer
+        # may go, and another client may create a persistent node of that name.
+        self._claimed: dict[str, float] = {}
         self._notices = Notices(_log, f"the queue {nodes.path}")
 
     def add(self, name: str, why: str) -> None:
@@ -85,19 +88,31 @@ class Aside:
         self._until = {name: until for name, until in self._until.items() if name in listed and until > now}
         return set(self._until)
 
+    @property
+    def next_try(self) -> float | None:
+        """When to try an item again, or to read again what hides it, on the loop's clock; None if there is none."""
+        now = asyncio.get_running_loop().time()
+        # A claim of the past is read again only if a listing still shows that all items are claimed.
+        claims = [until for until in self._claimed.values() if until > now]
+        return min([*self._until.values(), *claims], default=None)
+
     async def free_hidden(self, names: Iterable[str], taken: Iterable[str]) -> bool:
         """Free the items that a persistent node in `taken` hides; return whether the queue should be listed again.
 
         The taken nodes of consumers, kazoo's too, are ephemeral: a persistent one would hide its item for ever.
         Arguments: the names of all items, and of all nodes in `taken`, as listed.
         """
-        hidden = set(names).intersection(taken)
-        unknown = sorted(hidden - self._claimed)[:_MOST_READ]
-        self._claimed = (self._claimed & hidden).union(unknown)
-        nodes = await self._nodes.zk.pipeline([GetData(self._nodes.taken_node(name)) for name in unknown])
-        found = zip(unknown, nodes, strict=True)
-        forged = [name for name, node in found if isinstance(node, Node) and not node.stat.ephemeral_owner]
-        return any([await self._free(name) for name in forged])
+        hidden, now = set(names).intersection(taken), asyncio.get_running_loop().time()
+        self._claimed = {name: until for name, until in self._claimed.items() if name in hidden and until > now}
+        unknown, is_freed = sorted(hidden - self._claimed.keys()), False
+        for first in range(0, len(unknown), _MOST_READ):
+            some = unknown[first : first + _MOST_READ]
+            nodes = await self._nodes.zk.pipeline([GetData(self._nodes.taken_node(name)) for name in some])
+            self._claimed.update(dict.fromkeys(some, now + _TRIED_AGAIN_AFTER))
+            found = zip(some, nodes, strict=True)
+            forged = [name for name, node in found if isinstance(node, Node) and not node.stat.ephemeral_owner]
+            is_freed = any([await self._free(name) for name in forged]) or is_freed
+        return is_freed
 
     async def _free(self, name: str) -> bool:
         path = self._nodes.taken_node(name)
@@ -111,7 +126,7 @@ class Aside:
         try:
             await transaction.commit()
         except zkwire.ConnectionLostError:
-            self._claimed.discard(name)
+            self._claimed.pop(name, None)
             return True
         except zkwire.TransactionError as refused:
             if isinstance(refused.cause, zkwire.NoChildrenForEphemeralsError | zkwire.NoNodeError):

@@ -107,8 +107,9 @@ class Consumer:
             is_all_taken = True
 
     async def wait_for_change(self, watches: WatchSet) -> None:
-        """Wait until another item may be there, after a listing that found none to take.
+        """Wait until another item may be there, or one that went aside is to be tried again.
 
+        It follows a listing that found no item to take.
         Arguments: `watches`, which `list_items` has set.
         """
         if all(self._listed):
@@ -118,7 +119,9 @@ class Consumer:
                 return
             if await self._aside.free_hidden(*self._listed):
                 return
-        await watches.next()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(self._aside.next_try):
+                await watches.next()
 
     async def peek(self) -> bytes | None:
         """Return the data of the first item that can be taken, None without one."""

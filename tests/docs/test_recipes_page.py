@@ -48,6 +48,7 @@ def test_every_verb_of_the_client_is_documented() -> None:
         "certain_until",
         "certify",
         "discard",
+        "machine_suspended",
         "need_certainty",
         "release_certainty",
         "pipeline",

@@ -16,8 +16,8 @@ from recipes.partitioner import division, fingerprint
 from tests.support.everywhere import Scene, below, cancel_at_every_moment, cut_at_every_step, nothing_stays, scene
 from tests.support.proxy import Proxy
 from tests.support.recipes import body_raises, expire, until, until_armed, until_watches
-from zkwire import Client
-from zkwire.testing import RealServer
+from zkwire import Client, ThrottledError
+from zkwire.testing import RealServer, Server
 
 STAYS = ["members", "locks"]
 
@@ -380,3 +380,20 @@ async def test_the_connection_is_cut_at_every_request() -> None:
 
 async def test_the_task_is_cancelled_at_every_moment() -> None:
     await cancel_at_every_moment(take_all, afterwards=take_all, at_least=8, stays=STAYS)
+
+
+async def test_a_server_that_throttles_is_asked_for_the_members_again() -> None:
+    async with (
+        Server() as server,
+        zkwire.connect(server.hosts) as zk,
+        Partitioner(zk, "/jobs", "ab", name="first", settle=0) as mine,
+    ):
+        assert await anext(mine) == {"a", "b"}
+        with server.answering("getChildren", ThrottledError, path="/jobs/members", times=2) as throttled:
+            async with Partitioner(zk, "/jobs", "ab", name="second", settle=0) as others:
+                await throttled.until_hit(2)
+                ours = await anext(mine)
+                assert len(ours) == 1
+                asking = asyncio.create_task(anext(mine))  # hands the other one back
+                assert await anext(others) == {"a", "b"} - ours
+                asking.cancel()

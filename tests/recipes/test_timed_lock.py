@@ -18,6 +18,7 @@ from tests.support.locks import release, two_clients, watch_count
 from tests.support.proxy import Proxy
 from tests.support.recipes import body_raises, line, no_task_stays, outcome, this_task, until, until_line
 from zkwire import Client
+from zkwire.session import suspension
 from zkwire.testing import RealServer, Server
 
 pytestmark = pytest.mark.limit(30)
@@ -55,6 +56,26 @@ async def test_the_body_is_cancelled_when_the_limit_has_passed(zookeeper: RealSe
         assert loop.time() - began >= 0.2
         await (await waiter).release()
         assert await line(zk, path) == []
+
+
+async def test_the_time_that_the_machine_was_suspended_counts_against_the_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The event loop's clock does not run meanwhile; the clocks of the waiting clients do."""
+    slept = 1000.0
+    monkeypatch.setattr(suspension, "suspended", lambda: slept)
+    async with scene(session_timeout=40.0) as stage:
+        lease = await TimedLock(stage.zk, "/locks/a", 5.0).acquire()
+        slept += 2.0
+        assert 0 < lease.certain_for() <= 3.0
+        slept += 2.0
+        await lease.extend(3.0)
+        assert 1.0 < lease.certain_for() <= 3.0
+        slept += 3.0
+        assert stage.zk.certain_for(stage.zk.session_id) > 0
+        assert not lease.is_certain()
+        assert "its time limit has passed" in str(await lease.lost())  # no timer for the limit is due
+        await until_line(stage.zk, "/locks/a", 0)
 
 
 async def test_a_lease_without_a_body_is_lost_too() -> None:

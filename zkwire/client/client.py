@@ -25,7 +25,7 @@ from zkwire.client.state_stream import StateStream
 from zkwire.client.transaction import Transaction
 from zkwire.client.watch import Watch, WatchSet
 from zkwire.errors import NoNodeError, SessionExpiredError
-from zkwire.session import credentials, hosts
+from zkwire.session import credentials, hosts, suspension
 from zkwire.session.cleanup import Removal
 from zkwire.session.event_loop import check_loop
 from zkwire.session.session import Session
@@ -171,6 +171,10 @@ class Client(Administration, Batches):
         """Return how many seconds from now the session cannot expire; 0 if `session_id` is another session."""
         session = self._session
         return max(0.0, session.certainty.until - self._loop.time()) if session_id == session.key.id else 0.0
+
+    def machine_suspended(self) -> float:
+        """Return for how many seconds this machine was suspended so far; only the difference of two calls counts."""
+        return suspension.suspended()
 
     def states(self) -> StateStream:
         """Return a stream of the session's states, the present one first: `async for state in zk.states()`."""

@@ -19,7 +19,7 @@ from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every
 from tests.support.proxy import Proxy
 from tests.support.recipes import expire, no_task_stays, outcome, until
 from tests.support.rogue import Peer, Rogue
-from zkwire import Client, Node, NoNodeError, SessionState, Stat, WatchEventType
+from zkwire import Client, Node, NoNodeError, SessionState, Stat, ThrottledError, WatchEventType
 from zkwire.testing import RealServer, Server, ServerProcess
 
 pytestmark = pytest.mark.limit(30)
@@ -755,3 +755,37 @@ class CacheOf:
     def __init__(self, mirror: Mirror) -> None:
         self.path = mirror.root
         self.get = mirror.nodes.get
+
+
+async def test_a_server_that_throttles_is_asked_again() -> None:
+    async with Server() as server, zkwire.connect(server.hosts) as zk:
+        await zk.create("/data", b"1")
+        with server.answering("multiRead", ThrottledError, times=2) as throttled:
+            async with Cache(zk, "/data") as cache:
+                await throttled.until_hit(2)
+                assert shown(cache) == await tree(zk, "/data")
+        async with Cache(zk, "/data") as cache:
+            changes = cache.changes()
+            with server.answering("multiRead", ThrottledError, times=2) as throttled:
+                await zk.set("/data", b"2")
+                change = await anext(changes)
+                await throttled.until_hit(2)
+            assert change.after is not None
+            assert change.after.data == b"2"
+            assert cache.is_current
+            changes.close()
+
+
+async def test_a_server_that_throttles_is_asked_for_the_watch_again_in_a_new_session() -> None:
+    async with Server() as server, zkwire.connect(server.hosts) as zk:
+        await zk.create("/data", b"1")
+        async with Cache(zk, "/data") as cache:
+            changes = cache.changes()
+            with server.answering("addWatch", ThrottledError, times=2) as throttled:
+                server.expire(zk.session_id)
+                await throttled.until_hit(2)
+            await zk.set("/data", b"2")
+            change = await anext(changes)
+            assert change.after is not None
+            assert change.after.data == b"2"
+            changes.close()

@@ -1,10 +1,15 @@
 """The warning about a node whose ACL allows more than the caller's: when it comes, and what it costs."""
 
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
 import pytest
 
 import zkwire
-from recipes import Lock, TryLock
+from recipes import Lock, Queue, TryLock
 from recipes.common.parent_acl import beyond
+from tests.support.everywhere import Scene, scene
 from tests.support.recipes import proxied, two_clients
 from zkwire import ACL, Perms, digest_acl
 from zkwire.testing import RealServer
@@ -87,3 +92,49 @@ async def test_the_acl_is_read_once_and_only_if_the_caller_gives_one(zookeeper: 
             async with Lock(zk, path, acl=zkwire.OPEN_ACL):
                 pass
         assert proxy.requests().count("getACL") == 1
+
+
+async def test_a_program_with_ever_new_paths_fills_neither_the_log_nor_the_line(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two rounds through more paths than are remembered: forgotten ones would be read and reported in each round."""
+    monkeypatch.setattr("recipes.common.parent_acl._MOST_REMEMBERED", 3)
+    async with scene() as stage:
+        for number in range(5):
+            await stage.other.create(f"{stage.path}/{number}", make_parents=True)
+        for _ in range(2):
+            for number in range(5):
+                async with Lock(stage.zk, f"{stage.path}/{number}", acl=[ACL(ALL & ~Perms.ADMIN, "world", "anyone")]):
+                    pass
+    assert len([text for text in caplog.messages if "exists with an ACL" in text]) == 3
+
+
+async def take_a_try_lock(stage: Scene) -> None:
+    async with TryLock(stage.zk, f"{stage.path}/job", acl=zkwire.OPEN_ACL):
+        pass
+
+
+async def take_a_lock(stage: Scene) -> None:
+    async with Lock(stage.zk, stage.path, acl=zkwire.OPEN_ACL):
+        pass
+
+
+async def claim_an_item(stage: Scene) -> None:
+    await Queue(stage.other, stage.path).put(b"1")
+    async with Queue(stage.zk, stage.path, acl=zkwire.OPEN_ACL).claim(within=10):
+        pass
+
+
+@pytest.mark.limit(40)
+@pytest.mark.parametrize("play", [take_a_try_lock, take_a_lock, claim_an_item])
+async def test_a_session_that_expires_while_the_acl_is_read_is_no_error(
+    play: Callable[[Scene], Coroutine[Any, Any, None]],
+) -> None:
+    """The client renews its session, and the recipe begins again in the next one."""
+    async with scene() as stage:
+        await stage.other.ensure_path(stage.path)
+        with stage.server.drop_after("getACL", session=stage.zk.session_id) as dropped:
+            playing = asyncio.create_task(play(stage))
+            await dropped.until_hit()
+            stage.server.expire(stage.zk.session_id)
+            await playing

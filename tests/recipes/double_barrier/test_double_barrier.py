@@ -550,3 +550,14 @@ async def test_the_session_expires_at_every_request() -> None:
     """The other member does not wait for one whose session expires inside.  A member whose session expires while it
     enters may find that the round has gone on without it."""
     await expire_at_every_step(meet_or_give_up, stays=["ready"], at_least=5)
+
+
+async def test_a_member_that_must_not_read_its_own_node_gets_the_error(zookeeper: RealServer, path: str) -> None:
+    """Its own node is not a stranger's: to make another one, again and again, would not help."""
+    async with zkwire.connect(zookeeper.hosts) as zk:
+        await zk.create(path)
+        with pytest.raises(zkwire.NoAuthError):
+            await DoubleBarrier(zk, path, 2, acl=[zkwire.digest_acl("other", "password")]).enter(within=10)
+        stat = await zk.exists(path)
+        assert stat is not None
+        assert stat.cversion <= 2  # one member came and went

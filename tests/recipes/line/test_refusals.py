@@ -197,3 +197,27 @@ async def test_after_a_transient_refusal_nothing_is_asked_before_the_end_of_a_pa
         assert isinstance(await outcome(waiter), asyncio.CancelledError)
         await stage.other.delete(holder)
         await nothing_stays(stage)
+
+
+async def test_a_limit_that_is_refused_for_the_time_being_is_written_later() -> None:
+    """Both the first limit, for which the caller does not wait, and a new one: the lease is not lost."""
+    async with scene() as stage:
+        with stage.server.answering("setData", ThrottledError, session=stage.zk.session_id, times=2) as refused:
+            lease = await TimedLock(stage.zk, P, 60).acquire()
+            await refused.until_hit()
+            await lease.extend(60)
+            assert refused.hits == 2
+        lease.check()
+        assert (await stage.other.get(lease.path)).data.startswith(b"zkwire limit ")
+        await lease.release()
+
+
+async def test_a_downgrade_that_is_refused_for_the_time_being_goes_on() -> None:
+    async with scene() as stage:
+        lease = await ReadWriteLock(stage.zk, P).write().acquire()
+        with stage.server.answering("setData", ThrottledError, session=stage.zk.session_id, times=2) as refused:
+            read = await lease.downgrade()
+            assert refused.hits == 2
+        async with ReadWriteLock(stage.other, P).read().hold(within=10):
+            read.check()
+        await read.release()

@@ -95,6 +95,33 @@ async def test_tries_of_a_held_lock_read_its_holder_once(zookeeper: RealServer, 
         await holder.release()
 
 
+async def test_a_try_of_a_semaphore_does_not_count_such_a_node_behind_a_holder(
+    zookeeper: RealServer, path: str
+) -> None:
+    """The first blocker is a ticket all the while; the second one only looks like one."""
+    async with two_clients(zookeeper) as (zk, other):
+        holder = await Semaphore(other, path, 2).acquire()
+        await zk.create(f"{path}/stranger-", sequential=True)
+        assert await Semaphore(zk, path, 2).try_acquire() is None
+        for _ in range(2):
+            lease = await Semaphore(zk, path, 2).try_acquire()
+            assert lease is not None
+            assert await Semaphore(zk, path, 2).try_acquire() is None
+            await lease.release()
+        await holder.release()
+
+
+async def test_tries_of_a_held_semaphore_read_each_holder_once(zookeeper: RealServer, path: str) -> None:
+    async with proxied(zookeeper) as (proxy, zk, trying):
+        holders = [await Semaphore(zk, path, 2).acquire() for _ in range(2)]
+        mark = proxy.mark()
+        for _ in range(4):
+            assert await Semaphore(trying, path, 2).try_acquire() is None
+        assert proxy.requests(mark).count("getData") == 4 + 2  # the number of permits in each try
+        for holder in holders:
+            await holder.release()
+
+
 async def test_the_hand_over_behind_such_a_node_sends_nothing(zookeeper: RealServer, path: str) -> None:
     async with proxied(zookeeper) as (proxy, zk, behind):
         node = await stranger(zk, path)

@@ -170,6 +170,71 @@ async def test_an_item_is_tried_again_later(monkeypatch: pytest.MonkeyPatch) -> 
         assert await queue.get(within=0) == b""
 
 
+@pytest.mark.parametrize("take", [wait_and_get, wait_and_claim])
+async def test_a_consumer_that_waits_tries_an_item_again_later(monkeypatch: pytest.MonkeyPatch, take: Take) -> None:
+    """No event reports that its cause has gone, so the consumer must not wait for one."""
+    monkeypatch.setattr("recipes.queue.aside._TRIED_AGAIN_AFTER", 0.1)
+    async with clients() as (_, (zk, other)):
+        await with_a_child(other, PATH)
+        taking = asyncio.create_task(take(Queue(zk, PATH)))
+        await until_line(other, f"{PATH}/consumers", 1)
+        await other.delete(f"{PATH}/entries/{FIRST}/child")
+        assert await asyncio.wait_for(taking, 10) == b""
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_persistent_node_in_the_place_of_a_consumers_is_found_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("recipes.queue.aside._TRIED_AGAIN_AFTER", 0.1)
+    async with clients() as (server, (zk, other)):
+        queue = Queue(zk, PATH)
+        await queue.put(b"0")
+        (first,) = await zk.get_children(f"{PATH}/entries")
+        taken = await other.create(f"{PATH}/taken/{first}", ephemeral=True)
+        async with server.delay_replies(0, "getData", path=taken) as looked:
+            waiting = asyncio.create_task(queue.get())
+            await looked.until_hit()
+        replaced = other.transaction()
+        replaced.delete(taken)
+        replaced.create(taken)
+        await replaced.commit()
+        assert await asyncio.wait_for(waiting, 10) == b"0"
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_consumer_that_has_looked_at_claims_sends_nothing_when_the_queue_is_empty(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What it knows of former claims is out of date, and no reason to look."""
+    monkeypatch.setattr("recipes.queue.aside._TRIED_AGAIN_AFTER", 0.0)
+    observer = Counting()
+    async with clients(1) as (server, (other,)), zkwire.connect(server.hosts, observer=observer) as zk:
+        await Queue(other, PATH).put(b"0")
+        async with (
+            Queue(other, PATH).claim() as item,
+            server.delay_replies(0, "getData", path=f"{PATH}/taken/{item.entry[-20:]}") as looked,
+        ):
+            waiting = asyncio.create_task(Queue(zk, PATH).get())
+            await looked.until_hit()
+        await zk.sync(PATH)
+        before = len(observer.requests)
+        for _ in range(30):
+            await zk.sync(PATH)
+        assert len(observer.requests) - before - 30 < 15, observer.requests
+        await Queue(other, PATH).put(b"1")
+        assert await waiting == b"1"
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_persistent_node_behind_many_consumers_nodes_is_found() -> None:
+    async with clients() as (_, (zk, other)):
+        queue = Queue(zk, PATH)
+        await queue.put_many(numbers(40))
+        names = sorted(await zk.get_children(f"{PATH}/entries"))
+        for name in names:
+            await other.create(f"{PATH}/taken/{name}", ephemeral=name != names[-1])
+        assert await queue.get(within=10) == b"39"
+
+
 @pytest.mark.limit(20)
 @pytest.mark.usefixtures("impatient")
 async def test_a_persistent_node_in_taken_does_not_hide_its_item_for_ever(

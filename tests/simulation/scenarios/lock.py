@@ -1,11 +1,15 @@
-"""The fair lock: several players, each with one or two tasks, at one path."""
+"""The fair lock, and what it shares with all scenarios in which something is held."""
 
 import asyncio
-from collections.abc import Coroutine
+from abc import abstractmethod
+from collections.abc import Coroutine, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
 from random import Random
 from typing import Any, cast
 
 from recipes import Lock, LockLostError
+from recipes.line.locking import Locking
 from tests.simulation.checks import Guard
 from tests.simulation.scenario import Scenario
 from tests.simulation.schedule import Step
@@ -14,8 +18,70 @@ from tests.simulation.stage import Player, Stage
 _PATH = "/locks/a"
 
 
-class LockScenario(Scenario):
-    """Steps: "hold", "try", "wait", "cancel" and "pause"; see `do`."""
+class HeldScenario(Scenario):
+    """A scenario in which something is held; see `do` for the steps.
+
+    A subclass says what is acquired (`locking`) and which guards watch it (`watched`), and may give the holder more to
+    do (`body`).  Where there is more than one thing to acquire, the kinds of steps begin with a word for it.
+    """
+
+    @staticmethod
+    def long_step(seconds: float) -> Step | None:
+        return Step("hold", seconds)
+
+    @abstractmethod
+    def locking(self, player: Player, what: str) -> Locking[Any]:
+        """Return what a step acquires; `what` is the word before its kind, "" if there is none."""
+
+    @abstractmethod
+    def watched(self, player: Player, lease: Any, what: str) -> AbstractContextManager[object]:
+        """Return the context in which a body runs."""
+
+    async def do(self, player: Player, step: Step) -> None:
+        """Do one of these: hold for so long; try, and hold if it was free; wait for so long; cancel; pause."""
+        what, _, kind = step.kind.rpartition(" ")
+        match kind:
+            case "pause":
+                await asyncio.sleep(step.amount)
+            case "hold":
+                await self._hold(player, what, step.amount, None)
+            case "wait":
+                await self._hold(player, what, step.amount, step.other)
+            case "try":
+                await self._try(player, what, step.amount)
+            case "cancel":
+                await cancelled_after(int(step.amount), self._hold(player, what, 10.0, None))
+            case _:
+                raise ValueError(f"there is no step {step.kind!r}")
+
+    async def _hold(self, player: Player, what: str, seconds: float, within: float | None) -> None:
+        try:
+            async with self.locking(player, what).hold(within=within) as lease:
+                await self.body(player, lease, what, seconds)
+        except LockLostError:
+            pass
+        except TimeoutError:
+            if within is None:
+                raise
+
+    async def body(self, player: Player, lease: Any, what: str, seconds: float) -> None:
+        """Do what a holder does."""
+        with self.watched(player, lease, what):
+            await asyncio.sleep(seconds)
+
+    async def _try(self, player: Player, what: str, seconds: float) -> None:
+        lease = await self.locking(player, what).try_acquire()
+        if lease is None:
+            return
+        try:
+            with self.watched(player, lease, what):
+                await asyncio.wait([asyncio.ensure_future(lease.lost())], timeout=seconds)
+        finally:
+            await lease.release()
+
+
+class LockScenario(HeldScenario):
+    """Several players, each with one or two tasks, at one path."""
 
     name = "lock"
 
@@ -25,47 +91,16 @@ class LockScenario(Scenario):
 
     @staticmethod
     def tasks(rng: Random, tick: float) -> list[list[Step]]:
-        return [random_steps(rng, tick) for _ in range(2 if rng.random() < 0.2 else 1)]
-
-    @staticmethod
-    def long_step(seconds: float) -> Step | None:
-        return Step("hold", seconds)
+        return random_tasks(rng, tick)
 
     def equip(self, player: Player) -> Lock:
         return Lock(player.zk, _PATH, local_passes=len(player.actor.tasks) - 1)
 
-    async def do(self, player: Player, step: Step) -> None:
-        """Do one of these: hold for so long; try, and hold if it was free; wait for so long; cancel; pause."""
-        lock = cast(Lock, player.tool)
-        match step.kind:
-            case "pause":
-                await asyncio.sleep(step.amount)
-            case "hold":
-                await self._hold(player, lock, step.amount, None)
-            case "wait":
-                await self._hold(player, lock, step.amount, step.other)
-            case "try":
-                await self._try(player, lock, step.amount)
-            case "cancel":
-                await cancelled_after(int(step.amount), self._hold(player, lock, 10.0, None))
+    def locking(self, player: Player, what: str) -> Lock:
+        return cast(Lock, player.tool)
 
-    async def _hold(self, player: Player, lock: Lock, seconds: float, within: float | None) -> None:
-        try:
-            async with lock.hold(within=within) as lease:
-                with self.guard.held(player, lease):
-                    await asyncio.sleep(seconds)
-        except (LockLostError, TimeoutError):
-            pass
-
-    async def _try(self, player: Player, lock: Lock, seconds: float) -> None:
-        lease = await lock.try_acquire()
-        if lease is None:
-            return
-        try:
-            with self.guard.held(player, lease):
-                await asyncio.wait([asyncio.ensure_future(lease.lost())], timeout=seconds)
-        finally:
-            await lease.release()
+    def watched(self, player: Player, lease: Any, what: str) -> AbstractContextManager[object]:
+        return self.guard.held(player, lease)
 
     def deletable(self) -> list[str]:
         return self.guard.tickets()
@@ -75,6 +110,20 @@ class LockScenario(Scenario):
 
     def left(self) -> list[str]:
         return self.stage.ensemble.nodes_below(_PATH)
+
+
+def random_tasks(rng: Random, tick: float, whats: Sequence[str] = ()) -> list[list[Step]]:
+    """Return the steps of one player, in one or two tasks.
+
+    Arguments: `whats`, the words for what may be acquired; one that is chosen more often is listed more often.
+    """
+    tasks = [random_steps(rng, tick) for _ in range(2 if rng.random() < 0.2 else 1)]
+    if not whats:
+        return tasks
+    return [
+        [step if step.kind == "pause" else replace(step, kind=f"{rng.choice(whats)} {step.kind}") for step in steps]
+        for steps in tasks
+    ]
 
 
 def random_steps(rng: Random, tick: float) -> list[Step]:

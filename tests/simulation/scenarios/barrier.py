@@ -1,0 +1,136 @@
+"""The barrier and the double barrier: players that hold one another back, and that meet."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from random import Random
+from typing import cast
+
+from recipes import Barrier, DoubleBarrier
+from tests.simulation.scenario import Scenario
+from tests.simulation.scenarios.lock import cancelled_after
+from tests.simulation.scenarios.settling import Settling, is_passing
+from tests.simulation.schedule import Step
+from tests.simulation.stage import Player, Stage
+from zkwire import ZooKeeperError
+
+_BARRIER, _DOUBLE = "/barriers/a", "/barriers/b"
+
+
+@dataclass(eq=False)
+class _Try:
+    """One `enter`: from when to when the member's node may have been at the barrier."""
+
+    came: float
+    went: float | None = None
+
+
+class BarrierScenario(Scenario):
+    """Steps: "create", "remove" and "wait" (at the barrier), "meet" (enter the double barrier and leave it), "cancel"
+    (the same, cancelled) and "pause"; at the end the barrier is removed, all wait for that, and all meet.
+
+    Checked is: who enters finds that as many members as were agreed have come, and have not gone before it came; all
+    meet in the end, and wait no longer when the barrier is removed.
+    """
+
+    name = "barrier"
+
+    def __init__(self, stage: Stage) -> None:
+        super().__init__(stage)
+        self._settling = Settling(stage)
+        self._tries: list[_Try] = []
+        self._arrived = 0
+        self._is_meeting = False
+        self._count = len(stage.schedule.actors)
+
+    @staticmethod
+    def tasks(rng: Random, tick: float) -> list[list[Step]]:
+        return [_steps(rng, tick)]
+
+    def equip(self, player: Player) -> Barrier:
+        return Barrier(player.zk, _BARRIER)
+
+    async def do(self, player: Player, step: Step) -> None:
+        barrier = cast(Barrier, player.tool)
+        try:
+            match step.kind:
+                case "pause":
+                    await asyncio.sleep(step.amount)
+                case "create":
+                    await barrier.create()
+                case "remove":
+                    await barrier.remove()
+                case "wait":
+                    await barrier.wait(within=step.amount)
+                case "meet":
+                    await self._meet(player, step.amount, step.other)
+                case "cancel":
+                    await cancelled_after(int(step.amount), self._meet(player, 10.0, 0.0))
+        except TimeoutError:
+            pass
+        except ZooKeeperError as error:
+            if not is_passing(error):
+                raise
+
+    async def _meet(self, player: Player, within: float | None, seconds: float) -> None:
+        double = DoubleBarrier(player.zk, _DOUBLE, self._count)
+        attempt = _Try(self.stage.world.now)
+        self._tries.append(attempt)
+        try:
+            await double.enter(within=within)
+            together = [each for each in self._tries if each.went is None or each.went >= attempt.came]
+            if len(together) < self._count:
+                self.stage.fail(f"{player.actor.name} has entered with {len(together)} of {self._count} members")
+            await asyncio.sleep(seconds)
+            await double.leave(within=within)
+        except BaseException:
+            # Its node goes when a server can be reached again, or with its session.
+            attempt.went = max(self.stage.world.now, self.stage.schedule.calm) + 3 * player.actor.timeout
+            raise
+        attempt.went = self.stage.world.now
+
+    async def finish(self, player: Player) -> None:
+        """Remove the barrier, or wait until it is removed; then meet all others."""
+        barrier = cast(Barrier, player.tool)
+        await self._settling.wait()
+        is_first = player.actor is self.stage.schedule.actors[0]
+        await _until_done(barrier.remove if is_first else barrier.wait)
+        # A member that has died meets the others as long as its node is there, and leaves another one out.
+        self._arrived += 1
+        while self._arrived < self._count or (self._members() and not self._is_meeting) or self._may_expire():
+            await asyncio.sleep(0.5)
+        self._is_meeting = True
+        await _until_done(lambda: self._meet(player, None, 0.1))
+
+    def _may_expire(self) -> bool:
+        """Whether sessions may still expire after the last fault."""
+        longest = max(actor.timeout for actor in self.stage.schedule.actors)
+        return self.stage.world.now < self.stage.schedule.calm + 3 * longest
+
+    def _members(self) -> list[str]:
+        # A round whose members have all died leaves `ready` to the next one that comes.
+        return [path for path in self.left() if path != f"{_DOUBLE}/ready"]
+
+    def left(self) -> list[str]:
+        return self.stage.ensemble.nodes_below(_DOUBLE)
+
+
+async def _until_done(act: Callable[[], Awaitable[None]]) -> None:
+    while True:
+        try:
+            return await act()
+        except ZooKeeperError as error:
+            if not is_passing(error):
+                raise
+
+
+def _steps(rng: Random, tick: float) -> list[Step]:
+    steps = []
+    for _ in range(rng.randrange(2, 8)):
+        (kind,) = rng.choices(["create", "remove", "wait", "meet", "cancel", "pause"], [2, 2, 2, 4, 1, 2])
+        if kind == "cancel":
+            steps.append(Step(kind, float(int(rng.expovariate(0.1)))))
+        else:
+            seconds = rng.choice([0.05, 1.0, 5.0]) * tick * rng.uniform(0.5, 1.5)
+            steps.append(Step(kind, seconds, rng.choice([0.0, 0.1, 3.0]) * tick))
+    return steps

@@ -1,0 +1,149 @@
+"""The cache: players that mirror a tree while all of them change it."""
+
+import asyncio
+import itertools
+from random import Random
+from typing import Final
+
+import zkwire
+from recipes import Cache
+from tests.simulation.scenario import Scenario
+from tests.simulation.scenarios.settling import Settling, is_passing, synced
+from tests.simulation.schedule import Step
+from tests.simulation.stage import Player, Stage
+from zkwire import Node
+
+_ROOT: Final = "/data"
+_NODES: Final = [f"{_ROOT}/{name}" for name in ("a", "a/b", "a/b/c", "a/d", "e", "e/f")]
+_LOOK_EVERY: Final = 0.05  # seconds
+
+
+class CacheScenario(Scenario):
+    """Steps: "mirror" for so long, "set", "create", "delete" and "pause"; at the end each player mirrors the tree.
+
+    Checked is: a cache shows no state of a node that is older than one that it has shown; a node is shown below one
+    that is shown; `changes` gives each change from the state that it has given before, and has given the present one in
+    the end; in the end the cache is the tree.
+    """
+
+    name = "cache"
+    players = (1, 3)
+
+    def __init__(self, stage: Stage) -> None:
+        super().__init__(stage)
+        self._numbers = itertools.count(1)
+        self._settling = Settling(stage)
+        stage.ensemble.preset([_ROOT, *_NODES[:3]])
+
+    @staticmethod
+    def tasks(rng: Random, tick: float) -> list[list[Step]]:
+        mirroring = [Step("mirror", rng.choice([0.1, 2.0, 10.0]) * tick) for _ in range(rng.randrange(3))]
+        return [_steps(rng, tick), *([mirroring] if mirroring else [])]
+
+    def equip(self, player: Player) -> None:
+        return None
+
+    async def do(self, player: Player, step: Step) -> None:
+        path, zk = _NODES[int(step.other)], player.zk
+        try:
+            match step.kind:
+                case "pause":
+                    await asyncio.sleep(step.amount)
+                case "mirror":
+                    await self._mirror(player, asyncio.get_running_loop().time() + step.amount)
+                case "set":
+                    await zk.set(path, str(next(self._numbers)).encode())
+                case "create":
+                    await zk.create(path, str(next(self._numbers)).encode())
+                case "delete":
+                    await zk.delete_tree(path)
+        except (zkwire.NoNodeError, zkwire.NodeExistsError, zkwire.NotEmptyError):
+            pass
+        except zkwire.ZooKeeperError as error:
+            if not is_passing(error):
+                raise
+
+    async def _mirror(self, player: Player, until: float | None) -> None:
+        """Mirror the tree until then, or until the mirror is the tree."""
+        async with Cache(player.zk, _ROOT) as cache:
+            follower = _Follower(self.stage, player, cache)
+            following = asyncio.create_task(follower.follow())
+            while until is None or asyncio.get_running_loop().time() < until:
+                follower.look()
+                if until is None and follower.is_up_to_date():
+                    break
+                await asyncio.sleep(_LOOK_EVERY)
+            if following.done():
+                self.stage.fail(f"{player.actor.name}: the changes of the cache have ended: {following!r}")
+            following.cancel()
+            await asyncio.wait([following])
+
+    async def finish(self, player: Player) -> None:
+        """Mirror the tree until the mirror is right."""
+        await self._settling.wait()
+        await synced(player, _ROOT)
+        await self._mirror(player, None)
+
+
+class _Follower:
+    """Checks what one cache shows, and what it reports as changes."""
+
+    def __init__(self, stage: Stage, player: Player, cache: Cache) -> None:
+        self._stage, self._player, self._cache = stage, player, cache
+        self._newest: dict[str, int] = {}  # the greatest zxid of a state of each node that was shown
+        self._reported: dict[str, Node] = {}
+        self._changes = cache.changes(initial=True)
+
+    async def follow(self) -> None:
+        """Check that each change begins with the state that was reported before."""
+        async for change in self._changes:
+            if _state(change.before) != _state(self._reported.get(change.path)):
+                self._fail(f"reports a change of {change.path} from a state that it has not reported: {change}")
+            if change.after is None:
+                self._reported.pop(change.path, None)
+            else:
+                self._reported[change.path] = change.after
+            self.look()
+
+    def look(self) -> None:
+        """Check what the cache shows at this moment."""
+        for path in (_ROOT, *_NODES):
+            node = self._cache.get(path)
+            if node is None:
+                continue
+            newest = max(node.stat.czxid, node.stat.mzxid, node.stat.pzxid)
+            if newest < self._newest.get(path, 0):
+                self._fail(f"shows {path} as it was before")
+            self._newest[path] = newest
+            parent, _, name = path.rpartition("/")
+            if path != _ROOT and name not in (self._cache.children(parent) or ()):
+                self._fail(f"shows {path}, and not below its parent")
+
+    def is_up_to_date(self) -> bool:
+        """Return whether the cache, and what it has reported, is the tree of the server that has come furthest."""
+        tree = max(self._stage.ensemble.servers, key=lambda server: server.applied).replica.tree
+        for path in (_ROOT, *_NODES):
+            there, node, reported = tree.nodes.get(path), self._cache.get(path), self._reported.get(path)
+            expected = None if there is None else (there.czxid, there.mzxid, there.data or b"")
+            if not _state(node) == _state(reported) == expected:
+                return False
+            if node is not None and there is not None and node.stat.pzxid != there.pzxid:
+                return False
+        return self._cache.is_current
+
+    def _fail(self, what: str) -> None:
+        self._stage.fail(f"{self._player.actor.name}: the cache {what}")
+
+
+def _state(node: Node | None) -> tuple[int, int, bytes] | None:
+    """Return what a change is a change of; a child that comes or goes changes the Stat alone."""
+    return None if node is None else (node.stat.czxid, node.stat.mzxid, node.data)
+
+
+def _steps(rng: Random, tick: float) -> list[Step]:
+    steps = []
+    for _ in range(rng.randrange(2, 14)):
+        (kind,) = rng.choices(["set", "create", "delete", "pause"], [4, 4, 1, 4])
+        seconds = rng.choice([0.001, 0.1, 1.0]) * tick * rng.uniform(0.5, 1.5) if kind == "pause" else 0.0
+        steps.append(Step(kind, seconds, float(rng.randrange(len(_NODES)))))
+    return steps

@@ -1,0 +1,166 @@
+"""The election: candidates that lead for one term or several, and observers."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
+from random import Random
+from typing import Any, Final, cast
+
+import zkwire
+from recipes import Election
+from tests.simulation.checks import Guard
+from tests.simulation.scenarios.lock import HeldScenario, cancelled_after, random_tasks
+from tests.simulation.schedule import Step
+from tests.simulation.stage import Player, Stage
+
+_PATH: Final = "/election"
+_LAST: Final = b"the last leader"
+_LOOK_EVERY: Final = 1.0  # seconds
+
+
+class _Candidate:
+    """What a player needs.
+
+    `seen` is the data that it has observed last; `greatest`, the greatest token; `has_seen_last`, whether it has seen
+    the last leader.
+    """
+
+    def __init__(self, player: Player) -> None:
+        self._player = player
+        self.election = Election(player.zk, _PATH)
+        self.seen: bytes | None = None
+        self.greatest = 0
+        self.has_seen_last = False
+        self.observing: asyncio.Task[None] | None = None
+
+    def observe(self) -> None:
+        """Begin to observe, unless that has begun."""
+        if self.observing is None:
+            self.observing = asyncio.create_task(self._observe())
+
+    async def _observe(self) -> None:
+        async with self.election.observe() as stream:
+            while True:
+                try:
+                    async for self.seen in stream:
+                        self._check()
+                except zkwire.ServerError as error:
+                    if not error.is_transient:
+                        raise
+
+    def _check(self) -> None:
+        self.has_seen_last |= self.seen == _LAST
+        if not self.seen or self.seen == _LAST:
+            return
+        token = int(self.seen)
+        if token < self.greatest:
+            name, stage = self._player.actor.name, self._player.stage
+            stage.fail(f"{name} observes the leader of the token {token:#x} after that of {self.greatest:#x}")
+        self.greatest = token
+
+
+class ElectionScenario(HeldScenario):
+    """The steps of HeldScenario, and "observe", "terms", which leads twice, and "cancelled-terms".
+
+    A leader writes its token where observers see it: they never see a smaller one after a greater one.  At the end the
+    first player leads once more, all players must see this, and then that there is no leader.
+    """
+
+    name = "election"
+
+    def __init__(self, stage: Stage) -> None:
+        super().__init__(stage)
+        self._guard = Guard(stage, _PATH)
+        self._count = 0  # players that have done their steps
+
+    @staticmethod
+    def tasks(rng: Random, tick: float) -> list[list[Step]]:
+        tasks = random_tasks(rng, tick)
+        for steps in tasks:
+            if rng.random() < 0.5:
+                steps.insert(0, Step("observe"))
+            if rng.random() < 0.5:
+                kind = rng.choice(["terms", "terms", "cancelled-terms"])
+                seconds = rng.choice([0.0, 0.2, 1.0]) * tick * rng.uniform(0.5, 1.5)
+                steps.insert(rng.randrange(len(steps) + 1), Step(kind, seconds, float(int(rng.expovariate(0.1)))))
+        return tasks
+
+    def equip(self, player: Player) -> _Candidate:
+        return _Candidate(player)
+
+    def locking(self, player: Player, what: str) -> Election:
+        return cast(_Candidate, player.tool).election
+
+    def watched(self, player: Player, lease: Any, what: str) -> AbstractContextManager[object]:
+        return self._guard.held(player, lease)
+
+    async def do(self, player: Player, step: Step) -> None:
+        """Do one of those of HeldScenario; observe from now on; lead for two terms, and perhaps give up meanwhile."""
+        match step.kind:
+            case "observe":
+                cast(_Candidate, player.tool).observe()
+            case "terms":
+                await self._terms(player, step.amount)
+            case "cancelled-terms":
+                await cancelled_after(int(step.other), self._terms(player, step.amount))
+            case _:
+                await super().do(player, step)
+
+    async def _terms(self, player: Player, seconds: float) -> None:
+        count = 0
+        async with self.locking(player, "").terms() as terms:
+            async for term in terms:
+                async with term:
+                    await self.body(player, term, "", seconds)
+                count += 1
+                if count == 2:
+                    break
+
+    async def body(self, player: Player, lease: Any, what: str, seconds: float) -> None:
+        with self.watched(player, lease, what):
+            try:
+                await lease.set(b"%d" % lease.token)
+            except (zkwire.ConnectionLostError, zkwire.NoNodeError):
+                pass  # whether it was written, and whether the term is lost, shows later
+            except zkwire.ServerError as error:
+                if not error.is_transient:
+                    raise
+            await asyncio.sleep(seconds)
+
+    async def finish(self, player: Player) -> None:
+        """When all faults are over, let the first player lead, until all players have seen it; then see no leader."""
+        stage, candidate = self.stage, cast(_Candidate, player.tool)
+        self._count += 1
+        candidate.observe()
+        assert candidate.observing is not None
+        candidate.observing.add_done_callback(lambda task: None if task.cancelled() else task.result())
+        await _until(lambda: self._count == len(stage.players) and stage.world.now > stage.schedule.calm)
+        if player is stage.players[0]:
+            async with Election(player.zk, _PATH, _LAST).terms() as terms:
+                async for term in terms:
+                    async with term:
+                        await _until(self._all_have_seen_the_last)
+                    if self._all_have_seen_the_last():
+                        break
+        await _until(self._all_have_seen_the_last)
+        await _until(lambda: candidate.seen is None)
+        candidate.observing.cancel()
+        with suppress(asyncio.CancelledError):
+            await candidate.observing
+
+    def _all_have_seen_the_last(self) -> bool:
+        return all(cast(_Candidate, each.tool).has_seen_last for each in self.stage.players)
+
+    def deletable(self) -> list[str]:
+        return self._guard.tickets()
+
+    def deleted(self, path: str) -> None:
+        self._guard.deleted(path)
+
+    def left(self) -> list[str]:
+        return self._guard.tickets()
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    while not condition():
+        await asyncio.sleep(_LOOK_EVERY)

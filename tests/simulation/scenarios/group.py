@@ -1,0 +1,113 @@
+"""The group and the persistent ephemeral node: players that join, set their data, and leave."""
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import AsyncIterator
+from random import Random
+
+import zkwire
+from recipes import Group, Member, PersistentEphemeral
+from tests.simulation.scenario import Scenario
+from tests.simulation.scenarios.settling import Settling, is_passing, synced
+from tests.simulation.schedule import Step
+from tests.simulation.stage import Player, Stage
+
+_PATH = "/services/web"
+_LOOK_EVERY = 0.1  # seconds
+
+
+class GroupScenario(Scenario):
+    """Steps: "join" (a member for so long), "keep" (a persistent ephemeral node), "cancel" (one that is cancelled while
+    it joins) and "pause"; at the end each player joins, and waits until it sees all members.
+
+    Checked is: who has not left is shown in the end, with the data that was set last; no node of who has left stays.
+    """
+
+    name = "group"
+
+    def __init__(self, stage: Stage) -> None:
+        super().__init__(stage)
+        self._numbers = itertools.count(1)
+        self._settling = Settling(stage)
+        self._present: dict[str, bytes] = {}  # the members that have joined for good
+        self._seen = 0  # players that have seen all others
+
+    @staticmethod
+    def tasks(rng: Random, tick: float) -> list[list[Step]]:
+        return [_steps(rng, tick) for _ in range(rng.choice([1, 1, 2]))]
+
+    @staticmethod
+    def long_step(seconds: float) -> Step | None:
+        return Step("join", seconds)
+
+    def equip(self, player: Player) -> Group:
+        return Group(player.zk, _PATH)
+
+    async def do(self, player: Player, step: Step) -> None:
+        match step.kind:
+            case "pause":
+                await asyncio.sleep(step.amount)
+            case "join" | "keep":
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(step.amount), self._member(player, step.kind) as (_, member):
+                        while True:
+                            await asyncio.sleep(step.other)
+                            with contextlib.suppress(zkwire.ConnectionLostError, zkwire.ServerError):
+                                await member.set(str(next(self._numbers)).encode())
+
+    @contextlib.asynccontextmanager
+    async def _member(self, player: Player, kind: str) -> AsyncIterator[tuple[str, Member | PersistentEphemeral]]:
+        """Be a member with a name of its own; a refusal that passes when it enters is tried again."""
+        async with contextlib.AsyncExitStack() as stack:
+            while True:
+                name = f"{player.actor.name}-{next(self._numbers)}"
+                member: Member | PersistentEphemeral
+                try:
+                    if kind == "join":
+                        member = await stack.enter_async_context(await Group(player.zk, _PATH).join(name))
+                    else:
+                        kept = PersistentEphemeral(player.zk, f"{_PATH}/{name}")
+                        member = await stack.enter_async_context(kept)
+                    break
+                except zkwire.ZooKeeperError as error:
+                    if not is_passing(error):
+                        raise
+            yield name, member
+
+    async def finish(self, player: Player) -> None:
+        """Join, set the data, and watch the group until all players, and no others, are shown."""
+        await self._settling.wait()
+        await synced(player, _PATH)
+        kind = player.rng.choice(["join", "keep"])
+        async with self._member(player, kind) as (name, member):
+            data = str(next(self._numbers)).encode()
+            await member.set(data)
+            self._present[name] = data
+            async with Group(player.zk, _PATH).watch() as changes:
+                async for members in changes:
+                    if len(self._present) == len(self.stage.players) and members == self._present:
+                        break
+                    # The set of the last one may be shown before it has returned.
+                    if members.keys() >= self._present.keys() and len(members) == len(self.stage.players):
+                        await asyncio.sleep(_LOOK_EVERY)
+                        if members == self._present:
+                            break
+            self._seen += 1
+            while self._seen < len(self.stage.players):
+                await asyncio.sleep(_LOOK_EVERY)
+
+    def deletable(self) -> list[str]:
+        return self.stage.ensemble.nodes_below(_PATH)
+
+    def left(self) -> list[str]:
+        return self.stage.ensemble.nodes_below(_PATH)
+
+
+def _steps(rng: Random, tick: float) -> list[Step]:
+    steps = []
+    for _ in range(rng.randrange(1, 6)):
+        kind = rng.choice(["join", "join", "keep", "keep", "pause"])
+        seconds = rng.choice([0.0, 0.05, 1.0, 5.0]) * tick * rng.uniform(0.5, 1.5)
+        steps.append(Step(kind, seconds, rng.choice([0.05, 0.2, 1.0]) * tick))
+    return steps

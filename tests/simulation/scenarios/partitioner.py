@@ -1,0 +1,128 @@
+"""The partitioner: players that come and go, and divide some partitions."""
+
+import asyncio
+import contextlib
+from dataclasses import dataclass
+from random import Random
+from typing import cast
+
+import zkwire
+from recipes import Lease, Partitioner
+from tests.simulation.checks import Guard
+from tests.simulation.scenario import Scenario
+from tests.simulation.scenarios.settling import Settling
+from tests.simulation.schedule import Step
+from tests.simulation.stage import Player, Stage
+
+_PATH = "/jobs/a"
+_PARTITIONS = range(4)
+_SETTLE = 0.1  # seconds
+
+
+@dataclass(eq=False)
+class _Tool:
+    """What a player has at this moment: `works` are its partitions, each with the body that serves it."""
+
+    works: dict[int, asyncio.Task[None]]
+
+
+class PartitionerScenario(Scenario):
+    """Steps: "serve" for so long, and "pause"; at the end all players serve until all partitions are served.
+
+    Checked is: no two certain leases of one partition, and no body that runs on when the next one begins; all
+    partitions are served in the end.
+    """
+
+    name = "partitioner"
+    players = (1, 4)
+
+    def __init__(self, stage: Stage) -> None:
+        super().__init__(stage)
+        self._guards = {number: Guard(stage, f"{_PATH}/locks/{number}") for number in _PARTITIONS}
+        self._settling = Settling(stage)
+        self._tools: list[_Tool] = []
+        self._is_served = False
+
+    @staticmethod
+    def tasks(rng: Random, tick: float) -> list[list[Step]]:
+        steps = []
+        for _ in range(rng.randrange(1, 4)):
+            steps.append(Step("serve", rng.choice([0.0, 0.5, 2.0, 8.0]) * tick * rng.uniform(0.5, 1.5)))
+            if rng.random() < 0.5:
+                steps.append(Step("pause", rng.choice([0.1, 2.0]) * tick))
+        return [steps]
+
+    @staticmethod
+    def long_step(seconds: float) -> Step | None:
+        return Step("serve", seconds)
+
+    def equip(self, player: Player) -> _Tool:
+        tool = _Tool({})
+        self._tools.append(tool)
+        return tool
+
+    async def do(self, player: Player, step: Step) -> None:
+        if step.kind == "pause":
+            await asyncio.sleep(step.amount)
+        else:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(step.amount):
+                    await self._serve(player)
+
+    async def _serve(self, player: Player) -> None:
+        works = cast(_Tool, player.tool).works
+        async with contextlib.AsyncExitStack() as stack:
+            while True:
+                try:
+                    partitioner = Partitioner(player.zk, _PATH, _PARTITIONS, settle=_SETTLE)
+                    mine = await stack.enter_async_context(partitioner)
+                    break
+                except zkwire.ServerError as refusal:
+                    if not refusal.is_transient:
+                        raise
+            try:
+                async for partitions in mine:
+                    await _stop(works, works.keys() - partitions)
+                    for partition in partitions - works.keys():
+                        with contextlib.suppress(LookupError):  # lost meanwhile: the next set is without it
+                            lease = mine.lease(partition)
+                            works[partition] = asyncio.create_task(self._work(player, partition, lease))
+            finally:
+                await _stop(works, set(works))
+
+    async def _work(self, player: Player, partition: int, lease: Lease) -> None:
+        with self._guards[partition].held(player, lease):
+            await lease.lost()
+
+    async def finish(self, player: Player) -> None:
+        """Serve until all partitions are served at one moment."""
+        await self._settling.wait()
+        serving = asyncio.create_task(self._serve(player))
+        while not self._is_served:
+            if serving.done():
+                await serving
+            served = [partition for tool in self._tools for partition, work in tool.works.items() if not work.done()]
+            self._is_served = sorted(served) == list(_PARTITIONS)
+            await asyncio.sleep(0.5)
+        serving.cancel()
+        await asyncio.wait([serving])
+
+    def deletable(self) -> list[str]:
+        below = self.stage.ensemble.nodes_below
+        return [*below(f"{_PATH}/members"), *(path for guard in self._guards.values() for path in guard.tickets())]
+
+    def deleted(self, path: str) -> None:
+        for guard in self._guards.values():
+            guard.deleted(path)
+
+    def left(self) -> list[str]:
+        below = self.stage.ensemble.nodes_below
+        return [*below(f"{_PATH}/members"), *(path for n in _PARTITIONS for path in below(f"{_PATH}/locks/{n}"))]
+
+
+async def _stop(works: dict[int, asyncio.Task[None]], partitions: set[int]) -> None:
+    stopped = [works.pop(partition) for partition in partitions]
+    for work in stopped:
+        work.cancel()
+    if stopped:
+        await asyncio.wait(stopped)

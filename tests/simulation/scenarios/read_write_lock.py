@@ -1,0 +1,113 @@
+"""The read/write lock: readers together, a writer alone, and writers that become readers."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from random import Random
+from typing import Any, Final, cast
+
+import zkwire
+from recipes import Lease, ReadWriteLock, WriteLease
+from recipes.line.locking import Locking
+from recipes.read_write_lock import READ_PREFIX, WRITE_PREFIX
+from tests.simulation.checks import Guard
+from tests.simulation.scenarios.lock import HeldScenario, random_tasks
+from tests.simulation.schedule import Step
+from tests.simulation.stage import Player, Stage
+
+_PATH: Final = "/locks/rw"
+_PAUSE: Final = 0.1  # seconds
+
+
+class ReadWriteLockScenario(HeldScenario):
+    """The steps of HeldScenario, each for "read", "write" or "downgrade": to write, and then to go on as a reader.
+
+    A writer's token is greater than those of all before; a reader's is greater than those of all writers before.
+    """
+
+    name = "read-write-lock"
+
+    def __init__(self, stage: Stage) -> None:
+        super().__init__(stage)
+        # Readers hold in any order, so the guard cannot compare all tokens.
+        self._guard = Guard(stage, _PATH, fits=fits, blocks=self._blocks, grows=False)
+        self._downgraded: set[str] = set()  # names of tickets
+        self._former: list[tuple[Player, WriteLease]] = []  # that were downgraded
+        self._greatest = {"read": 0, "write": 0}
+
+    @staticmethod
+    def tasks(rng: Random, tick: float) -> list[list[Step]]:
+        return random_tasks(rng, tick, ("read", "read", "read", "write", "write", "downgrade"))
+
+    @staticmethod
+    def long_step(seconds: float) -> Step | None:
+        return Step("write hold", seconds)
+
+    def equip(self, player: Player) -> ReadWriteLock:
+        return ReadWriteLock(player.zk, _PATH, prefer=player.rng.choice([None, None, "readers", "writers"]))
+
+    def locking(self, player: Player, what: str) -> Locking[Any]:
+        lock = cast(ReadWriteLock, player.tool)
+        return lock.read() if what == "read" else lock.write()
+
+    def watched(self, player: Player, lease: Any, what: str) -> AbstractContextManager[object]:
+        kind = "read" if what == "read" else "write"
+        greatest = self._greatest
+        if lease.token <= (greatest["write"] if kind == "read" else max(greatest.values())):
+            self.stage.fail(f"{player.actor.name} owns with the token {lease.token:#x} to {kind}, after {greatest}")
+        greatest[kind] = max(greatest[kind], lease.token)
+        for writer, former in self._former:
+            with writer.machine.inside():
+                if former.is_certain():
+                    self.stage.fail(
+                        f"{player.actor.name} owns to {kind} beside {former.path}, which is certain to write"
+                    )
+        return self._guard.held(player, lease, kind)
+
+    async def body(self, player: Player, lease: Any, what: str, seconds: float) -> None:
+        if what != "downgrade":
+            await super().body(player, lease, what, seconds)
+            return
+        with self.watched(player, lease, "write"):
+            await asyncio.sleep(seconds / 2)
+        self._downgraded.add(lease.path.rpartition("/")[2])
+        self._former.append((player, lease))
+        reading = await self._downgraded_lease(lease)
+        with self._guard.held(player, reading, "read"):
+            await asyncio.sleep(seconds / 2)
+
+    async def _downgraded_lease(self, lease: WriteLease) -> Lease:
+        while True:
+            try:
+                return await lease.downgrade()
+            except zkwire.ServerError as error:
+                if not error.is_transient:
+                    raise
+                await asyncio.sleep(_PAUSE)
+
+    async def do(self, player: Player, step: Step) -> None:
+        """Do one of those of HeldScenario; a reader that tries may be refused because of overload."""
+        try:
+            await super().do(player, step)
+        except zkwire.ServerError as error:
+            if step.kind != "read try" or not error.is_transient:
+                raise
+
+    def _blocks(self, name: str, kind: str) -> bool:
+        if kind == "write":
+            return READ_PREFIX in name or WRITE_PREFIX in name  # and not a ticket at the gate of waiting writers
+        return WRITE_PREFIX in name and name not in self._downgraded
+
+    def deletable(self) -> list[str]:
+        return self._guard.tickets()
+
+    def deleted(self, path: str) -> None:
+        self._guard.deleted(path)
+
+    def left(self) -> list[str]:
+        return self._guard.tickets()
+
+
+def fits(kinds: Sequence[str]) -> bool:
+    """Return whether leases of these kinds may be held together."""
+    return len(kinds) <= 1 or "write" not in kinds

@@ -1,0 +1,137 @@
+"""The semaphore: several permits, whose number changes while players hold and wait."""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from random import Random
+from typing import Any, Final, cast
+
+import zkwire
+from recipes import PermitsError, Semaphore
+from tests.simulation.checks import Guard
+from tests.simulation.ensemble.history import Replica
+from tests.simulation.scenarios.lock import HeldScenario, cancelled_after, random_tasks
+from tests.simulation.schedule import Step
+from tests.simulation.stage import Player, Stage
+from zkwire.testing.memory.state import Settings
+
+_PATH: Final = "/limits/a"
+_FIRST: Final = 2
+
+
+class SemaphoreScenario(HeldScenario):
+    """The steps of HeldScenario, and "resize" and "cancelled-resize".
+
+    A ticket owns if fewer stood before it than the number was, at some moment since it was created: this is checked.
+    It follows that no more are held than the number ever was since the youngest of their tickets was created, and this
+    is checked, too.
+    """
+
+    name = "semaphore"
+    players = (3, 5)
+
+    def __init__(self, stage: Stage) -> None:
+        super().__init__(stage)
+        self._history = _History(stage)
+        self._guard = Guard(stage, _PATH, fits=self._fits, blocks=lambda name, kind: False, grows=False)
+
+    @staticmethod
+    def tasks(rng: Random, tick: float) -> list[list[Step]]:
+        tasks = random_tasks(rng, tick)
+        if rng.random() < 0.5:
+            for _ in range(rng.randrange(1, 4)):
+                steps = rng.choice(tasks)
+                kind = rng.choice(["resize", "resize", "cancelled-resize"])
+                step = Step(kind, float(rng.randint(1, 4)), float(int(rng.expovariate(0.1))))
+                steps.insert(rng.randrange(len(steps) + 1), step)
+        elif rng.random() < 0.3:
+            tasks.append([Step("resize", float(rng.randint(1, 4))) for _ in range(rng.randrange(5, 20))])
+        return tasks
+
+    def equip(self, player: Player) -> Semaphore:
+        return Semaphore(player.zk, _PATH, _FIRST)
+
+    def locking(self, player: Player, what: str) -> Semaphore:
+        return cast(Semaphore, player.tool)
+
+    def watched(self, player: Player, lease: Any, what: str) -> AbstractContextManager[object]:
+        if not self._history.has_owned(lease.path):
+            self.stage.fail(f"{player.actor.name} owns by {lease.path}; numbers of permits: {self._history}")
+        return self._guard.held(player, lease, str(lease.token))
+
+    def _fits(self, kinds: Sequence[str]) -> bool:
+        return len(kinds) <= max(self._history.numbers_since(max(map(int, kinds))))
+
+    async def do(self, player: Player, step: Step) -> None:
+        """Do one of those of HeldScenario, or set another number, and perhaps give up after some turns of the loop."""
+        try:
+            match step.kind:
+                case "resize":
+                    await self._resize(player, int(step.amount))
+                case "cancelled-resize":
+                    await cancelled_after(int(step.other), self._resize(player, int(step.amount)))
+                case _:
+                    await super().do(player, step)
+        except PermitsError as error:
+            # Another player has set another number before this one knew the first.
+            if not error.stored or int(error.stored) == _FIRST:
+                raise
+            player.tool = Semaphore(player.zk, _PATH, None)
+            await self.do(player, step)
+
+    async def _resize(self, player: Player, permits: int) -> None:
+        before = self._history.zxid()
+        await cast(Semaphore, player.tool).resize(permits)
+        if permits not in self._history.numbers_since(before):
+            self.stage.fail(f"{player.actor.name} has set {permits} permits, but there were {self._history}")
+
+    def deletable(self) -> list[str]:
+        return self._guard.tickets()
+
+    def deleted(self, path: str) -> None:
+        self._guard.deleted(path)
+
+    def left(self) -> list[str]:
+        return self._guard.tickets()
+
+
+class _History:
+    """The history of the number of permits and of the tickets, from a copy of what the servers have carried out."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._servers = stage.ensemble.servers
+        self._copy = Replica(Settings())
+        self._applied = 0
+        self._numbers: list[tuple[int, int]] = []  # zxids and numbers
+        self._have_owned: set[str] = set()
+
+    def __str__(self) -> str:
+        return ", ".join(f"{number} from {zxid:#x} on" for zxid, number in self._numbers)
+
+    def zxid(self) -> int:
+        """Return the last zxid that any server has carried out."""
+        self._go_on()
+        return self._copy.last_zxid
+
+    def numbers_since(self, zxid: int) -> list[int]:
+        """Return the numbers since `zxid`, the one at that time included."""
+        self._go_on()
+        first = max((index for index, (at, _) in enumerate(self._numbers) if at <= zxid), default=0)
+        return [number for _, number in self._numbers[first:]]
+
+    def has_owned(self, path: str) -> bool:
+        """Return whether there was a moment at which this ticket had fewer before it than the number was."""
+        self._go_on()
+        return path.rpartition("/")[2] in self._have_owned
+
+    def _go_on(self) -> None:
+        server = max(self._servers, key=lambda each: each.applied)
+        for transaction in server.log[self._applied : server.applied]:
+            self._copy.apply(transaction, None)
+            node = self._copy.tree.nodes.get(_PATH)
+            if node is None or not node.data:
+                continue
+            if not self._numbers or self._numbers[-1][0] != node.mzxid:
+                self._numbers.append((node.mzxid, int(node.data)))
+            tickets = [(number, name) for name in node.children or () if (number := zkwire.sequence(name)) is not None]
+            self._have_owned.update(name for _, name in sorted(tickets)[: self._numbers[-1][1]])
+        self._applied = max(self._applied, server.applied)

@@ -1,0 +1,41 @@
+"""Each scenario of something that is held finds a recipe that is wrong."""
+
+import gc
+from collections.abc import Iterator
+from unittest.mock import patch
+
+import pytest
+
+from recipes import Lease, WriteLease
+from recipes.line import waiting_ticket
+from recipes.line.position import Position
+from tests.simulation.__main__ import failures
+from tests.simulation.stage import simulated
+
+
+@pytest.fixture(autouse=True)
+def _simulated() -> Iterator[None]:
+    with simulated():
+        yield
+    gc.collect()
+
+
+def first_failure(name: str) -> str:
+    return next(iter(failures(name, range(100))))[2]
+
+
+@pytest.mark.parametrize("name", ["read-write-lock", "election", "timed-lock", "multi-lock", "semaphore"])
+def test_one_holder_too_many_is_found(name: str) -> None:
+    most = 2 if name == "semaphore" else 1
+    with patch.object(Position, "owns", property(lambda self: not self.is_gone and len(self.before) <= most)):
+        assert " owns " in first_failure(name)
+
+
+def test_a_write_lease_that_stays_certain_while_it_lets_readers_in_is_found() -> None:
+    with patch.object(WriteLease, "certain_for", Lease.certain_for):
+        assert "which is certain to write" in first_failure("read-write-lock")
+
+
+def test_a_time_limit_that_the_waiters_count_too_short_is_found() -> None:
+    with patch.object(waiting_ticket, "_PATIENCE", 0.5):
+        assert " owns while " in first_failure("timed-lock")
