@@ -48,15 +48,16 @@ class Portal:
         self._process = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Event | None = None
-        self._lock = threading.Lock()  # for the two below
+        # For the two below.  Reentrant: the garbage collector may close a dropped iterator where the lock is held.
+        self._lock = threading.RLock()
         self._is_stopped = False
         self._running: set[_Running[Any]] = set()
-        self._entered: list[_Running[Any]] = []  # what `enter` has entered and not left, the oldest first
+        self._entered: dict[_Running[Any], None] = {}  # what `enter` has begun and not left, the oldest first
 
     def start(self) -> Portal:
         """Start the thread and its event loop, and return the portal.
 
-        Raises: RuntimeError if it has been started before.
+        Raises: RuntimeError if it has been started before; OSError if the process has no file descriptor left for it.
         """
         if self._thread is not None:
             raise RuntimeError("this portal has been started before: make a new one")
@@ -65,7 +66,12 @@ class Portal:
         self._thread = threading.Thread(target=self._run, args=(started,), name="zkwire portal", daemon=True)
         self._process = os.getpid()
         self._thread.start()
-        started.result()
+        try:
+            started.result()
+        except OSError:
+            self._thread.join()
+            self._thread = None
+            raise
         atexit.register(self.stop)
         return self
 
@@ -130,6 +136,8 @@ class Portal:
         left: Future[BaseException | None] = Future()
         running = self._begin(_hold_open(context, entered, left))
         running.call_when_done(entered.cancel)
+        self._entered[running] = None
+        running.call_when_done(lambda: self._entered.pop(running, None))
         try:
             value = entered.result()
         except CancelledError:  # it could not be entered: the result is the error
@@ -138,24 +146,23 @@ class Portal:
         except KeyboardInterrupt:
             running.interrupt()
             raise
-        with self._lock:
-            self._entered.append(running)
         try:
-            try:
-                yield value
-            except GeneratorExit:  # dropped without having been left: `stop` leaves it
+            yield value
+        except GeneratorExit:  # dropped without having been left: `stop` leaves it
+            raise
+        except BaseException as error:
+            if not self._leave(running, left, error):
                 raise
-            except BaseException as error:
-                _settle(left, error)
-                if not running.wait():
-                    raise
-            else:
-                _settle(left, None)
-                running.wait()
-        finally:
-            with self._lock:
-                if running in self._entered:
-                    self._entered.remove(running)
+        else:
+            self._leave(running, left, None)
+
+    def _leave(self, running: _Running[bool], left: Future[BaseException | None], error: BaseException | None) -> bool:
+        """Have what `enter` has entered left, and wait; return whether it suppresses `error`."""
+        if self._process != os.getpid():  # forked inside of the block: it is the parent's, which leaves it
+            return False
+        with contextlib.suppress(InvalidStateError):  # the context has ended by itself, and has cancelled it
+            left.set_result(error)
+        return running.wait()
 
     def iterate(self, items: AsyncIterable[T]) -> Iterator[T]:
         """Return an iterator over what `items` yields; leave it early with `close()`, or by leaving the `for` loop.
@@ -173,17 +180,29 @@ class Portal:
         finally:
             close = getattr(iterator, "aclose", None)
             if close is not None:
-                self.call(close)
 
-    def _begin(self, work: Coroutine[Any, Any, T]) -> _Running[T]:
-        """Have `work` run as a task of the event loop."""
-        reason = self._why_not()
-        with self._lock:
-            if reason is None and not self._is_stopped and self._loop is not None:
-                running = _Running(self._loop, work)
-                self._running.add(running)
-                running.call_when_done(lambda: self._running.discard(running))
-                return running
+                async def closed() -> None:
+                    await close()
+
+                # The garbage collector may drop the iterator on the portal's own thread, which cannot wait.
+                is_own_thread = self._thread is threading.current_thread()
+                closing = self._begin(closed(), is_own_thread=is_own_thread)
+                if not is_own_thread:
+                    closing.wait()
+
+    def _begin(self, work: Coroutine[Any, Any, T], *, is_own_thread: bool = False) -> _Running[T]:
+        """Have `work` run as a task of the event loop.
+
+        Arguments: `is_own_thread`, whether this is called on the portal's own thread, which may not wait for the end.
+        """
+        reason = None if is_own_thread else self._why_not()
+        if reason is None:  # a forked process must not touch the lock: a thread of its parent may have held it
+            with self._lock:
+                if not self._is_stopped and self._loop is not None:
+                    running = _Running(self._loop, work)
+                    self._running.add(running)
+                    running.call_when_done(lambda: self._running.discard(running))
+                    return running
         work.close()
         raise RuntimeError(f"the portal cannot be used: {reason or 'it has been stopped'}")
 
@@ -197,25 +216,28 @@ class Portal:
         return None
 
     def _run(self, started: Future[None]) -> None:
-        asyncio.run(self._until_stopped(started))
+        try:
+            with asyncio.Runner() as runner:
+                runner.run(self._until_stopped(started))
+        except OSError as error:  # an event loop takes file descriptors, and there may be none
+            if started.done():
+                raise
+            started.set_exception(error)
 
     async def _until_stopped(self, started: Future[None]) -> None:
         self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
         started.set_result(None)
         await self._stopping.wait()
-        while last := self._last_entered():
-            await last.end()
+        while self._entered:
+            with contextlib.suppress(KeyError):  # the last one has just been left
+                await self._entered.popitem()[0].end()
         with self._lock:
             self._is_stopped = True  # from here on nothing more begins
             left_over = list(self._running)
         await asyncio.sleep(0)  # those that have just been begun get their tasks
         for running in left_over:
             await running.end()
-
-    def _last_entered(self) -> _Running[Any] | None:
-        with self._lock:
-            return self._entered.pop() if self._entered else None
 
 
 class _Running(Generic[T]):
@@ -230,6 +252,7 @@ class _Running(Generic[T]):
         self._work = work
         self._result: Future[T] = Future()
         self._task: asyncio.Task[T] | None = None
+        self._exit: BaseException | None = None
         loop.call_soon_threadsafe(self._start)
 
     def call_when_done(self, callback: Callable[[], object]) -> None:
@@ -262,11 +285,22 @@ class _Running(Generic[T]):
             await asyncio.wait([self._task])
 
     def _start(self) -> None:
-        self._task = self._loop.create_task(self._work)
+        self._task = self._loop.create_task(self._guarded())
         self._task.add_done_callback(self._done)
 
+    async def _guarded(self) -> T:
+        try:
+            return await self._work
+        except (KeyboardInterrupt, SystemExit) as error:
+            # It is meant for the thread that waits.  asyncio would end the event loop, and every other call with it.
+            self._exit = error
+            raise asyncio.CancelledError from None
+
     def _done(self, task: asyncio.Task[T]) -> None:
-        if task.cancelled():
+        self._work.close()  # the task may have been cancelled before it began
+        if self._exit is not None:
+            self._result.set_exception(self._exit)
+        elif task.cancelled():
             self._result.set_exception(CancelledError("the portal was stopped, or the call was cancelled on its loop"))
         elif (error := task.exception()) is not None:
             self._result.set_exception(error)
@@ -292,8 +326,3 @@ async def _hold_open(
     if error is None:
         return bool(await context.__aexit__(None, None, None))
     return bool(await context.__aexit__(type(error), error, error.__traceback__))
-
-
-def _settle(left: Future[BaseException | None], error: BaseException | None) -> None:
-    with contextlib.suppress(InvalidStateError):  # the context has ended by itself, and has cancelled it
-        left.set_result(error)

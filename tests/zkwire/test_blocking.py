@@ -374,3 +374,111 @@ def test_a_forked_process_is_told_that_the_thread_stayed_behind() -> None:
     """
     ended = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], cwd=ROOT, check=False, timeout=60)
     assert ended.returncode == 7
+
+
+# -- ends ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_an_exit_that_a_context_raises_again_does_not_end_the_portal(
+    portal: Portal, error: type[BaseException]
+) -> None:
+    with pytest.raises(error), portal.enter(asyncio.TaskGroup()):
+        raise error
+    _ended_tasks(portal)
+    with pytest.raises(error):
+        portal.call(_raises, error)
+    _ended_tasks(portal)
+
+
+def _raises(error: type[BaseException]) -> None:
+    raise error
+
+
+def _ended_tasks(portal: Portal) -> None:
+    for _ in range(3):  # an event loop that has ended still runs what was scheduled
+        portal.call(asyncio.sleep, 0)
+
+
+def test_a_portal_without_file_descriptors_raises_and_can_be_started_later() -> None:
+    script = """
+        import resource
+        from zkwire.blocking import Portal
+        portal = Portal()
+        before = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, before[1]))
+        try:
+            portal.start()
+        except OSError as error:
+            print("refused")
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+        with portal:
+            print(portal.call(str))
+        """
+    ran = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)], cwd=ROOT, capture_output=True, text=True, timeout=30
+    )
+    assert (ran.stdout, ran.returncode) == ("refused\n\n", 0)
+
+
+def test_stop_leaves_what_was_dropped_the_last_first() -> None:
+    left: list[int] = []
+
+    @asynccontextmanager
+    async def numbered(number: int) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            left.append(number)
+
+    portal = Portal().start()
+    for number in range(10):
+        portal.enter(numbered(number)).__enter__()  # nothing refers to the context manager any more
+    portal.stop()
+    assert left == list(reversed(range(10)))
+
+
+def test_a_forked_process_leaves_the_block_to_its_parent() -> None:
+    script = """
+        import os, signal
+        from contextlib import asynccontextmanager
+        from zkwire.blocking import Portal
+
+        @asynccontextmanager
+        async def context():
+            try:
+                yield
+            finally:
+                print("left", flush=True)
+
+        with Portal() as portal:
+            with portal.enter(context()):
+                child = os.fork()
+                if child == 0:
+                    signal.alarm(20)
+                else:
+                    assert os.waitpid(child, 0)[1] == 0
+        """
+    ran = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)], cwd=ROOT, capture_output=True, text=True, timeout=30
+    )
+    assert (ran.stdout, ran.stderr, ran.returncode) == ("left\n", "", 0)
+
+
+def test_an_iterator_that_is_dropped_on_the_portals_thread_is_closed(portal: Portal) -> None:
+    closed = threading.Event()
+
+    class Numbers:
+        def __aiter__(self) -> "Numbers":
+            return self
+
+        async def __anext__(self) -> int:
+            return 1
+
+        async def aclose(self) -> None:
+            closed.set()
+
+    held = [portal.iterate(Numbers())]
+    assert next(held[0]) == 1
+    portal.call(held.clear)
+    assert closed.wait(20)

@@ -10,15 +10,16 @@ import argparse
 import asyncio
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TextIO
 
 import zkwire
-from zkwire import ACL, Client, join_path
+from zkwire import ACL, Client, join_path, paths
 from zkwire.command import output
 from zkwire.command.nodes import descendants
 
 _PROGRESS_EVERY = 1.0  # seconds
+_SERVERS_OWN = "/zookeeper"  # the node below which a server keeps its configuration and the quotas
 
 
 class BadDumpError(Exception):
@@ -62,8 +63,11 @@ async def dump(zk: Client, options: argparse.Namespace) -> None:
     progress = Progress("dumped", sys.stderr)
     top = "" if options.path == "/" else options.path
     await _dump_node(zk, options.path, "")
+    # With a chroot, the node of this name is the user's.
+    leaves_out = _SERVERS_OWN if options.path == "/" and not zk.chroot else None
     async for path, stat in descendants(zk, options.path):
-        if not stat.ephemeral_owner and not path.startswith("/zookeeper"):
+        is_servers_own = leaves_out is not None and f"{path}/".startswith(f"{leaves_out}/")
+        if not stat.ephemeral_owner and not is_servers_own:
             await _dump_node(zk, path, path.removeprefix(top))
             progress.step()
     progress.end()
@@ -84,7 +88,7 @@ async def _dump_node(zk: Client, path: str, below: str) -> None:
 async def load(zk: Client, options: argparse.Namespace) -> None:
     """Create the nodes of a dump, in its order."""
     progress = Progress("loaded", sys.stderr)
-    for path, data, acl in _nodes_of(sys.stdin):
+    for path, data, acl in _nodes_of(output.standard_input()):
         at = join_path(options.path, path.removeprefix("/")) if path else options.path
         try:
             await zk.create(at, data, acl=acl, make_parents=not path)
@@ -98,7 +102,7 @@ async def load(zk: Client, options: argparse.Namespace) -> None:
     progress.end()
 
 
-def _nodes_of(lines: TextIO) -> Iterator[tuple[str, bytes, list[ACL]]]:
+def _nodes_of(lines: Iterable[bytes]) -> Iterator[tuple[str, bytes, list[ACL]]]:
     """Yield path, data and ACL of each line.  Raises: BadDumpError, which names the line."""
     for number, line in enumerate(lines, 1):
         try:
@@ -106,6 +110,8 @@ def _nodes_of(lines: TextIO) -> Iterator[tuple[str, bytes, list[ACL]]]:
             path = fields["path"]
             if not isinstance(path, str):
                 raise TypeError("its path is no text")
+            if path:
+                paths.validate(join_path("/", path.removeprefix("/")))
             yield path, output.data_of_json(fields), [output.acl_of_text(entry) for entry in fields["acl"]]
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise BadDumpError(f"line {number} is no node of a dump: {error}") from error

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import zkwire
-from zkwire.command import copying, nodes, servers
+from zkwire.command import copying, nodes, output, servers
 from zkwire.command.options import UnreachableError, add_connection_options, connected
 
 _REFUSED = 1
@@ -35,7 +35,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     log = logging.getLogger("zkwire")
     level = log.level
     log.setLevel(logging.CRITICAL)  # what fails is said once, at the end
+    output.prepare_streams()
     try:
+        nodes.read_data(options)
         asyncio.run(_run(options))
         sys.stdout.flush()
     except KeyboardInterrupt:
@@ -46,7 +48,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     except (UnreachableError, zkwire.ConnectionLostError, zkwire.SessionError) as error:
         return _failed(error, _UNREACHABLE)
-    except (ValueError, TypeError) as error:  # what zkwire refuses before it sends anything, such as a bad path
+    except (
+        argparse.ArgumentTypeError,
+        ValueError,
+        TypeError,
+    ) as error:  # what zkwire refuses before it sends anything, such as a bad path
         return _failed(error, _MISUSED)
     except (zkwire.ZooKeeperError, copying.BadDumpError, OSError) as error:
         return _failed(error, _REFUSED)

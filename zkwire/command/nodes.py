@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -63,10 +64,15 @@ def add_data_argument(command: argparse.ArgumentParser) -> None:
     command.add_argument("data", nargs="?", default="", help="text; - reads the standard input; empty by default")
 
 
-def data_of(options: argparse.Namespace) -> bytes:
-    """Return the data that the command line names."""
-    text: str = options.data
-    return sys.stdin.buffer.read() if text == "-" else text.encode()
+def read_data(options: argparse.Namespace) -> None:
+    """Replace the data that the command line names by its bytes.
+
+    Call it before the session begins: to read the standard input takes as long as its writer likes.
+    Raises: OSError if the standard input is closed.
+    """
+    text: str | None = getattr(options, "data", None)
+    if text is not None:
+        options.data = output.standard_input().read() if text == "-" else os.fsencode(text)
 
 
 async def ls(zk: Client, options: argparse.Namespace) -> None:
@@ -158,14 +164,14 @@ async def get(zk: Client, options: argparse.Namespace) -> None:
 
 async def set_data(zk: Client, options: argparse.Namespace) -> None:
     """Set the data of a node and print the new version."""
-    _print_stat(await zk.set(options.path, data_of(options), options.version), options, only_version=True)
+    _print_stat(await zk.set(options.path, options.data, options.version), options, only_version=True)
 
 
 async def create(zk: Client, options: argparse.Namespace) -> None:
     """Create a node and print its path."""
     path = await zk.create(
         options.path,
-        data_of(options),
+        options.data,
         sequential=options.sequential,
         container=options.container,
         ttl=options.ttl,

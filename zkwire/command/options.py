@@ -32,7 +32,7 @@ def add_connection_options(parser: argparse.ArgumentParser, environment: Mapping
         action="append",
         type=credential,
         # The environment is for secrets: other users of a machine can read the arguments of a command.
-        default=[credential(environment["ZKWIRE_AUTH"])] if environment.get("ZKWIRE_AUTH") else [],
+        default=[environment["ZKWIRE_AUTH"]] if environment.get("ZKWIRE_AUTH") else [],
         metavar="SCHEME:CREDENTIAL",
         help="an identity to show, for example digest:user:password; may be repeated; better in ZKWIRE_AUTH",
     )
@@ -53,11 +53,11 @@ def seconds(text: str) -> float:
 
 
 def credential(text: str) -> tuple[str, bytes]:
-    """Return the scheme and the credential in "digest:user:password"."""
+    """Return the scheme and the credential in "digest:user:password".  Raises: argparse.ArgumentTypeError."""
     scheme, colon, secret = text.partition(":")
     if not colon or not scheme:
         raise argparse.ArgumentTypeError("a credential is SCHEME:CREDENTIAL, for example digest:user:password")
-    return scheme, secret.encode()
+    return scheme, os.fsencode(secret)  # the bytes that were given, also if they are no text
 
 
 def tls_of(options: argparse.Namespace) -> ssl.SSLContext | None:
@@ -74,9 +74,11 @@ def tls_of(options: argparse.Namespace) -> ssl.SSLContext | None:
 async def connected(options: argparse.Namespace) -> AsyncIterator[zkwire.Client]:
     """Connect as the options say, and close the session at the end.
 
-    Raises: UnreachableError; what `zkwire.connect` raises.
+    Raises: UnreachableError; argparse.ArgumentTypeError for a bad ZKWIRE_AUTH; what `zkwire.connect` raises.
     """
-    context = zkwire.connect(options.hosts, options.session_timeout, auth=options.auth, ssl=tls_of(options))
+    # The one of the environment is still a text: argparse would not say which command it belongs to.
+    auth = [credential(each) if isinstance(each, str) else each for each in options.auth]
+    context = zkwire.connect(options.hosts, options.session_timeout, auth=auth, ssl=tls_of(options))
     try:
         async with asyncio.timeout(options.within):
             zk = await context

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, BinaryIO
 
 from zkwire import ACL, Perms, Stat
 
@@ -16,8 +18,26 @@ _LETTERS = {"c": Perms.CREATE, "d": Perms.DELETE, "r": Perms.READ, "w": Perms.WR
 
 
 def as_json(value: Any) -> str:
-    """Return `value` as one line of JSON."""
-    return json.dumps(value, ensure_ascii=False, separators=(", ", ": "))
+    """Return `value` as one line of JSON, which any program reads alike: in UTF-8, or else in ASCII."""
+    is_utf8 = sys.stdout.encoding.lower().replace("-", "") == "utf8"
+    return json.dumps(value, ensure_ascii=not is_utf8, separators=(", ", ": "))
+
+
+def prepare_streams() -> None:
+    """Have a closed stream discard its text, and have text that the stream's encoding does not contain escaped."""
+    if sys.stdout is None:
+        sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def standard_input() -> BinaryIO:
+    """Return the standard input as bytes.  Raises: OSError if it is closed."""
+    if sys.stdin is None:
+        raise OSError("the standard input is closed")
+    return sys.stdin.buffer
 
 
 def json_of_data(data: bytes) -> dict[str, str]:

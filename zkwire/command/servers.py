@@ -33,7 +33,8 @@ def words(word: str) -> Callable[[argparse.Namespace], object]:
     """Return the coroutine function that asks every server for the four letter word `word`."""
 
     async def ask(options: argparse.Namespace) -> None:
-        failed: list[str] = []
+        unreachable: list[str] = []
+        refused: list[str] = []
         servers = options.hosts.partition("/")[0].split(",")
         for server in servers:
             try:
@@ -41,7 +42,10 @@ def words(word: str) -> Callable[[argparse.Namespace], object]:
                     server, word, within=options.within, ssl=connection.tls_of(options)
                 )
             except OSError as error:
-                failed.append(f"{server}: {error or type(error).__name__}")
+                unreachable.append(f"{server}: {error or type(error).__name__}")
+                continue
+            except zkwire.ZooKeeperError as error:
+                refused.append(str(error))  # it names the server
                 continue
             is_table = isinstance(answer, dict)
             if options.json:
@@ -49,7 +53,9 @@ def words(word: str) -> Callable[[argparse.Namespace], object]:
             else:
                 text = "\n".join(f"{name} = {value}" for name, value in answer.items()) if is_table else answer
                 print(f"{server}\n{textwrap.indent(text.rstrip(), '  ')}")
-        if failed:
-            raise connection.UnreachableError("; ".join(failed))
+        if unreachable:
+            raise connection.UnreachableError("; ".join(unreachable + refused))
+        if refused:
+            raise zkwire.ZooKeeperError("; ".join(refused))
 
     return ask

@@ -123,6 +123,8 @@ class Link(asyncio.BufferedProtocol):
         if self.connection.error is not None:
             self.abort(self.connection.error)
         elif self.connection.unfolding is not None and self._going_on is None and self._transport is not None:
+            if self.is_lost:  # by what the owner did with what was delivered
+                return
             # The peer waits meanwhile, so that memory stays bounded.
             self._transport.pause_reading()
             self._going_on = self._loop.call_soon(self._go_on)

@@ -32,12 +32,10 @@ from zkwire.wire.requests import (
     SyncRequest,
 )
 from zkwire.wire.stepwise import LARGE, Stepwise
-from zkwire.wire.watch_table import WatchEventType, WatchKind
+from zkwire.wire.watch_table import WatchEventType, WatchKind, deletion_frame
 
 _REQUEST_START: Final = struct.Struct(">iii")  # length, xid, opcode
 _REPLY_HEADER: Final = struct.Struct(">iqi")  # xid, zxid, err
-_EVENT_START: Final = struct.Struct(">ii")  # length, xid
-_SYNC_CONNECTED: Final = 3  # the state in every event
 _ANY_VERSION: Final = -1
 _SERVER: Final = Reach.SERVER
 _MAX_XID: Final = 2**31 - 1
@@ -242,9 +240,8 @@ class Connection:
     # The fast path of a hand-over.  A waiter in a line watches the node before its own, and the deletion of that node
     # makes it the owner.  Nothing in that event is news: its type and path are known in advance, and so are the exact
     # bytes of its frame, except for the zxid and the error code in the header.  So the waiter registers these bytes
-    # with a callback.  The transport compares each read with them and wakes the waiter's task in the same step in which
-    # the bytes are read, before anything is decoded and without another round of the event loop.  Then it gives the
-    # same bytes to `receive`, so that everything else happens as for any event.
+    # with a callback.  The transport compares each read with them and wakes the waiter's task in that step,
+    # before anything is decoded.  Then it gives the same bytes to `receive`, as for any event.
 
     def add_urgent(self, path: str, callback: Callable[[], None]) -> None:
         """Make `take_urgent` return `callback`, once, for the event that the node at the server's `path` was deleted.
@@ -252,12 +249,12 @@ class Connection:
         A later callback for the same path replaces an earlier one.  The caller must also watch the node: the callback
         is only a short cut, and the event always comes through `receive` as well.
         """
-        self._urgent[_deletion(path)] = callback
+        self._urgent[deletion_frame(path)] = callback
 
     def discard_urgent(self, path: str) -> None:
         """Remove the callback of `add_urgent` for `path`, if there is one."""
         if self._urgent:
-            self._urgent.pop(_deletion(path), None)
+            self._urgent.pop(deletion_frame(path), None)
 
     def take_urgent(self, data: bytes) -> Callable[[], None] | None:
         """Remove and return the callback for the event in `data`; None unless `data` is that one event and no more.
@@ -274,19 +271,25 @@ class Connection:
 
     def receive(self, data: bytes, now: float) -> list[Incoming]:
         """Take bytes from the peer and return what they complete, in the order of the wire."""
-        if self.error is not None:
+        if self.error is not None or self._bad_length is not None:
             return []
         self.heard = now
         arrived: list[Incoming] = []
+        may_be_large = self._frames.held + len(data) > LARGE
         try:
             frames = self._frames.feed(data)
         except FrameError as error:
             frames = error.frames  # those before a bad one still count
             self._bad_length = error
-        if self.unfolding is None:
-            self._decode(frames, arrived)
-        else:
-            self._undecoded += frames
+        try:
+            if self.unfolding is not None:
+                self._undecoded += frames
+            elif may_be_large or not self.timeout or self._bad_length is not None:
+                self._decode(frames, arrived)
+            else:  # the usual case; `extend` keeps what is before a frame that cannot be decoded
+                arrived.extend(map(self._reply, frames))
+        except (DecodeError, struct.error, ProtocolError) as error:
+            self._broken_by(error)
         if self.answered >= self._next_touch and self.certainty is not None:
             # One touch for all replies of this read: the last-sent one.  Replies through the leader are taken in one
             # by one, see `_reply`.
@@ -301,35 +304,38 @@ class Connection:
             self.heard = now
             self._progress.restart(now)
             frames, self._undecoded = self._undecoded, []
-            self._decode(frames, arrived)
+            try:
+                self._decode(frames, arrived)
+            except (DecodeError, struct.error, ProtocolError) as error:
+                self._broken_by(error)
         return arrived
 
     def _decode(self, frames: list[bytes], arrived: list[Incoming]) -> None:
         """Decode one step of the large reply, or `frames` up to a large one; append what is complete to `arrived`."""
-        try:
-            if self.unfolding is not None:
-                if not self.unfolding.step():
-                    self._undecoded = frames
-                    return
-                large, self.unfolding = self.unfolding, None
-                arrived.append(self._reply(large.frame, large.record))
-            for frame in (left := iter(frames)):
-                if len(frame) > LARGE and self._unfold(frame):
-                    self._undecoded += left
-                    return
-                # One read may hold the handshake's response and replies after it; `timeout` changes between them.
-                arrived.append(self._reply(frame) if self.timeout else self._handshake(frame))
-        except (DecodeError, struct.error) as error:
-            if self.unfolding is not None:
-                self.calls[0].times_unreadable += 1
-            self.error = ProtocolError(f"a frame that cannot be decoded: {error}")
-        except ProtocolError as error:
-            # The traceback would keep the frame in memory as long as the error lives.
-            self.error = error.with_traceback(None)
-        if self.error is None and self._bad_length is not None:
-            self.error = self._bad_length.protocol_error()
+        if self.unfolding is not None:
+            if not self.unfolding.step():
+                self._undecoded = frames
+                return
+            large, self.unfolding = self.unfolding, None
+            arrived.append(self._reply(large.frame, large.record))
+        for frame in (left := iter(frames)):
+            if len(frame) > LARGE and self._unfold(frame):
+                self._undecoded += left
+                return
+            # One read may hold the handshake's response and replies after it; `timeout` changes between them.
+            arrived.append(self._reply(frame) if self.timeout else self._handshake(frame))
+        if self._bad_length is not None:
             if self.calls:
                 self.calls[0].times_unreadable += 1
+            raise self._bad_length.protocol_error()
+
+    def _broken_by(self, error: DecodeError | struct.error | ProtocolError) -> None:
+        if isinstance(error, ProtocolError):
+            self.error = error.with_traceback(None)  # a traceback would keep the frame in memory
+            return
+        if self.unfolding is not None:
+            self.calls[0].times_unreadable += 1
+        self.error = ProtocolError(f"a frame that cannot be decoded: {error}")
 
     def _unfold(self, frame: bytes) -> bool:
         """Begin to decode a large frame in steps; return False if it is not the successful reply to the next call."""
@@ -492,9 +498,3 @@ class Connection:
                     return
         expected = f"xid {self.calls[0].xid}" if self.calls else "nothing"
         raise ProtocolError(f"a reply with xid {xid} where {expected} was expected")
-
-
-def _deletion(path: str) -> bytes:
-    """Return the frame of the event that the node at `path` was deleted, without its zxid and error code."""
-    event = WatcherEvent(WatchEventType.DELETED, _SYNC_CONNECTED, path).encode()
-    return _EVENT_START.pack(_REPLY_HEADER.size + len(event), EVENT_XID) + event

@@ -58,8 +58,7 @@ class _FieldsOnFirstUse:
     """Completes a record when the `dataclasses` module first looks at its fields, for example in `replace`."""
 
     def __get__(self, _: Record | None, cls: type[Record]) -> Any:
-        _complete(cls, AttributeError)
-        return cls.__dict__["__dataclass_fields__"]
+        return _complete(cls, AttributeError).__dict__["__dataclass_fields__"]
 
 
 class Record:
@@ -124,25 +123,28 @@ def _declared(cls: type[_T], *, frozen: bool) -> type[_T]:
 _COMPLETING: Final = threading.RLock()  # records are shared by the event loops of all threads
 
 
-def _complete(cls: type[Record], misuse: type[Exception] = TypeError) -> None:
-    """Make `cls`, which `@record` has declared, a dataclass, and generate its encoder and decoder.
+def _complete(used: type[Record], misuse: type[Exception] = TypeError) -> type[Record]:
+    """Make a class that `@record` has declared a dataclass, generate its encoder and decoder, and return the class.
 
-    Raises: `misuse` if `cls` is not declared with `@record`; TypeError if the type of a field is not a jute type.
+    Arguments: `used`, the class or a plain subclass of it.
+    Raises: `misuse` if `used` is not declared with `@record`; TypeError if the type of a field is not a jute type.
     """
-    if "_is_frozen" not in cls.__dict__:
-        raise misuse(f"{cls.__name__} is not declared with @record")
+    cls: type[Any] | None = next((base for base in used.__mro__ if "_is_frozen" in base.__dict__), None)
+    if cls is None:
+        raise misuse(f"{used.__name__} is not declared with @record")
     with _COMPLETING:
         if "_codecs" in cls.__dict__:
-            return  # another thread has done it
+            return cls  # another thread has done it
         hints = get_type_hints(cls, include_extras=True)
         codecs = [(name, _codec(f"{cls.__name__}.{name}", hints[name])) for name in _field_names(cls)]
         frozen: bool = cls.__dict__["_is_frozen"]
         dataclass(frozen=frozen, repr=False)(cls)
-        cls._shown = [name for name in _field_names(cls) if not _is_hidden(hints[name])]  # type: ignore[attr-defined]
-        cls.__repr__ = _repr  # type: ignore[method-assign]
-        cls.encode = _make_encoder(cls.__name__, codecs)  # type: ignore[assignment, method-assign]
-        cls.decode = staticmethod(_make_decoder(cls, codecs, frozen=frozen))  # type: ignore[assignment, method-assign]
-        cls._codecs = codecs  # type: ignore[attr-defined]
+        cls._shown = [name for name in _field_names(cls) if not _is_hidden(hints[name])]
+        cls.__repr__ = _repr  # type: ignore[assignment]
+        cls.encode = _make_encoder(cls.__name__, codecs)
+        cls.decode = staticmethod(_make_decoder(cls, codecs, frozen=frozen))
+        cls._codecs = codecs
+    return cls
 
 
 def _is_hidden(declared: Any) -> bool:
@@ -162,7 +164,7 @@ def _field_names(cls: type[Record]) -> list[str]:
 
 def _codec(where: str, declared: Any) -> _Codec:
     if isinstance(declared, type) and issubclass(declared, Record):
-        _complete(declared)
+        declared = _complete(declared)
         return _Nested(declared, declared.__dict__["_codecs"])
     for annotation in getattr(declared, "__metadata__", ()):
         if isinstance(annotation, Fixed | Variable):

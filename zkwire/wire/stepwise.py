@@ -25,6 +25,7 @@ from zkwire.wire.requests import (
 LARGE: Final = 256 * 1024  # bytes: a smaller frame is decoded at once
 _STEP: Final = 4096  # values that one step decodes
 _CHUNK: Final = 256  # values between two looks at the size of the step
+_NULL: Final = INT.pack(-1)
 _REST: Final = 1024  # bytes: more than follows a vector in any reply
 
 # The replies with a vector: its field, which is the first one, and the class of its elements, None for strings.
@@ -85,7 +86,7 @@ def _vector(kind: type[Record], data: bytes, at: int) -> _Decoding:
     while len(elements) < count:
         chunk = min(_CHUNK, count - len(elements))
         # Looked up for each chunk: a record gets its decoder when it is first used.
-        decode_element = decode_ustring if element_kind is None else element_kind.decode
+        decode_element = _name if element_kind is None else element_kind.decode
         for _ in range(chunk):
             element, at = decode_element(data, at)
             elements.append(element)
@@ -95,6 +96,12 @@ def _vector(kind: type[Record], data: bytes, at: int) -> _Decoding:
     record, end = kind.decode(no_elements + data[at : at + _REST], 0)
     setattr(record, name, elements)
     return record, at + end - len(no_elements)
+
+
+def _name(data: bytes, at: int) -> tuple[str, int]:
+    if data[at : at + 4] == _NULL:
+        raise DecodeError(f"a null string among names, at byte {at}")
+    return decode_ustring(data, at)
 
 
 def _results(data: bytes, at: int) -> _Decoding:

@@ -14,15 +14,20 @@ watch.
 from __future__ import annotations
 
 import enum
+import struct
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final, Generic, TypeVar
 
 from zkwire.errors import UnimplementedError
 from zkwire.paths import ancestors
+from zkwire.wire.records import EVENT_XID, WatcherEvent
 from zkwire.wire.requests import RemoveWatchesRequest, Request, SetWatches2Request, SetWatchesRequest, WatcherType
 
 _NO_NODE: Final = -101
+_EVENT_START: Final = struct.Struct(">ii")  # length, xid
+_EVENT_HEADER_SIZE: Final = 16  # bytes: xid, zxid and error code
+_SYNC_CONNECTED: Final = 3  # the state in every event
 
 # The most bytes of paths in one SetWatches request, unless a single path is longer.  The server closes the connection
 # at a frame of more than 1 MiB, so a client with many watches would reconnect for ever (ZOOKEEPER-706).
@@ -39,6 +44,12 @@ class WatchEventType(enum.IntEnum):
     CHILDREN = 4
 
     __hash__ = object.__hash__  # the hash of an Enum member is computed in Python from its name, on every dict access
+
+
+def deletion_frame(path: str) -> bytes:
+    """Return the frame of the event that the node at `path` was deleted, without its zxid and error code."""
+    event = WatcherEvent(WatchEventType.DELETED, _SYNC_CONNECTED, path).encode()
+    return _EVENT_START.pack(_EVENT_HEADER_SIZE + len(event), EVENT_XID) + event
 
 
 class WatchKind(enum.Enum):

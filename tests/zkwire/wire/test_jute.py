@@ -393,6 +393,23 @@ def test_an_undeclared_record_cannot_be_coded() -> None:
         Undeclared.decode(b"", 0)
 
 
+@pytest.mark.parametrize("use", ["make", "decode", "fields"])
+def test_a_plain_subclass_may_be_used_before_its_record(use: str) -> None:
+    @record
+    class Declared(Record):
+        number: Int
+
+    class Derived(Declared):
+        pass
+
+    if use == "decode":
+        assert Derived.decode(b"\0\0\0\3", 0) == (Declared(3), 4)
+    elif use == "fields":
+        assert [field.name for field in dataclasses.fields(Derived)] == ["number"]
+    else:
+        assert Derived(3).encode() == b"\0\0\0\3"
+
+
 def test_a_secret_is_not_printed() -> None:
     @record
     class Login(Record):

@@ -78,6 +78,12 @@ def test_bytes_that_cannot_be_decoded_raise_as_when_decoded_at_once(data: bytes)
             assert _outcome(_at_once, kind, data) == _outcome(_stepped, kind, data)
 
 
+def test_a_null_name_is_refused_as_when_decoded_at_once() -> None:
+    data = struct.pack(">i", 1000) + bytes(4 * 999) + struct.pack(">i", -1)
+    assert _outcome(_at_once, GetChildrenReply, data) is None
+    assert _outcome(_stepped, GetChildrenReply, data) is None
+
+
 @pytest.mark.parametrize(
     ("kind", "data"),
     [
@@ -162,6 +168,19 @@ def test_a_large_reply_that_cannot_be_decoded_ends_the_connection() -> None:
     assert "cannot be decoded" in str(made.error)
     assert first.times_unreadable == 1
     assert made.go_on(3.0) == []
+
+
+def test_bytes_behind_a_bad_length_are_no_frames() -> None:
+    made = _open()
+    first, _ = _read(made)
+    large = _framed(1, GetChildrenReply(["name"] * 100_000).encode())
+    assert made.receive(large + EVENT + struct.pack(">i", -1), 2.0) == []
+    assert made.receive(_framed(2, GetChildrenReply(["b"]).encode()), 2.0) == []
+    arrived: list[Incoming] = []
+    while made.unfolding is not None:
+        arrived += made.go_on(3.0)
+    assert arrived == [first, Notification(3, "/a", 1)]
+    assert "a frame of -1 bytes" in str(made.error)
 
 
 def test_a_large_frame_under_a_wrong_xid_ends_the_connection() -> None:
