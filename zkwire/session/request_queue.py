@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar
 from weakref import WeakKeyDictionary
 
-from zkwire.errors import ConnectionLostError, ProtocolError, SessionError, described, explained
+from zkwire.errors import ConnectionLostError, ProtocolError, SessionError, ThrottledError, described, explained
 from zkwire.session.cleanup import Cleanup, LostCreate, ephemeral_creates
 from zkwire.session.event_loop import check_loop
 from zkwire.session.observer import ObserverTap
@@ -48,6 +48,7 @@ _LARGE_IN_FLIGHT: Final = 4 * 1024 * 1024
 # Bytes by which a SetWatches2 with one path can be larger than the request that has set the watch.
 _SET_AGAIN: Final = 27
 _TIMES_UNREADABLE: Final = 2
+_OVERLOAD_PAUSE: Final = 0.2  # seconds
 _MANY: Final = 64  # calls that may wait before the cancelled ones among them are dropped
 _EVENT_TYPES: Final = {kind.value: kind for kind in WatchEventType}
 
@@ -328,6 +329,8 @@ class RequestQueue:
         if waiter is None:
             if call.code and isinstance(call.request, SetWatchesRequest | SetWatches2Request):
                 self._rearming_refused(call)
+            if call.code == ThrottledError.code and isinstance(call.request, RemoveWatchesRequest):
+                self._remove_later(call.request)
             for watcher in self.watches.heard(call.request, call.code):
                 watcher.rearmed()
             return
@@ -468,3 +471,13 @@ class RequestQueue:
         what = self.watches.to_remove(where, path)
         if what is not None:
             self._enqueue(Call(RemoveWatchesRequest(path, what)))
+
+    def _remove_later(self, request: RemoveWatchesRequest) -> None:
+        """Send `request` again after a pause: an overloaded server has refused it, and has kept the watch."""
+        link = self._link
+
+        def again() -> None:
+            if self._link is link:
+                self._remove_watch(WatcherType(request.type), request.path)
+
+        self.loop.call_later(_OVERLOAD_PAUSE, again)

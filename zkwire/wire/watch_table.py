@@ -176,6 +176,8 @@ class WatchTable(Generic[W]):
             return None
         if not wanted:
             return WatcherType.ANY
+        if where is WatcherType.ANY:  # asked again after a refusal, and meanwhile there are new watchers
+            return None
         return where if where in _LASTING_ON_SERVER or wanted.isdisjoint(_LASTING_ON_SERVER) else None
 
     def heard(self, request: Request[Any], code: int) -> list[W]:

@@ -7,6 +7,7 @@ import time
 import pytest
 
 import zkwire
+from tests.support.client import watched
 from tests.support.everywhere import scene
 from tests.support.recipes import until
 from zkwire import WatchEventType, WatchSet, four_letter_word
@@ -102,3 +103,27 @@ async def test_a_watch_that_has_fired_can_be_dropped_after_the_loop_has_ended() 
         assert (await fired).type is WatchEventType.CREATED
     del fired, dropped
     gc.collect()
+
+
+async def test_a_watch_that_an_overloaded_server_kept_is_removed_later() -> None:
+    async with scene() as stage:
+        with stage.server.answering("removeWatches", zkwire.ThrottledError, session=stage.zk.session_id) as refused:
+            _, watch = await stage.zk.exists_and_watch("/a")
+            watch.cancel()
+            await refused.until_hit()
+        assert await watched(stage.server, "/a")
+        while await watched(stage.server, "/a"):  # a test that fails runs into its time limit
+            await asyncio.sleep(0.01)
+
+
+async def test_a_removal_that_comes_later_leaves_new_watches_alone() -> None:
+    async with scene() as stage:
+        with stage.server.answering("removeWatches", zkwire.ThrottledError, session=stage.zk.session_id) as refused:
+            _, watch = await stage.zk.exists_and_watch("/a")
+            watch.cancel()
+            await refused.until_hit()
+        _, wanted = await stage.zk.exists_and_watch("/a")
+        await asyncio.sleep(0.3)  # longer than the pause before a removal would be repeated
+        await stage.zk.ping()
+        await stage.other.create("/a")
+        assert (await wanted).type is WatchEventType.CREATED
