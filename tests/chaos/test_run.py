@@ -75,8 +75,14 @@ async def test_a_run_that_is_interrupted_leaves_no_process(tmp_path: Path, numbe
 
 
 def start(*options: str) -> "subprocess.Popen[bytes]":
+    def take_interrupts() -> None:
+        # A job that a shell runs in the background inherits that SIGINT is ignored.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
     command = [sys.executable, "-m", "tests.chaos", *options]
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, start_new_session=True)
+    return subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, start_new_session=True, preexec_fn=take_interrupts
+    )
 
 
 async def _clients_of(folder: Path) -> list[int]:
