@@ -16,7 +16,7 @@ from tests.simulation.schedule import Schedule, from_json
 from tests.simulation.stage import simulated
 
 KEPT = sorted((Path(__file__).parent / "kept").glob("*.json"))
-SCHEDULES = 60  # of each scenario
+SCHEDULES = 25  # of each scenario
 
 
 @pytest.fixture(autouse=True)
