@@ -8,6 +8,8 @@ from tests.fuzz.engine import Fuzzer, failure_of
 from tests.fuzz.kept import KEPT
 from tests.fuzz.targets import TARGETS
 
+pytestmark = pytest.mark.slow("tries a thousand inputs for each target")
+
 INPUTS = 1_000
 
 

@@ -4,6 +4,8 @@ import pytest
 
 from tests.model.ensemble import Ensemble, Times
 
+pytestmark = pytest.mark.slow("visits hundreds of thousands of states")
+
 MOST_STATES = 250_000
 
 

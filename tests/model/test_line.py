@@ -7,6 +7,8 @@ import pytest
 from tests.model.line import LOCK, READ, WRITE, Line, Setup
 from tests.model.setups import SETUPS
 
+pytestmark = pytest.mark.slow("visits hundreds of thousands of states")
+
 MOST_STATES = 200_000
 
 

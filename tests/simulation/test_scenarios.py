@@ -12,6 +12,8 @@ from recipes.line.position import Position
 from tests.simulation.__main__ import failures
 from tests.simulation.stage import simulated
 
+pytestmark = pytest.mark.slow("plays hundreds of schedules")
+
 
 @pytest.fixture(autouse=True)
 def _simulated() -> Iterator[None]:

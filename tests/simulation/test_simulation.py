@@ -15,6 +15,8 @@ from tests.simulation.scenarios.all import SCENARIOS
 from tests.simulation.schedule import Schedule, from_json
 from tests.simulation.stage import simulated
 
+pytestmark = pytest.mark.slow("plays hundreds of schedules")
+
 KEPT = sorted((Path(__file__).parent / "kept").glob("*.json"))
 SCHEDULES = 25  # of each scenario
 
