@@ -168,8 +168,6 @@ def test_the_errors_import_nothing() -> None:
 @pytest.mark.parametrize("module", CORE)
 def test_the_core_knows_no_socket_no_clock_and_no_loop(module: str) -> None:
     tops = {name.partition(".")[0] for name in _imports(module, TREES[module])}
-    if module == "zkwire.wire.jute":
-        tops.discard("threading")  # the lock under which a record's codec is generated: threads share the classes
     assert not tops & IMPURE
 
 

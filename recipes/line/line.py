@@ -142,16 +142,12 @@ class Line:
 
     async def _enter(self) -> WaitingTicket:
         node, answers = await self._entrance.enter()
-        removal = self._zk.removal(node.path)
+        ticket = Ticket(node, self._zk.removal(node.path))
         try:
-            waiting = WaitingTicket(self._zk, self._rules, Ticket(node, removal), answers)
-        except Exception:
-            await removal.start()
-            raise
-        if self._acl is not None:
-            try:
+            waiting = WaitingTicket(self._zk, self._rules, ticket, answers)
+            if self._acl is not None:
                 await warn_if_wider(self._zk, self.path, self._acl)
-            except BaseException:
-                waiting.ticket.give_up()
-                raise
+        except BaseException:
+            ticket.give_up()
+            raise
         return waiting

@@ -29,12 +29,11 @@ GetDataReply, which is a Buffer and a Stat, the generated decoder is in essence
 from __future__ import annotations
 
 import struct
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from inspect import get_annotations
-from typing import Any, Final, TypeAlias, TypeVar, dataclass_transform, get_args, get_type_hints, overload
+from typing import Any, TypeAlias, TypeVar, dataclass_transform, get_args, get_type_hints, overload
 
 from zkwire.wire.primitives import DecodeError, Decoder, Encoder, Fixed, Hidden, Variable, VectorOf, vector
 
@@ -104,8 +103,8 @@ def record(cls: type[_T] | None = None, *, frozen: bool = False) -> type[_T] | C
     """Make `cls`, a subclass of Record with annotated fields, a slotted dataclass with `encode` and `decode`.
 
     Arguments: `frozen`, whether its objects are immutable and hashable, which makes them slower to decode.
-    Its methods are made when one of them is first called; if a field's type is not a jute type, TypeError is raised
-    then.
+    The methods of others are made when one of them is first called; if a field's type is not a jute type, TypeError is
+    raised then.
     """
     if cls is None:
         return partial(_declared, frozen=frozen)
@@ -113,37 +112,41 @@ def record(cls: type[_T] | None = None, *, frozen: bool = False) -> type[_T] | C
 
 
 def _declared(cls: type[_T], *, frozen: bool) -> type[_T]:
-    """Return `cls` with slots: these must be known when a class is made.  The rest is left to `_complete`."""
+    """Return `cls` with slots: these must be known when a class is made.  The rest is left to `_complete`.
+
+    A frozen class is completed at once: `dataclass` refuses to freeze a class twice, as two threads might ask it to.
+    """
     attributes = {name: value for name, value in vars(cls).items() if name not in ("__dict__", "__weakref__")}
     attributes["__slots__"] = tuple(get_annotations(cls))
     attributes |= {"_is_frozen": frozen, "__qualname__": cls.__qualname__}
-    return type(cls.__name__, cls.__bases__, attributes)
-
-
-_COMPLETING: Final = threading.RLock()  # records are shared by the event loops of all threads
+    made: Any = type(cls.__name__, cls.__bases__, attributes)
+    if frozen:
+        _complete(made)
+    return made  # type: ignore[no-any-return]
 
 
 def _complete(used: type[Record], misuse: type[Exception] = TypeError) -> type[Record]:
     """Make a class that `@record` has declared a dataclass, generate its encoder and decoder, and return the class.
 
+    Records are shared by the event loops of all threads.  Two threads may do this to one class at the same time: each
+    then gives it methods that do the same, and `_codecs`, which says that all is there, comes last.
     Arguments: `used`, the class or a plain subclass of it.
     Raises: `misuse` if `used` is not declared with `@record`; TypeError if the type of a field is not a jute type.
     """
     cls: type[Any] | None = next((base for base in used.__mro__ if "_is_frozen" in base.__dict__), None)
     if cls is None:
         raise misuse(f"{used.__name__} is not declared with @record")
-    with _COMPLETING:
-        if "_codecs" in cls.__dict__:
-            return cls  # another thread has done it
-        hints = get_type_hints(cls, include_extras=True)
-        codecs = [(name, _codec(f"{cls.__name__}.{name}", hints[name])) for name in _field_names(cls)]
-        frozen: bool = cls.__dict__["_is_frozen"]
-        dataclass(frozen=frozen, repr=False)(cls)
-        cls._shown = [name for name in _field_names(cls) if not _is_hidden(hints[name])]
-        cls.__repr__ = _repr  # type: ignore[assignment]
-        cls.encode = _make_encoder(cls.__name__, codecs)
-        cls.decode = staticmethod(_make_decoder(cls, codecs, frozen=frozen))
-        cls._codecs = codecs
+    if "_codecs" in cls.__dict__:
+        return cls
+    hints = get_type_hints(cls, include_extras=True)
+    codecs = [(name, _codec(f"{cls.__name__}.{name}", hints[name])) for name in _field_names(cls)]
+    frozen: bool = cls.__dict__["_is_frozen"]
+    cls._shown = [name for name in _field_names(cls) if not _is_hidden(hints[name])]
+    cls.__repr__ = _repr  # type: ignore[assignment]
+    dataclass(frozen=frozen, repr=False)(cls)
+    cls.encode = _make_encoder(cls.__name__, codecs)
+    cls.decode = staticmethod(_make_decoder(cls, codecs, frozen=frozen))
+    cls._codecs = codecs
     return cls
 
 

@@ -194,9 +194,8 @@ class Server(Faults):
             with contextlib.suppress(NotImplementedError):  # the loop does not accept by add_reader
                 asyncio.get_running_loop().remove_reader(self._socket.fileno())
         try:
-            await asyncio.sleep(
-                0
-            )  # asyncio makes the Links of accepted sockets in the next turn, and fails once the listener is closed
+            # asyncio makes the Links of accepted sockets in the next turn, and fails once the listener is closed.
+            await asyncio.sleep(0)
         finally:
             self._stop_listening(keep_port)
         for link in list(self._links):
