@@ -163,6 +163,15 @@ async def barrier_node(us: Client, stranger: Stranger, path: str) -> object:
     return type(waiting)
 
 
+async def barrier_parent(us: Client, stranger: Stranger, path: str) -> object:
+    barrier = Barrier(us, f"{path}/barrier", acl=CREATOR_ALL_ACL)
+    await us.ensure_path(path)
+    if stranger.perm is not CREATE:
+        await barrier.create()
+    await stranger.uses(path, names=("barrier",))
+    return type(await outcome(asyncio.create_task(barrier.wait(within=0))))
+
+
 MEMBER: Final = "9f2c1d3e-0a1b-4c5d-8e6f-1234567890ab-of-2"
 
 
@@ -187,9 +196,21 @@ async def us_has_children(us: Client, path: str, count: int) -> bool:
 
 
 async def double_barrier_ready(us: Client, stranger: Stranger, path: str) -> object:
+    return await one_round_with_a_stranger(us, stranger, path, lambda name: name == "ready")
+
+
+async def double_barrier_member(us: Client, stranger: Stranger, path: str) -> object:
+    return await one_round_with_a_stranger(us, stranger, path, lambda name: name != "ready")
+
+
+async def one_round_with_a_stranger(
+    us: Client, stranger: Stranger, path: str, is_meant: Callable[[str], bool]
+) -> list[str]:
+    """Have the stranger use a child of the barrier's node while two are in, play another round, return what stays."""
     one, two = (DoubleBarrier(us, path, 2, acl=CREATOR_ALL_ACL) for _ in range(2))
     await asyncio.gather(one.enter(), two.enter())
-    await stranger.uses(f"{path}/ready")
+    child = next(filter(is_meant, await us.get_children(path)))
+    await stranger.uses(f"{path}/{child}")
     await asyncio.gather(one.leave(), two.leave())
     await asyncio.gather(one.enter(within=20), two.enter(within=20))
     await asyncio.gather(one.leave(), two.leave())
@@ -258,6 +279,11 @@ async def partitioner_members(us: Client, stranger: Stranger, path: str) -> obje
         await until(lambda: len(ours) == 2)
         data = (await us.get(f"{path}/members/me")).data
         await stranger.uses(f"{path}/members", data=data)
+
+        async def is_in() -> bool:
+            return "me" in await Group(us, f"{path}/members").members()
+
+        await until(is_in)  # a member that was removed is put back
         await until(lambda: len(ours) == (1 if stranger.perm is CREATE else 2))
         members = await Group(us, f"{path}/members").members()
         following.cancel()
@@ -310,6 +336,7 @@ CELLS: Final[dict[Play, dict[Perms, object]]] = {
     },
     queue_node: {perm: [b"a", b"b", b"c"] for perm in (READ, WRITE, CREATE, DELETE)},
     barrier_node: dict.fromkeys((READ, WRITE, CREATE, DELETE), TimeoutError),
+    barrier_parent: {READ: TimeoutError, WRITE: TimeoutError, CREATE: TimeoutError, DELETE: type(None)},
     double_barrier_node: {
         READ: None,
         WRITE: None,
@@ -317,6 +344,7 @@ CELLS: Final[dict[Play, dict[Perms, object]]] = {
         DELETE: None,
     },
     double_barrier_ready: {perm: [] for perm in (READ, WRITE, CREATE, DELETE)},
+    double_barrier_member: {perm: [] for perm in (READ, WRITE, CREATE, DELETE)},
     counter_node: {READ: (8, 9), WRITE: (ValueError, ValueError), CREATE: (8, 9), DELETE: (8, 9)},
     value_node: {READ: b"ours", WRITE: b"forged", CREATE: b"ours", DELETE: b"ours"},
     group_node: {
@@ -327,7 +355,7 @@ CELLS: Final[dict[Play, dict[Perms, object]]] = {
     },
     member_node: {READ: TWO, WRITE: {"one": b"forged"}, CREATE: TWO, DELETE: TWO},
     persistent_ephemeral_node: {READ: b"1", WRITE: b"forged", CREATE: b"1", DELETE: b"1"},
-    partitioner_members: {READ: (2, 1), WRITE: (2, 1), CREATE: (1, 2)},
+    partitioner_members: {READ: (2, 1), WRITE: (2, 1), CREATE: (1, 2), DELETE: (2, 1)},
     cache_node: {READ: (b"", 1), WRITE: (b"forged", 1), CREATE: (b"", 4), DELETE: (b"", 0)},
 }
 
