@@ -33,6 +33,7 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
     command = add("load", load, "create the nodes of a dump, read from the standard input, below a node")
     command.add_argument("path", nargs="?", default="/")
     command.add_argument("--overwrite", action="store_true", help="set the data and ACL of nodes that exist already")
+    command.set_defaults(read_input=read_dump)
 
 
 class Progress:
@@ -85,10 +86,15 @@ async def _dump_node(zk: Client, path: str, below: str) -> None:
     )
 
 
+def read_dump(options: argparse.Namespace) -> None:
+    """Read the whole dump, so that a bad line is refused before anything is created.  Raises: BadDumpError, OSError."""
+    options.nodes = list(_nodes_of(output.standard_input()))
+
+
 async def load(zk: Client, options: argparse.Namespace) -> None:
     """Create the nodes of a dump, in its order."""
     progress = Progress("loaded", sys.stderr)
-    for path, data, acl in _nodes_of(output.standard_input()):
+    for path, data, acl in options.nodes:
         at = join_path(options.path, path.removeprefix("/")) if path else options.path
         try:
             await zk.create(at, data, acl=acl, make_parents=not path)

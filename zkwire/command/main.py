@@ -37,7 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     log.setLevel(logging.CRITICAL)  # what fails is said once, at the end
     output.prepare_streams()
     try:
-        nodes.read_data(options)
+        # Before the session begins: reading the standard input takes as long as its writer likes.
+        options.read_input(options)
         asyncio.run(_run(options))
         sys.stdout.flush()
     except KeyboardInterrupt:
@@ -72,7 +73,7 @@ def parser() -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=text, description=text.capitalize() + ".")
         add_connection_options(command)
         command.add_argument("--json", action="store_true", help="print JSON, for programs")
-        command.set_defaults(run=run, needs_session=needs_session)
+        command.set_defaults(run=run, needs_session=needs_session, read_input=lambda _: None)
         return command
 
     for module in (nodes, servers, copying):

@@ -62,17 +62,13 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
 def add_data_argument(command: argparse.ArgumentParser) -> None:
     """Add the argument for the data of a node."""
     command.add_argument("data", nargs="?", default="", help="text; - reads the standard input; empty by default")
+    command.set_defaults(read_input=read_data)
 
 
 def read_data(options: argparse.Namespace) -> None:
-    """Replace the data that the command line names by its bytes.
-
-    Call it before the session begins: to read the standard input takes as long as its writer likes.
-    Raises: OSError if the standard input is closed.
-    """
-    text: str | None = getattr(options, "data", None)
-    if text is not None:
-        options.data = output.standard_input().read() if text == "-" else os.fsencode(text)
+    """Replace the data that the command line names by its bytes.  Raises: OSError if the standard input is closed."""
+    text: str = options.data
+    options.data = output.standard_input().read() if text == "-" else os.fsencode(text)
 
 
 async def ls(zk: Client, options: argparse.Namespace) -> None:

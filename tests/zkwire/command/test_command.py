@@ -203,6 +203,7 @@ def test_a_line_that_is_no_node_is_named(run: Run, monkeypatch: pytest.MonkeyPat
     good = b'{"path": "/ok", "data": "", "acl": ["world:anyone:cdrwa"]}\n'
     _feed(monkeypatch, good + line + b"\n")
     assert "line 2 is no node of a dump" in run("load", "/", status=1)
+    assert run("ls", "/") == "zookeeper\n"  # nothing was created
 
 
 # -- servers ------------------------------------------------------------------------------------------------------
