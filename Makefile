@@ -28,7 +28,7 @@ endif
 
 help:
 	@echo 'make test          run the whole test suite; ARGS="-k watch" goes to pytest'
-	@echo 'make quick         run the tests that need no Java, in less than a minute'
+	@echo 'make quick         run the tests that need no Java, in about a minute'
 	@echo 'make mutants       put deliberate faults into the code, one at a time: the tests must fail; ARGS="wire line"'
 	@echo '                   ARGS="--sample 50 --seed 7" draws small changes at random, and lists those that no test notices'
 	@echo 'make fuzz          give random bytes and texts to all that decodes what others send; MINUTES=5'
