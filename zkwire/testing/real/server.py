@@ -45,6 +45,7 @@ QUICK_START: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 PORTS = range(15_000, 32_000)
 PORT_ATTEMPTS = 5
 
+_PORT_TAKEN: Final = re.compile(rb"BindException|NativeIoException: bind")  # of Java's sockets, and of Netty's
 _SYSTEM: Final = os.name
 
 _MODE = re.compile("^Mode: (.+)$", re.MULTILINE)
@@ -338,8 +339,9 @@ class RealServer:
                 return
 
     def _take_ports(self) -> None:
-        self._port = _free_port()
-        self._secure_port = _free_port() if self._tls is not None else None
+        port, secure_port = free_ports(2)
+        self._port = port
+        self._secure_port = secure_port if self._tls is not None else None
 
     async def _run(self) -> None:
         process, log_start = self._spawn()  # the process may have ended by the time it is checked
@@ -348,7 +350,7 @@ class RealServer:
                 await asyncio.sleep(POLL_INTERVAL)
                 continue
             said = (self.folder / "log").read_bytes()[log_start:]
-            error = PortTakenError if b"BindException" in said else ServerFailedError
+            error = PortTakenError if _PORT_TAKEN.search(said) else ServerFailedError
             message = f"ZooKeeper {self.version} ended with {process.returncode} before it served on {self.hosts}"
             raise error(f"{message}\n{self.log_tail()}")
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from zkwire.testing import RealServer, ServerFailedError, ZooKeeperMissingError, find_zookeeper
+from zkwire.testing import RealServer, ServerFailedError, ZooKeeperMissingError, find_zookeeper, make_certificates
 from zkwire.testing.real import installation
 from zkwire.testing.real import server as real
 
@@ -144,11 +144,29 @@ def test_a_tick_shorter_than_a_millisecond_is_refused() -> None:
 
 async def test_a_port_taken_meanwhile_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     with _listening() as taken:
-        ports = iter([taken, real._free_port()])
-        monkeypatch.setattr(real, "_free_port", lambda: next(ports))
+        first = iter([taken])
+        free = real._free_port
+        monkeypatch.setattr(real, "_free_port", lambda: next(first, None) or free())
         async with RealServer() as server:
             assert server.port != taken
             assert await server.four_letter_word("ruok") == "imok"
+
+
+async def test_a_port_for_tls_taken_meanwhile_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tls = make_certificates(tmp_path)
+    with _listening() as taken:
+        free = real._free_port
+        first = iter([free(), taken])
+        monkeypatch.setattr(real, "_free_port", lambda: next(first, None) or free())
+        async with RealServer(tls=tls) as server:
+            assert server.secure_hosts != f"127.0.0.1:{taken}"
+            assert await server.four_letter_word("ruok") == "imok"
+
+
+def test_ports_taken_together_are_different(monkeypatch: pytest.MonkeyPatch) -> None:
+    ports = iter([20_001, 20_001, 20_002])
+    monkeypatch.setattr(real, "_free_port", lambda: next(ports))
+    assert real.free_ports(2) == [20_001, 20_002]
 
 
 # Nothing is left behind
