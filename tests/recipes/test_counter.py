@@ -201,6 +201,7 @@ async def test_an_add_whose_session_expires_with_the_answer_counts_once_or_raise
         assert await counter.add(1) == value + 1
 
 
+@pytest.mark.slow("a second passes between two breaks")
 async def test_connections_that_break_all_the_time_lose_no_add_and_double_none() -> None:
     clients, adds = 4, 8
     async with Server() as server, AsyncExitStack() as stack:

@@ -1,4 +1,4 @@
-"""How many examples random tests try: `make quick` tries a quarter of them."""
+"""How many examples random tests try, and which values long tests: `make quick` tries some of them."""
 
 from collections.abc import Iterable
 from typing import Any, Final
@@ -24,7 +24,11 @@ def examples(count: int) -> settings:
     return settings(max_examples=max(1, count * settings().max_examples // _USUAL))
 
 
-def some_in_quick(seeds: Iterable[int], count: int) -> list[Any]:
-    """Return `seeds` for a parametrized test; all but the first `count` are marked as slow."""
-    reason = "the first seeds show the usual faults"
-    return [seed if at < count else pytest.param(seed, marks=pytest.mark.slow(reason)) for at, seed in enumerate(seeds)]
+def some_in_quick(values: Iterable[Any], count: int) -> list[Any]:
+    """Return `values` for a parametrized test; all but the first `count` are marked as slow.
+
+    A tuple holds the values of several parameters.
+    """
+    slow = pytest.mark.slow("the first values show the usual faults")
+    rows = [value if isinstance(value, tuple) else (value,) for value in values]
+    return [pytest.param(*row, marks=[] if at < count else slow) for at, row in enumerate(rows)]

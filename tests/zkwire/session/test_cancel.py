@@ -9,6 +9,7 @@ import pytest
 import zkwire
 from tests.support.client import cancelled, eventually, states_until, turns, watched
 from tests.support.everywhere import Scene, cancel_at_every_moment
+from tests.support.examples import some_in_quick
 from tests.support.proxy import Proxy
 from tests.zkwire.session.verbs import ALL, CREATES, READS, WATCHES, WRITES, Verb
 from zkwire import Client, ConnectionLostError, NoNodeError, SessionState
@@ -132,7 +133,7 @@ async def test_a_pipeline_cancelled_at_any_moment_leaves_no_node_and_no_watch() 
     await removed_at_every_moment(pipeline)
 
 
-@pytest.mark.parametrize("verb", EPHEMERAL)
+@pytest.mark.parametrize("verb", some_in_quick(EPHEMERAL, 1))
 async def test_the_ephemeral_node_of_a_create_cancelled_at_any_moment_and_cut_off_is_removed_pitfall_10(
     verb: str,
 ) -> None:

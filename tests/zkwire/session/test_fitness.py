@@ -162,7 +162,7 @@ async def test_a_server_that_answers_with_tls_is_asked_nothing_else(answer: str)
 async def test_a_server_that_closes_the_connection_for_another_reason_is_tried_again(behaviour: object) -> None:
     """It may be starting."""
     async with Rogue(behaviour) as rogue, still_trying(zkwire.connect(rogue.hosts)):  # type: ignore[arg-type]
-        await rogue.connected(12)
+        await rogue.connected(4)
 
 
 async def test_all_servers_of_a_round_must_be_unfit_and_each_one_is_named(

@@ -298,6 +298,7 @@ async def test_seventy_megabytes_in_one_answer_are_refused_and_sixty_are_not(pat
             assert (await zk.get(path)).stat.data_length == 1_000_000
 
 
+@pytest.mark.slow("the reply names a million nodes")
 async def test_a_reply_of_many_names_leaves_turns_to_other_tasks() -> None:
     """Sixty megabytes of names take seconds to decode.  What follows them is answered behind them."""
     count = 1_200_000
