@@ -61,6 +61,7 @@ def test_texts_logs_and_annotations_are_not_changed(text: str) -> None:
     assert not [change for change in changes("a.py", text) if change.before not in ("1",)]
 
 
+@pytest.mark.slow("reads every module of the product")
 @pytest.mark.parametrize("file", core_files([]))
 def test_every_change_of_the_product_is_valid_python_and_changes_something(file: str) -> None:
     text, found = _changes_of(file)
