@@ -82,6 +82,8 @@ class Line:
         while True:
             try:
                 waiting = await self._enter()
+                if waiting.owns:
+                    return waiting.ticket
                 # While the ticket waits, too: an event may make it the owner, and then there is no time to ask.
                 waiting.certainty.need()
                 try:

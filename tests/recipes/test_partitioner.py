@@ -272,7 +272,9 @@ async def test_the_requests_of_a_member(zookeeper: RealServer, path: str, monkey
         async with Partitioner(zk, path, ["a"], name="one", settle=0.0) as mine:
             assert await anext(mine) == {"a"}
             assert proxy.requests(start)[:4] == ["create2", "getChildren", "getData", "create2"]
-            await until_watches(zookeeper, 3)  # the group, its member, and the lock's own node after a tenth of a second
+            await until_watches(
+                zookeeper, 3
+            )  # the group, its member, and the lock's own node after a tenth of a second
             start = proxy.mark()
             name = next(name for name in map(str, range(100)) if division(["a"], ["one", name])["one"])
             async with Partitioner(z, path, ["a"], name=name, settle=0.0):
