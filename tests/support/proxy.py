@@ -26,7 +26,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Literal, Self, TypeVar
+from typing import Literal, Self, TypeVar, cast
 
 from tests.support.faults import PathPattern
 
@@ -340,9 +340,8 @@ class _Side(asyncio.Protocol):
         self._on_drained: Callable[[], None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
-        transport.set_write_buffer_limits(high=0)  # resume_writing then means: nothing is left in the transport
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's is one, but is not derived from it
+        self.transport.set_write_buffer_limits(high=0)  # resume_writing then means: nothing is left in the transport
         self.link.opened(self)
 
     def data_received(self, data: bytes) -> None:
