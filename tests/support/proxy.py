@@ -479,6 +479,7 @@ class _Link:
         elif self.cutting:
             side.finish()
         self.adjust_reading()
+        asyncio.get_running_loop().call_soon(self.adjust_reading)  # uvloop begins to read when connection_made returns
 
     def received(self, side: _Side, data: bytes) -> None:
         if side is self.client:
