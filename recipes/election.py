@@ -235,7 +235,7 @@ class Terms:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """End the iteration, resign the present term if there is one, and return when its node is gone.
+        """End the iteration, resign the present term if there is one, and return as its `release` does.
 
         Cancellation: the term is resigned nevertheless.
         """

@@ -168,7 +168,9 @@ class Lease:
     async def release(self) -> None:
         """Release the lock, and return when its node is known to be gone.
 
-        Does nothing when the lease was lost or released before.
+        While no server answers, return after one or two seconds all the same: the client deletes the node as soon as a
+        server can be reached, and it is gone with the session at the latest.  So leaving never takes long, whatever is
+        held.  Does nothing when the lease was lost or released before.
         Raises: RuntimeError in another event loop.
         Cancellation: the lock is released all the same.
         Order: deletes are sent in the order of the calls, and before the next task of this process goes on.

@@ -190,9 +190,9 @@ class Client(Administration, Batches):
     async def close(self, *, keep_session: bool = False, within: float | None = None) -> None:
         """End the session, which deletes its ephemeral nodes at once, and close the connection.
 
-        A second call waits for the first.  It ends within one session timeout, whatever the servers do.  While no
-        server is connected, it waits for 2 seconds at most for the next connection, and ends the session there; if
-        there is none in time, the session is left to expire.
+        A second call waits for the first.  It ends within one session timeout, whatever the servers do, and when no
+        server was heard for 2 seconds.  While none is connected, it waits as long for the next connection, and ends the
+        session there; if there is none in time, the session is left to expire.
         Without this call, a client whose event loop ends (`asyncio.run` cancels all tasks) still ends its session.
         Arguments: `keep_session`, whether to keep the session alive on the server, to be resumed by its id and
         password; while no server is connected, this ends at once; `within`, a shorter bound, in seconds.
@@ -425,8 +425,9 @@ class Client(Administration, Batches):
     def discard(self, path: str, *, newest_zxid: int | None = None) -> asyncio.Future[None]:
         """Delete the node, with new attempts over lost connections, until it is known to be gone or the session ends.
 
-        The first request is sent at once, in the order of the calls.  Returns a future that is done at that end; it
-        need not be awaited, and never fails: a node that cannot be deleted is logged.
+        The first request is sent at once, in the order of the calls.  Returns a future that is done at that end, or
+        after one or two seconds while no server answers; the attempts go on.  It need not be awaited, and never fails:
+        a node that cannot be deleted is logged.
         Arguments: `newest_zxid`, the latest transaction that can have created the node; give it for a path at which
         another client may create a node: when the answer to a delete is lost, a newer node is left alone.
         """

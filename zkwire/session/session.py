@@ -30,7 +30,7 @@ from zkwire.errors import (
 )
 from zkwire.session import probe
 from zkwire.session.attempt import Attempt, RefusedError
-from zkwire.session.closing import Farewell, clean_up, closed, end_tasks, finish
+from zkwire.session.closing import Farewell, clean_up, closed, end_tasks, finish, while_heard
 from zkwire.session.credentials import Credential, Credentials, Identity
 from zkwire.session.fitness import no_server, unfit
 from zkwire.session.hosts import Address, Hosts
@@ -53,9 +53,6 @@ from zkwire.wire.requests import CloseSessionRequest, PingRequest, Request
 
 _log = logging.getLogger(__name__)
 
-# Seconds in which `close` looks for another server.  A lost connection is usually replaced in less than one.  But an
-# ensemble that is down must not keep a program from ending.
-_BETWEEN_SERVERS: Final = 2.0
 _LAST_WORDS: Final = 1.0  # seconds in which a client whose task is cancelled from outside closes its session
 REPLY_LIMIT: Final = 64 * 1024 * 1024  # bytes: a list of a million children fits, a bogus length of 2 GB does not
 
@@ -170,8 +167,8 @@ class Session:
     async def close(self, *, keep_session: bool = False, within: float | None = None) -> None:
         """End the session, so that its ephemeral nodes go at once; requests submitted before are answered first.
 
-        Ends within one session timeout, whatever the servers do.  Without a connection it waits a moment for the next
-        one, on which the session can be ended.
+        Ends within one session timeout, whatever the servers do, and when no server was heard for two seconds.  Without
+        a connection it waits for the next one, on which the session can be ended.
         Arguments: `keep_session`, whether to leave the session alive on the server, to be resumed by its id and
         password; without a connection this ends at once; `within`, in seconds, a shorter time than a session timeout.
         Cancellation: closes the connection all the same; the session may then live on until it expires.
@@ -182,13 +179,11 @@ class Session:
         self._closing = self._loop.create_future()
         if self._leaving is not None and self._is_ready:
             self._leaving.stay()  # the last requests are sent on this link
-        usual = self.timeout if self._is_ready else min(self.timeout, _BETWEEN_SERVERS)
-        within = usual if within is None else min(within, usual)
-        end = self._loop.time() + within
+        end = self._loop.time() + (self.timeout if within is None else min(within, self.timeout))
         last: Request[Any] = PingRequest() if keep_session else CloseSessionRequest()
         try:
             if keep_session and self._is_ready:
-                await clean_up(self.requests, self._link, within / 2)
+                await clean_up(self.requests, self._link, (end - self._loop.time()) / 2)
             if self._is_ready or (self._has_session and not keep_session):
                 self.requests.send(Call(last, Farewell(self._end_as_closed)))
                 self._refuse(closed())
@@ -198,8 +193,7 @@ class Session:
                 until: set[asyncio.Future[Any]] = {self._ended}
                 if keep_session and self._link is not None:
                     until.add(self._link.closed)  # a session that lives on needs no other server
-                left = max(end - self._loop.time(), 0)
-                await asyncio.wait(until, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+                await while_heard(until, self._last_heard, end)
         finally:
             try:
                 self._end_as_closed()
@@ -216,6 +210,10 @@ class Session:
     def _has_session(self) -> bool:
         """Whether there is a session that can be ended at any server of the ensemble."""
         return self.key.is_resumable and self._started.done() and not self._ended.done()
+
+    def _last_heard(self) -> float:
+        """Return when a server was last heard, as far as there is a connection."""
+        return 0.0 if self._link is None else self._link.connection.heard
 
     # -- called by the link: see LinkOwner --------------------------------------------------------------------------
 
