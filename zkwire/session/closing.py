@@ -11,7 +11,7 @@ from zkwire.session.request_queue import RequestQueue
 from zkwire.session.transport import Link
 from zkwire.wire.requests import PingRequest
 
-# Seconds in which `close` waits for a server that sends nothing, or looks for another one.  A lost connection is usually
+# Seconds in which `close` waits for a server that sends nothing, or looks for another.  A lost connection is usually
 # replaced in less than one.  But an ensemble that is down must not keep a program from ending.
 _SILENCE: Final = 2.0
 
@@ -27,10 +27,13 @@ class Farewell:
     A moment later the server closes the connection, and the session would look for another one.
 
     Arguments: `end`, called at the answer, whatever it is, and when the request is lost for good.
+
+    `is_answered` says whether a server has answered it.
     """
 
     def __init__(self, end: Callable[[], None]) -> None:
         self._end = end
+        self.is_answered = False
 
     def done(self) -> bool:
         """False: the answer is always of interest."""
@@ -38,6 +41,7 @@ class Farewell:
 
     def set_result(self, result: object) -> None:
         """Take the answer."""
+        self.is_answered = True
         self._end()
 
     def set_exception(self, error: BaseException) -> None:
