@@ -10,7 +10,8 @@ signal comes before another ticket can own.
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol
+import logging
+from typing import ClassVar, Protocol
 
 from recipes.common.event_loops import same_loop
 from recipes.line.certainty import Certainty
@@ -19,6 +20,8 @@ from recipes.line.loss_monitor import DELETED, LossMonitor
 from recipes.line.ticket import Ticket
 from recipes.line.yielding import yield_processor
 from zkwire import Client, Transaction, ZooKeeperError
+
+_log = logging.getLogger(__name__)
 
 
 class LockLostError(ZooKeeperError):
@@ -79,6 +82,8 @@ class Lease:
     greater token.  A store that refuses tokens smaller than the greatest it has seen is safe even from a holder that
     does not notice its loss.
     """
+
+    _noun: ClassVar = "lock"
 
     __slots__ = (
         "_bodies",
@@ -264,6 +269,7 @@ class Lease:
             self.ticket.cancel_watch_request()
             self.ticket.watches.cancel()
             self._bodies.interrupt(self._loss)
+            _log.warning("lost the %s %s: %s", self._noun, self.path, why)
         return self._loss
 
     def _finish(self) -> None:
