@@ -71,7 +71,8 @@ class SessionLog:
         """A server has accepted the session."""
         is_resumed, self._session_id = session_id == self._session_id, session_id
         self._connected_at = self._loop.time()
-        added = self._repetitions.note((server, "connected", is_resumed), self._connected_at)
+        # A new session is always news; a server that drops each connection has the same one resumed again and again.
+        added = self._repetitions.note((server, "resumed"), self._connected_at) if is_resumed else ""
         if added is not None:
             _log.info(
                 "connected to %s%s: %s session %s, with a timeout of %.3g s%s",
