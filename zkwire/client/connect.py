@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import ssl as tls
 import warnings
-from collections.abc import Generator, Sequence
+from collections.abc import Coroutine, Generator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -88,8 +88,11 @@ class _ConnectContext:
                 source=self,
             )
 
-    async def _connect(self) -> Client:
+    def _connect(self) -> Coroutine[Any, Any, Client]:
         self._is_used = True
+        return self._connected()
+
+    async def _connected(self) -> Client:
         session = Session(**self._options, observer=self._observer)
         try:
             await session.wait_started(self._within)

@@ -35,7 +35,8 @@ def parse(connect_string: str) -> tuple[list[Address], str]:
     """
     if not isinstance(connect_string, str):
         raise TypeError(
-            f"the connect string is a str, not {type(connect_string).__name__}: write host:port,host:port/chroot"
+            f"the connect string is a str, not {type(connect_string).__name__}: {connect_string!r}; write"
+            " host:port,host:port/chroot"
         )
     servers, slash, rest = connect_string.partition("/")
     if "@" in servers or ("@" in rest and rest.startswith("/")):
