@@ -27,6 +27,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import zkwire
 from recipes.line.certainty import Certainty
+from recipes.line.refusals import pause
 from recipes.queue.aside import HAS_CHILDREN, UNREADABLE, UnusableItemError, checked
 from recipes.queue.nodes import Nodes
 from recipes.queue.order import name_before
@@ -235,6 +236,11 @@ class Consumer:
                 _, (found,) = await self._nodes.read_after_loss(taken_node)
                 if found is not None:
                     continue
+            except zkwire.ServerError as refused:
+                if not refused.is_transient:
+                    raise
+                await pause()
+                continue
             return
         raise zkwire.SessionExpiredError(f"session {session_id:#x} ended before the item was put back")
 

@@ -34,14 +34,6 @@ _SHORT: Final = 32
 _LOOKS_UNCONFIRMED: Final = 16
 
 
-@dataclass(slots=True, eq=False)
-class _Look:
-    """A look that has not begun yet, or is under way; `tasks` is how many have asked for it."""
-
-    tasks: int = 0
-    is_done: bool = False
-
-
 @dataclass(slots=True)
 class _Count:
     """The node `entries` as the server will show it if only this consumer has taken items since a list."""
@@ -71,8 +63,9 @@ class View:
         self.aside = Aside(nodes)
         self.being_taken: set[str] = set()
         self._listed: tuple[Sequence[str], Sequence[str]] = (), ()  # all items, and all nodes in `taken`, at last
-        self._looking = asyncio.Lock()  # held during a look; the tasks that wait go on in the order of their calls
-        self._next = _Look()
+        self._is_looking = False  # a task looks, or has been asked to
+        # The tasks that wait for the next look.  The result is whether it was made; if not, the task has to make it.
+        self._waiting: list[asyncio.Future[bool]] = []
         self._read_ahead: dict[str, Node] = {}
         self._size_ahead = _MOST_BYTES_AHEAD  # of the largest item read ahead at last
         self._count: _Count | None = None  # None if the list cannot be confirmed
@@ -87,18 +80,42 @@ class View:
         Arguments: `read_ahead`, whether to read the items that will probably be taken next, too.
         Order: tasks that share a look return in the order of their calls.
         """
-        look = self._next
-        look.tasks += 1
+        if self._is_looking and await self._was_made():
+            return
+        self._is_looking = True
+        sharing, self._waiting = self._waiting, []
         try:
-            async with self._looking:
-                if not look.is_done:
-                    if self._next is look:
-                        self._next = _Look()
-                    await self._look(look.tasks if read_ahead else 0)
-                    look.is_done = True
+            await self._look(1 + len(sharing) if read_ahead else 0)
         except BaseException:
-            look.tasks -= 1
+            self._waiting[:0] = sharing
             raise
+        else:
+            # All in one turn of the event loop, so that their requests are sent in one write.
+            for waiter in sharing:
+                if not waiter.done():
+                    waiter.set_result(True)
+        finally:
+            self._pass_on()
+
+    async def _was_made(self) -> bool:
+        """Wait for the next look; return False if the caller has to make it."""
+        waiter: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
+        try:
+            return await waiter
+        except asyncio.CancelledError:
+            if not waiter.cancelled() and not waiter.result():
+                self._pass_on()
+            raise
+
+    def _pass_on(self) -> None:
+        """Have the first task that waits make the next look."""
+        while self._waiting:
+            waiter = self._waiting.pop(0)
+            if not waiter.done():  # not cancelled
+                waiter.set_result(False)
+                return
+        self._is_looking = False
 
     async def look_and_watch(self, watches: WatchSet) -> None:
         """List the items that can be taken, and add the watches to `watches` that fire when another item may be there.

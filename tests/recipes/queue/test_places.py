@@ -1,4 +1,4 @@
-"""The tasks of one queue object that wait: one of them waits in the line for all, and they are served in their order."""
+"""The tasks of one queue object that wait: one of them has a place in the line, and all are served in their order."""
 
 import asyncio
 
@@ -42,7 +42,7 @@ async def test_when_a_waiting_task_is_cancelled_the_others_wait_on(cancelled: in
     async with clients(2) as (_, (zk, other)):
         queue = Queue(other, PATH)
         waiting = [asyncio.create_task(queue.get()) for _ in range(4)]
-        (ticket,) = await until_line(zk, f"{PATH}/consumers", 1)
+        await until_line(zk, f"{PATH}/consumers", 1)
         await other.ping()
         waiting[cancelled].cancel()
         assert isinstance(await outcome(waiting.pop(cancelled)), asyncio.CancelledError)

@@ -6,7 +6,8 @@ import pytest
 
 import zkwire
 from recipes import Queue
-from tests.support.queues import PATH, Counting, clients, numbers, settled
+from tests.support.everywhere import Scene, cancel_at_every_moment
+from tests.support.queues import PATH, STAYS, Counting, clients, contents, numbers, settled
 from tests.support.recipes import body_raises, outcome
 from zkwire.testing import RealServer
 
@@ -65,7 +66,7 @@ async def test_a_look_that_was_sent_before_a_get_does_not_serve_it() -> None:
             await Queue(zk, PATH).put(b"urgent", 0)
             later = asyncio.create_task(queue.get())
             await asyncio.sleep(0)
-        assert await asyncio.gather(first, later) == [b"0", b"urgent"]
+        assert [await first, await later] == [b"0", b"urgent"]
 
 
 @pytest.mark.parametrize("cancelled", range(4))
@@ -81,6 +82,30 @@ async def test_a_look_goes_on_for_the_others_when_one_of_its_tasks_is_cancelled(
         assert await asyncio.gather(*getting) == numbers(3)
         assert await queue.get() == b"3"
         await settled(zk, PATH)
+
+
+async def test_whenever_a_task_is_cancelled_the_tasks_before_and_behind_it_get_their_items() -> None:
+    """It may be the one that has to make the next look for the others."""
+    queues: list[Queue] = []
+    others: list[asyncio.Task[bytes]] = []
+    found: list[bytes] = []
+
+    async def prepare(stage: Scene) -> None:
+        found.clear()
+        await Queue(stage.other, stage.path).put_many(numbers(4))
+        queues[:] = [Queue(stage.zk, stage.path)]
+        others[:] = [asyncio.create_task(queues[0].get())]
+        await asyncio.sleep(0)
+
+    async def get(stage: Scene) -> None:
+        others.append(asyncio.create_task(queues[0].get()))
+        found.append(await queues[0].get())
+
+    async def afterwards(stage: Scene) -> None:
+        found.extend(await asyncio.gather(*others))
+        assert sorted([*found, *await contents(stage)]) == numbers(4)
+
+    await cancel_at_every_moment(get, prepare=prepare, afterwards=afterwards, stays=STAYS, at_least=5)
 
 
 # -- confirmed lists --------------------------------------------------------------------------------------------------
