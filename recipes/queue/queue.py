@@ -2,7 +2,8 @@
 
 This module waits and gives up in time.  Consumers that wait for an item, and producers that wait for room, each have a
 waiting line, in which only the first is woken by changes.  See `producer` for how items are put, `consumer` and
-`claims` for how they are taken, and `nodes` for the nodes in ZooKeeper.
+`claims` for how they are taken, `view` for how they are looked for, `places` for tasks that wait together, and `nodes`
+for the nodes in ZooKeeper.
 """
 
 from __future__ import annotations
@@ -128,7 +129,9 @@ class Queue:
         anything that the server refuses.
         Cancellation: an item that was taken is put back in its place; a bounded queue may then have one item too many.
         Order: a consumer that finds an item when it comes takes it, ahead of the waiting ones, which are served in the
-        order in which they began to wait.
+        order in which they began to wait.  Tasks that share this object are served in the order of their calls; they
+        have one place among the waiting consumers, and each of them that has taken an item leaves it to the next one,
+        behind the others.
         """
         return await self._take_within(within, self._consumer.get)
 
