@@ -81,6 +81,7 @@ class Lease:
     `path` is the lock's node.  `token` is the fencing token, the zxid that created this node: a later holder has a
     greater token.  A store that refuses tokens smaller than the greatest it has seen is safe even from a holder that
     does not notice its loss.
+    Arguments: `is_awaited`, whether another client may wait until the node is gone.
     """
 
     _noun: ClassVar = "lock"
@@ -89,6 +90,7 @@ class Lease:
         "_bodies",
         "_certainty",
         "_depth",
+        "_is_awaited",
         "_local_queue",
         "_loop",
         "_loss",
@@ -100,10 +102,13 @@ class Lease:
         "token",
     )
 
-    def __init__(self, zk: Client, ticket: Ticket, local_queue: LocalQueue | None = None) -> None:
+    def __init__(
+        self, zk: Client, ticket: Ticket, local_queue: LocalQueue | None = None, *, is_awaited: bool = True
+    ) -> None:
         self._zk = zk
         self._loop = asyncio.get_running_loop()
         self.ticket = ticket
+        self._is_awaited = is_awaited
         self.path = ticket.node.path
         self.token = ticket.node.token
         self._local_queue = local_queue
@@ -203,12 +208,14 @@ class Lease:
         self.ticket.cancel_watch_request()
         # When the server deletes the node, it sends us the event of our own watch and, at the same moment, the next
         # owner its own event.  If that one runs on this machine it should get the processor first.
-        self.ticket.watches.set_callback(yield_processor)
+        if self._is_awaited:
+            self.ticket.watches.set_callback(yield_processor)
         if local_queue is not None:
             local_queue.pass_turn()
         try:
             await gone
-            yield_processor()
+            if self._is_awaited:
+                yield_processor()
         finally:
             # The watch on our own node has fired by now.  Watches on blockers may be left from the time of waiting.
             self.ticket.watches.cancel()

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import sys
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 
@@ -63,6 +64,34 @@ def test_few_partitions_move_when_a_member_goes() -> None:
     moved = [name for member in members[1:] for name in before[member] if name not in after[member]]
     assert len(before[members[0]]) == 20  # these have to move
     assert len(moved) <= 20
+
+
+def test_many_partitions_are_divided_among_many_members_in_steps_that_grow_with_their_number_only() -> None:
+    """The event loop stands still meanwhile.  Calls are counted, as time is not the same everywhere."""
+    partitions = [str(number) for number in range(10_000)]
+    members = [f"host-{number}" for number in range(100)]
+    calls = 0
+
+    def count(frame: object, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += 1
+
+    sys.setprofile(count)
+    try:
+        shares = division(partitions, members)
+    finally:
+        sys.setprofile(None)
+    assert {len(share) for share in shares.values()} == {100}
+    assert calls <= 20 * (len(partitions) + 64 * len(members))  # comparing each pair takes a million calls and more
+
+
+def test_of_many_partitions_few_move_when_a_member_goes() -> None:
+    partitions = [str(number) for number in range(10_000)]
+    members = [f"host-{number}" for number in range(100)]
+    before, after = division(partitions, members), division(partitions, members[1:])
+    moved = [name for member in members[1:] for name in set(before[member]) - set(after[member])]
+    assert len(before[members[0]]) == 100  # these have to move
+    assert len(moved) <= 250
 
 
 # -- members ----------------------------------------------------------------------------------------------------------
