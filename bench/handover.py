@@ -44,7 +44,7 @@ from bench.figures import Figures, histogram, median
 from bench.frames import RefusedError
 from bench.turns import SESSION_TIMEOUT, Order, Turn, hand_overs, misordered, overlaps
 from zkwire.session.hosts import Address, parse
-from zkwire.testing import RealServer, ServerFailedError, ServerProcess, ZooKeeperMissingError, find_zookeeper
+from zkwire.testing import RealServer, ServerFailedError, ServerProcess, ZooKeeperMissingError
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 OURS: Final = "zkwire"
@@ -203,12 +203,9 @@ def _server(options: argparse.Namespace) -> Iterator[str]:
         with ServerProcess() as memory:
             yield memory.hosts
         return
-    try:
-        find_zookeeper()
-    except ZooKeeperMissingError:
-        _say("no ZooKeeper found: fetching one")
-        fetch = [sys.executable, "-m", "zkwire.testing.fetch"]
-        subprocess.run(fetch, cwd=ROOT, stdout=sys.stderr, check=True)
+    fetch = [sys.executable, "-m", "zkwire.testing.fetch", "--if-missing"]
+    if subprocess.run(fetch, cwd=ROOT, stdout=sys.stderr, check=False).returncode:
+        raise ZooKeeperMissingError("no real server can be started here")
     server = RealServer(tick_time=2.0, jvm=(), fsync=not options.no_fsync)
     try:
         asyncio.run(server.start())
