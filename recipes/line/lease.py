@@ -10,7 +10,8 @@ signal comes before another ticket can own.
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol
+import logging
+from typing import ClassVar, Protocol
 
 from recipes.common.event_loops import same_loop
 from recipes.line.certainty import Certainty
@@ -19,6 +20,8 @@ from recipes.line.loss_monitor import DELETED, LossMonitor
 from recipes.line.ticket import Ticket
 from recipes.line.yielding import yield_processor
 from zkwire import Client, Transaction, ZooKeeperError
+
+_log = logging.getLogger(__name__)
 
 
 class LockLostError(ZooKeeperError):
@@ -79,6 +82,8 @@ class Lease:
     greater token.  A store that refuses tokens smaller than the greatest it has seen is safe even from a holder that
     does not notice its loss.
     """
+
+    _noun: ClassVar = "lock"
 
     __slots__ = (
         "_bodies",
@@ -168,7 +173,9 @@ class Lease:
     async def release(self) -> None:
         """Release the lock, and return when its node is known to be gone.
 
-        Does nothing when the lease was lost or released before.
+        While no server answers, return after one or two seconds all the same: the client deletes the node as soon as a
+        server can be reached, and it is gone with the session at the latest.  So leaving never takes long, whatever is
+        held.  Does nothing when the lease was lost or released before.
         Raises: RuntimeError in another event loop.
         Cancellation: the lock is released all the same.
         Order: deletes are sent in the order of the calls, and before the next task of this process goes on.
@@ -262,6 +269,7 @@ class Lease:
             self.ticket.cancel_watch_request()
             self.ticket.watches.cancel()
             self._bodies.interrupt(self._loss)
+            _log.warning("lost the %s %s: %s", self._noun, self.path, why)
         return self._loss
 
     def _finish(self) -> None:
