@@ -3,7 +3,6 @@
 import ast
 import importlib
 import re
-import subprocess
 import sys
 import types
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ import pytest
 import recipes
 import zkwire
 import zkwire.testing
+from tests.support.files import project_files
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -307,10 +307,9 @@ _ELSEWHERE = re.compile(r"\b(?:DES" r"IGN|PRO" r"TOCOL|PIT" r"FALLS|ST" r"YLE)(?
 
 def test_nothing_cites_a_page_outside_of_the_repository() -> None:
     """The pages that the project was designed with are not in the repository: a reader could not follow."""
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     cited = []
-    for name in filter(None, listed.split("\0")):
-        if (ROOT / name).is_file() and not name.startswith("tests/captures/recorded"):
+    for name in project_files():
+        if not name.startswith("tests/captures/recorded"):
             lines = (ROOT / name).read_text(encoding="utf-8", errors="replace").splitlines()
             cited += [f"{name}:{number}: {line}" for number, line in enumerate(lines, 1) if _ELSEWHERE.search(line)]
     assert cited == []
