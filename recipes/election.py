@@ -14,6 +14,7 @@ from typing import Final, Self
 
 import zkwire
 from recipes.common.event_loops import same_loop
+from recipes.line.contenders import in_order
 from recipes.line.lease import Lease, LockLostError
 from recipes.line.line import Line
 from recipes.line.locking import Hold, Locking
@@ -126,7 +127,7 @@ class Election(Locking[Term]):
     the argument and its assumptions.  `term.token` protects a store even from a leader that does not notice.
 
     Arguments: `path`, the election's node, created as a container if it is missing, with persistent parents; `data`,
-    shown to observers while this candidate leads; `acl`, of all nodes that are created, the same as that of Lock.
+    shown to observers while this candidate leads, None: the same as that of Lock; `acl`, of all nodes that are created, the same as that of Lock.
     Order: by tickets, in the order in which creates reach the leader of the ensemble.  Every call of `lead` is a
     candidate of its own, also when tasks share this object, and queues behind the present candidates.
     Requests: those of Lock.
@@ -134,10 +135,8 @@ class Election(Locking[Term]):
 
     _noun = "leadership of"
 
-    def __init__(self, zk: Client, path: str, data: bytes = b"", *, acl: Sequence[ACL] | None = None) -> None:
+    def __init__(self, zk: Client, path: str, data: bytes | None = None, *, acl: Sequence[ACL] | None = None) -> None:
         super().__init__(zk, validate_path(path))
-        if not isinstance(data, bytes):
-            raise TypeError(f"the data of a candidate must be bytes, not {data!r}")
         self._line = Line(zk, self.path, prefix=LATCH_PREFIX, data=data, acl=acl)
 
     def lead(self, *, within: float | None = None) -> Hold[Term]:
@@ -320,16 +319,6 @@ class LeaderStream(ValueStream[bytes | None]):
         if not is_empty:
             self._disarm()
         return is_empty
-
-
-def in_order(names: Iterable[str]) -> list[str]:
-    """Return the names of candidates among `names`, in the order of their sequence numbers, also after an overflow."""
-    numbered = [(number, name) for name in names if (number := zkwire.sequence(name)) is not None]
-    if not numbered:
-        return []
-    # Distances, because a sequence number continues below zero after 2147483647.
-    any_of_them = numbered[0][0]
-    return [name for _, name in sorted((zkwire.sequence_distance(n, any_of_them), name) for n, name in numbered)]
 
 
 def _first(names: Iterable[str], no_tickets: set[str]) -> str | None:

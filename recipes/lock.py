@@ -26,7 +26,8 @@ class Lock(Locking[Lease]):
         lease = await lock.try_acquire()                                       # None at once if it is held
 
     Arguments: `path`, the lock's node, created as a container when it is missing, with persistent parents; `data`,
-    stored in the nodes of our tickets, for people to read; `acl`, of every node that is created, which must let all
+    stored in the nodes of our tickets, for people to read, None: the host, the process id and the file name of the
+    program, such as b"web-1 4711 backup.py"; `acl`, of every node that is created, which must let all
     contenders read, None: all clients may use the lock and read the tickets, into which only their own client may
     write, or all clients if that one has no identity; `local_passes`, how many times in succession a ticket may be
     passed on to the next task that waits on this object, before the other processes have a turn again: the leases of
@@ -40,7 +41,13 @@ class Lock(Locking[Lease]):
     """
 
     def __init__(
-        self, zk: Client, path: str, *, data: bytes = b"", acl: Sequence[ACL] | None = None, local_passes: int = 0
+        self,
+        zk: Client,
+        path: str,
+        *,
+        data: bytes | None = None,
+        acl: Sequence[ACL] | None = None,
+        local_passes: int = 0,
     ) -> None:
         if local_passes < 0:
             raise ValueError(f"local_passes is at least 0, not {local_passes!r}")
@@ -85,7 +92,13 @@ class ReentrantLock(Lock):
     """
 
     def __init__(
-        self, zk: Client, path: str, *, data: bytes = b"", acl: Sequence[ACL] | None = None, local_passes: int = 0
+        self,
+        zk: Client,
+        path: str,
+        *,
+        data: bytes | None = None,
+        acl: Sequence[ACL] | None = None,
+        local_passes: int = 0,
     ) -> None:
         super().__init__(zk, path, data=data, acl=acl, local_passes=local_passes)
         self._owner: asyncio.Task[object] | None = None

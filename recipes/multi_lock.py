@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from recipes.common.event_loops import same_loop
+from recipes.line.contenders import Contender
 from recipes.line.lease import Bodies, Body, Lease, LockLostError
 from recipes.line.locking import Locking
 from zkwire import Client, Transaction
@@ -188,6 +189,12 @@ class MultiLock(Locking[MultiLease]):
 
     async def _try_acquire(self) -> MultiLease | None:
         return await self._acquire_all(wait=False)
+
+    async def contenders(self) -> list[Contender]:
+        """Return the contenders of each lock, lock after lock in the order of their paths: holders, then waiters."""
+        self._check_usable()
+        found = await asyncio.gather(*(lock.contenders() for lock in self._locks))
+        return list(itertools.chain.from_iterable(found))
 
     async def _acquire_all(self, *, wait: bool) -> MultiLease | None:
         """Return a lease of all locks; None, with no lock held, if one was not free or was lost meanwhile."""

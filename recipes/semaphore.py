@@ -12,6 +12,7 @@ from typing import Final
 
 import zkwire
 from recipes.common.waiting import raise_unless_renewed
+from recipes.line.contenders import Contender, look
 from recipes.line.lease import Lease
 from recipes.line.line import Line
 from recipes.line.locking import Locking
@@ -87,7 +88,7 @@ class Semaphore(Locking[Lease]):
     _noun = "semaphore"
 
     def __init__(
-        self, zk: Client, path: str, permits: int | None, *, data: bytes = b"", acl: Sequence[ACL] | None = None
+        self, zk: Client, path: str, permits: int | None, *, data: bytes | None = None, acl: Sequence[ACL] | None = None
     ) -> None:
         if permits is not None:
             checked_permits(permits)
@@ -195,6 +196,10 @@ class Semaphore(Locking[Lease]):
                 await self._store_permits()
             else:
                 return None if ticket is None else Lease(self._zk, ticket)
+
+    async def _look(self) -> list[Contender]:
+        """Return the contenders; after a resize to fewer permits, a holder beyond the new number counts as waiting."""
+        return await look(self._zk, self.path, lambda data: parse_permits(data) or self._permits or 0)
 
     def _agreed_permits(self, data: bytes) -> int:
         """Return the number of permits that the node's `data` contains, once it agrees with the number given.

@@ -16,6 +16,7 @@ from typing import Final
 
 import zkwire
 from recipes.common.parent_acl import warn_if_wider
+from recipes.common.this_process import or_in_words
 from recipes.common.waiting import raise_unless_renewed
 from recipes.line.certainty import Certainty
 from recipes.line.entering import Entrance
@@ -32,9 +33,9 @@ class Line:
     """One line of tickets, the children of the node at `path`.
 
     Arguments: `path`, created as a container when it is missing; `prefix`, the part of our tickets' names between the
-    unique id and the number; `blocks`, `slots`, `ahead` and `ignores_shared`, see Rules; `data`, `acl`, `parent_data`
-    and `proofs`, see Entrance; `container`, the topmost node above the tickets that is created as a
-    container, `path` by default.
+    unique id and the number; `blocks`, `slots`, `ahead` and `ignores_shared`, see Rules; `data`, of the tickets' nodes,
+    None for this process in words; `acl`, `parent_data` and `proofs`, see Entrance; `container`, the topmost node above
+    the tickets that is created as a container, `path` by default.
     """
 
     def __init__(
@@ -47,7 +48,7 @@ class Line:
         slots: int | Callable[[bytes], int] = 1,
         ahead: int = 1,
         ignores_shared: bool = False,
-        data: bytes = b"",
+        data: bytes | None = None,
         acl: Sequence[ACL] | None = None,
         parent_data: Callable[[], bytes] = bytes,
         container: str | None = None,
@@ -62,7 +63,7 @@ class Line:
             path=path,
             prefix=prefix,
             reads=self._rules.reads(),
-            data=data,
+            data=or_in_words(data),
             acl=acl,
             parent_data=parent_data,
             container=path if container is None else container,

@@ -14,6 +14,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from recipes.common.arguments import checked_within, current_task
 from recipes.common.event_loops import running_loop, same_loop
 from recipes.common.waiting import bounded
+from recipes.line.contenders import Contender, holders_first, look
 from recipes.line.lease import Body, LockLostError
 from zkwire import Client, SessionError
 
@@ -268,6 +269,22 @@ class Locking(ABC, Generic[H]):
         """
         self._check_usable()
         return await self._try_acquire()
+
+    async def contenders(self) -> list[Contender]:
+        """Return the holders of the lock, and then the clients that wait for it, in their order.
+
+        It is one look: when it is read, the lock may have changed hands already.  So nothing should be decided by it.
+        Clients that have no node in the line yet are not in it, such as tasks that wait for another one of this
+        object.  Nodes that are not ephemeral are left out, and reported in the log.
+        Raises: as `acquire`, without TimeoutError.  Cancellation: harmless.
+        Requests: getChildren, and in one write a getData for each contender.
+        """
+        self._check_usable()
+        return holders_first(await self._look())
+
+    async def _look(self) -> list[Contender]:
+        """Return the contenders in the order of the line."""
+        return await look(self._zk, self.path)
 
     @abstractmethod
     async def _acquire(self) -> H:
