@@ -18,8 +18,17 @@ class UnreachableError(Exception):
     """No server has accepted a session in time."""
 
 
-def add_connection_options(parser: argparse.ArgumentParser, environment: Mapping[str, str] = os.environ) -> None:
-    """Add the options of a connection; their defaults come from `environment`."""
+def add_connection_options(
+    parser: argparse.ArgumentParser,
+    environment: Mapping[str, str] = os.environ,
+    *,
+    bound: str = "--within",
+    session_timeout: float = 10.0,
+) -> None:
+    """Add the options of a connection; their defaults come from `environment`.
+
+    Arguments: `bound`, the name of the option that bounds the time for connecting; `session_timeout`, the default.
+    """
     group = parser.add_argument_group("connection")
     group.add_argument(
         "--hosts",
@@ -40,8 +49,16 @@ def add_connection_options(parser: argparse.ArgumentParser, environment: Mapping
     group.add_argument("--tls-ca", metavar="FILE", help="connect with TLS and trust the authorities in this PEM file")
     group.add_argument("--tls-cert", metavar="FILE", help="our own certificate, PEM, with its key or beside --tls-key")
     group.add_argument("--tls-key", metavar="FILE", help="the key of our certificate, PEM")
-    group.add_argument("--within", type=seconds, default=10.0, metavar="SECONDS", help="give up connecting after; 10")
-    group.add_argument("--session-timeout", type=seconds, default=10.0, metavar="SECONDS", help="of the session; 10")
+    group.add_argument(
+        bound, type=seconds, default=10.0, metavar="SECONDS", dest="to_connect", help="give up connecting after; 10"
+    )
+    group.add_argument(
+        "--session-timeout",
+        type=seconds,
+        default=session_timeout,
+        metavar="SECONDS",
+        help=f"of the session; {session_timeout:g}",
+    )
 
 
 def seconds(text: str) -> float:
@@ -80,9 +97,9 @@ async def connected(options: argparse.Namespace) -> AsyncIterator[zkwire.Client]
     auth = [credential(each) if isinstance(each, str) else each for each in options.auth]
     context = zkwire.connect(options.hosts, options.session_timeout, auth=auth, ssl=tls_of(options))
     try:
-        async with asyncio.timeout(options.within):
+        async with asyncio.timeout(options.to_connect):
             zk = await context
     except TimeoutError:
-        raise UnreachableError(f"no server of {options.hosts} has answered within {options.within:g} s") from None
+        raise UnreachableError(f"no server of {options.hosts} has answered within {options.to_connect:g} s") from None
     async with zk:
         yield zk
