@@ -127,7 +127,8 @@ class Election(Locking[Term]):
     the argument and its assumptions.  `term.token` protects a store even from a leader that does not notice.
 
     Arguments: `path`, the election's node, created as a container if it is missing, with persistent parents; `data`,
-    shown to observers while this candidate leads, None: the same as that of Lock; `acl`, of all nodes that are created, the same as that of Lock.
+    shown to observers while this candidate leads, None: the same as that of Lock; `acl`, of all nodes that are
+    created, the same as that of Lock.
     Order: by tickets, in the order in which creates reach the leader of the ensemble.  Every call of `lead` is a
     candidate of its own, also when tasks share this object, and queues behind the present candidates.
     Requests: those of Lock.

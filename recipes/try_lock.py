@@ -60,9 +60,9 @@ class TryLock(Locking[Lease]):
     One lease is held at a time in the whole cluster, as for Lock, and it is lost by the same signals.
 
     Arguments: `path`, the lock's node itself, not a parent; missing parents are created as persistent nodes; `data`,
-    stored in the node, where people can see which program holds the lock, None: the same as that of Lock; `acl`, of all nodes that are created, None:
-    all clients may use the parents, and read the node, into which only this client may write, or all clients if this
-    one has no identity.
+    stored in the node, where people can see which program holds the lock, None: the same as that of Lock; `acl`,
+    of all nodes that are created, None: all clients may use the parents, and read the node, into which only this client
+    may write, or all clients if this one has no identity.
     Order: none.  A client that keeps trying may never succeed; use Lock for a queue.
     Requests: one to take the lock or to find it taken, and one to release it.
     Raises: `acquire`, `hold` and `async with` raise LockTakenError when the lock is taken.  Their `within` only bounds

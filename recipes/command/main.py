@@ -62,6 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for each in log:
         each.setLevel(logging.CRITICAL)  # what fails is said once, at the end
     try:
+        zkwire.validate_path(options.path)
         status: int = options.run(options)
         sys.stdout.flush()
         return status
@@ -128,7 +129,9 @@ def _add_running(commands: Any, name: str, run: Callable[..., int], text: str) -
     )
     add_connection_options(command, bound="--connect-within", session_timeout=_LONG_SESSION)
     failed = running.FAILED
-    command.set_defaults(run=run, parser=command, takes_command=True, misused=failed, refused=failed, unreachable=failed)
+    command.set_defaults(
+        run=run, parser=command, takes_command=True, misused=failed, refused=failed, unreachable=failed
+    )
     return command
 
 

@@ -154,7 +154,8 @@ class Command:
             losing.cancel()
 
     def _order(self, order: dict[str, Any]) -> None:
-        self._writer.write(json.dumps(order).encode() + b"\n")
+        if not self._writer.is_closing():  # it is, when the supervisor was killed
+            self._writer.write(json.dumps(order).encode() + b"\n")
 
     async def _answer(self, group: int | None = None) -> dict[str, Any]:
         """Return the next answer.  Raises: RunError without one; then the process group `group` has been killed."""
@@ -190,13 +191,16 @@ def elect(options: argparse.Namespace) -> int:
 
 
 def _with_supervisor(options: argparse.Namespace, body: Callable[..., Any]) -> int:
-    orders = supervisor.start()  # before the event loop, which may start threads
+    orders, pid = supervisor.start()  # before the event loop, which may start threads
     signals = Signals()
     try:
         return asyncio.run(_connected(options, body, orders, signals))
     except asyncio.CancelledError:
         assert signals.first is not None
         return BY_SIGNAL + signals.first
+    finally:
+        orders.close()
+        os.waitpid(pid, 0)  # it ends when the socket is closed
 
 
 async def _connected(

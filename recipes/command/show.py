@@ -12,7 +12,6 @@ import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-import zkwire
 from recipes.line.contenders import Contender, holders_first, in_line, in_order, single
 from recipes.line.strangers import is_ticket
 from recipes.semaphore import PREFIX as PERMIT_PREFIX

@@ -78,17 +78,18 @@ class Group:
             os.killpg(self.id, number)
 
 
-def start() -> socket.socket:
-    """Start a supervisor; return the socket for orders and answers.
+def start() -> tuple[socket.socket, int]:
+    """Start a supervisor; return the socket for orders and answers, and its process id.
 
     To be called before there are other threads.
     """
     ours, theirs = socket.socketpair()
     # As this process was started: Python ignores some signals, and a command must not inherit that.
     ignored = {number for number in FORWARDED if signal.getsignal(number) is signal.SIG_IGN}
-    if os.fork():
+    pid = os.fork()
+    if pid:
         theirs.close()
-        return ours
+        return ours, pid
     try:
         ours.close()
         os.setsid()  # out of reach of what the terminal sends to the holder

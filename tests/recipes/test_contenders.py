@@ -15,8 +15,8 @@ from recipes.common.this_process import in_words
 from recipes.line.contenders import in_line
 from recipes.line.locking import Locking
 from tests.support.locks import start_waiting, two_clients
-from tests.support.recipes import until
 from tests.support.recipes import two_clients as two_real_clients
+from tests.support.recipes import until
 from zkwire import Client, Node
 from zkwire.testing import RealServer
 

@@ -40,7 +40,7 @@ async def _until_begun(log: Path, count: int = 1) -> int:
 def _check_no_overlap(log: Path) -> None:
     """Check that no command has written after a later one had begun."""
     current, over = "", set()
-    for word, pid in (line.split() for line in _lines(log)):
+    for word, pid in map(str.split, _lines(log)):
         if word == "begin":
             over.add(current)
             current = pid
@@ -116,7 +116,7 @@ async def test_others_in_its_group_are_ended_before_the_lock_is_given_back(
     zookeeper: RealServer, path: str, tmp_path: Path
 ) -> None:
     log = tmp_path / "log"
-    leaves_one = f'sh -c \'{STUBBORN}\' & until test -s "$LOG"; do sleep 0.01; done; echo left'
+    leaves_one = f"sh -c '{STUBBORN}' & until test -s \"$LOG\"; do sleep 0.01; done; echo left"
     async with start(
         zookeeper.hosts, "run", path, "--grace", "0.3", "--", "sh", "-c", leaves_one, variables={"LOG": str(log)}
     ) as leaving:
@@ -173,9 +173,7 @@ async def test_the_kernel_kills_the_command_when_all_others_are_killed_at_once(
 ) -> None:
     """On Linux; elsewhere nothing ends it."""
     log = tmp_path / "log"
-    async with start(
-        zookeeper.hosts, "run", path, "--", "sh", "-c", STUBBORN, variables={"LOG": str(log)}
-    ) as running:
+    async with start(zookeeper.hosts, "run", path, "--", "sh", "-c", STUBBORN, variables={"LOG": str(log)}) as running:
         begun = await _until_begun(log)
         (supervisor,) = children(running.pid)
         for pid in (running.pid, supervisor):
@@ -315,9 +313,7 @@ async def test_a_leader_that_loses_its_leadership_ends_its_command_and_waits_aga
 ) -> None:
     log = tmp_path / "log"
     command = f'if test -e "$LOG"; then echo again; exit 4; fi; {BEATS}'
-    async with start(
-        zookeeper.hosts, "elect", path, "--", "sh", "-c", command, variables={"LOG": str(log)}
-    ) as leading:
+    async with start(zookeeper.hosts, "elect", path, "--", "sh", "-c", command, variables={"LOG": str(log)}) as leading:
         await _lose_leadership(zookeeper, path, leading, log, 1)
         status, out, err = await ended(leading)
         assert (status, out) == (4, "again\n")
@@ -338,12 +334,12 @@ async def test_a_leader_ends_when_it_is_to_lead_once(zookeeper: RealServer, path
         assert err.endswith("; the command was ended\n")
 
 
-async def test_the_next_candidate_leads_when_the_leaders_command_has_ended(
-    zookeeper: RealServer, path: str
-) -> None:
+async def test_the_next_candidate_leads_when_the_leaders_command_has_ended(zookeeper: RealServer, path: str) -> None:
     async with zkwire.connect(zookeeper.hosts) as zk, AsyncExitStack() as stack:
         candidates = [
-            await stack.enter_async_context(start(zookeeper.hosts, "elect", path, "--", "sh", "-c", "read x; echo $x", data=b"led\n"))
+            await stack.enter_async_context(
+                start(zookeeper.hosts, "elect", path, "--", "sh", "-c", "read x; echo $x", data=b"led\n")
+            )
             for _ in range(2)
         ]
         assert await asyncio.gather(*(ended(each) for each in candidates)) == [(0, "led\n", "")] * 2

@@ -47,7 +47,12 @@ def test_strange_names_are_one_short_line(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_it_is_made_once_for_each_process(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    monkeypatch.setattr(socket, "gethostname", lambda: asked.append(1) or "web-1")
+
+    def gethostname() -> str:
+        asked.append(1)
+        return "web-1"
+
+    monkeypatch.setattr(socket, "gethostname", gethostname)
     assert this_process.in_words() is this_process.in_words()
     assert len(asked) == 1
     monkeypatch.setattr(os, "getpid", lambda: 4712)  # as after a fork
