@@ -20,6 +20,7 @@ from recipes.line.line import Line
 from recipes.line.locking import Hold, Locking
 from recipes.line.loss_monitor import WRITTEN_OVER
 from recipes.line.own_data import OwnData, WrittenOverError
+from recipes.line.sight import Sight
 from recipes.line.strangers import is_ticket, strangers_of
 from zkwire import (
     ACL,
@@ -201,11 +202,11 @@ class Election(Locking[Term]):
                 found.append(answer.data)
         return found
 
-    async def _acquire(self) -> Term:
-        return Term(self._zk, await self._line.acquire()).prepare(is_repeated=False)
+    async def _acquire(self, sight: Sight | None = None) -> Term:
+        return Term(self._zk, await self._line.acquire(sight)).prepare(is_repeated=False)
 
-    async def _try_acquire(self) -> Term | None:
-        ticket = await self._line.try_acquire()
+    async def _try_acquire(self, sight: Sight | None = None) -> Term | None:
+        ticket = await self._line.try_acquire(sight)
         return None if ticket is None else Term(self._zk, ticket).prepare(is_repeated=False)
 
 

@@ -14,6 +14,7 @@ from recipes.line.lease import Lease
 from recipes.line.line import Line
 from recipes.line.local_queue import LocalQueue
 from recipes.line.locking import Locking
+from recipes.line.sight import Sight
 from zkwire import ACL, Client, validate_path
 
 
@@ -55,23 +56,23 @@ class Lock(Locking[Lease]):
         self._line = Line(zk, self.path, data=data, acl=acl)
         self._local_queue = LocalQueue(zk, local_passes, self._line.leave)
 
-    async def _acquire(self) -> Lease:
+    async def _acquire(self, sight: Sight | None = None) -> Lease:
         """Wait for the turn in this process; if it comes without a ticket, wait in ZooKeeper's line."""
         ticket = await self._local_queue.wait()
         try:
             if ticket is None or not await self._line.still_owns(ticket):
-                ticket = await self._line.acquire()
+                ticket = await self._line.acquire(sight)
         except BaseException:
             self._local_queue.pass_turn()
             raise
         return Lease(self._zk, ticket, self._local_queue)
 
-    async def _try_acquire(self) -> Lease | None:
+    async def _try_acquire(self, sight: Sight | None = None) -> Lease | None:
         if not self._local_queue.is_free:
             return None
         await self._local_queue.wait()
         try:
-            ticket = await self._line.try_acquire()
+            ticket = await self._line.try_acquire(sight)
         except BaseException:
             self._local_queue.pass_turn()
             raise

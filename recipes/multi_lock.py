@@ -16,6 +16,7 @@ from recipes.common.event_loops import same_loop
 from recipes.line.contenders import Contender
 from recipes.line.lease import Bodies, Body, Lease, LockLostError
 from recipes.line.locking import Locking
+from recipes.line.sight import Sight
 from zkwire import Client, Transaction
 
 
@@ -181,13 +182,13 @@ class MultiLock(Locking[MultiLease]):
         super().__init__(locks[0].client, ", ".join(paths))
         self._locks = sorted(locks, key=lambda lock: lock.path)
 
-    async def _acquire(self) -> MultiLease:
+    async def _acquire(self, sight: Sight | None = None) -> MultiLease:
         while True:
             lease = await self._acquire_all(wait=True)
             if lease is not None:
                 return lease
 
-    async def _try_acquire(self) -> MultiLease | None:
+    async def _try_acquire(self, sight: Sight | None = None) -> MultiLease | None:
         return await self._acquire_all(wait=False)
 
     async def contenders(self) -> list[Contender]:

@@ -25,6 +25,7 @@ from recipes.line.own_data import OwnData, WrittenOverError
 from recipes.line.position import every_contender
 from recipes.line.readers import READ_PREFIX, WRITE_PREFIX, is_writer
 from recipes.line.refusals import pause
+from recipes.line.sight import Sight
 from recipes.line.strangers import is_ticket, strangers_of
 from recipes.line.ticket import Ticket
 from zkwire import ACL, Client, Node, Transaction, join_path, validate_path
@@ -277,21 +278,21 @@ class _ReadLock(Locking[Lease]):
         self._holders = holders
         self._preferred = preferred
 
-    async def _acquire(self) -> Lease:
+    async def _acquire(self, sight: Sight | None = None) -> Lease:
         again = self._acquired_again()
         if again is not None:
             return again
         if self._preferred is not None:
             await self._preferred.wait_until_gone()
-        return self._lease_of(await self._line.acquire())
+        return self._lease_of(await self._line.acquire(sight))
 
-    async def _try_acquire(self) -> Lease | None:
+    async def _try_acquire(self, sight: Sight | None = None) -> Lease | None:
         again = self._acquired_again()
         if again is not None:
             return again
         if self._preferred is not None and not await self._preferred.are_gone():
             return None
-        ticket = await self._line.try_acquire()
+        ticket = await self._line.try_acquire(sight)
         return None if ticket is None else self._lease_of(ticket)
 
     def _acquired_again(self) -> Lease | None:
@@ -341,24 +342,24 @@ class _WriteLock(Locking[WriteLease]):
         self._preferred = preferred
         self._gate = gate
 
-    async def _acquire(self) -> WriteLease:
+    async def _acquire(self, sight: Sight | None = None) -> WriteLease:
         self._check_not_held()
         if self._preferred is None or self._gate is None:
-            return self._lease_of(await self._line.acquire())
+            return self._lease_of(await self._line.acquire(sight))
         # Only the first writer at the gate watches the line.  If all waiting writers did, the departure of the last
         # ticket would wake them all, and they would take their tickets in no particular order.
         at_gate = await self._gate.acquire()
         try:
             await self._preferred.wait_until_gone()
-            return self._lease_of(await self._line.acquire())
+            return self._lease_of(await self._line.acquire(sight))
         finally:
             self._gate.leave(at_gate)
 
-    async def _try_acquire(self) -> WriteLease | None:
+    async def _try_acquire(self, sight: Sight | None = None) -> WriteLease | None:
         self._check_not_held()
         if self._preferred is not None and not await self._preferred.are_gone():
             return None
-        ticket = await self._line.try_acquire()
+        ticket = await self._line.try_acquire(sight)
         return None if ticket is None else self._lease_of(ticket)
 
     def _check_not_held(self) -> None:

@@ -17,6 +17,7 @@ from recipes.line.lease import Lease
 from recipes.line.line import Line
 from recipes.line.locking import Locking
 from recipes.line.refusals import any_transient, pause
+from recipes.line.sight import Sight
 from zkwire import ACL, OPEN_ACL, Client, GetData, Node, Sync, join_path, validate_path
 
 PREFIX: Final = "lease-"  # Curator's
@@ -181,17 +182,17 @@ class Semaphore(Locking[Lease]):
         except zkwire.TransactionError as refused:
             raise refused.cause from None
 
-    async def _acquire(self) -> Lease:
+    async def _acquire(self, sight: Sight | None = None) -> Lease:
         while True:
             try:
-                return Lease(self._zk, await self._line.acquire())
+                return Lease(self._zk, await self._line.acquire(sight))
             except _NoNumberError:
                 await self._store_permits()
 
-    async def _try_acquire(self) -> Lease | None:
+    async def _try_acquire(self, sight: Sight | None = None) -> Lease | None:
         while True:
             try:
-                ticket = await self._line.try_acquire()
+                ticket = await self._line.try_acquire(sight)
             except _NoNumberError:
                 await self._store_permits()
             else:

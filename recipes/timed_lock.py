@@ -25,6 +25,7 @@ from recipes.line.loss_monitor import DELETED, WRITTEN_OVER
 from recipes.line.own_data import OwnData, WrittenOverError
 from recipes.line.proofs import MOST_PROOFS
 from recipes.line.refusals import is_transient, pause
+from recipes.line.sight import Sight
 from recipes.line.ticket import Ticket
 from zkwire import ACL, Client, validate_path
 
@@ -209,9 +210,9 @@ class TimedLock(Locking[TimedLease]):
         self._data = or_in_words(data)
         self._line = Line(zk, self.path, data=self._data, acl=acl, proofs=MOST_PROOFS)
 
-    async def _acquire(self) -> TimedLease:
-        return TimedLease(self._zk, await self._line.acquire(), self._limit, self._data)
+    async def _acquire(self, sight: Sight | None = None) -> TimedLease:
+        return TimedLease(self._zk, await self._line.acquire(sight), self._limit, self._data)
 
-    async def _try_acquire(self) -> TimedLease | None:
-        ticket = await self._line.try_acquire()
+    async def _try_acquire(self, sight: Sight | None = None) -> TimedLease | None:
+        ticket = await self._line.try_acquire(sight)
         return None if ticket is None else TimedLease(self._zk, ticket, self._limit, self._data)

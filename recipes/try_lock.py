@@ -22,6 +22,7 @@ from recipes.line.certainty import renew_certainty
 from recipes.line.contenders import Contender, single
 from recipes.line.lease import Lease, LockLostError
 from recipes.line.locking import Locking
+from recipes.line.sight import Sight
 from recipes.line.ticket import Ticket, TicketNode
 from zkwire import (
     ACL,
@@ -85,13 +86,13 @@ class TryLock(Locking[Lease]):
         self._acl = acl
         self._parents_acl = OPEN_ACL if acl is None else acl
 
-    async def _acquire(self) -> Lease:
+    async def _acquire(self, sight: Sight | None = None) -> Lease:
         lease = await self._try_acquire()
         if lease is None:
             raise LockTakenError(self.path)
         return lease
 
-    async def _try_acquire(self) -> Lease | None:
+    async def _try_acquire(self, sight: Sight | None = None) -> Lease | None:
         while True:
             node = await self._start_taking()
             if node is None:

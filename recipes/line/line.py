@@ -21,6 +21,7 @@ from recipes.common.waiting import raise_unless_renewed
 from recipes.line.certainty import Certainty
 from recipes.line.entering import Entrance
 from recipes.line.position import every_contender
+from recipes.line.sight import Sight
 from recipes.line.strangers import strangers_of
 from recipes.line.ticket import Ticket
 from recipes.line.waiting_ticket import EvictedError, Rules, WaitingTicket
@@ -70,15 +71,16 @@ class Line:
             proofs=proofs,
         )
 
-    async def acquire(self) -> Ticket:
+    async def acquire(self, sight: Sight | None = None) -> Ticket:
         """Take a ticket, wait until it owns, and return it; if its node is lost while it waits, take a new one.
 
+        Arguments: `sight`, which takes note of what is seen on the way.
         Raises: what the client raises, but for an expired session that is renewed; what `slots` raises.
         Cancellation: the node is removed.
         """
         while True:
             try:
-                waiting = await self._enter()
+                waiting = await self._enter(sight)
                 # While the ticket waits, too: an event may make it the owner, and then there is no time to ask.
                 waiting.certainty.need()
                 try:
@@ -90,7 +92,7 @@ class Line:
             except EvictedError:
                 pass
 
-    async def try_acquire(self) -> Ticket | None:
+    async def try_acquire(self, sight: Sight | None = None) -> Ticket | None:
         """Take a ticket and return it if it owns at once; otherwise remove its node and return None.
 
         Raises, Cancellation: as `acquire`.
@@ -99,7 +101,7 @@ class Line:
         """
         while True:
             try:
-                waiting = await self._enter()
+                waiting = await self._enter(sight)
                 await waiting.check_first_blockers()
                 await waiting.check_single_blocker()
                 await waiting.make_certain()
@@ -141,11 +143,11 @@ class Line:
         """Give `ticket` up: its node is deleted as soon as a server can be reached."""
         ticket.give_up()
 
-    async def _enter(self) -> WaitingTicket:
+    async def _enter(self, sight: Sight | None) -> WaitingTicket:
         node, answers = await self._entrance.enter()
         ticket = Ticket(node, self._zk.removal(node.path))
         try:
-            waiting = WaitingTicket(self._zk, self._rules, ticket, answers)
+            waiting = WaitingTicket(self._zk, self._rules, ticket, answers, sight)
             if self._acl is not None:
                 await warn_if_wider(self._zk, self.path, self._acl)
         except BaseException:

@@ -16,6 +16,7 @@ from recipes.common.event_loops import running_loop, same_loop
 from recipes.common.waiting import bounded
 from recipes.line.contenders import Contender, holders_first, look
 from recipes.line.lease import Body, LockLostError
+from recipes.line.sight import Sight
 from zkwire import Client, SessionError
 
 
@@ -246,21 +247,22 @@ class Locking(ABC, Generic[H]):
 
         Arguments: `within`, how many seconds the whole wait may take; None: without bound; 0: one look, which takes the
         lock if it is free, however long the server takes to answer.
-        Raises: TimeoutError; RuntimeError in another event loop than the lock was made in; SessionClosedError;
-        SessionExpiredError if the client renews no session (if it does, a new
-        ticket is taken in the new session); whatever else the server refuses.
+        Raises: TimeoutError, which names the first ticket ahead, as far as the wait has seen it; RuntimeError in
+        another event loop than the lock was made in; SessionClosedError; SessionExpiredError if the client renews no
+        session (if it does, a new ticket is taken in the new session); whatever else the server refuses.
         Cancellation: at any moment; no node stays, and the next ticket in the line gets its turn.
         """
         self._check_usable()
         if checked_within(within) is None:
             return await self._acquire()
-        async with bounded(within, f"the {self._noun} {self.path} was not free") as bound:
+        sight = Sight()
+        async with bounded(within, f"the {self._noun} {self.path} was not free", sight.in_words) as bound:
             if within == 0 and self._can_wait:
-                lease = await self._try_acquire()
+                lease = await self._try_acquire(sight)
                 if lease is not None:
                     return lease
                 bound.must_wait()
-            return await self._acquire()
+            return await self._acquire(sight)
 
     async def try_acquire(self) -> H | None:
         """Return the lease if the lock is free at this moment, None otherwise; does not wait for a holder.
@@ -287,12 +289,12 @@ class Locking(ABC, Generic[H]):
         return await look(self._zk, self.path)
 
     @abstractmethod
-    async def _acquire(self) -> H:
-        """Do what `acquire` does, without a bound."""
+    async def _acquire(self, sight: Sight | None = None) -> H:
+        """Do what `acquire` does, without a bound; `sight` takes note of what is seen on the way."""
 
     @abstractmethod
-    async def _try_acquire(self) -> H | None:
-        """Do what `try_acquire` does."""
+    async def _try_acquire(self, sight: Sight | None = None) -> H | None:
+        """Do what `try_acquire` does; `sight`, as for `_acquire`."""
 
     def _check_usable(self) -> None:
         """Raise the error of a client that is closed for good; RuntimeError in another event loop than the lock's.

@@ -189,3 +189,40 @@ def test_a_clock_beyond_the_calendar_is_no_error() -> None:
     assert found.since is not None
     assert found.since.year == 9999
     assert found.is_mine
+
+
+# -- the message of a TimeoutError ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", ALL.values(), ids=ALL.keys())
+async def test_a_timeout_names_the_ticket_ahead(make: Callable[[Client, str], Locking[Any]]) -> None:
+    async with two_clients() as (zk, other), make(zk, P) as lease:
+        with pytest.raises(TimeoutError) as late:
+            await make(other, P).acquire(within=0.05)
+        details = f", of session {zk.session_id:#x}, {in_words().decode()!r}"
+        ahead = f" {P} was not free within 0.05 s; 1 ticket is ahead: {lease.path}"
+        assert str(late.value).endswith(ahead + details)
+        with pytest.raises(TimeoutError) as late:
+            await make(other, P).acquire(within=0)
+        assert str(late.value).endswith(f"within 0 s; 1 ticket is ahead: {lease.path}")  # a look reads no ticket
+
+
+async def test_a_timeout_far_behind_names_the_first_ticket() -> None:
+    async with two_clients() as (zk, other), Lock(zk, P, data=b"x" * 1000) as lease:
+        waiting = [await start_waiting(zk, Lock(other, P), 2 + number) for number in range(2)]
+        with pytest.raises(TimeoutError) as late:
+            await Lock(zk, P).acquire(within=0.05)
+        assert str(late.value).endswith(f"; 3 tickets are ahead, the first of them: {lease.path}")
+        for task in waiting:
+            task.cancel()
+        await asyncio.wait(waiting)
+        with pytest.raises(TimeoutError, match=rf", of session 0x[0-9a-f]+, '{'x' * 100}\.\.\.'$"):
+            await Lock(zk, P).acquire(within=0.05)
+
+
+async def test_a_timeout_behind_a_task_of_this_process_names_no_ticket() -> None:
+    async with two_clients() as (zk, _):
+        lock = Lock(zk, P)
+        async with lock:
+            with pytest.raises(TimeoutError, match=r"within 0\.01 s$"):
+                await lock.acquire(within=0.01)
