@@ -39,6 +39,9 @@ class MultiLease:
         for lease in self._leases.values():
             lease.enter_body(self)
 
+    def __repr__(self) -> str:
+        return f"<MultiLease of {', '.join(map(repr, self.leases.values()))}>"
+
     @property
     def tokens(self) -> dict[str, int]:
         """The fencing token of each lock, by the lock's path.  Give a store the token of the lock that guards it."""

@@ -433,6 +433,9 @@ class ReadWriteLock:
         self._read_lock = _ReadLock(zk, reads, holders, before_reading)
         self._write_lock = _WriteLock(zk, writes, holders, data, before_writing, gate)
 
+    def __repr__(self) -> str:
+        return f"<ReadWriteLock {self.path}, {self._read_lock!r}, {self._write_lock!r}>"
+
     async def contenders(self) -> list[Contender]:
         """Return the holders of the lock, readers or a writer, and then those that wait; see Lock.contenders.
 

@@ -192,6 +192,11 @@ class Locking(ABC, Generic[H]):
         self.path = path
         self._loop = running_loop()
         self._entered: dict[asyncio.Task[Any], list[Hold[H]]] = {}
+        self._latest: H | None = None  # for `repr`
+
+    def __repr__(self) -> str:
+        latest = "no lease so far" if self._latest is None else f"latest lease {self._latest!r}"
+        return f"<{type(self).__name__.removeprefix('_')} {self.path}, {latest}, {self._zk!r}>"
 
     @property
     def client(self) -> Client:
@@ -254,7 +259,12 @@ class Locking(ABC, Generic[H]):
         """
         self._check_usable()
         if checked_within(within) is None:
-            return await self._acquire()
+            self._latest = lease = await self._acquire()
+            return lease
+        self._latest = lease = await self._acquire_within(within)
+        return lease
+
+    async def _acquire_within(self, within: float | None) -> H:
         sight = Sight()
         async with bounded(within, f"the {self._noun} {self.path} was not free", sight.in_words) as bound:
             if within == 0 and self._can_wait:
@@ -270,7 +280,10 @@ class Locking(ABC, Generic[H]):
         Raises: as `acquire`, without TimeoutError.  Cancellation: as `acquire`.
         """
         self._check_usable()
-        return await self._try_acquire()
+        lease = await self._try_acquire()
+        if lease is not None:
+            self._latest = lease
+        return lease
 
     async def contenders(self) -> list[Contender]:
         """Return the holders of the lock, and then the clients that wait for it, in their order.

@@ -18,6 +18,7 @@ from zkwire.client.arguments import Data, checked_data, checked_version, creatio
 from zkwire.client.batches import Batches
 from zkwire.client.delete_tree import delete_tree
 from zkwire.client.event_stream import BACKLOG, EventStream
+from zkwire.client.in_words import in_words
 from zkwire.client.node_streams import ChildrenStream, DataStream
 from zkwire.client.operations import Node
 from zkwire.client.requester import Requester
@@ -81,6 +82,8 @@ class Client(Administration, Batches):
         self._ask = self._requester.ask
         self._server_path = self._requester.server_path
         self._random = rng
+
+    __repr__ = in_words
 
     async def __aenter__(self) -> Client:
         return self
@@ -161,8 +164,7 @@ class Client(Administration, Batches):
         """Return once the session is certain to live, at once if it is.
 
         Raises: SessionError; NotReadOnlyError when connected to a server that has lost its quorum.
-        Cancellation: harmless.
-        Requests: none if it is certain; one sync if a write was answered just before.
+        Cancellation: harmless.  Requests: none if it is certain; one sync if a write was answered just before.
         """
         check_loop(self._loop)
         await self._session.proving.certify()
