@@ -25,7 +25,7 @@ def now() -> float:
 
 
 def adopt_orphans() -> None:
-    """Make this process the parent of its descendants whose parents have ended; does nothing elsewhere."""
+    """Make this process the parent of all orphans among its descendants; does nothing elsewhere."""
     _prctl(_SET_CHILD_SUBREAPER, 1)
 
 
@@ -41,7 +41,7 @@ def die_with_parent(parent: int) -> None:
 def group_is_alive(group: int) -> bool:
     """Return whether a process of the process group runs.
 
-    A process that has ended, and that its parent has not waited for, does not run.  Only on Linux it can be told apart.
+    A process that has ended, and that its parent has not waited for, does not run.  Only Linux shows the difference.
     """
     try:
         os.killpg(group, 0)

@@ -87,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line, up to the `--` in front of a command to run."""
-    top = _Parser(prog="zklock", description="Run commands under distributed locks, and see who holds which lock.")
+    top = _Parser(prog="zklock", description="Run commands under distributed locks, and show the holders of locks.")
     commands = top.add_subparsers(required=True, metavar="COMMAND")
 
     command = _add_running(commands, "run", running.run, "run a command while a lock is held")
@@ -98,7 +98,7 @@ def parser() -> argparse.ArgumentParser:
     command = _add_running(commands, "elect", running.elect, "run a command while this process leads")
     command.add_argument("--once", action="store_true", help="end when the leadership is lost, do not wait again")
 
-    text = "show who holds the locks at a path and below, and who waits for them"
+    text = "show the locks at a path and below, with their holders and the clients that wait"
     command = commands.add_parser("show", help=text, description=text.capitalize() + ".")
     command.add_argument("path", nargs="?", default="/")
     command.add_argument("--watch", action="store_true", help="now and after each change, until interrupted")

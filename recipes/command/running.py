@@ -191,6 +191,8 @@ def elect(options: argparse.Namespace) -> int:
 
 
 def _with_supervisor(options: argparse.Namespace, body: Callable[..., Any]) -> int:
+    if not hasattr(os, "fork"):
+        raise RunError(FAILED, "run and elect need a system with processes that fork")
     orders, pid = supervisor.start()  # before the event loop, which may start threads
     signals = Signals()
     try:

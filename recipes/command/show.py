@@ -1,6 +1,6 @@
-"""The command show: who holds the locks at a path and below, and who waits for them.
+"""The command show: the locks at a path and below, with their holders and the clients that wait.
 
-What kind of lock it is, is told by the names of the nodes and by the data of their parent.
+The names of the nodes, and the data of their parent, say what kind of lock it is.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ async def find(zk: Client, path: str) -> list[Found]:
 def _locks_of(
     zk: Client, parent: str, its_node: Node, names: list[str], nodes: dict[str, Node | ZooKeeperError]
 ) -> list[Found]:
-    """Return the lock whose tickets are the children of `parent`, and those that are a single child without a number.
+    """Return the lock with its tickets below `parent`, and the locks that are a single child without a number each.
 
     Arguments: `names` of all children; `nodes`, what a read of each path got.
     """

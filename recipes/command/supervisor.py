@@ -31,7 +31,7 @@ from typing import Any, Final
 
 from recipes.command import kernel
 
-FORWARDED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+FORWARDED: Final = tuple(each for each in signal.Signals if each.name in ("SIGINT", "SIGTERM", "SIGHUP"))
 _LOOK_EVERY: Final = 0.05  # seconds, while the group is to end: nothing reports the end of a process of another parent
 _MARGIN: Final = 0.1  # seconds between SIGKILL and the end of certainty, for the kernel to carry it out
 _LONGEST_SLEEP: Final = 1.0  # seconds: a selector does not count the time during which the machine was suspended

@@ -1,4 +1,4 @@
-"""What this process is called in the data of its nodes: for people who look who holds a lock.
+"""What this process is called in the data of its nodes: for people that look for the holder of a lock.
 
 It says the host's name, the process id and the file name of the program.  Arguments of the program are never part of
 it, because they may contain passwords, and all clients may read the nodes.

@@ -1,4 +1,4 @@
-"""One look at who holds a lock and who waits for it.
+"""One look at the holders of a lock, and at the clients that wait for it.
 
 Knows the nodes of a line and what their names mean.  Nothing is decided by it: a ticket owns by what `position` says.
 """
@@ -103,7 +103,7 @@ def in_line(
 
 
 def contender(path: str, node: Node, *, session_id: int, owns: bool) -> Contender:
-    """Return the contender whose node is `node`, at `path`, as the client with the session `session_id` sees it."""
+    """Return the contender of `node`, which was read at `path` by the client with the session `session_id`."""
     stat = node.stat
     return Contender(
         path=path,
@@ -149,7 +149,7 @@ def _created_at(stat: Stat) -> datetime:
 
 
 def single(zk: Client, path: str, node: Any) -> list[Contender]:
-    """Return the contender of a lock without a line, whose node is at `path`: its holder, or none.
+    """Return the contender of a lock without a line, which is the node at `path`: its holder, or none.
 
     Arguments: `node`, what a read of that node got.  Raises: an error of that read, as `in_line`.
     """
