@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 import os
 import signal
 import sys
@@ -12,23 +13,26 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parents[2]
 Process = asyncio.subprocess.Process
 
+_numbers = itertools.count(1)
+
 
 @contextlib.asynccontextmanager
 async def start(
     hosts: str, *arguments: str, variables: Mapping[str, str] | None = None, before: str = "", data: bytes | None = None
 ) -> AsyncIterator[Process]:
-    """Start `zklock` with the arguments; kill it at the end, and have its command ended.
+    """Start `zklock` with the arguments; kill it at the end, and all that it has started.
 
     Arguments: `variables`, for its environment; `before`, what a shell does before it becomes zklock; `data`, its
     standard input.
     """
+    mark = f"ZKLOCK_OF_TEST={next(_numbers)}-{os.getpid()}"
     command = [sys.executable, "-m", "recipes", *arguments]
     if before:
         command = ["sh", "-c", f'{before}; exec "$@"', "sh", *command]
     process = await asyncio.create_subprocess_exec(
         *command,
         cwd=ROOT,
-        env={**os.environ, "ZKWIRE_HOSTS": hosts, "ZKWIRE_AUTH": "", **(variables or {})},
+        env={**os.environ, "ZKWIRE_HOSTS": hosts, "ZKWIRE_AUTH": "", **(variables or {}), **dict([mark.split("=")])},
         stdin=asyncio.subprocess.PIPE if data is not None else asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -39,11 +43,19 @@ async def start(
     try:
         yield process
     finally:
-        if process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                process.send_signal(signal.SIGKILL)
-        # Its streams are open as long as its command runs: this waits for the end of that, too.
+        _kill_all_with(mark.encode())
         await process.communicate()
+
+
+def _kill_all_with(mark: bytes) -> None:
+    """Kill the processes whose environment has `mark`: zklock, its supervisor, its command, and what that has started.
+
+    So nothing is left even if zklock has a fault.
+    """
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):  # it has ended, or belongs to another user
+            if mark in path.read_bytes().split(b"\0"):
+                os.kill(int(path.parent.name), signal.SIGKILL)
 
 
 async def ended(process: Process) -> tuple[int, str, str]:
