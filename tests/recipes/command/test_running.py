@@ -77,7 +77,7 @@ async def test_the_lock_of_a_killed_or_stopped_holder_passes_on_when_its_command
     zookeeper: RealServer, path: str, tmp_path: Path, how: signal.Signals, command: str
 ) -> None:
     log = tmp_path / "log"
-    run = ("run", path, "--session-timeout", "4", "--grace", "0.5", "--", "sh", "-c", command)
+    run = ("run", path, "--session-timeout", "8", "--grace", "0.5", "--", "sh", "-c", command)
     async with (
         zkwire.connect(zookeeper.hosts) as zk,
         start(zookeeper.hosts, *run, variables={"LOG": str(log)}) as first,
