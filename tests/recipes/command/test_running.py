@@ -150,6 +150,20 @@ async def test_a_lost_lock_ends_the_command(
         assert not is_running(begun)
 
 
+async def test_a_command_ends_while_no_server_can_be_reached(zookeeper_own: RealServer, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    command = f'trap "echo in time; exit 0" TERM; {BEATS}'
+    run = ("run", "/lock", "--session-timeout", "8", "--grace", "2", "--", "sh", "-c", command)
+    async with start(zookeeper_own.hosts, *run, variables={"LOG": str(log)}) as running:
+        begun = await _until_begun(log)
+        zookeeper_own.pause()
+        status, out, err = await ended(running)
+        assert (status, out) == (123, "in time\n")
+        assert "zklock: the lock /lock is lost: " in err
+        assert not is_running(begun)
+        zookeeper_own.resume()
+
+
 async def test_a_command_whose_supervisor_is_killed_ends_before_the_lock_is_given_back(
     zookeeper: RealServer, path: str, tmp_path: Path
 ) -> None:
