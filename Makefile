@@ -26,7 +26,7 @@ endif
 
 .DEFAULT_GOAL := help
 .PHONY: help test quick mutants fuzz model bench lint dist partition chaos soak differential interop conformance
-.PHONY: simulate thirdparty zookeeper clean other-interpreter
+.PHONY: simulate thirdparty reference zookeeper clean other-interpreter
 
 help:
 	@echo 'make test          run the whole test suite; ARGS="-k watch" goes to pytest'
@@ -38,6 +38,7 @@ help:
 	@echo 'make bench         measure lock hand-over latency; ARGS=--real on a real ZooKeeper'
 	@echo 'make lint          run mypy --strict and ruff over everything'
 	@echo 'make thirdparty    try the programs in docs/examples with FastAPI and aiohttp, and the tests in the loops of uvloop'
+	@echo 'make reference     write docs/reference/ anew from the docstrings'
 	@echo 'make dist          build the wheel and the sdist, and try them in an empty environment'
 	@echo 'make simulate      play random faults on simulated ensembles in virtual time; SEEDS=10000 ARGS="--scenario lock"'
 	@echo 'make partition     split real ensembles in every way under a lock: never two certain owners; ARGS="--timeouts 4"'
@@ -104,6 +105,9 @@ thirdparty: .venv-thirdparty/.ready
 	.venv-thirdparty/bin/mypy docs/examples
 	.venv-thirdparty/bin/python -m pytest tests/docs/thirdparty.py
 	.venv-thirdparty/bin/python -m tests quick --loop uvloop:new_event_loop $(ARGS)
+
+reference: .venv/.ready
+	$(PY) docs/reference.py
 
 dist: .venv/.ready .venv-dist/.ready
 	rm -rf dist
