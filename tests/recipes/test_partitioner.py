@@ -15,7 +15,7 @@ from recipes import Group, Lock, LockLostError, Partitioner
 from recipes.partitioner import division, fingerprint
 from tests.support.everywhere import Scene, below, cancel_at_every_moment, cut_at_every_step, nothing_stays, scene
 from tests.support.proxy import Proxy
-from tests.support.recipes import body_raises, expire, until, until_armed, until_watches
+from tests.support.recipes import body_raises, expire, make_known, until, until_armed, until_watches
 from zkwire import Client, ThrottledError
 from zkwire.testing import RealServer, Server
 
@@ -266,13 +266,15 @@ async def test_a_member_without_partitions_waits() -> None:
 async def test_the_requests_of_a_member(zookeeper: RealServer, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("recipes.group._UNWATCHED", 60.0)
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk, zkwire.connect(zookeeper.hosts) as z:
-        for node in ("members", "locks/a"):
-            await zk.ensure_path(f"{path}/{node}")
+        await zk.ensure_path(f"{path}/members")
+        await make_known(zk, f"{path}/locks/a")
         start = proxy.mark()
         async with Partitioner(zk, path, ["a"], name="one", settle=0.0) as mine:
             assert await anext(mine) == {"a"}
             assert proxy.requests(start)[:4] == ["create2", "getChildren", "getData", "create2"]
-            await until_watches(zookeeper, 2)
+            await until_watches(
+                zookeeper, 3
+            )  # the group, its member, and the lock's own node after a tenth of a second
             start = proxy.mark()
             name = next(name for name in map(str, range(100)) if division(["a"], ["one", name])["one"])
             async with Partitioner(z, path, ["a"], name=name, settle=0.0):

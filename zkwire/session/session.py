@@ -232,10 +232,10 @@ class Session:
                 # set now would never fire.
                 if isinstance(item, Call):
                     requests.fail([item], self._last_end)
-            elif isinstance(item, Notification):
-                requests.notified(item)
             elif isinstance(item, Call):
                 requests.answered(item)
+            elif isinstance(item, Notification):
+                requests.notified(item)
             elif isinstance(item, AuthenticationDemand):
                 self._demanded(item)
             else:
