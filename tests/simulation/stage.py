@@ -12,6 +12,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 import zkwire
+from recipes.common import this_process
 from tests.simulation import faults
 from tests.simulation.ensemble.ensemble import Ensemble
 from tests.simulation.links import Network
@@ -185,15 +186,20 @@ def _suspended() -> float:
 
 @contextlib.contextmanager
 def simulated() -> Iterator[None]:
-    """Replace what the product asks of the computer: the time that it was suspended, and to yield the processor.
+    """Replace what the product asks of the computer: the time that it was suspended, to yield the processor, its name.
 
+    The name of the process would make requests longer or shorter, and a cut would come in another place.
     The garbage collector is off: it would run at other moments in each run.
     """
     was_enabled, disabled = gc.isenabled(), logging.root.manager.disable
     gc.disable()
     logging.disable()
     try:
-        with patch.object(suspension, "suspended", _suspended), patch.object(os, "sched_yield", lambda: None):
+        with (
+            patch.object(suspension, "suspended", _suspended),
+            patch.object(os, "sched_yield", lambda: None),
+            patch.object(this_process, "_in_words", lambda pid, program: b""),
+        ):
             yield
     finally:
         logging.disable(disabled)
