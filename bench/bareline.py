@@ -8,22 +8,22 @@ difference between this and ``zkwire`` is what our client adds.
 
 import asyncio
 import time
-from multiprocessing.connection import Connection
 from typing import cast
 
 from bench import frames
 from bench.ourline import readable
+from bench.racing import Starter
 from bench.turns import Order, Turn
 
 _READ_SIZE = 1 << 16
 
 
-def race(order: Order, starter: Connection) -> list[Turn]:
+def race(order: Order, starter: Starter) -> list[Turn]:
     """Run one worker's turns of ``asyncio``: report when connected, wait for the start, return the records."""
     return asyncio.run(_race(order, starter))
 
 
-async def _race(order: Order, starter: Connection) -> list[Turn]:
+async def _race(order: Order, starter: Starter) -> list[Turn]:
     turns = []
     _, wire = await asyncio.get_running_loop().create_connection(_Wire, order.host, order.port)
     await wire.greeted

@@ -3,26 +3,26 @@
 This module knows a contestant only as a function of an Order and of the pipe on which the start signal comes.
 """
 
-import gc
 import multiprocessing
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from multiprocessing.connection import Connection, wait
 from types import TracebackType
 from typing import Final, Self
 
 from bench import bareline, ourline, rawline
+from bench.racing import Race, undisturbed
 from bench.turns import Order, Turn
 
-CONTESTANTS: Final[dict[str, Callable[[Order, Connection], list[Turn]]]] = {
+CONTESTANTS: Final[dict[str, Race]] = {
     "zkwire": ourline.race,
     "asyncio": bareline.race,
     "floor": rawline.race,
     "textbook": rawline.race,
 }
 
-_START_TIME_LIMIT = 60.0
-_TURN_TIME_LIMIT = 0.1  # beyond the hold; hundreds of times what a turn takes
+START_TIME_LIMIT: Final = 60.0
+TURN_TIME_LIMIT: Final = 0.1  # beyond the hold; hundreds of times what a turn takes
 
 
 class WorkerFailedError(RuntimeError):
@@ -67,11 +67,11 @@ class Crew:
         pipes = self._pipes[: len(orders)]
         for pipe, order in zip(pipes, orders, strict=True):
             pipe.send(order)
-        self._gather(pipes, _START_TIME_LIMIT)
+        self._gather(pipes, START_TIME_LIMIT)
         for pipe in pipes:
             pipe.send("go")
-        turns = sum(order.turns * (order.hold + _TURN_TIME_LIMIT) for order in orders)
-        records = self._gather(pipes, _START_TIME_LIMIT + turns)
+        turns = sum(order.turns * (order.hold + TURN_TIME_LIMIT) for order in orders)
+        records = self._gather(pipes, START_TIME_LIMIT + turns)
         return [Turn(*turn) for record in records for turn in record]
 
     def _gather(self, pipes: Sequence[Connection], time_limit: float) -> list[list[Turn]]:
@@ -102,11 +102,4 @@ def _serve(orders: Connection) -> None:
             order: Order = orders.recv()
         except EOFError:
             return
-        # A garbage collection would slow down some hand-overs and not others, so collect between the races only.
-        gc.collect()
-        gc.freeze()
-        gc.disable()
-        turns = CONTESTANTS[order.contestant](order, orders)
-        gc.enable()
-        gc.unfreeze()
-        orders.send(turns)
+        orders.send(undisturbed(CONTESTANTS[order.contestant], order, orders))

@@ -2,19 +2,19 @@
 
 import asyncio
 import time
-from multiprocessing.connection import Connection
 
 import zkwire
+from bench.racing import Starter
 from bench.turns import SESSION_TIMEOUT, Order, Turn
 from recipes import Lock
 
 
-def race(order: Order, starter: Connection) -> list[Turn]:
+def race(order: Order, starter: Starter) -> list[Turn]:
     """Run one worker's turns of ``zkwire``: report when connected, wait for the start, return the records."""
     return asyncio.run(_race(order, starter))
 
 
-async def _race(order: Order, starter: Connection) -> list[Turn]:
+async def _race(order: Order, starter: Starter) -> list[Turn]:
     turns = []
     async with zkwire.connect(f"{order.host}:{order.port}", session_timeout=SESSION_TIMEOUT) as zk:
         starter.send("ready")

@@ -11,12 +11,12 @@ import socket
 import struct
 import time
 from collections.abc import Iterator
-from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import Self
 
 from bench import frames
 from bench.frames import RefusedError
+from bench.racing import Starter
 from bench.turns import SESSION_TIMEOUT, Order, Turn
 
 _TIMEVAL = struct.Struct("@ll")
@@ -123,7 +123,7 @@ class RawSession:
             self._end += count
 
 
-def race(order: Order, starter: Connection) -> list[Turn]:
+def race(order: Order, starter: Starter) -> list[Turn]:
     """Run one worker's turns of either line: report when connected, wait for the start, return the records."""
     confirm = order.contestant == "textbook"
     turns = []

@@ -21,8 +21,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from bench.peers.builds import MissingError, python_with, run, tool
 from tests.interop import lines
-from tests.interop.contenders import FailedError, MissingError, python_with_kazoo, run, tool
+from tests.interop.contenders import FailedError
 from zkwire.testing import RealServer, ZooKeeperMissingError
 from zkwire.testing.real.installation import find_zookeeper
 
@@ -51,7 +52,7 @@ def in_memory() -> Iterator[str]:
 
 def kazoo(folder: Path) -> None:
     """Install kazoo and run its trial."""
-    python = python_with_kazoo(folder)
+    python = python_with("kazoo", folder)
     with in_memory() as hosts:
         done = subprocess.run([python, HERE / "kazoo_trial.py", hosts], timeout=TIME_LIMIT)
     if done.returncode:

@@ -15,70 +15,22 @@ input, a line each: `RECIPE PATH NOTES ROUNDS NAME`.  For each it prints "done" 
 from __future__ import annotations
 
 import asyncio
-import os
-import shutil
 import subprocess
 import sys
-import venv
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
+from bench.peers import builds
+from bench.peers.builds import Command
+
 HERE = Path(__file__).parent
 PROGRAMS = HERE / "programs"
-TIME_LIMIT = 600.0  # a compiler may have much to do
-
-Command = Sequence[str | Path]
-
-
-class MissingError(Exception):
-    """Something that a trial needs is missing; the message says what and why."""
 
 
 class FailedError(Exception):
     """A client failed with the server or together with our client; the message says how."""
-
-
-def run(command: Command, what: str, *, folder: Path | None = None, environment: Mapping[str, str] = {}) -> str:
-    """Run a command and return what it printed. Raises: MissingError when it cannot be run or fails."""
-    try:
-        done = subprocess.run(
-            list(map(str, command)),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=TIME_LIMIT,
-            cwd=folder,
-            env={**os.environ, **environment},
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise MissingError(f"{what}: {error}") from error
-    if done.returncode:
-        raise MissingError(f"{what}: {' '.join(done.stdout.split()) or f'exit status {done.returncode}'}")
-    return done.stdout
-
-
-def tool(name: str, what: str) -> str:
-    """Return where the command `name` is.  Raises: MissingError."""
-    found = shutil.which(name)
-    if found is None:
-        raise MissingError(f"{what} needs the command {name}")
-    return found
-
-
-def python_with_kazoo(folder: Path) -> Path:
-    """Install kazoo into a throw-away environment in `folder`, and return its Python."""
-    environment = folder / "venv"
-    python = environment / "bin" / "python"
-    if not python.exists():
-        try:
-            venv.create(environment, with_pip=True)
-        except (OSError, subprocess.CalledProcessError) as error:
-            raise MissingError(f"no virtual environment could be made: {error}") from error
-        install: Command = [python, "-m", "pip", "--disable-pip-version-check", "--quiet", "install", "kazoo"]
-        run(install, "pip cannot install kazoo")
-    return python
 
 
 def ours(folder: Path) -> Command:
@@ -88,7 +40,7 @@ def ours(folder: Path) -> Command:
 
 def kazoo(folder: Path) -> Command:
     """kazoo, its tickets named as it does, told by `extra_lock_patterns` of ours."""
-    return [python_with_kazoo(folder), PROGRAMS / "kazoo_contender.py"]
+    return [builds.python_with("kazoo", folder), PROGRAMS / "kazoo_contender.py"]
 
 
 def kazoo_named_as_curator(folder: Path) -> Command:
@@ -97,29 +49,18 @@ def kazoo_named_as_curator(folder: Path) -> Command:
 
 
 def curator(folder: Path) -> Command:
-    """Curator, fetched by Maven; Java runs the one source file as it is."""
-    java, maven = tool("java", "Curator"), tool("mvn", "Curator")
-    project, jars = PROGRAMS / "curator" / "pom.xml", folder / "curator"
-    copy: Command = [maven, "--quiet", "--batch-mode", "-f", project, "dependency:copy-dependencies"]
-    run([*copy, f"-DoutputDirectory={jars}"], "Maven cannot fetch Curator")
-    return [java, "-cp", f"{jars}/*", PROGRAMS / "curator" / "Contender.java"]
+    """Curator."""
+    return builds.with_curator(PROGRAMS / "Contender.java", folder)
 
 
 def go(folder: Path) -> Command:
     """go-zookeeper/zk."""
-    command = tool("go", "go-zk")
-    source = shutil.copytree(PROGRAMS / "go", folder / "go")
-    run([command, "mod", "tidy"], "go cannot fetch go-zk", folder=source)
-    run([command, "build", "-o", "contender", "."], "go cannot build go-zk", folder=source)
-    return [source / "contender"]
+    return builds.with_go_zk(PROGRAMS / "main.go", folder)
 
 
 def rust(folder: Path) -> Command:
     """kezhuw/zookeeper-client-rust."""
-    command = tool("cargo", "the Rust client")
-    source = shutil.copytree(PROGRAMS / "rust", folder / "rust")
-    run([command, "build", "--quiet"], "cargo cannot build the Rust client", folder=source)
-    return [source / "target" / "debug" / "contender"]
+    return builds.with_rust_client(PROGRAMS / "main.rs", folder)
 
 
 PREPARE: Final[dict[str, Callable[[Path], Command]]] = {

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Final
 
 import zkwire
+from bench.peers.builds import Command, MissingError
 from recipes import Lock
-from tests.interop.contenders import PREPARE, Command, Contender, FailedError, MissingError, started
+from tests.interop.contenders import PREPARE, Contender, FailedError, started
 from zkwire.testing import RealServer
 
 ROUNDS: Final = 25

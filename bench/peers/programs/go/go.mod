@@ -1,4 +1,4 @@
-module contender
+module program
 
 go 1.18
 

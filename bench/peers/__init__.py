@@ -1,0 +1,1 @@
+"""The locks of other clients beside ours: `python -m bench.peers`, or `make bench-peers`."""

@@ -1,0 +1,149 @@
+"""Measure how long the locks of other clients take to change hands, beside ours and the floor.
+
+Run from the project's root::
+
+    python -m bench.peers                        # 2, 8 and 32 processes, on a ZooKeeper that it starts
+    python -m bench.peers --hosts zk1:2181 --json figures.json --svg picture.svg
+    python -m bench.peers --contestants zkwire,floor,kazoo,go-zk
+
+The contestants are zkwire's Lock, the ``floor`` of raw sockets (see rawline.py), and the locks of kazoo, aiozk, go-zk,
+kezhuw's Rust client (``rust``) and Curator.  They are fetched and built in a folder that is thrown away at the end, and
+take turns in short rounds on one server with the same number of processes and the same hold.  A client whose tools are
+missing, or that fails, is named in a line and left out.  None of them is a dependency of zkwire.
+
+A hand-over is the time from the owner's call of release to the return of the next owner's acquire; it counts when the
+next owner was already waiting.  The exit status is 1 if zkwire's lock had two owners at a time, 2 if something could
+not be measured.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from bench import picture, raceline, tally
+from bench.crew import WorkerFailedError
+from bench.disturbance import processor_times, stolen
+from bench.frames import RefusedError
+from bench.peers import builds
+from bench.peers.builds import MANIFESTS, Command, MissingError
+from bench.peers.teams import Teams
+from bench.servers import add_server_options, kind_of, say, serving
+from bench.tally import FLOOR, OURS
+from bench.track import laid_out
+from zkwire.testing import ServerFailedError, ZooKeeperMissingError
+
+WARM_UP_RACES: Final = 3  # of each contestant, on whatever server: some of them run on a JVM, too
+
+
+def _ours(name: str) -> Command:
+    return [sys.executable, "-m", "bench.peers.programs.ours", name]
+
+
+def _python(package: str, folder: Path) -> Command:
+    return [builds.python_with(package, folder), "-m", f"bench.peers.programs.{package}_lock"]
+
+
+PREPARE: Final[dict[str, Callable[[Path], Command]]] = {
+    OURS: lambda _: _ours(OURS),
+    FLOOR: lambda _: _ours(FLOOR),
+    "kazoo": lambda folder: _python("kazoo", folder),
+    "aiozk": lambda folder: _python("aiozk", folder),
+    "go-zk": lambda folder: builds.with_go_zk(MANIFESTS / "go" / "main.go", folder),
+    "rust": lambda folder: builds.with_rust_client(MANIFESTS / "rust" / "main.rs", folder),
+    "curator": lambda folder: builds.with_curator(MANIFESTS / "curator" / "Contestant.java", folder),
+}
+NEEDED: Final = (OURS, FLOOR)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    options = _options(arguments)
+    options.real = not (options.hosts or options.no_fsync)
+    try:
+        with tempfile.TemporaryDirectory(prefix="zkwire-peers-") as folder:
+            commands = _commands(options.contestants, options.folder or Path(folder))
+            return _measure(options, commands)
+    except (WorkerFailedError, ServerFailedError, ZooKeeperMissingError, RefusedError, OSError) as error:
+        say(f"bench.peers: {error}")
+        return 2
+    except subprocess.CalledProcessError:
+        return 2  # the command has printed the reason
+    except KeyboardInterrupt:
+        return 130
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.peers", description="Measure how long other clients' locks take to change hands."
+    )
+    raceline.add_race_options(parser)
+    add, names = parser.add_argument, list(PREPARE)
+    add(
+        "--contestants",
+        type=lambda text: raceline.chosen(f"{','.join(NEEDED)},{text}", names),
+        default=names,
+        metavar="NAME,...",
+        help=f"which to run beside {' and '.join(NEEDED)} (default: all of {','.join(names)})",
+    )
+    add("--folder", type=Path, metavar="FOLDER", help="keep here what is fetched and built, for the next time")
+    add_server_options(parser)
+    return parser.parse_args(arguments)
+
+
+def _commands(names: Sequence[str], folder: Path) -> dict[str, Command]:
+    """Fetch and build what there is, and return the command of each."""
+    folder.mkdir(parents=True, exist_ok=True)
+    commands = {}
+    for name in names:
+        say(f"{name}: fetch and build")
+        try:
+            commands[name] = PREPARE[name](folder.resolve())
+        except MissingError as error:
+            say(f"{name} is left out: {error}")
+    return commands
+
+
+def _measure(options: argparse.Namespace, commands: dict[str, Command]) -> int:
+    names = list(commands)
+    results, wrong = [], 0
+    with (
+        serving(options) as hosts,
+        laid_out(hosts, options.hold, options.handovers) as track,
+        Teams(commands) as teams,
+    ):
+        print(raceline.title(options, track, kind_of(options)), flush=True)
+        for workers in options.workers:
+            for name in list(names):
+                say(f"{workers} workers: {name} warms up")
+                try:
+                    for _ in range(WARM_UP_RACES):
+                        track.race(teams, name, workers, hold=0.0)
+                except WorkerFailedError as error:
+                    if name in NEEDED:
+                        raise
+                    say(f"{name} is left out: {error}")
+                    names.remove(name)
+            before = processor_times()
+            found = track.measure(teams, names, workers, options.rounds, needed=NEEDED)
+            taken = stolen(before, processor_times())
+            print("\n".join([tally.heading(workers, taken), *tally.peers_table(found)]), flush=True)
+            results.append(tally.plain(workers, found, taken))
+            wrong += found[OURS].overlaps
+        report = raceline.plain(options, track, "given" if options.hosts else f"real{kind_of(options)}", results)
+    if options.json:
+        options.json.write_text(json.dumps(report, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    if options.svg:
+        options.svg.write_text(picture.drawn(report), encoding="utf-8")
+    if wrong:
+        say("zkwire's lock had two owners at a time")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""The contestants as programs; see bench/peers/lines.py."""
