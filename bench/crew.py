@@ -19,7 +19,9 @@ CONTESTANTS: Final[dict[str, Race]] = {
     "asyncio": bareline.race,
     "floor": rawline.race,
     "textbook": rawline.race,
+    **{name: ourline.race for name in ourline.ACQUIRE if name != "zkwire"},
 }
+USUAL: Final = ("zkwire", "asyncio", "floor", "textbook")
 
 START_TIME_LIMIT: Final = 60.0
 TURN_TIME_LIMIT: Final = 0.1  # beyond the hold; hundreds of times what a turn takes

@@ -9,7 +9,7 @@ Run from the project's root::
 Worker processes, each with its own session, contend for one lock: acquire, hold, release, again. Besides zkwire's
 Lock, the same line runs on a bare ``asyncio`` protocol, and on raw sockets as a ``floor`` (delete to event, no more)
 and as the ``textbook`` recipe (event, then list again).  The contestants take turns in short rounds, so that a change
-of the machine's speed affects all of them; only the ratios matter.
+of the machine's speed affects all of them; only the ratios matter.  On request, other recipes of zkwire run as well.
 
 A hand-over counts when the next owner was already waiting. The exit status is 1 if two owners ever overlapped or a
 token did not grow, 2 if something could not be measured.
@@ -31,7 +31,7 @@ from typing import Final
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench import picture, raceline, tally
-from bench.crew import CONTESTANTS, Crew, WorkerFailedError
+from bench.crew import CONTESTANTS, USUAL, Crew, WorkerFailedError
 from bench.disturbance import processor_times, stolen
 from bench.figures import Figures, histogram
 from bench.frames import RefusedError
@@ -92,11 +92,11 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Measure how long a lock takes to change hands.")
     raceline.add_race_options(parser)
     names = list(CONTESTANTS)
-    which = f"which to run (default: {','.join(names)})"
+    which = f"which to run of {','.join(names)} (default: {','.join(USUAL)})"
     parser.add_argument(
         "--contestants",
         type=lambda text: raceline.chosen(text, names),
-        default=names,
+        default=list(USUAL),
         metavar="NAME,...",
         help=which,
     )
@@ -111,15 +111,15 @@ def _server(options: argparse.Namespace) -> str:
 
 
 def _table(tallies: dict[str, Tally]) -> list[str]:
-    lines = ["              count    median       p90       p99   overlaps"]
+    lines = ["                count    median       p90       p99   overlaps"]
     for name, one in tallies.items():
         figures = Figures.of(one.pooled())
         cells = "".join(f"{value:7.0f} µs" for value in (figures.median, figures.p90, figures.p99))
         wrong = f"  tokens out of order: {one.misordered}" if one.misordered else ""
-        lines.append(f"  {name:<9}{figures.count:8}{cells}{one.overlaps:11}{wrong}")
+        lines.append(f"  {name:<11}{figures.count:8}{cells}{one.overlaps:11}{wrong}")
     for name, ratio in tally.ratios(tallies).items():
         rounds = " ".join(f"{value:.2f}" for value in ratio.rounds)
-        lines.append(f"  {OURS} / {name:<9}{ratio.pooled:6.2f}   by round {rounds}, median {ratio.rounds_median:.2f}")
+        lines.append(f"  {OURS} / {name:<11}{ratio.pooled:6.2f}   by round {rounds}, median {ratio.rounds_median:.2f}")
     samples = {name: one.pooled() for name, one in tallies.items()}
     width = min(shutil.get_terminal_size().columns, WIDEST)
     return [*lines, "", *histogram(samples, rows=HISTOGRAM_ROWS, width=width)]

@@ -1,4 +1,4 @@
-"""Measure single operations: get and set one by one, many gets in flight, acquire and release of a free lock.
+"""Measure single operations: get, set, getChildren, many gets in flight, acquire and release of a free lock.
 
 Run from the project's root::
 
@@ -14,6 +14,7 @@ only the ratios matter.  ``CPU`` is the processor time of this process for each 
 
 import argparse
 import asyncio
+import collections
 import gc
 import json
 import os
@@ -43,6 +44,7 @@ from zkwire.session.hosts import parse
 from zkwire.testing import ServerFailedError, ZooKeeperMissingError
 
 DATA: Final = b"x" * 100
+FEW, MANY = 10, 1000  # children of a node
 KNOWN, NEW = "acquire, known path", "acquire, new path"
 
 
@@ -98,6 +100,18 @@ class OurOperations:
             await asyncio.gather(*(self._zk.get(path) for _ in range(size)))
             took.append((time.monotonic_ns() - start) // size)
         return {f"get, {size} in flight": took}
+
+    async def few_children(self, count: int) -> dict[str, list[int]]:
+        """List a node with few children `count` times, one after the other."""
+        return await self._children(FEW, count)
+
+    async def many_children(self, count: int) -> dict[str, list[int]]:
+        """List a node with many children `count` times, one after the other."""
+        return await self._children(MANY, count)
+
+    async def _children(self, size: int, count: int) -> dict[str, list[int]]:
+        took = [await _timed(lambda: self._zk.get_children(f"{self._folder}/parent-{size}")) for _ in range(count)]
+        return {f"get_children of {size:,}": took}
 
     async def lock_known(self, count: int) -> dict[str, list[int]]:
         """Acquire and release a free lock `count` times."""
@@ -163,6 +177,23 @@ class RawOperations:
                 frames.node(body)
             took.append((time.monotonic_ns() - start) // size)
         return {f"get, {size} in flight": took}
+
+    def few_children(self, count: int) -> dict[str, list[int]]:
+        """As OurOperations.few_children."""
+        return self._children(FEW, count)
+
+    def many_children(self, count: int) -> dict[str, list[int]]:
+        """As OurOperations.many_children."""
+        return self._children(MANY, count)
+
+    def _children(self, size: int, count: int) -> dict[str, list[int]]:
+        request, took = frames.children(f"{self._folder}/parent-{size}"), []
+        for _ in range(count):
+            start = time.monotonic_ns()
+            found = [name.decode() for name in frames.names(self._session.call(request)[2])]
+            took.append(time.monotonic_ns() - start)
+            assert len(found) == size
+        return {f"get_children of {size:,}": took}
 
     def lock_known(self, count: int) -> dict[str, list[int]]:
         """As OurOperations.lock_known."""
@@ -254,12 +285,19 @@ def _measure(server: str, folder: str, options: argparse.Namespace) -> dict[str,
         zk = runner.run(_connected(server))
         runner.run(zk.create(f"{folder}/node", DATA))
         rawline.make_path(session, f"{folder}/raw")
+        for size in (FEW, MANY):
+            parent = f"{folder}/parent-{size}"
+            rawline.make_path(session, parent)
+            creates = [frames.create(f"{parent}/child-{number:06}", frames.PERSISTENT) for number in range(size)]
+            collections.deque(session.call_all(b"".join(creates), size), maxlen=0)
         ours = runner.run(_made(zk, folder, options.in_flight))
         raw = RawOperations(session, folder, options.in_flight)
         pairs: list[tuple[Ours, Raw, int]] = [
             (ours.get, raw.get, options.count),
             (ours.set, raw.set, options.count),
             (ours.get_many, raw.get_many, max(options.count // options.in_flight, 2) * options.in_flight),
+            (ours.few_children, raw.few_children, options.count),
+            (ours.many_children, raw.many_children, options.count),
             (ours.lock_known, raw.lock_known, options.count),
             (ours.lock_new, raw.lock_new, options.count),
         ]

@@ -1,16 +1,26 @@
-"""The contestant `zkwire`: our Lock, used as an application would use it."""
+"""The contestant `zkwire`, our Lock, and our other recipes that change hands, used as an application would use them."""
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
+from typing import Final
 
 import zkwire
 from bench.racing import Starter
 from bench.turns import SESSION_TIMEOUT, Order, Turn
-from recipes import Lock
+from recipes import Election, Lease, Lock, ReadWriteLock, Semaphore
+
+# How each recipe is acquired; each gives way to one holder at a time.
+ACQUIRE: Final[dict[str, Callable[[zkwire.Client, str], Callable[[], Awaitable[Lease]]]]] = {
+    "zkwire": lambda zk, path: Lock(zk, path).acquire,
+    "write-lock": lambda zk, path: ReadWriteLock(zk, path).write().acquire,
+    "semaphore": lambda zk, path: Semaphore(zk, path, 1).acquire,
+    "election": lambda zk, path: Election(zk, path).acquire,
+}
 
 
 def race(order: Order, starter: Starter) -> list[Turn]:
-    """Run one worker's turns of ``zkwire``: report when connected, wait for the start, return the records."""
+    """Run one worker's turns of a recipe: report when connected, wait for the start, return the records."""
     return asyncio.run(_race(order, starter))
 
 
@@ -20,10 +30,10 @@ async def _race(order: Order, starter: Starter) -> list[Turn]:
         starter.send("ready")
         await readable(starter.fileno())
         starter.recv()
-        lock = Lock(zk, order.lock)
+        acquire = ACQUIRE[order.contestant](zk, order.lock)
         for _ in range(order.turns):
             acquire_called = time.monotonic_ns()
-            lease = await lock.acquire()
+            lease = await acquire()
             acquired = time.monotonic_ns()
             if order.hold:
                 await asyncio.sleep(order.hold)

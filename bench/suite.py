@@ -1,0 +1,143 @@
+"""Run all benchmarks of this folder in turn on one real server, and write their figures into one file.
+
+Run from the project's root::
+
+    python bench/suite.py                         # on a ZooKeeper that it starts, and fetches if necessary; an hour
+    python bench/suite.py --quick                 # few rounds, to see that everything runs; the figures mean little
+    python bench/suite.py --only operations costs --json figures.json
+    python bench/suite.py --hosts zk1:2181
+
+Each benchmark is a program of its own and runs in a process of its own: what one leaves behind does not disturb the
+next.  Its text is printed as it comes, and behind it the share of the processors' time that the host of a virtual
+machine took meanwhile: at more than a few per cent, repeat that one.  The other clients' locks are not part of this,
+because they are fetched first: `python -m bench.peers`.  The exit status is that of the first one that fails, or 0.
+"""
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+# So that this file runs as a script from a checkout without installing the project.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from bench.disturbance import processor_times, stolen
+from bench.rawline import server_version
+from bench.servers import ROOT, add_server_options, kind_of, say, serving
+from zkwire.session.hosts import parse
+from zkwire.testing import ServerFailedError, ZooKeeperMissingError
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A benchmark: its file, its arguments, and those of a quick run, which come behind them."""
+
+    file: str
+    arguments: tuple[str, ...] = ()
+    quick: tuple[str, ...] = ()
+
+
+_FEW_RACES: Final = ("--rounds", "1", "--handovers", "40")
+PROGRAMS: Final[dict[str, Program]] = {
+    "handover": Program("handover.py", ("--workers", "2,8,32,128"), (*_FEW_RACES, "--workers", "2,8")),
+    "recipes": Program(
+        "handover.py",
+        ("--workers", "2,8,32", "--contestants", "zkwire,write-lock,semaphore,election,floor"),
+        (*_FEW_RACES, "--workers", "2"),
+    ),
+    "operations": Program("operations.py", (), ("--rounds", "1", "--count", "50")),
+    "queues": Program("queues.py", (), ("--rounds", "1", "--seconds", "0.2")),
+    "costs": Program("costs.py", (), ("--rounds", "1")),
+    "crowds": Program("crowds.py", (), ("--rounds", "1", "--waiters", "200")),
+}
+
+
+def command(program: Program, hosts: str, figures: Path, *, quick: bool) -> list[str]:
+    """Return the command line of a benchmark that writes its figures into a file."""
+    arguments = [*program.arguments, *(program.quick if quick else ())]
+    return [sys.executable, f"bench/{program.file}", *arguments, "--hosts", hosts, "--json", str(figures)]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one benchmark: its exit status, how long it took, the host's share, and its figures."""
+
+    status: int
+    seconds: float
+    taken: float | None
+    figures: Any
+
+    def plain(self) -> dict[str, Any]:
+        """Return it as plain data; None stands where there is no figure."""
+        return {"status": self.status, "seconds": self.seconds, "taken": self.taken, "figures": self.figures}
+
+
+def table(outcomes: dict[str, Outcome]) -> list[str]:
+    """Return the lines of a table of all benchmarks."""
+    lines = ["\nbenchmark      status   seconds   taken by the host"]
+    for name, outcome in outcomes.items():
+        taken = "unknown" if outcome.taken is None else f"{outcome.taken:.1%}"
+        lines.append(f"{name:<12}{outcome.status:9}{outcome.seconds:10.0f}{taken:>20}")
+    return lines
+
+
+def run(program: Program, hosts: str, folder: Path, *, quick: bool) -> Outcome:
+    """Run one benchmark; its text goes to the standard output."""
+    figures = folder / "figures.json"
+    figures.unlink(missing_ok=True)
+    before, began = processor_times(), time.monotonic()
+    status = subprocess.run(command(program, hosts, figures, quick=quick), cwd=ROOT).returncode
+    seconds, taken = time.monotonic() - began, stolen(before, processor_times())
+    found = json.loads(figures.read_text(encoding="utf-8")) if figures.exists() else None
+    return Outcome(status, seconds, taken, found)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    parser = argparse.ArgumentParser(description="Run all benchmarks in turn on one real server.")
+    names = list(PROGRAMS)
+    parser.add_argument("--only", choices=names, nargs="+", default=names, help="which to run (default: all)")
+    parser.add_argument("--quick", action="store_true", help="few rounds, to see that everything runs")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures to a file")
+    add_server_options(parser)
+    options = parser.parse_args(arguments)
+    options.real = not (options.hosts or options.no_fsync)
+    outcomes: dict[str, Outcome] = {}
+    try:
+        with serving(options) as hosts, tempfile.TemporaryDirectory(prefix="zkwire-bench-") as folder:
+            version = server_version(*parse(hosts)[0][0])
+            print(f"ZooKeeper {version} at {hosts}{kind_of(options)}", flush=True)
+            for name in options.only:
+                print(f"\n== {name}", flush=True)
+                outcomes[name] = run(PROGRAMS[name], hosts, Path(folder), quick=options.quick)
+    except (ServerFailedError, ZooKeeperMissingError, OSError) as error:
+        say(f"{Path(__file__).name}: {error}")
+        return 2
+    except subprocess.CalledProcessError:
+        return 2  # the command has printed the reason
+    except KeyboardInterrupt:
+        return 130
+    print("\n".join(table(outcomes)))
+    if options.json:
+        report = {
+            "zookeeper": version,
+            "server": "given" if options.hosts else f"real{kind_of(options)}",
+            "python": platform.python_version(),
+            "machine": platform.machine(),
+            "cores": os.cpu_count(),
+            "benchmarks": {name: outcome.plain() for name, outcome in outcomes.items()},
+        }
+        options.json.write_text(json.dumps(report, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    return next((outcome.status for outcome in outcomes.values() if outcome.status), 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
