@@ -41,7 +41,7 @@ from bench.rawline import RawSession
 from bench.rows import Row
 from bench.servers import add_server_options, kind_of, positive, say, scratch, serving
 from recipes import Cache, Lock
-from zkwire import SessionState
+from zkwire import Client, SessionState
 from zkwire.session.hosts import Address, parse
 from zkwire.testing import ServerFailedError, ZooKeeperMissingError
 
