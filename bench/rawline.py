@@ -21,7 +21,7 @@ from bench.turns import SESSION_TIMEOUT, Order, Turn
 
 _TIMEVAL = struct.Struct("@ll")
 
-_BUFFER_SIZE = 1 << 20
+BUFFER_SIZE = 1 << 20
 _CONNECT_TIME_LIMIT = 5.0
 
 
@@ -32,7 +32,7 @@ class RawSession:
     """
 
     def __init__(self, host: str, port: int) -> None:
-        self._buffer = bytearray(_BUFFER_SIZE)
+        self._buffer = bytearray(BUFFER_SIZE)
         self._view = memoryview(self._buffer)
         self._start = self._end = 0
         self.arrived = 0
@@ -109,8 +109,12 @@ class RawSession:
                     start = self._start
                     self._start += size
                     return start
-                if self._start + size > _BUFFER_SIZE:
+                if size > BUFFER_SIZE:
                     raise RefusedError(f"a frame of {size} bytes does not fit")
+                if self._start + size > BUFFER_SIZE:
+                    self._move_to_front()
+            elif self._start + 4 > BUFFER_SIZE:
+                self._move_to_front()
             try:
                 count = self._socket.recv_into(self._view[self._end :])
             except BlockingIOError:
@@ -121,6 +125,12 @@ class RawSession:
             if count == 0:
                 raise ConnectionError("the server closed the connection")
             self._end += count
+
+    def _move_to_front(self) -> None:
+        """Make room behind what is not read yet; this happens only when large answers come one behind the other."""
+        have = self._end - self._start
+        self._buffer[:have] = self._buffer[self._start : self._end]
+        self._start, self._end = 0, have
 
 
 def race(order: Order, starter: Starter) -> list[Turn]:

@@ -3,7 +3,7 @@
 import subprocess
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Self
 
@@ -131,3 +131,5 @@ class _Runner:
         """Wait until the process has ended."""
         self._process.wait()
         self._output.close()
+        with suppress(BrokenPipeError):  # of a line that the process has not read
+            self._input.close()
