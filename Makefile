@@ -26,7 +26,7 @@ endif
 
 .DEFAULT_GOAL := help
 .PHONY: help test quick mutants fuzz model bench lint dist partition chaos soak differential interop conformance
-.PHONY: simulate thirdparty reference zookeeper clean other-interpreter
+.PHONY: bench-peers bench-all simulate thirdparty reference zookeeper clean other-interpreter
 
 help:
 	@echo 'make test          run the whole test suite; ARGS="-k watch" goes to pytest'
@@ -36,6 +36,8 @@ help:
 	@echo 'make fuzz          give random bytes and texts to all that decodes what others send; MINUTES=5'
 	@echo 'make model         play every order of events around a ticket of the waiting line; ARGS=more takes longer'
 	@echo 'make bench         measure lock hand-over latency; ARGS=--real on a real ZooKeeper'
+	@echo 'make bench-peers   measure the locks of other clients beside ours: kazoo, aiozk, go-zk, Rust, Curator; ARGS="--svg FILE"'
+	@echo 'make bench-all     run all benchmarks in turn on one real ZooKeeper; ARGS="--quick --json FILE"'
 	@echo 'make lint          run mypy --strict and ruff over everything'
 	@echo 'make thirdparty    try the programs in docs/examples with FastAPI and aiohttp, and the tests in the loops of uvloop'
 	@echo 'make reference     write docs/reference/ anew from the docstrings'
@@ -71,6 +73,14 @@ model: .venv/.ready
 
 bench: .venv/.ready
 	$(PY) bench/handover.py $(ARGS)
+
+bench-peers: .venv/.ready
+	@$(PY) -m zkwire.testing.fetch --if-missing
+	$(PY) -m bench.peers $(ARGS)
+
+bench-all: .venv/.ready
+	@$(PY) -m zkwire.testing.fetch --if-missing
+	$(PY) bench/suite.py $(ARGS)
 
 simulate: .venv/.ready
 	$(PY) -m tests.simulation --seeds $(SEEDS) $(ARGS)

@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options.real = not (options.hosts or options.no_fsync)
     try:
         with tempfile.TemporaryDirectory(prefix="zkwire-peers-") as folder:
-            commands = _commands(options.contestants, options.folder or Path(folder))
+            commands = prepared(options.contestants, options.folder or Path(folder))
             return _measure(options, commands)
     except (WorkerFailedError, ServerFailedError, ZooKeeperMissingError, RefusedError, OSError) as error:
         say(f"bench.peers: {error}")
@@ -95,7 +95,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _commands(names: Sequence[str], folder: Path) -> dict[str, Command]:
+def prepared(names: Sequence[str], folder: Path) -> dict[str, Command]:
     """Fetch and build what there is, and return the command of each."""
     folder.mkdir(parents=True, exist_ok=True)
     commands = {}

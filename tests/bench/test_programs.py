@@ -1,0 +1,100 @@
+"""The benchmarks run from their command lines to their figures, on a server in memory and with small sizes."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench import costs, crowds, handover, operations, suite
+from bench.peers import __main__ as peers
+from bench.peers.builds import MissingError
+from zkwire.testing import ServerProcess
+
+RACES = ["--workers", "2", "--handovers", "10", "--rounds", "1"]
+
+
+@pytest.fixture
+def hosts() -> Iterator[str]:
+    with ServerProcess() as server:
+        yield server.hosts
+
+
+def figures(main: Callable[[Sequence[str]], int], folder: Path, *arguments: str) -> Any:
+    """Run a benchmark and return what it has written."""
+    file = folder / "figures.json"
+    assert main([*arguments, "--json", str(file)]) == 0
+    return json.loads(file.read_text(encoding="utf-8"))
+
+
+def test_the_hand_over_of_each_contestant_is_measured_and_drawn(hosts: str, tmp_path: Path) -> None:
+    picture = tmp_path / "picture.svg"
+    names = ["zkwire", "asyncio", "floor", "textbook", "write-lock", "semaphore", "election"]
+    found = figures(
+        handover.main, tmp_path, "--hosts", hosts, *RACES, "--contestants", ",".join(names), "--svg", str(picture)
+    )
+    (result,) = found["results"]
+    assert list(result["contestants"]) == names
+    assert all(one["count"] > 0 and one["overlaps"] == 0 for one in result["contestants"].values())
+    assert list(result["ratios"]) == names[1:]
+    assert "election" in picture.read_text(encoding="utf-8")
+
+
+def test_a_client_that_is_missing_or_fails_is_left_out_and_the_others_run(
+    hosts: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def missing(folder: Path) -> list[str]:
+        raise MissingError("kazoo needs the command pip")
+
+    monkeypatch.setitem(peers.PREPARE, "kazoo", missing)
+    # A program that ends at once.
+    monkeypatch.setitem(peers.PREPARE, "curator", lambda _: ["true"])
+    found = figures(peers.main, tmp_path, "--hosts", hosts, *RACES, "--contestants", "kazoo,curator")
+    (result,) = found["results"]
+    assert set(result["contestants"]) == {"zkwire", "floor"}
+    assert all(one["count"] > 0 for one in result["contestants"].values())
+    said = capfd.readouterr()
+    assert "kazoo is left out: kazoo needs the command pip" in said.err
+    assert "curator is left out: " in said.err
+    assert "zkwire / it" in said.out
+
+
+def test_every_operation_has_a_figure_and_its_raw_one(hosts: str, tmp_path: Path) -> None:
+    found = figures(operations.main, tmp_path, "--hosts", hosts, "--rounds", "1", "--count", "4", "--in-flight", "2")
+    assert "get_children of 1,000" in found["operations"]
+    for one in found["operations"].values():
+        assert one["zkwire"]["median"] > 0
+        assert one["raw"]["median"] > 0
+
+
+def test_crowds_have_figures_and_floors(hosts: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("WATCHES", "NODES", "WATCHERS"):
+        monkeypatch.setattr(crowds, name, 7)
+    found = figures(crowds.main, tmp_path, "--hosts", hosts, "--rounds", "1", "--waiters", "5,6")
+    names = ["5 waiters enter", "5 waiters have their turn", "6 waiters enter", "6 waiters have their turn"]
+    assert list(found) == [*names, "fan-out to 7 clients", "reconnect with 7 watches", "cache of 7 nodes"]
+    assert all(row["median"] > 0 and row["floor_median"] > 0 for row in found.values())
+
+
+def test_costs_are_time_and_bytes(hosts: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("CLIENTS", "HELD", "MANY"):
+        monkeypatch.setattr(costs, name, 5)
+    found = figures(costs.main, tmp_path, "--hosts", hosts, "--rounds", "1")
+    assert found["import zkwire"]["median"] > 0
+    assert found["a connected client"]["median"] > found["a connected client"]["floor_median"] > 0
+    assert found["a watch"]["unit"] == "bytes"
+
+
+def test_the_suite_gathers_the_figures_of_the_programs(
+    hosts: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(suite.PROGRAMS, "operations", suite.Program("operations.py", ("--rounds", "1", "--count", "2")))
+    monkeypatch.setitem(suite.PROGRAMS, "crowds", suite.Program("crowds.py", ("--no-such-option",)))
+    file = tmp_path / "figures.json"
+    assert suite.main(["--hosts", hosts, "--only", "operations", "crowds", "--json", str(file)]) == 2
+    found = json.loads(file.read_text(encoding="utf-8"))["benchmarks"]
+    assert found["operations"]["status"] == 0
+    assert found["operations"]["figures"]["operations"]["get"]["zkwire"]["median"] > 0
+    assert found["crowds"]["status"] == 2
+    assert found["crowds"]["figures"] is None
