@@ -8,8 +8,8 @@ Run from the project's root::
 
 Everything runs in one process and one event loop.  The lines and their floors, all on raw blocking sockets:
 
-``N waiters enter``           N locks of one client are acquired at a time behind a holder, for each: its create and its
-                              list of the line, 100 in flight
+``N waiters enter``           N locks of one client are acquired behind a holder, 100 at a time, for each: its create
+                              and its list of the line, 100 at a time
 ``N waiters have their turn`` they acquire and release one after the other, for each: the deletes alone
 ``fan-out``                   one delete, until each of 100 clients that watch the node has its event: 100 sockets
 ``reconnect``                 a client with N watches moves to another connection, until its first answer there, which
@@ -80,11 +80,14 @@ async def waiters(place: Place, add: Add) -> None:
             async def turn(lock: Lock) -> None:
                 await (await lock.acquire()).release()
 
+            tasks: list[asyncio.Task[None]] = []
             began = time.perf_counter()
-            tasks = [asyncio.create_task(turn(Lock(zk, path))) for _ in range(count)]
-            # A ticket that is behind another one waits; the children say how many there are.
-            while len(await zk.get_children(path)) <= count:
-                await asyncio.sleep(0.01)
+            for size in chunks(count, IN_FLIGHT):
+                tasks += [asyncio.create_task(turn(Lock(zk, path))) for _ in range(size)]
+                # Answers come in the order of the requests: with this one, those that made the tickets have come.
+                while (await children_count(zk, path)) <= len(tasks):
+                    pass
+            lease.check()
             add(f"{count:,} waiters enter", "µs each", (time.perf_counter() - began) * 1e6 / count, enter_floor)
             # What is left of looking ahead and of setting watches belongs to the turns.
             began = time.perf_counter()
@@ -92,6 +95,12 @@ async def waiters(place: Place, add: Add) -> None:
             await asyncio.gather(*tasks)
             took = (time.perf_counter() - began) * 1e6 / count
             add(f"{count:,} waiters have their turn", "µs each", took, turn_floor)
+
+
+async def children_count(zk: Client, path: str) -> int:
+    """Return how many children a node has."""
+    stat = await zk.exists(path)
+    return stat.num_children if stat is not None else 0
 
 
 def raw_line(place: Place, lock: str, count: int) -> tuple[float, float]:
@@ -241,7 +250,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code: 2 if something could not be measured."""
     parser = argparse.ArgumentParser(description="Measure many waiters, watches and nodes.")
     add = parser.add_argument
-    add("--rounds", type=positive, default=5, metavar="N", help="rounds (default: 5)")
+    add("--rounds", type=positive, default=3, metavar="N", help="rounds (default: 3)")
     add("--waiters", type=_sizes, default=[1000, 10_000], metavar="N,...", help="waiters (default: 1000,10000)")
     names = list(MEASURES)
     add("--only", choices=names, nargs="+", default=names, help="what to measure (default: all)")
