@@ -68,6 +68,7 @@ class Player:
                 await asyncio.wait(tasks)
             await stage.scenario.finish(self)
             self.has_played = True
+            stage.world.look()
             await self._may_close
 
     async def _do_all(self, steps: tuple[Step, ...]) -> None:
@@ -107,6 +108,7 @@ class Stage:
     def fail(self, what: str) -> None:
         """Take note of a failure."""
         self.failures.append(f"at {self.world.now:.4f} s: {what}")
+        self.world.look()
 
     def deletable(self) -> list[str]:
         """Return the nodes that an operator may delete."""

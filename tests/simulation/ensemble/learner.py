@@ -8,7 +8,7 @@ from typing import Final
 
 from tests.simulation.ensemble.history import CREATE_SESSION, SYNC, WRITES, ClientConnection, Pending, Transaction
 from tests.simulation.ensemble.leader import INIT_LIMIT, SYNC_LIMIT, Leader
-from tests.simulation.ensemble.peers import Message, PeerLink
+from tests.simulation.ensemble.peers import CLOSED, Message, PeerLink
 from tests.simulation.ensemble.server import SimulatedServer
 
 _FORWARDS: Final = WRITES | {SYNC}
@@ -136,7 +136,7 @@ def _at_leader(leader: SimulatedServer) -> Callable[[PeerLink, Message], None]:
     def received(link: PeerLink, message: Message) -> None:
         if isinstance(leader.role, Leader):
             leader.role.received(link, message)
-        elif message != ("closed",):
+        elif message is not CLOSED:
             link.close_by_leader()
 
     return arrived
