@@ -48,8 +48,8 @@ class World:
     Arguments: `seed`, of `rng`.
 
     `now` is in seconds.  `turns` counts the turns of all machines.  `digest` is a number that depends on when which
-    machine has run: two runs that differ in this order differ in it.  `runnable` are the machines with something to do.  `complaints` are what machines reported to their
-    exception handlers.
+    machine has run: two runs that differ in this order differ in it.  `complaints` are what machines reported to their
+    exception handlers.  `runnable` are the machines that have something to do.
     """
 
     def __init__(self, seed: int) -> None:
@@ -159,11 +159,6 @@ class _Handle(asyncio.TimerHandle):
     def is_cancelled(self) -> bool:
         """As `cancelled()`."""
         return self._cancelled
-
-    def run(self) -> None:
-        """Make the call, unless it was cancelled."""
-        if self._callback is not None:
-            self._context.run(self._callback, *self._args)
 
 
 class _Future(asyncio.Future[Any]):
@@ -316,12 +311,8 @@ class Machine(asyncio.BaseEventLoop):
                 ready.append(heapq.heappop(timers)[2])
         for _ in range(len(ready)):
             handle = ready.popleft()
-            try:
-                handle.run()
-            except (SystemExit, KeyboardInterrupt):
-                raise
-            except BaseException as error:
-                self.call_exception_handler({"message": f"Exception in {handle!r}", "exception": error})
+            if not handle.is_cancelled:
+                handle._run()
         if self.slowness:
             self.stop_running()
             self.world.after(self.slowness, self.go_on)
@@ -396,7 +387,9 @@ class Machine(asyncio.BaseEventLoop):
 
     def left(self) -> list[str]:
         """Return a line for each task, timer and callback that is left."""
-        tasks = [f"{self.name}: the task {task.get_name()}: {task.get_coro()!r}" for task in self._tasks if not task.done()]
+        tasks = [
+            f"{self.name}: the task {task.get_name()}: {task.get_coro()!r}" for task in self._tasks if not task.done()
+        ]
         timers = [f"{self.name}: the timer {handle!r}" for _, _, handle in self._timers if not handle.is_cancelled]
         ready = [f"{self.name}: the callback {handle!r}" for handle in self._ready if not handle.is_cancelled]
         return tasks + timers + ready

@@ -112,7 +112,7 @@ class QueueScenario(Scenario):
         items = {}
         for _ in range(count):
             number = next(self._numbers)
-            guard = Guard(self.stage, f"{_PATH}/taken", blocks=lambda name, kind: False)
+            guard = Guard(self.stage, f"{_PATH}/taken", blocks=None)
             items[f"item {number}".encode()] = _Known(guard, series=series, number=number)
         self._items |= items
         try:
