@@ -16,7 +16,7 @@ from zkwire import Node
 
 _ROOT: Final = "/data"
 _NODES: Final = [f"{_ROOT}/{name}" for name in ("a", "a/b", "a/b/c", "a/d", "e", "e/f")]
-_LOOK_EVERY: Final = 0.2  # seconds; besides, a follower looks at each change
+_LOOK_EVERY: Final = 0.5  # seconds; besides, a follower looks at each change
 
 
 class CacheScenario(Scenario):

@@ -42,7 +42,7 @@ class GroupScenario(Scenario):
 
     @staticmethod
     def long_step(seconds: float) -> Step | None:
-        return Step("join", seconds)
+        return Step("join", seconds, 0.1)
 
     def equip(self, player: Player) -> asyncio.Task[None]:
         return asyncio.create_task(self._stay(player))
