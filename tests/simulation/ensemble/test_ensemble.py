@@ -11,9 +11,8 @@ _LAST_PING = 2.0
 
 
 def run_to(world: World, moment: float) -> None:
-    reached: list[bool] = []
-    world.at(moment, lambda: (reached.append(True), world.look()))
-    world.run(until=lambda: bool(reached), limit=moment)
+    world.at(moment, world.look)
+    world.run(until=lambda: world.now >= moment, limit=moment)
 
 
 def isolated_leader() -> tuple[World, Ensemble]:
