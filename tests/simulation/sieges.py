@@ -47,7 +47,7 @@ def _deposed_leader(rng: Random, schedule: Schedule, kind: type[Scenario]) -> Sc
     election is short.
     """
     tick = 2.0
-    hold, wait = kind.busy_step(rng.uniform(9, 12) * tick, 0.05 * tick), kind.long_step(0.5 * tick)
+    hold, wait = kind.busy_step(rng.uniform(9, 12) * tick, 0.1 * tick), kind.long_step(0.5 * tick)
     if hold is None or wait is None:
         return None
     holder = _calm(schedule.actors[0], ("s1",), 2 * tick, ((hold,),))
