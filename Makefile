@@ -14,6 +14,8 @@ PY := .venv/bin/python
 # Pinned, so that a release of either does not turn a clean tree dirty. Tools, not dependencies of the project.
 LINTERS := mypy==2.4.1 ruff==0.17.5
 BUILDER := build==1.3.0
+# What the programs in docs/examples meet, and another event loop.
+THIRD_PARTY := fastapi==0.165.0 uvicorn==0.54.0 aiohttp==3.14.5 uvloop==0.23.0 mypy==2.4.1
 PIP_INSTALL := -m pip --disable-pip-version-check --quiet install
 
 # .venv/.ready says which interpreter made .venv: another one in PYTHON makes it anew.
@@ -24,7 +26,7 @@ endif
 
 .DEFAULT_GOAL := help
 .PHONY: help test quick mutants fuzz model bench lint dist partition chaos soak differential interop conformance
-.PHONY: simulate zookeeper clean other-interpreter
+.PHONY: simulate thirdparty reference zookeeper clean other-interpreter
 
 help:
 	@echo 'make test          run the whole test suite; ARGS="-k watch" goes to pytest'
@@ -35,6 +37,8 @@ help:
 	@echo 'make model         play every order of events around a ticket of the waiting line; ARGS=more takes longer'
 	@echo 'make bench         measure lock hand-over latency; ARGS=--real on a real ZooKeeper'
 	@echo 'make lint          run mypy --strict and ruff over everything'
+	@echo 'make thirdparty    try the programs in docs/examples with FastAPI and aiohttp, and the tests in the loops of uvloop'
+	@echo 'make reference     write docs/reference/ anew from the docstrings'
 	@echo 'make dist          build the wheel and the sdist, and try them in an empty environment'
 	@echo 'make simulate      play random faults on simulated ensembles in virtual time; SEEDS=10000 ARGS="--scenario lock"'
 	@echo 'make partition     split real ensembles in every way under a lock: never two certain owners; ARGS="--timeouts 4"'
@@ -97,6 +101,14 @@ lint: .venv/.ready .venv-lint/.ready
 	.venv-lint/bin/ruff check
 	.venv-lint/bin/ruff format --check
 
+thirdparty: .venv-thirdparty/.ready
+	.venv-thirdparty/bin/mypy docs/examples
+	.venv-thirdparty/bin/python -m pytest tests/docs/thirdparty.py
+	.venv-thirdparty/bin/python -m tests quick --loop uvloop:new_event_loop $(ARGS)
+
+reference: .venv/.ready
+	$(PY) docs/reference.py
+
 dist: .venv/.ready .venv-dist/.ready
 	rm -rf dist
 	.venv-dist/bin/python -m build --outdir dist . >/dev/null
@@ -109,7 +121,7 @@ conformance: .venv/.ready
 	$(PY) -m tests.conformance.matrix $(VERSIONS) $(ARGS)
 
 clean:
-	rm -rf .venv .venv-lint .venv-dist .zookeeper .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist *.egg-info
+	rm -rf .venv .venv-lint .venv-dist .venv-thirdparty .zookeeper .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist *.egg-info
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 # `venv` is checked by what it needs: Debian ships Python without ensurepip unless python3-venv is installed.
@@ -125,6 +137,11 @@ clean:
 .venv-lint/.ready: Makefile .venv/.ready
 	$(PYTHON) -m venv --clear .venv-lint
 	.venv-lint/bin/python $(PIP_INSTALL) $(LINTERS)
+	@touch $@
+
+.venv-thirdparty/.ready: Makefile pyproject.toml
+	$(PYTHON) -m venv --clear .venv-thirdparty
+	.venv-thirdparty/bin/python $(PIP_INSTALL) --editable '.[dev]' $(THIRD_PARTY)
 	@touch $@
 
 .venv-dist/.ready: Makefile .venv/.ready

@@ -10,6 +10,7 @@ import functools
 import gc
 import inspect
 import itertools
+import pkgutil
 import re
 import traceback
 from collections.abc import Callable, Coroutine, Iterator
@@ -29,6 +30,17 @@ DEFAULT_LIMIT = 60.0
 examples.register()
 
 _path_numbers = itertools.count(1)
+_new_loop: Callable[[], asyncio.AbstractEventLoop] | None = None  # asyncio's own
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--loop", help='what makes the event loops of async tests, such as "uvloop:new_event_loop"')
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    global _new_loop
+    if made_by := config.getoption("--loop"):
+        _new_loop = pkgutil.resolve_name(made_by)
 
 
 def pytest_collection_finish() -> None:
@@ -110,7 +122,7 @@ def _run(test: AsyncTest, limit: float, /, *args: object, **kwargs: object) -> N
         leaked = asyncio.all_tasks() - {asyncio.current_task()}
         complaints.extend(f"a task was left behind: {task!r}" for task in leaked)
 
-    with asyncio.Runner(debug=False) as runner:
+    with asyncio.Runner(debug=False, loop_factory=_new_loop) as runner:
         runner.get_loop().set_exception_handler(complain)
         runner.run(body())
         gc.collect()  # a future whose exception was never retrieved reports it when it is collected

@@ -9,6 +9,7 @@ from tests.support.scripts import run_script
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+CHINESE = (ROOT / "README.zh-CN.md").read_text(encoding="utf-8")
 
 
 def test_the_first_example_runs_as_printed(tmp_path: Path) -> None:
@@ -24,3 +25,15 @@ def test_the_first_screen_names_test_bench_and_what_is_guaranteed() -> None:
     screen = "\n".join(README.splitlines()[:50])
     for wanted in ("make test", "make bench", "When a lock is lost", "LockLostError", "fencing token"):
         assert wanted in screen
+
+
+def test_the_chinese_page_has_the_same_recipes_and_an_example_that_runs(tmp_path: Path) -> None:
+    def recipes_of(page: str) -> list[str]:
+        rows = re.findall(r"^\| (`[A-Z]\w+`(?:(?:, |、)`\w+`)*) \|", page, re.MULTILINE)
+        return re.findall(r"`(\w+)`", " ".join(rows))
+
+    assert recipes_of(CHINESE) == recipes_of(README) != []
+    found = re.search(r"```python\n(.*?)```", CHINESE, re.DOTALL)
+    assert found is not None
+    ran = run_script(found.group(1), tmp_path)
+    assert re.fullmatch(r"已获得锁，fencing token 是 \d+\n", ran.stdout)

@@ -14,7 +14,8 @@ from zkwire.testing import Server
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = {
-    name: (ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("client.md", "recipes.md", "coming-from.md")
+    name: (ROOT / "docs" / name).read_text(encoding="utf-8")
+    for name in ("client.md", "recipes.md", "coming-from.md", "production.md")
 }
 BLOCKS = [
     (f"{name}, {heading}", number, code)

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Collection, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Literal, Self, TypeAlias
+from typing import Literal, Self, TypeAlias, cast
 
 End: TypeAlias = Hashable
 # From one end to another one.
@@ -109,8 +109,7 @@ class _Way(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's is one, but is not derived from it
         self._relay.ways.add(self)
         self.follow()
         if transport.is_closing():

@@ -26,7 +26,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Literal, Self, TypeVar
+from typing import Literal, Self, TypeVar, cast
 
 from tests.support.faults import PathPattern
 
@@ -340,9 +340,8 @@ class _Side(asyncio.Protocol):
         self._on_drained: Callable[[], None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
-        transport.set_write_buffer_limits(high=0)  # resume_writing then means: nothing is left in the transport
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's is one, but is not derived from it
+        self.transport.set_write_buffer_limits(high=0)  # resume_writing then means: nothing is left in the transport
         self.link.opened(self)
 
     def data_received(self, data: bytes) -> None:
@@ -480,6 +479,7 @@ class _Link:
         elif self.cutting:
             side.finish()
         self.adjust_reading()
+        asyncio.get_running_loop().call_soon(self.adjust_reading)  # uvloop begins to read when connection_made returns
 
     def received(self, side: _Side, data: bytes) -> None:
         if side is self.client:

@@ -15,9 +15,9 @@ def run_script(text: str, folder: Path) -> subprocess.CompletedProcess[str]:
     ran = subprocess.run(
         [sys.executable, script],
         cwd=ROOT,
-        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "PYTHONIOENCODING": "utf-8"},
         capture_output=True,
-        text=True,
+        encoding="utf-8",
         timeout=60,
         check=False,
     )

@@ -67,12 +67,10 @@ class Opener:
         """
         addresses = await self._addresses(host, port)
         sock = await _first_connected(addresses)
-        loop = asyncio.get_running_loop()
         if self._context is None:
-            _, link = await loop.create_connection(make, sock=sock)
-            return link
+            return await _linked(make, sock)
         try:
-            _, link = await loop.create_connection(make, sock=sock, ssl=self._context, server_hostname=host)
+            return await _linked(make, sock, ssl=self._context, server_hostname=host)
         except ssl.SSLError:
             raise  # the server speaks TLS, or something else
         except OSError:
@@ -83,7 +81,6 @@ class Opener:
                     "the port is one without TLS: use the server's secure port, or leave out ssl"
                 ) from None
             raise
-        return link
 
     async def lacks_tls(self, host: str, port: int) -> bool:
         """Return whether this client has no TLS, and the server answers the beginning of a TLS handshake.
@@ -228,6 +225,20 @@ async def _connected(info: _Info) -> socket.socket:
         sock.close()
         raise
     return sock
+
+
+async def _linked(make: Callable[[], Link], sock: socket.socket, **tls: Any) -> Link:
+    """Return a new link on a connected socket, which is closed if this fails or is cancelled."""
+    loop = asyncio.get_running_loop()
+    transport: asyncio.BaseTransport | None = None
+    try:
+        transport, link = await loop.create_connection(make, sock=sock, **tls)
+        return link
+    finally:
+        if not isinstance(loop, asyncio.BaseEventLoop) and (transport is None or transport.is_closing()):
+            # uvloop has closed the descriptor.  It forgets to say so to this object, which would close it once more
+            # when it is collected: by then the number may be that of another socket.
+            sock.detach()
 
 
 def _close(attempt: asyncio.Task[socket.socket]) -> None:

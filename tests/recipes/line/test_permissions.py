@@ -198,6 +198,7 @@ async def test_create_and_delete_on_a_ticket_give_nothing(zookeeper: RealServer,
         await refused(stage, "read ticket", "create below ticket")
 
 
+@pytest.mark.since("3.8.4", "hiding events from those who may not read", raises=LockLostError)
 async def test_admin_on_a_ticket_hides_its_departure(zookeeper: RealServer, path: str) -> None:
     """Servers from 3.8.4 and 3.9.2 on report a deletion only to clients that may read the node."""
     async with staged(zookeeper, path, ticket=Perms.ADMIN) as stage:

@@ -1,0 +1,103 @@
+"""The programs of docs/examples that need other packages, in an environment that has them: `make thirdparty`."""
+
+import asyncio
+import re
+import socket
+import urllib.error
+import urllib.request
+from asyncio import StreamReader, StreamWriter
+
+import zkwire
+from recipes import Lock, Queue
+from tests.docs.programs import started, until_printed
+from zkwire.testing import Server
+
+
+def _request(url: str, *, method: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, method=method), timeout=20) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+async def test_the_web_service() -> None:
+    async with (
+        Server() as server,
+        zkwire.connect(server.hosts) as zk,
+        started("-m", "uvicorn", "orders:app", "--port", "0", ZOOKEEPER=server.hosts) as service,
+    ):
+        line = await until_printed(service, "running on")
+        found = re.search(r"http://[\d.:]+", line)
+        assert found is not None
+        url = found[0]
+        assert await asyncio.to_thread(_request, f"{url}/health", method="GET") == (200, '{"zookeeper":"CONNECTED"}')
+        status, text = await asyncio.to_thread(_request, f"{url}/orders/7", method="POST")
+        assert (status, re.sub(r'"token":\d+', '"token":N', text)) == (200, '{"account":7,"token":N}')
+        async with Lock(zk, "/orders/accounts/7"):
+            status, text = await asyncio.to_thread(_request, f"{url}/orders/7", method="POST")
+            assert status == 503
+            assert "another order for this account" in text
+        async for names in zk.children("/orders/cleaner"):
+            if names:
+                break
+        service.terminate()
+        assert await service.wait() in (0, -15)  # uvicorn raises the signal again when it has shut down
+        assert await zk.get_children("/orders/cleaner") == []  # it has resigned
+
+
+async def test_sigterm_ends_the_web_service_although_no_server_answers() -> None:
+    async with (
+        Server() as server,
+        started("-m", "uvicorn", "orders:app", "--port", "0", ZOOKEEPER=server.hosts) as service,
+    ):
+        await until_printed(service, "running on")
+        async with zkwire.connect(server.hosts) as zk:
+            async for names in zk.children("/orders/cleaner"):
+                if names:
+                    break
+        await server.close()
+        async with asyncio.timeout(5):
+            service.terminate()
+            await service.wait()
+
+
+async def test_the_web_service_says_why_it_does_not_start() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        hosts = f"127.0.0.1:{free.getsockname()[1]}"
+        async with started("-m", "uvicorn", "orders:app", "--port", "0", ZOOKEEPER=hosts) as service:
+            assert hosts in await until_printed(service, "TimeoutError")
+            assert await service.wait() != 0
+
+
+async def test_the_mailer() -> None:
+    posted: list[tuple[str, bytes]] = []
+    answers = [b"500 Sorry", b"200 OK", b"200 OK"]
+
+    async def answer(reader: StreamReader, writer: StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        found = re.search(r"Content-Length: (\d+)", head)
+        key = re.search(r"Idempotency-Key: (\S+)", head)
+        assert found is not None
+        assert key is not None
+        posted.append((key[1], await reader.readexactly(int(found[1]))))
+        writer.write(b"HTTP/1.1 " + answers[len(posted) - 1] + b"\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    async with Server() as server, zkwire.connect(server.hosts) as zk:
+        web = await asyncio.start_server(answer, "127.0.0.1", 0)
+        async with web:
+            url = f"http://127.0.0.1:{web.sockets[0].getsockname()[1]}/send"
+            queue = Queue(zk, "/mailer/queue")
+            await queue.put(b"first")
+            async with started("mailer.py", server.hosts, url) as mailer:
+                assert "500" in await until_printed(mailer, "posted later")
+                await queue.put(b"second")
+                while await queue.size() or len(posted) < 3:
+                    await asyncio.sleep(0.05)
+                mailer.terminate()
+                assert await mailer.wait() == 0
+    assert sorted(body for _, body in posted) == [b"first", b"first", b"second"]
+    assert len({key for key, _ in posted}) == 2  # the item that came back has kept its key
