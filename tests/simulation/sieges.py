@@ -1,6 +1,6 @@
 """Sieges: schedules that are made for one kind of danger, because random faults seldom come together in such a way.
 
-Each is a function that makes a siege of a random schedule, or None where it does not fit the scenario.  In all of them
+Each is a function that makes a siege of a random schedule, or None where it does not fit the scenario.  In most of them
 the first player holds something, the others wait for it, and faults come at the worst time, by random numbers.
 
 To add one: a function and a line in `_SIEGES`.
@@ -98,8 +98,17 @@ def _evicted_waiters(rng: Random, schedule: Schedule, kind: type[Scenario]) -> S
     return _with(schedule, [holder, client, *others], faults)
 
 
+def _breaking_connections(rng: Random, schedule: Schedule, kind: type[Scenario]) -> Schedule | None:
+    """Each connection of the first player breaks after a few pieces, so that some reconnects end half done."""
+    tick, name = schedule.shape.tick, schedule.actors[0].name
+    amount = rng.choice([4.0, 8.0])
+    trip = Fault(rng.uniform(0.0, 2.0) * tick, "trip", (name,), rng.uniform(1.0, 3.0) * tick, amount)
+    return _with(schedule, list(schedule.actors), [trip])
+
+
 # How often each of them is made of a random schedule.
 _SIEGES: Final[dict[Siege, float]] = {
+    _breaking_connections: 0.06,
     _lost_servers: 0.14,
     _deposed_leader: 0.06,
     _shorter_timeout: 0.06,
