@@ -7,16 +7,18 @@ from bench.turns import SESSION_TIMEOUT
 
 OK, NO_NODE, NODE_EXISTS = 0, -101, -110
 EVENT_XID, PING_XID = -1, -2
-PERSISTENT, EPHEMERAL_SEQUENTIAL = 0, 3
+PERSISTENT, EPHEMERAL_SEQUENTIAL, CONTAINER = 0, 3, 4
 NODE_DELETED: Final = 2
 
 INT: Final = struct.Struct(">i")
 REPLY: Final = struct.Struct(">iiqi")  # length, xid, zxid, err
 CONNECT_REPLY: Final = struct.Struct(">iii")  # length, version, timeout; the rest is not used here
 
-_CREATE, _DELETE, _GET_DATA, _GET_CHILDREN, _PING, _CLOSE = 1, 2, 4, 8, 11, -11
+_CREATE, _DELETE, _GET_DATA, _SET_DATA, _GET_CHILDREN, _PING, _CLOSE = 1, 2, 4, 5, 8, 11, -11
+_CREATE_CONTAINER = 19
 _REQUEST = struct.Struct(">iii")  # length, xid, opcode
 _CONNECT = struct.Struct(">iiqiqi16s?")  # length, version, last zxid, timeout, session, password with length, read only
+_STAT = struct.Struct(">qqqqiiiqiiq")
 _EVENT_HEAD = 12  # bytes of an event's body before its path: type, state, the path's length
 
 
@@ -27,12 +29,30 @@ class RefusedError(RuntimeError):
 def create(path: str, flags: int) -> bytes:
     """Return the frame that creates a node without data."""
     acl = INT.pack(1) + INT.pack(31) + _text(b"world") + _text(b"anyone")
-    return _frame(_CREATE, _text(path.encode()) + _text(b"") + acl + INT.pack(flags))
+    return _frame(
+        _CREATE_CONTAINER if flags == CONTAINER else _CREATE, _text(path.encode()) + _text(b"") + acl + INT.pack(flags)
+    )
 
 
 def delete(path: bytes) -> bytes:
     """Return the frame that deletes a node of any version."""
     return _frame(_DELETE, _text(path) + INT.pack(-1))
+
+
+def get(path: str) -> bytes:
+    """Return the frame that reads a node."""
+    return _frame(_GET_DATA, _text(path.encode()) + b"\0")
+
+
+def set_data(path: str, data: bytes) -> bytes:
+    """Return the frame that replaces a node's data, of any version."""
+    return _frame(_SET_DATA, _text(path.encode()) + _text(data) + INT.pack(-1))
+
+
+def node(body: bytes | memoryview) -> tuple[bytes, tuple[int, ...]]:
+    """Return the data and the numbers of the Stat in the body of a reply to `get`."""
+    end = 4 + INT.unpack_from(body)[0]
+    return bytes(body[4:end]), _STAT.unpack_from(body, end)
 
 
 def watch(path: bytes) -> bytes:

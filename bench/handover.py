@@ -18,7 +18,6 @@ This module holds the command line, the order of the races and the report; crew.
 """
 
 import argparse
-import asyncio
 import contextlib
 import dataclasses
 import json
@@ -42,11 +41,11 @@ from bench.crew import CONTESTANTS, Crew, WorkerFailedError
 from bench.disturbance import processor_times, stolen
 from bench.figures import Figures, histogram, median
 from bench.frames import RefusedError
+from bench.servers import add_server_options, kind_of, positive, say, scratch, serving
 from bench.turns import SESSION_TIMEOUT, Order, Turn, hand_overs, misordered, overlaps
 from zkwire.session.hosts import Address, parse
-from zkwire.testing import RealServer, ServerFailedError, ServerProcess, ZooKeeperMissingError, find_zookeeper
+from zkwire.testing import ServerFailedError, ZooKeeperMissingError
 
-ROOT: Final = Path(__file__).resolve().parents[1]
 OURS: Final = "zkwire"
 WARM_UP_RACES: Final = 10  # before measuring on a fresh server: its JVM compiles at first
 WARM_UP_TURNS: Final = 2  # of each worker, at the start of each race
@@ -106,10 +105,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _options(arguments)
     fresh = options.hosts is None
     try:
-        with _server(options) as hosts, _track(options, hosts) as track, Crew(max(options.workers)) as crew:
+        with serving(options) as hosts, _track(options, hosts) as track, Crew(max(options.workers)) as crew:
             print(_heading(options, track), flush=True)
             if fresh:
-                _say("warming the server up")
+                say("warming the server up")
                 for _ in range(WARM_UP_RACES):
                     _race(crew, track, options.contestants[0], max(options.workers), hold=0.0)
             results = {}
@@ -121,7 +120,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 report = _json(options, track, results)
                 options.json.write_text(json.dumps(report, indent=1, allow_nan=False) + "\n", encoding="utf-8")
     except (WorkerFailedError, ServerFailedError, ZooKeeperMissingError, RefusedError, OSError) as error:
-        _say(f"{Path(__file__).name}: {error}")
+        say(f"{Path(__file__).name}: {error}")
         return 2
     except subprocess.CalledProcessError:
         return 2  # the command has printed the reason
@@ -129,7 +128,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
     tallies = [tally for contestants in results.values() for tally in contestants.values()]
     if any(tally.overlaps or tally.misordered for tally in tallies):
-        _say("a lock had two owners at a time, or gave out tokens that did not grow")
+        say("a lock had two owners at a time, or gave out tokens that did not grow")
         return 1
     return 0 if all(tally.pooled() for tally in tallies) else 2
 
@@ -139,30 +138,18 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     add = parser.add_argument
     add("--workers", type=_counts, default=[2, 8, 32], metavar="N,...", help="processes in the line (default: 2,8,32)")
     add("--hold", type=_hold, default=0.002, metavar="S", help="seconds for which each owner holds (default: 0.002)")
-    add("--handovers", type=_positive, default=500, metavar="N", help="hand-overs in each race (default: 500)")
-    add("--rounds", type=_positive, default=3, metavar="N", help="races of each contestant (default: 3)")
+    add("--handovers", type=positive, default=500, metavar="N", help="hand-overs in each race (default: 500)")
+    add("--rounds", type=positive, default=3, metavar="N", help="races of each contestant (default: 3)")
     names = list(CONTESTANTS)
     which = f"which to run (default: {','.join(names)})"
     add("--contestants", type=_contestants, default=names, metavar="NAME,...", help=which)
-    where = parser.add_mutually_exclusive_group()
-    hosts = "servers to use (default: an in-memory one)"
-    where.add_argument("--hosts", type=_hosts, metavar="HOST:PORT,...", help=hosts)
-    where.add_argument("--real", action="store_true", help="start a real ZooKeeper")
-    where.add_argument(
-        "--no-fsync", action="store_true", help="start a real ZooKeeper that does not force its log to disk"
-    )
+    add_server_options(parser)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to a file as well")
     return parser.parse_args(arguments)
 
 
-def _positive(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text)):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
-    return int(text)
-
-
 def _counts(text: str) -> list[int]:
-    counts = [_positive(count) for count in text.split(",")]
+    counts = [positive(count) for count in text.split(",")]
     if min(counts) < 2:
         raise argparse.ArgumentTypeError(f"{text!r}: a lock needs at least two workers to change hands")
     return list(dict.fromkeys(counts))
@@ -178,14 +165,6 @@ def _hold(text: str) -> float:
     return seconds
 
 
-def _hosts(text: str) -> str:
-    try:
-        parse(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-    return text
-
-
 def _contestants(text: str) -> list[str]:
     names = list(dict.fromkeys(text.split(",")))
     if not CONTESTANTS.keys() >= set(names):
@@ -194,41 +173,12 @@ def _contestants(text: str) -> list[str]:
 
 
 @contextlib.contextmanager
-def _server(options: argparse.Namespace) -> Iterator[str]:
-    """Give the connect string of the servers: the named ones, or one that lives as long as the ``with`` block."""
-    if options.hosts is not None:
-        yield options.hosts
-        return
-    if not (options.real or options.no_fsync):
-        with ServerProcess() as memory:
-            yield memory.hosts
-        return
-    try:
-        find_zookeeper()
-    except ZooKeeperMissingError:
-        _say("no ZooKeeper found: fetching one")
-        fetch = [sys.executable, "-m", "zkwire.testing.fetch"]
-        subprocess.run(fetch, cwd=ROOT, stdout=sys.stderr, check=True)
-    server = RealServer(tick_time=2.0, jvm=(), fsync=not options.no_fsync)
-    try:
-        asyncio.run(server.start())
-        yield server.hosts
-    finally:
-        asyncio.run(server.close())
-
-
-@contextlib.contextmanager
 def _track(options: argparse.Namespace, hosts: str) -> Iterator[Track]:
     """Create a node of its own for this run's locks, and remove it at the end."""
     servers, chroot = parse(hosts)
     track = Track(servers, f"{chroot}/zkwire-bench-{secrets.token_hex(6)}", options.hold, options.handovers)
-    with rawline.RawSession(*servers[0]) as session:
-        rawline.make_path(session, track.folder)
-    try:
+    with scratch(servers[0], track.folder):
         yield track
-    finally:
-        with rawline.RawSession(*servers[0]) as session:
-            rawline.remove_tree(session, track.folder)
 
 
 def _measure(crew: Crew, track: Track, options: argparse.Namespace, workers: int) -> dict[str, Tally]:
@@ -239,7 +189,7 @@ def _measure(crew: Crew, track: Track, options: argparse.Namespace, workers: int
         # Each round starts with another contestant, so that none always follows the same one.
         first = number % len(contestants)
         for name in contestants[first:] + contestants[:first]:
-            _say(f"{workers} workers, round {number + 1} of {options.rounds}: {name}")
+            say(f"{workers} workers, round {number + 1} of {options.rounds}: {name}")
             turns = _race(crew, track, name, workers, hold=track.hold)
             tallies[name].add(turns, WARM_UP_TURNS * workers, track.hand_overs)
     return tallies
@@ -258,16 +208,11 @@ def _race(crew: Crew, track: Track, contestant: str, workers: int, *, hold: floa
     return crew.race([Order(contestant, server.host, server.port, lock, turns, hold) for server in servers])
 
 
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
 def _heading(options: argparse.Namespace, track: Track) -> str:
     version = rawline.server_version(*track.servers[0]) or "of unknown version"
     servers = ", ".join(map(str, track.servers))
-    kind = "" if options.hosts or options.real else ", without fsync" if options.no_fsync else ", in-memory server"
     return (
-        f"lock hand-over on ZooKeeper {version} at {servers}{kind}\n"
+        f"lock hand-over on ZooKeeper {version} at {servers}{kind_of(options)}\n"
         f"Python {platform.python_version()}, {os.cpu_count()} cores; "
         f"hold {options.hold * 1000:g} ms, {options.rounds} rounds of {options.handovers} hand-overs"
     )

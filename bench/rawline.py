@@ -10,6 +10,7 @@ assumes that no contender dies.
 import socket
 import struct
 import time
+from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import Self
@@ -68,6 +69,18 @@ class RawSession:
             if xid == frames.EVENT_XID or code not in (frames.OK, *tolerated):
                 raise RefusedError(f"request {request.hex(' ', 4)} was answered by xid {xid}, error {code}")
             return zxid, code, body
+
+    def call_all(self, requests: bytes, count: int, *tolerated: int) -> Iterator[memoryview]:
+        """Send `count` frames in one write, and give the body of each reply as it comes; see `call`."""
+        self._socket.sendall(requests)
+        while count:
+            xid, _, code, body = self._receive()
+            if xid == frames.PING_XID:
+                continue
+            if xid == frames.EVENT_XID or code not in (frames.OK, *tolerated):
+                raise RefusedError(f"one of several requests was answered by xid {xid}, error {code}")
+            count -= 1
+            yield body
 
     def wait_until_gone(self, path: bytes) -> None:
         """Wait for the event that reports the deletion of the watched node."""

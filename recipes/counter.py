@@ -1,21 +1,27 @@
 """A counter in a node, to which several clients add; each addition is carried out exactly once.
 
-This module encodes the number and repeats an addition that came too late.  `recipes.common.exact_writer` takes care
-that each write is carried out once.
+This module encodes the number, combines the additions that wait at the same time into one write, and repeats a write
+that came too late.  `recipes.common.exact_writer` takes care that each write is carried out once.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from recipes.common.decoded_stream import DecodedStream
 from recipes.common.exact_writer import ExactWriter
 from recipes.common.shared_nodes import read_or_create
-from zkwire import ACL, OPEN_ACL, Client, Node, NoNodeError, validate_path
+from zkwire import ACL, OPEN_ACL, Client, Node, NoNodeError, ZooKeeperError, validate_path
 
 SIZES: Final = (8, 4)
+
+# A write that came too late is tried again after a random time, of at most so many times what a write takes.  Without
+# this, clients that add at the same time read and write in step: each round costs all of them two requests, and one of
+# them succeeds.  A longer pause saves further requests, but then single clients wait for long.
+_LONGEST_PAUSE: Final = 16
 
 
 def encoded(value: int, size: int, path: str) -> bytes:
@@ -45,6 +51,25 @@ class _Known(NamedTuple):
     version: int
 
 
+@dataclass(slots=True, eq=False)
+class _Addition:
+    """One call of `add`; at its end it has either a `value` or an `error`."""
+
+    n: int
+    value: int | None = None
+    error: Exception | None = None
+
+    @property
+    def is_done(self) -> bool:
+        return self.value is not None or self.error is not None
+
+    def result(self) -> int:
+        if self.error is not None:
+            raise self.error
+        assert self.value is not None
+        return self.value
+
+
 class Counter:
     """A whole number in a node, to which several clients may add.
 
@@ -67,7 +92,9 @@ class Counter:
         self.size = size
         self._acl = OPEN_ACL if acl is None else acl
         self._writer = ExactWriter(zk, self.path, acl=acl)
-        self._adding = asyncio.Lock()  # held by the task whose `add` is under way; the others wait in their order
+        self._adding = asyncio.Lock()  # held by the task whose write is under way; the others wait in their order
+        self._waiting: list[_Addition] = []  # for the next write
+        self._shared_write: asyncio.Task[None] | None = None  # of several additions, while it is under way
         self._known: _Known | None = None
 
     async def add(self, n: int = 1) -> int:
@@ -75,7 +102,8 @@ class Counter:
 
         `n` is added exactly once, even if a connection breaks: when an answer is lost, the client finds out whether
         the write was carried out.  When another client adds at the same moment, the addition is repeated until it
-        succeeds.  Tasks that share this object add in the order of their calls.
+        succeeds.  Tasks that share this object add in the order of their calls; those that wait while a write is under
+        way share the next one.
         Raises: OverflowError when the new value does not fit; ConnectionLostError with `maybe_applied` only when an
         answer was lost and the session expired before its outcome was known; NoAuthError, also when this client may
         write the node but not create its trace below it; ValueError when the node holds no counter; TypeError.
@@ -86,14 +114,73 @@ class Counter:
         if isinstance(n, bool) or not isinstance(n, int):
             raise TypeError(f"only a whole number can be added to {self.path}, not {n!r}")
         encoded(n, self.size, self.path)
-        async with self._adding:
-            while True:
-                known = self._known or self._read(await read_or_create(self._zk, self.path, self._zero, self._acl))
-                self._known = None  # if the write fails, the next add reads the node
-                value = known.value + n
-                if await self._writer.write(encoded(value, self.size, self.path), known.version):
-                    self._known = _Known(value, known.version + 1)
-                    return value
+        addition = _Addition(n)
+        self._waiting.append(addition)
+        try:
+            async with self._adding:
+                while self._shared_write is not None:  # its first task was cancelled; the write goes on
+                    await asyncio.wait([self._shared_write])
+                if not addition.is_done:
+                    await self._write_waiting()
+        finally:
+            if addition in self._waiting:  # cancelled before its write began
+                self._waiting.remove(addition)
+        return addition.result()
+
+    async def _write_waiting(self) -> None:
+        """Carry out the additions that wait, the caller's among them; an error of several is in each of them."""
+        additions, self._waiting = self._waiting, []
+        if len(additions) == 1:
+            await self._write(additions)
+            return
+        # In a task of its own: the cancellation of the caller must not end the additions of the others.
+        self._shared_write = asyncio.get_running_loop().create_task(self._write_for_all(additions))
+        await asyncio.shield(self._shared_write)
+
+    async def _write_for_all(self, additions: Sequence[_Addition]) -> None:
+        try:
+            await self._write(additions)
+        except (ZooKeeperError, ValueError, RuntimeError) as error:
+            for addition in additions:
+                addition.value, addition.error = None, error
+        finally:
+            self._shared_write = None
+
+    async def _write(self, additions: Sequence[_Addition]) -> None:
+        """Write the sum of `additions` and give each its value, or the OverflowError of its own."""
+        loop = asyncio.get_running_loop()
+        losses = 0  # to clients that wrote between our read and our write
+        while True:
+            known, self._known = self._known, None  # if the write fails, the next add reads the node
+            is_fresh = known is None
+            if known is None:
+                known = self._read(await read_or_create(self._zk, self.path, self._zero, self._acl))
+            value = self._add_up(additions, known.value)
+            if value is None:
+                return
+            began = loop.time()
+            if await self._writer.write(encoded(value, self.size, self.path), known.version):
+                self._known = _Known(value, known.version + 1)
+                return
+            # A value that was out of date already is no sign of another client that adds at this moment.
+            if is_fresh:
+                losses += 1
+                share = int(self._zk.unique_id()[:8], 16) / 2**32
+                await asyncio.sleep(share * min(2**losses, _LONGEST_PAUSE) * (loop.time() - began))
+
+    def _add_up(self, additions: Sequence[_Addition], value: int) -> int | None:
+        """Give each addition its value, beginning from `value`; return the last one, None if none of them fits."""
+        fits = False
+        for addition in additions:
+            try:
+                encoded(value + addition.n, self.size, self.path)
+            except OverflowError as error:
+                addition.value, addition.error = None, error
+            else:
+                value += addition.n
+                addition.value, addition.error = value, None
+                fits = True
+        return value if fits else None
 
     async def get(self) -> int:
         """Return the value, 0 if the node is missing (request: getData).

@@ -8,9 +8,10 @@ one node only.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterable, Sequence
 from types import TracebackType
-from typing import Final, Self
+from typing import ClassVar, Final, Self
 
 import zkwire
 from recipes.common.event_loops import same_loop
@@ -33,6 +34,8 @@ from zkwire import (
     validate_path,
 )
 
+_log = logging.getLogger(__name__)
+
 LATCH_PREFIX: Final = "latch-"  # that of Curator's LeaderLatch, which can take part in the same election
 
 
@@ -43,6 +46,8 @@ class Term(Lease):
 
     It has all that Lease has.  Entering a term that is over raises LockLostError or, if it was resigned, RuntimeError.
     """
+
+    _noun: ClassVar = "leadership"
 
     __slots__ = ("_hold", "_is_entered", "_is_repeated", "_own_data")
 
@@ -82,7 +87,12 @@ class Term(Lease):
         self._hold = Hold(self._checked)
         self._is_entered = False
         self._is_repeated = is_repeated
+        _log.info("leads: %s, token %d", self.path, self.token)
         return self
+
+    def _on_end(self) -> None:
+        if self._loss is None:
+            _log.info("has resigned: %s", self.path)
 
     def abandon(self) -> None:
         """Start to resign, unless the body is entered and resigns at its end; called when the caller dropped Terms."""
@@ -235,7 +245,7 @@ class Terms:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """End the iteration, resign the present term if there is one, and return when its node is gone.
+        """End the iteration, resign the present term if there is one, and return as its `release` does.
 
         Cancellation: the term is resigned nevertheless.
         """

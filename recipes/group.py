@@ -94,6 +94,7 @@ class Member:
     async def leave(self) -> None:
         """Leave the group, and return when the node is known to be gone; a second call does nothing.
 
+        While no server answers, return after one or two seconds all the same, see Lease.release.
         Raises: the error that has ended the membership, unless `lost` or `set` has reported it or the client is closed.
         Cancellation: the member leaves all the same.
         """

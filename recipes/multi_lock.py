@@ -95,7 +95,7 @@ class MultiLease:
         return transaction
 
     async def release(self) -> None:
-        """Release all locks, the last acquired first, and return when their nodes are gone.
+        """Release all locks, the last acquired first, and return when their nodes are gone; see Lease.release.
 
         Raises: RuntimeError in another event loop.
         Cancellation: the locks are released nevertheless.

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from bisect import bisect_left
 from collections.abc import Collection, Hashable, Iterable, Sequence
-from hashlib import blake2b
+from hashlib import blake2b, shake_128
+from struct import Struct
 from types import TracebackType
 from typing import Final, Generic, Self, TypeVar
 from urllib.parse import quote
@@ -32,25 +34,44 @@ _MOST_SETTLING: Final = 10
 
 _MOST_SHOWN: Final = 20  # members in a warning
 
+# The points of one member on the ring of a division, each of 8 bytes. With fewer, the members' parts of the ring differ
+# more in size, and more partitions move when a member goes: of 10,000 partitions and 100 members, 100 have to move, and
+# besides them 264 with 16 points, 177 with 64, 122 with 256.
+_POINTS: Final = Struct(">64Q")
+
 
 def division(partitions: Collection[str], members: Iterable[str]) -> dict[str, list[str]]:
     """Return the partitions of each member; equal arguments give equal shares, whatever their order.
 
-    The sizes of the shares differ by at most one. Each partition prefers the members in an order of its own, so that
-    few partitions move when a member comes or goes (rendezvous hashing).
+    The sizes of the shares differ by at most one. Few partitions move when a member comes or goes: a partition goes to
+    the member whose point comes next behind its own on a ring of hash values, where each member has many points
+    (consistent hashing). A full member leaves the ring, and the partitions that it had no room for look again.
+    Cost: some 25 ms of processor time for 10,000 partitions and 100 members.
     """
     shares: dict[str, list[str]] = {member: [] for member in members}
     if not shares:
         return {}
     least, more = divmod(len(partitions), len(shares))  # `more` members get one partition above `least`
-    pairs = sorted((_weight(partition, member), partition, member) for partition in partitions for member in shares)
-    divided: set[str] = set()
-    for _, partition, member in pairs:
-        share = shares[member]
-        if partition not in divided and (len(share) < least or (len(share) == least and more)):
-            more -= len(share) == least
-            share.append(partition)
-            divided.add(partition)
+    points = sorted((point, member) for member in shares for point in _points(member))
+    waiting = sorted((_point(partition), partition) for partition in partitions)
+    while waiting:
+        ring = [point for point, _ in points]
+        owners = [member for _, member in points]
+        owners.append(owners[0])  # behind the last point comes the first
+        without_room = []
+        for place in waiting:
+            point, partition = place
+            share = shares[owners[bisect_left(ring, point)]]
+            if len(share) < least:
+                share.append(partition)
+            elif len(share) == least and more:
+                more -= 1
+                share.append(partition)
+            else:
+                without_room.append(place)
+        room = least + bool(more)
+        points = [place for place in points if len(shares[place[1]]) < room]
+        waiting = without_room
     return shares
 
 
@@ -60,8 +81,12 @@ def fingerprint(partitions: Collection[str]) -> bytes:
     return f"{len(partitions)} partitions, {digest}".encode()
 
 
-def _weight(partition: str, member: str) -> bytes:
-    return blake2b(f"{partition}\0{member}".encode(), digest_size=8).digest()
+def _point(partition: str) -> int:
+    return int.from_bytes(blake2b(partition.encode(), digest_size=8).digest(), "big")
+
+
+def _points(member: str) -> tuple[int, ...]:
+    return _POINTS.unpack(shake_128(member.encode()).digest(_POINTS.size))
 
 
 def _shown(data: bytes) -> str:
@@ -298,7 +323,7 @@ class Partitioner(Generic[P]):
                 if latest is not None and (not changed or loop.time() >= latest):
                     latest = None
                     shares = division(self._holdings, self._with_our_list(members))
-                    self._want(shares.get(self.name, ()), tasks)
+                    self._want(frozenset(shares.get(self.name, ())), tasks)
 
     def _with_our_list(self, members: dict[str, bytes]) -> list[str]:
         """Return the members that divide the same list; log a warning if others have come that divide another one."""
@@ -315,7 +340,7 @@ class Partitioner(Generic[P]):
         self._others = others
         return [name for name in members if name not in others]
 
-    def _want(self, nodes: Collection[str], tasks: asyncio.TaskGroup) -> None:
+    def _want(self, nodes: frozenset[str], tasks: asyncio.TaskGroup) -> None:
         for node, holding in self._holdings.items():
             holding.want(tasks if node in nodes else None)
         self._news.set()

@@ -96,7 +96,14 @@ class Semaphore(Locking[Lease]):
         self._has_agreed = False
         self._acl = OPEN_ACL if acl is None else acl
         self._line = Line(
-            zk, self.path, prefix=PREFIX, slots=self._agreed_permits, parent_data=self._initial_data, data=data, acl=acl
+            zk,
+            self.path,
+            prefix=PREFIX,
+            slots=self._agreed_permits,
+            parent_data=self._initial_data,
+            data=data,
+            acl=acl,
+            creates_at_once=permits is not None,  # without a number the node cannot be created
         )
 
     async def resize(self, permits: int) -> None:

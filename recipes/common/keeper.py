@@ -11,7 +11,7 @@ from recipes.common import lost_answers
 from recipes.common.own_acl import own_acl, was_refused
 from recipes.common.parent_acl import warn_if_wider
 from recipes.common.shared_nodes import make_container
-from recipes.common.waiting import bounded, raise_unless_renewed
+from recipes.common.waiting import LEAVES_WITHIN, bounded, raise_unless_renewed
 from zkwire import (
     ACL,
     OPEN_ACL,
@@ -313,11 +313,13 @@ class Keeper:
         """Return when a create that was cancelled in flight has left no node.
 
         The client deletes such a node, and our reads are queued behind that delete. The server that answers the reads
-        may lag behind the server that executed the create: hence the sync.
+        may lag behind the server that executed the create: hence the sync. While no server answers, the client alone
+        sees to it.
         """
-        with contextlib.suppress(ZooKeeperError):
-            await self._zk.sync(self.path)
-            await self._wait_until_gone()
+        with contextlib.suppress(ZooKeeperError, TimeoutError):
+            async with asyncio.timeout(LEAVES_WITHIN):
+                await self._zk.sync(self.path)
+                await self._wait_until_gone()
 
     @property
     def _may_be_ours(self) -> bool:

@@ -5,8 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Final
 
 from zkwire import Client, SessionState
+
+# Seconds in which a caller that is leaving waits for an answer that it can do without, as for the end of a Removal: an
+# ensemble that is down must not keep a program from ending.
+LEAVES_WITHIN: Final = 1.0
 
 
 class Bound:

@@ -14,7 +14,7 @@ from recipes.common.arguments import checked_within
 from recipes.common.notices import Notices
 from recipes.common.parent_acl import warn_if_wider
 from recipes.common.shared_nodes import make_container
-from recipes.common.waiting import Bound, bounded, raise_unless_renewed
+from recipes.common.waiting import LEAVES_WITHIN, Bound, bounded, raise_unless_renewed
 from recipes.double_barrier.rounds import Round, count_of, in_order, is_round, members_in, to_wait_for
 from zkwire import (
     ACL,
@@ -94,10 +94,11 @@ class DoubleBarrier:
             gone = self._discard_own()
             if gone is not None:
                 await gone
-            with contextlib.suppress(ZooKeeperError):  # the body's error is more important
-                names = await self._list()
-                if READY in names and not self._present(failed, names):
-                    await self._end_round(failed)
+            with contextlib.suppress(ZooKeeperError, TimeoutError):  # the body's error is more important
+                async with asyncio.timeout(LEAVES_WITHIN):
+                    names = await self._list()
+                    if READY in names and not self._present(failed, names):
+                        await self._end_round(failed)
 
     async def enter(self, *, within: float | None = None) -> None:
         """Wait until `count` members have come, and return together with them.

@@ -5,9 +5,10 @@ Knows nodes; what a list of the children means for a ticket is decided in waitin
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import zkwire
 from recipes.common import lost_answers
@@ -15,8 +16,17 @@ from recipes.common.own_acl import own_acl, was_refused
 from recipes.common.shared_nodes import make_container
 from recipes.line.proofs import Proofs
 from recipes.line.refusals import any_transient, is_transient, pause
+from recipes.line.standing import Standing
 from recipes.line.ticket import TicketNode
 from zkwire import ACL, OPEN_ACL, Client, Create, GetChildren, GetData, join_path
+
+
+class Entered(NamedTuple):
+    """A ticket's node; what each read got that was sent behind its create; whether the line's node was created too."""
+
+    node: TicketNode
+    answers: list[Any]
+    is_new_line: bool
 
 
 @dataclass(slots=True, kw_only=True)
@@ -27,7 +37,9 @@ class Entrance:
     are sent together with each create, the list of the children first; `data`, of the tickets' nodes; `acl`, of all
     nodes, None for the default: all clients may use the node at `path`, and a ticket has `own_acl`; `parent_data`,
     returns the data of the node at `path`, if it has to be created; `container`, the topmost node above the tickets
-    that is created as a container; `proofs`, how many proofs a ticket has.
+    that is created as a container; `standing`, the nodes that need not be created; `proofs`, how many proofs a ticket
+    has; `creates_at_once`, whether a node that is not known to stand is created in the first write, or only when the
+    server has said that it is missing.
     """
 
     zk: Client
@@ -38,23 +50,27 @@ class Entrance:
     acl: Sequence[ACL] | None
     parent_data: Callable[[], bytes]
     container: str
+    standing: Standing
     proofs: int
+    creates_at_once: bool
 
-    async def enter(self) -> tuple[TicketNode, list[Any]]:
-        """Create a node and send the reads, in one round trip; return the node, and what each read got.
+    async def enter(self) -> Entered:
+        """Create a node and send the reads; one round trip, also at a path that is new below a parent that stands.
 
-        Missing parents are created.  If the answer is lost, the node is searched for: its name begins with an id that
-        no other node has.  After a transient refusal it asks again.
+        Nodes above the ticket that are not known to stand are created in the same write.  If the answer is lost, the
+        node is searched for: its name begins with an id that no other node has.  After a transient refusal it asks
+        again.
         Raises: what the client raises.
         Cancellation: the node is removed.
         """
         session_id, (unique, proofs) = self.zk.session_id, self._unique_name()
-        make_parents = False
+        loop = asyncio.get_running_loop()
+        parents = self.standing.missing(self.path, loop.time()) if self.creates_at_once else []
         while True:
             ticket_acl = own_acl(self.zk, self.path) if self.acl is None else self.acl
-            created, answers = await self._create_and_read(unique, ticket_acl, make_parents)
+            made, created, answers = await self._create_and_read(unique, ticket_acl, parents)
             if isinstance(created, zkwire.NoNodeError):
-                make_parents = True
+                parents = await self._parents_to_make(parents)
                 continue
             if isinstance(created, zkwire.ConnectionLostError):
                 found = await self._find(unique, proofs)
@@ -63,7 +79,6 @@ class Entrance:
                 if self.zk.session_id != session_id:
                     # The session has expired meanwhile, and with it whatever it had created: begin anew.
                     session_id, (unique, proofs) = self.zk.session_id, self._unique_name()
-                    make_parents = False
                 continue
             if isinstance(created, zkwire.InvalidACLError) and was_refused(self.zk, ticket_acl):
                 continue
@@ -75,9 +90,12 @@ class Entrance:
             if isinstance(created, BaseException):
                 raise created
             path, stat = created
+            is_new = bool(made) and not isinstance(made[-1], BaseException)
+            self.standing.entered(self.path, loop.time(), is_ours=is_new)
             if any_transient(answers):
                 answers = await self._read_again(path)
-            return TicketNode(path, path.rpartition("/")[2], stat.czxid, stat.ephemeral_owner, proofs), answers
+            node = TicketNode(path, path.rpartition("/")[2], stat.czxid, stat.ephemeral_owner, proofs)
+            return Entered(node, answers, is_new)
 
     async def _read_again(self, path: str) -> list[Any]:
         """Return the answers to the reads, which a server has refused for the moment, behind the create of `path`."""
@@ -96,41 +114,55 @@ class Entrance:
         return f"_c_{unique}-{self.prefix}", proofs
 
     async def _create_and_read(
-        self, unique: str, ticket_acl: Sequence[ACL], make_parents: bool
-    ) -> tuple[Any, list[Any]]:
-        """Send the create and the reads in one write; return for each its result, or its error."""
-        parents_acl = OPEN_ACL if self.acl is None else self.acl
-        parents = [
-            Create(
-                at,
-                self.parent_data() if at == self.path else b"",
-                container=at == self.container or at.startswith(f"{self.container}/"),
-                acl=parents_acl,
-            )
-            for at in (zkwire.ancestors(self.path) if make_parents else ())
-        ]
+        self, unique: str, ticket_acl: Sequence[ACL], parents: Sequence[str]
+    ) -> tuple[list[Any], Any, list[Any]]:
+        """Send the creates of `parents` and of the ticket, and the reads, in one write; return each one's result or
+        error: those of the parents, that of the ticket, those of the reads.
+        """
         # The list goes behind the create: a server executes the requests of a session in order, so the list shows every
         # ticket that comes before ours.  No later ticket can.
-        answers = await self.zk.pipeline(
-            [
-                *parents,
-                Create(join_path(self.path, unique), self.data, ephemeral=True, sequential=True, acl=ticket_acl),
-                *self.reads,
-            ]
+        operations: list[Create | GetChildren | GetData] = [
+            Create(join_path(self.path, unique), self.data, ephemeral=True, sequential=True, acl=ticket_acl),
+            *self.reads,
+        ]
+        if parents:
+            operations[:0] = [self._create_parent(at) for at in parents]
+        answers = await self.zk.pipeline(operations)
+        count = len(parents)
+        return answers[:count], answers[count], answers[count + 1 :]
+
+    def _create_parent(self, at: str) -> Create:
+        return Create(
+            at,
+            self.parent_data() if at == self.path else b"",
+            container=at == self.container or at.startswith(f"{self.container}/"),
+            acl=self._parents_acl,
         )
-        created, *read = answers[len(parents) :]
-        if make_parents and isinstance(created, zkwire.NoNodeError):
+
+    async def _parents_to_make(self, parents: Sequence[str]) -> list[str]:
+        """Return the nodes to create ahead of the next try; the last one has created `parents` first, and was refused
+        because the line's node is missing.
+        """
+        every = zkwire.ancestors(self.path)
+        if len(parents) == len(every):
             # The parents cannot be created like this: the chroot is missing, or the client has no right to create them.
             # `make_container` creates them, or raises the reason.
             try:
-                await make_container(self.zk, self.path, parents_acl)
+                await make_container(self.zk, self.path, self._parents_acl)
             except zkwire.ServerError as error:
                 if not error.is_transient:
                     raise
                 await pause()
-        return created, read
+        elif not parents:  # the server has deleted the empty container meanwhile
+            self.standing.was_missing(self.path)
+            return self.standing.missing(self.path, asyncio.get_running_loop().time())
+        return every
 
-    async def _find(self, unique: str, proofs: Proofs | None) -> tuple[TicketNode, list[Any]] | None:
+    @property
+    def _parents_acl(self) -> Sequence[ACL]:
+        return OPEN_ACL if self.acl is None else self.acl
+
+    async def _find(self, unique: str, proofs: Proofs | None) -> Entered | None:
         """Search for the node whose create lost its answer; return None if it was never created.
 
         Cancellation: the search goes on without the caller, and removes the node.
@@ -141,4 +173,5 @@ class Entrance:
             return None
         stat = found.node.stat
         path = join_path(self.path, found.name)
-        return TicketNode(path, found.name, stat.czxid, stat.ephemeral_owner, proofs), found.answers
+        node = TicketNode(path, found.name, stat.czxid, stat.ephemeral_owner, proofs)
+        return Entered(node, found.answers, is_new_line=False)

@@ -10,7 +10,8 @@ signal comes before another ticket can own.
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol
+import logging
+from typing import ClassVar, Protocol
 
 from recipes.common.event_loops import same_loop
 from recipes.line.certainty import Certainty
@@ -19,6 +20,8 @@ from recipes.line.loss_monitor import DELETED, LossMonitor
 from recipes.line.ticket import Ticket
 from recipes.line.yielding import yield_processor
 from zkwire import Client, Transaction, ZooKeeperError
+
+_log = logging.getLogger(__name__)
 
 
 class LockLostError(ZooKeeperError):
@@ -78,12 +81,16 @@ class Lease:
     `path` is the lock's node.  `token` is the fencing token, the zxid that created this node: a later holder has a
     greater token.  A store that refuses tokens smaller than the greatest it has seen is safe even from a holder that
     does not notice its loss.
+    Arguments: `is_awaited`, whether another client may wait until the node is gone.
     """
+
+    _noun: ClassVar = "lock"
 
     __slots__ = (
         "_bodies",
         "_certainty",
         "_depth",
+        "_is_awaited",
         "_local_queue",
         "_loop",
         "_loss",
@@ -95,10 +102,13 @@ class Lease:
         "token",
     )
 
-    def __init__(self, zk: Client, ticket: Ticket, local_queue: LocalQueue | None = None) -> None:
+    def __init__(
+        self, zk: Client, ticket: Ticket, local_queue: LocalQueue | None = None, *, is_awaited: bool = True
+    ) -> None:
         self._zk = zk
         self._loop = asyncio.get_running_loop()
         self.ticket = ticket
+        self._is_awaited = is_awaited
         self.path = ticket.node.path
         self.token = ticket.node.token
         self._local_queue = local_queue
@@ -168,7 +178,9 @@ class Lease:
     async def release(self) -> None:
         """Release the lock, and return when its node is known to be gone.
 
-        Does nothing when the lease was lost or released before.
+        While no server answers, return after one or two seconds all the same: the client deletes the node as soon as a
+        server can be reached, and it is gone with the session at the latest.  So leaving never takes long, whatever is
+        held.  Does nothing when the lease was lost or released before.
         Raises: RuntimeError in another event loop.
         Cancellation: the lock is released all the same.
         Order: deletes are sent in the order of the calls, and before the next task of this process goes on.
@@ -196,12 +208,14 @@ class Lease:
         self.ticket.cancel_watch_request()
         # When the server deletes the node, it sends us the event of our own watch and, at the same moment, the next
         # owner its own event.  If that one runs on this machine it should get the processor first.
-        self.ticket.watches.set_callback(yield_processor)
+        if self._is_awaited:
+            self.ticket.watches.set_callback(yield_processor)
         if local_queue is not None:
             local_queue.pass_turn()
         try:
             await gone
-            yield_processor()
+            if self._is_awaited:
+                yield_processor()
         finally:
             # The watch on our own node has fired by now.  Watches on blockers may be left from the time of waiting.
             self.ticket.watches.cancel()
@@ -262,6 +276,7 @@ class Lease:
             self.ticket.cancel_watch_request()
             self.ticket.watches.cancel()
             self._bodies.interrupt(self._loss)
+            _log.warning("lost the %s %s: %s", self._noun, self.path, why)
         return self._loss
 
     def _finish(self) -> None:

@@ -20,6 +20,7 @@ from recipes.common.waiting import raise_unless_renewed
 from recipes.line.certainty import Certainty
 from recipes.line.entering import Entrance
 from recipes.line.position import every_contender
+from recipes.line.standing import standing_of
 from recipes.line.strangers import strangers_of
 from recipes.line.ticket import Ticket
 from recipes.line.waiting_ticket import EvictedError, Rules, WaitingTicket
@@ -32,8 +33,8 @@ class Line:
     """One line of tickets, the children of the node at `path`.
 
     Arguments: `path`, created as a container when it is missing; `prefix`, the part of our tickets' names between the
-    unique id and the number; `blocks`, `slots`, `ahead` and `ignores_shared`, see Rules; `data`, `acl`, `parent_data`
-    and `proofs`, see Entrance; `container`, the topmost node above the tickets that is created as a
+    unique id and the number; `blocks`, `slots`, `ahead` and `ignores_shared`, see Rules; `data`, `acl`, `parent_data`,
+    `proofs` and `creates_at_once`, see Entrance; `container`, the topmost node above the tickets that is created as a
     container, `path` by default.
     """
 
@@ -52,6 +53,7 @@ class Line:
         parent_data: Callable[[], bytes] = bytes,
         container: str | None = None,
         proofs: int = 0,
+        creates_at_once: bool = True,
     ) -> None:
         self._zk = zk
         self.path = path
@@ -66,7 +68,9 @@ class Line:
             acl=acl,
             parent_data=parent_data,
             container=path if container is None else container,
+            standing=standing_of(zk),
             proofs=proofs,
+            creates_at_once=creates_at_once,
         )
 
     async def acquire(self) -> Ticket:
@@ -78,6 +82,8 @@ class Line:
         while True:
             try:
                 waiting = await self._enter()
+                if waiting.owns:
+                    return waiting.ticket
                 # While the ticket waits, too: an event may make it the owner, and then there is no time to ask.
                 waiting.certainty.need()
                 try:
@@ -141,11 +147,11 @@ class Line:
         ticket.give_up()
 
     async def _enter(self) -> WaitingTicket:
-        node, answers = await self._entrance.enter()
+        node, answers, is_new_line = await self._entrance.enter()
         ticket = Ticket(node, self._zk.removal(node.path))
         try:
             waiting = WaitingTicket(self._zk, self._rules, ticket, answers)
-            if self._acl is not None:
+            if self._acl is not None and not is_new_line:  # a new one has the ACL that was asked for
                 await warn_if_wider(self._zk, self.path, self._acl)
         except BaseException:
             ticket.give_up()

@@ -6,6 +6,7 @@ Knows that a lock can be waited for or tried, and that both give a lease.  Each 
 from __future__ import annotations
 
 import asyncio
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from types import TracebackType
@@ -16,6 +17,10 @@ from recipes.common.event_loops import running_loop, same_loop
 from recipes.common.waiting import bounded
 from recipes.line.lease import Body, LockLostError
 from zkwire import Client, SessionError
+
+_log = logging.getLogger(__name__)
+
+_LATE: Final = 10.0  # seconds: an operator wants to hear of a lock for which a caller has waited longer
 
 
 class Held(Protocol):
@@ -251,8 +256,14 @@ class Locking(ABC, Generic[H]):
         Cancellation: at any moment; no node stays, and the next ticket in the line gets its turn.
         """
         self._check_usable()
-        if checked_within(within) is None:
-            return await self._acquire()
+        loop = asyncio.get_running_loop()
+        start = loop.time()
+        lease = await (self._acquire() if checked_within(within) is None else self._acquire_within(within))
+        if loop.time() - start > _LATE:
+            _log.info("acquired the %s %s after %.0f s", self._noun, self.path, loop.time() - start)
+        return lease
+
+    async def _acquire_within(self, within: float | None) -> H:
         async with bounded(within, f"the {self._noun} {self.path} was not free") as bound:
             if within == 0 and self._can_wait:
                 lease = await self._try_acquire()

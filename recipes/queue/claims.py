@@ -48,7 +48,8 @@ class Item(bytes):
         self._is_handled = self._is_lost = False
         name = claimed.path.rpartition("/")[2]
         node = TicketNode(claimed.path, name, claimed.token, claimed.session_id)
-        self._lease = Lease(nodes.zk, Ticket(node, nodes.zk.removal(node.path)))
+        # No client waits for the claim's own node, so the end of a claim need not yield the processor to it.
+        self._lease = Lease(nodes.zk, Ticket(node, nodes.zk.removal(node.path)), is_awaited=False)
 
     # -- asking -----------------------------------------------------------------------------------------------------
 

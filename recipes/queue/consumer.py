@@ -21,24 +21,22 @@ How a consumer takes the first item exactly once although an answer may be lost:
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import zkwire
 from recipes.line.certainty import Certainty
-from recipes.queue.aside import HAS_CHILDREN, UNREADABLE, Aside, UnusableItemError, checked
-from recipes.queue.nodes import Nodes, child_names
-from recipes.queue.order import Listing, in_order, name_before
-from zkwire import GetChildren, GetData, Node, WatchSet, ZooKeeperError
+from recipes.line.refusals import pause
+from recipes.queue.aside import HAS_CHILDREN, UNREADABLE, UnusableItemError, checked
+from recipes.queue.nodes import Nodes
+from recipes.queue.order import name_before
+from recipes.queue.view import View
+from zkwire import GetData, Node, ZooKeeperError
 
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-# In seconds: a consumer that has waited so long, because all items are taken, looks at what has taken them.
-_PATIENCE: Final = 1.0
 
 
 class Claimed(NamedTuple):
@@ -52,81 +50,21 @@ class Claimed(NamedTuple):
 
 
 class Consumer:
-    """Takes items; the tasks that share a queue object share one consumer and its listing.
+    """Takes items; the tasks that share a queue object share one consumer and what it knows of the items.
 
     Arguments: `nodes` of the queue.
-    Attributes: `listing` of the items known; `has_nodes`, whether the last listing found the queue's nodes.
+    Attributes: `view`, what it knows of the items.
     """
 
     def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes
         self._zk = nodes.zk
-        self.listing = Listing()
-        self.has_nodes = False
-        self._being_taken: set[str] = set()  # by takes of this consumer that are under way
-        self._read_ahead: tuple[str, Node] | None = None
-        self._aside = Aside(nodes)
-        self._listed: tuple[Sequence[str], Sequence[str]] = (), ()  # all items, and all nodes in `taken`, at last
-
-    # -- listing ----------------------------------------------------------------------------------------------------
-
-    async def list_items(self, watches: WatchSet | None = None, *, read_ahead: bool = False) -> None:
-        """List the items that can be taken.
-
-        Arguments: `watches`, to which the watches are added that fire when another item may be there; `read_ahead`,
-        whether to read, together with the list, the item that will probably be the first.
-        """
-        # Watching `taken` wakes a waiting consumer whenever another one takes an item.  It is needed only if there are
-        # items and all of them are taken: then an item that is handed back becomes free without a new entry.
-        is_all_taken = False
-        while True:
-            guess = self.listing.first if read_ahead else None
-            try:
-                entries, taken, *ahead = await self._zk.pipeline(
-                    [
-                        GetChildren(self._nodes.entries, into=watches),
-                        GetChildren(self._nodes.taken, into=watches if is_all_taken else None),
-                        *([] if guess is None else [GetData(self._nodes.entry(guess))]),
-                    ]
-                )
-            except zkwire.ProtocolError:
-                if guess is None:
-                    raise
-                read_ahead = False  # that item may be too large for an answer
-                continue
-            names, taken_names = child_names(entries), child_names(taken)
-            self.has_nodes = names is not None
-            self._read_ahead = (guess, ahead[0]) if guess and isinstance(ahead[0], Node) else None
-            # A waiting task does not leave out the items that other tasks of this consumer are taking: such a take may
-            # fail and leave the item where it is, and no watch would fire.
-            being_taken = self._being_taken if watches is None else set()
-            self.listing.fill(names or (), being_taken.union(taken_names or (), self._aside.among(names or ())))
-            self._listed = names or (), taken_names or ()
-            if watches is None or is_all_taken or not names or not self.listing.is_empty:
-                return
-            is_all_taken = True
-
-    async def wait_for_change(self, watches: WatchSet) -> None:
-        """Wait until another item may be there, or one that went aside is to be tried again.
-
-        It follows a listing that found no item to take.
-        Arguments: `watches`, which `list_items` has set.
-        """
-        if all(self._listed):
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_PATIENCE):
-                    await watches.next()
-                return
-            if await self._aside.free_hidden(*self._listed):
-                return
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout_at(self._aside.next_try):
-                await watches.next()
+        self.view = View(nodes)
 
     async def peek(self) -> bytes | None:
         """Return the data of the first item that can be taken, None without one."""
         while True:
-            free = await self._free_items()
+            free = await self.view.free_items()
             if not free:
                 return None
             first = free[0]
@@ -135,18 +73,11 @@ class Consumer:
             except zkwire.NoNodeError:
                 continue
             except UnusableItemError as unusable:
-                self._aside.add(first, unusable.why)
+                self.view.go_round(first, unusable.why)
 
     async def count(self) -> int:
         """Return how many items can be taken."""
-        return len(await self._free_items())
-
-    async def _free_items(self) -> list[str]:
-        """Return the items that can be taken, in their order."""
-        answers = await self._zk.pipeline([GetChildren(self._nodes.entries), GetChildren(self._nodes.taken)])
-        names, taken = (child_names(answer) or [] for answer in answers)
-        without = self._aside.among(names).union(taken)
-        return in_order(name for name in names if name not in without)
+        return len(await self.view.free_items())
 
     async def _read(self, name: str) -> Node:
         """Return the item `name`.  Raises: UnusableItemError when it cannot be taken; NoNodeError when it is gone."""
@@ -158,49 +89,56 @@ class Consumer:
 
     # -- taking -----------------------------------------------------------------------------------------------------
 
-    async def get(self) -> bytes | None:
+    async def get(self, *, has_looked: bool = False) -> bytes | None:
         """Take the first item out of the queue and return its data, None without one.
 
+        Arguments: `has_looked`, whether the last look was made for this call, among others.
         Cancellation: an item that was taken is put back in its place.
         """
-        return await self._take_first(self._get, read_ahead=True)
+        return await self._take_first(self._get, is_get=True, has_looked=has_looked)
 
-    async def claim(self) -> Claimed | None:
+    async def claim(self, *, has_looked: bool = False) -> Claimed | None:
         """Claim the first item, None without one; the claim's session is certain to be alive when this returns.
 
+        Arguments: `has_looked`, as for `get`.
         Cancellation: an item that was claimed is handed back.
         """
         while True:
-            claimed = await self._take_first(self._claim, read_ahead=False)
+            claimed = await self._take_first(self._claim, is_get=False, has_looked=has_looked)
             if claimed is None or await self._is_certain(claimed):
                 return claimed
-            self.listing.expire()
+            self.view.expire()
 
-    async def _take_first(self, take: Callable[[str], Awaitable[T | None]], *, read_ahead: bool) -> T | None:
+    async def _take_first(
+        self, take: Callable[[str], Awaitable[T | None]], *, is_get: bool, has_looked: bool
+    ) -> T | None:
         """Call `take` with one item after the other until it returns something; return that, None without items."""
-        is_fresh = False  # whether this call has read the listing
+        listing = self.view.listing
+        is_fresh = False  # whether this call has looked by itself
         while True:
-            if self.listing.is_stale:
-                await self.list_items(read_ahead=read_ahead)
-                is_fresh = True
-            name = self.listing.pick(int(self._zk.unique_id()[:8], 16))
+            if listing.is_expired or (listing.is_stale and not has_looked):
+                await self.view.look(read_ahead=is_get)
+                is_fresh = has_looked = True
+            name = listing.pick(int(self._zk.unique_id()[:8], 16))
             if name is None:
                 return None
-            self._being_taken.add(name)
+            self.view.being_taken.add(name)
             try:
                 taken = await take(name)
             except UnusableItemError as unusable:
-                self._aside.add(name, unusable.why)
+                self.view.go_round(name, unusable.why)
+                has_looked = has_looked and not listing.is_empty
                 continue
             except BaseException:
-                self.listing.expire()  # the item may still be there, and then it is the first
+                self.view.expire()  # the item may still be there, and then it is the first
                 raise
             finally:
-                self._being_taken.discard(name)
+                self.view.being_taken.discard(name)
             if taken is not None:
-                self.listing.won()
+                self.view.took(is_deleted=is_get)
                 return taken
-            self.listing.lost(is_fresh=is_fresh)
+            self.view.missed(is_fresh=is_fresh)
+            has_looked = has_looked and not listing.is_empty
 
     # -- getting ----------------------------------------------------------------------------------------------------
 
@@ -208,10 +146,8 @@ class Consumer:
         """Take the item `name` out of the queue; return None if another consumer has it."""
         # The data is read before the take and not with it: after a lost connection the client repeats reads, and by
         # then our own take may have deleted the item.
-        ahead, self._read_ahead = self._read_ahead, None
-        if ahead is not None and ahead[0] == name:
-            item = ahead[1]
-        else:
+        item = self.view.ahead(name)
+        if item is None:
             try:
                 item = await self._read(name)
             except zkwire.NoNodeError:
@@ -300,6 +236,11 @@ class Consumer:
                 _, (found,) = await self._nodes.read_after_loss(taken_node)
                 if found is not None:
                     continue
+            except zkwire.ServerError as refused:
+                if not refused.is_transient:
+                    raise
+                await pause()
+                continue
             return
         raise zkwire.SessionExpiredError(f"session {session_id:#x} ended before the item was put back")
 
@@ -380,7 +321,7 @@ class Consumer:
                 await certainty.renew()
         except BaseException:
             self._hand_back(claimed)
-            self.listing.expire()
+            self.view.expire()
             raise
         return certainty.is_present_session
 

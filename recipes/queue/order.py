@@ -97,14 +97,18 @@ class Listing:
     after the other keep the strict order.
     """
 
-    __slots__ = ("_last_window", "_losses", "_names", "_takes_left", "_window")
+    __slots__ = ("_is_expired", "_last_window", "_losses", "_names", "_takes_left", "_window")
 
     def __init__(self) -> None:
         self._names: list[str] = []
+        self._is_expired = False
         self._takes_left = 0
         self._window = 0  # 0 while there is no competition
         self._last_window = 0  # the size with which competition began last; halved by each win without competition
         self._losses = 0  # in a row
+
+    def __len__(self) -> int:
+        return len(self._names)
 
     @property
     def is_empty(self) -> bool:
@@ -113,23 +117,49 @@ class Listing:
 
     @property
     def is_stale(self) -> bool:
-        """Whether a new listing is needed before another item is tried."""
-        return not self._names or self._takes_left <= 0
+        """Whether a call that has begun after the listing needs a new one before it tries an item."""
+        return not self._names or self._is_expired or self._takes_left <= 0
+
+    @property
+    def is_expired(self) -> bool:
+        """Whether every call needs a new listing before it tries an item."""
+        return self._is_expired
 
     @property
     def first(self) -> str | None:
         """The first known item, None without one."""
         return self._names[0] if self._names else None
 
+    def next(self, count: int) -> list[str]:
+        """Return the first `count` known items, or fewer."""
+        return self._names[:count]
+
+    @property
+    def takes_of_one_look(self) -> int:
+        """For how many takes a listing of so many items serves."""
+        return max(1, len(self._names) // _NAMES_PER_TAKE)
+
     def fill(self, names: Iterable[str], without: Collection[str]) -> None:
         """Replace the known items by the listed `names`, except those in `without`."""
         self._names = [name for name in in_order(names) if name not in without]
-        self._takes_left = max(1, len(self._names) // _NAMES_PER_TAKE)
+        self._renew()
+
+    def confirm(self, without: Collection[str]) -> set[str]:
+        """Use the known items for as many takes as a new listing, except those in `without`; return these."""
+        left_out = set(without).intersection(self._names)
+        if left_out:
+            self._names = [name for name in self._names if name not in left_out]
+        self._renew()
+        return left_out
+
+    def _renew(self) -> None:
+        self._takes_left = self.takes_of_one_look
         self._losses = 0
+        self._is_expired = False
 
     def expire(self) -> None:
         """Require a new listing before the next take."""
-        self._takes_left = 0
+        self._is_expired = True
 
     def pick(self, roll: int) -> str | None:
         """Return the item to try next and remove it from the known ones; None when there is none.

@@ -17,7 +17,7 @@ from recipes.common.trace import Traces
 from recipes.common.waiting import Bound, raise_unless_renewed
 from recipes.line.line import Line
 from recipes.line.ticket import Ticket
-from recipes.queue.nodes import Nodes, child_names
+from recipes.queue.nodes import LAST_NUMBER, Nodes, child_names, numbers_given
 from recipes.queue.order import prefix
 from zkwire import GetChildren, GetData, Node, Stat, Transaction, WatchSet, join_path
 
@@ -36,8 +36,6 @@ _NAMES_TAKEN: Final = (
     "the names of the next items are taken by nodes that another client has created by hand: delete them, or let"
     " consumers take them"
 )
-# The server's last number, which it gives again and again.
-_LAST_NUMBER: Final = 2**31 - 1
 # Numbers to leave out at most, because nodes of other clients have them.
 _MOST_LEFT_OUT: Final = 512
 # Tickets to look at in the line of the producers, for a put that must not wait.
@@ -282,9 +280,7 @@ class Producer:
             stat = (await self._zk.get(self._nodes.entries)).stat
         except zkwire.NoNodeError:
             return False
-        # The next number is how many children were ever created.  The server shows twice that number less the children
-        # that exist, in 32 bits.
-        return (stat.cversion + stat.num_children) % 2**32 // 2 >= _LAST_NUMBER
+        return numbers_given(stat) >= LAST_NUMBER
 
     def _leave_out(self, count: int, transaction: Transaction) -> None:
         """Leave out the next `count` numbers: each child that is created uses one up, also if it is deleted again."""

@@ -2,13 +2,14 @@
 
 This module waits and gives up in time.  Consumers that wait for an item, and producers that wait for room, each have a
 waiting line, in which only the first is woken by changes.  See `producer` for how items are put, `consumer` and
-`claims` for how they are taken, and `nodes` for the nodes in ZooKeeper.
+`claims` for how they are taken, `view` for how they are looked for, `places` for tasks that wait together, and `nodes`
+for the nodes in ZooKeeper.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Final, Self, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, Protocol, Self, TypeVar
 
 import zkwire
 from recipes.common.arguments import checked_within
@@ -19,13 +20,21 @@ from recipes.queue.claims import Claim, Item
 from recipes.queue.consumer import Consumer
 from recipes.queue.nodes import Nodes
 from recipes.queue.order import DEFAULT_PRIORITY, checked_priority
+from recipes.queue.places import Places
 from recipes.queue.producer import Producer
 from zkwire import ACL, Client, SessionState, WatchSet
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 # Iterables that are no series of items: one item, or items without an order.
 _NO_SERIES: Final = (str, bytes, bytearray, memoryview, set, frozenset, Mapping)
+
+
+class Take(Protocol[T_co]):
+    """One of the two ways of taking an item; returns None if none is there."""
+
+    async def __call__(self, *, has_looked: bool = False) -> T_co | None: ...
 
 
 class Queue:
@@ -57,6 +66,7 @@ class Queue:
         self._producer = Producer(self._nodes, maxsize)
         self._consumer = Consumer(self._nodes)
         self._line = Line(zk, self._nodes.consumers, prefix="get-", acl=acl)
+        self._places = Places()
         self.path = path
         self.maxsize = maxsize
 
@@ -103,7 +113,7 @@ class Queue:
             raise ValueError(f"{len(wanted)} items at once never find room in a queue of {self.maxsize}")
         if not wanted:
             return
-        self._consumer.listing.expire()  # the new items may be more urgent than the listed ones
+        self._consumer.view.expire()  # the new items may be more urgent than the listed ones
         await self._nodes.check_acl()
         await self._producer.put(wanted, within)
 
@@ -119,7 +129,9 @@ class Queue:
         anything that the server refuses.
         Cancellation: an item that was taken is put back in its place; a bounded queue may then have one item too many.
         Order: a consumer that finds an item when it comes takes it, ahead of the waiting ones, which are served in the
-        order in which they began to wait.
+        order in which they began to wait.  Tasks that share this object are served in the order of their calls; they
+        have one place among the waiting consumers, and each of them that has taken an item leaves it to the next one,
+        behind the others.
         """
         return await self._take_within(within, self._consumer.get)
 
@@ -155,9 +167,9 @@ class Queue:
 
     async def _claim(self, within: float | None) -> Item:
         claimed = await self._take_within(within, self._consumer.claim)
-        return Item(self._nodes, claimed, self._consumer.listing.expire)
+        return Item(self._nodes, claimed, self._consumer.view.expire)
 
-    async def _take_within(self, within: float | None, take: Callable[[], Awaitable[T | None]]) -> T:
+    async def _take_within(self, within: float | None, take: Take[T]) -> T:
         checked_within(within)
         if self._zk.state is SessionState.CLOSED:
             raise zkwire.SessionClosedError("the client is closed: make a new one with zkwire.connect")
@@ -165,7 +177,7 @@ class Queue:
         async with bounded(within, f"the queue {self.path} had no item") as bound:
             return await self._take(take, bound)
 
-    async def _take(self, take: Callable[[], Awaitable[T | None]], bound: Bound) -> T:
+    async def _take(self, take: Take[T], bound: Bound) -> T:
         """Take an item that is there, or else wait for one; after an expired session begin again."""
         while True:
             try:
@@ -177,25 +189,45 @@ class Queue:
             except zkwire.SessionExpiredError:
                 raise_unless_renewed(self._zk)
 
-    async def _wait(self, take: Callable[[], Awaitable[T | None]]) -> T:
+    async def _wait(self, take: Take[T]) -> T:
+        """Wait until an item was taken.
+
+        Of the tasks that share this object, only the first waits in the line of the consumers.  The others wait behind
+        it here, and try to take an item when it has found several.
+        """
+        place = self._places.enter()
+        try:
+            while not self._places.is_first(place):
+                await place.called()
+                if not self._places.is_first(place):
+                    taken = await take(has_looked=True)
+                    if taken is not None:
+                        return taken
+            return await self._wait_in_line(take)
+        finally:
+            self._places.leave(place)
+
+    async def _wait_in_line(self, take: Take[T]) -> T:
         """Wait in the line of the consumers until an item was taken.
 
         Only the first in the line watches the queue.  It leaves the line when it has taken an item, which makes the
         next consumer the first.
         """
-        if not self._consumer.has_nodes:
+        view = self._consumer.view
+        if not view.has_nodes:
             await self._nodes.make()
         ticket = await self._line.acquire()
         try:
             while True:
                 with WatchSet() as watches:
-                    await self._consumer.list_items(watches)
-                    if not self._consumer.has_nodes:
+                    await view.look_and_watch(watches)
+                    if not view.has_nodes:
                         await self._nodes.make()
-                    elif self._consumer.listing.is_empty:
-                        await self._consumer.wait_for_change(watches)
+                    elif view.listing.is_empty:
+                        await view.wait_for_change(watches)
                     else:
-                        taken = await take()
+                        self._places.call(len(view.listing) - 1)
+                        taken = await take(has_looked=True)
                         if taken is not None:
                             return taken
         finally:

@@ -66,7 +66,7 @@ async def _work(orders: Orders, journal: Journal, author: str, hold_on: HoldOn) 
     names = random.Random(f"{orders.seed}/{author}/client")
     async with (
         StoreClient(orders.store) as store,
-        zkwire.connect(orders.hosts, orders.timeout, rng=names) as zk,
+        zkwire.connect(orders.hosts, orders.timeout, rng=names, within=None) as zk,
     ):
         journal.write("connected", pid=os.getpid(), session=zk.session_id, timeout=zk.session_timeout)
         await Workload(zk, store, journal, author, rng, hold_on).run()

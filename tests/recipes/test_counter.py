@@ -13,6 +13,7 @@ from recipes.counter import decoded, encoded
 from tests.support.everywhere import Scene, below, cancel_at_every_moment, cut_at_every_step, no_watch_stays, scene
 from tests.support.lost_answers import answer_lost
 from tests.support.proxy import Proxy
+from tests.support.queues import Counting
 from tests.support.recipes import outcome, until
 from zkwire import ConnectionLostError
 from zkwire.testing import RealServer, Server
@@ -121,6 +122,76 @@ async def test_concurrent_adds_of_tasks_and_clients_each_get_a_number_of_their_o
         assert sorted(numbers) == list(range(1, 16))
         assert numbers[:10] == sorted(numbers[:10])  # in the order of the calls
         assert await shared.get() == 15
+
+
+async def test_adds_that_wait_at_the_same_time_share_a_write() -> None:
+    count = Counting()
+    async with Server() as server, zkwire.connect(server.hosts, observer=count) as zk:
+        counter = Counter(zk, "/c")
+        assert await counter.add(1) == 1
+        before = count.requests.count("multi")
+        numbers = await asyncio.gather(*(counter.add(n) for n in range(30)))
+        assert numbers == [1 + sum(range(n + 1)) for n in range(30)]
+        assert count.requests.count("multi") - before <= 2
+
+
+async def test_of_adds_that_share_a_write_only_those_that_do_not_fit_raise() -> None:
+    async with scene() as stage:
+        counter = Counter(stage.zk, "/c", size=4)
+        await counter.add(2**31 - 10)
+        came = await asyncio.gather(*(counter.add(n) for n in (1, 5, 8, 4, 1, -1, 1)), return_exceptions=True)
+        assert [number if isinstance(number, int) else type(number) for number in came] == [
+            *(2**31 - 9, 2**31 - 4, OverflowError, OverflowError, 2**31 - 3, 2**31 - 4, 2**31 - 3)
+        ]
+        assert await counter.get() == 2**31 - 3
+
+
+async def test_an_error_of_a_shared_write_is_raised_by_each_add() -> None:
+    async with scene() as stage:
+        await stage.other.create("/c", b"seven")
+        counter = Counter(stage.zk, "/c")
+        for came in await asyncio.gather(*(counter.add(1) for _ in range(5)), return_exceptions=True):
+            with pytest.raises(ValueError, match="/c holds 5 bytes"):
+                raise came  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("cancelled", range(4))
+async def test_adds_that_share_a_write_are_carried_out_although_one_of_them_is_cancelled(cancelled: int) -> None:
+    async with scene() as stage:
+        counter = Counter(stage.zk, "/c")
+        await counter.add(1)
+        with stage.server.hold_replies("multi", session=stage.zk.session_id) as held:
+            first = asyncio.create_task(counter.add(1))
+            await held.until_hit()
+            others = [asyncio.create_task(counter.add(1)) for _ in range(4)]
+            await asyncio.sleep(0)
+            held.release()
+            assert await first == 2
+            with stage.server.hold_replies("multi", session=stage.zk.session_id) as shared:
+                await shared.until_hit()
+                others[cancelled].cancel()
+                late = asyncio.create_task(counter.add(1))
+                await asyncio.sleep(0)
+        del others[cancelled]
+        assert await asyncio.gather(*others) == [number for number in range(3, 7) if number != 3 + cancelled]
+        assert await late == 7
+        assert await counter.get() == 7
+
+
+async def test_clients_that_add_at_the_same_time_do_not_try_in_step() -> None:
+    clients, adds, count = 16, 10, Counting()
+    async with Server() as server, AsyncExitStack() as stack:
+        zks = [await stack.enter_async_context(zkwire.connect(server.hosts, observer=count)) for _ in range(clients)]
+        await Counter(zks[0], "/c").add(1)
+
+        async def add(zk: zkwire.Client) -> list[int]:
+            counter = Counter(zk, "/c")
+            return [await counter.add(1) for _ in range(adds)]
+
+        numbers = [number for row in await asyncio.gather(*map(add, zks)) for number in row]
+        assert sorted(numbers) == list(range(2, clients * adds + 2))
+        writes = count.requests.count("multi")
+        assert writes <= 4 * clients * adds, writes
 
 
 async def test_a_deleted_counter_begins_again_from_0() -> None:

@@ -19,6 +19,7 @@ from tests.support.recipes import (
     body_raises,
     expire,
     line,
+    make_known,
     no_task_stays,
     outcome,
     this_task,
@@ -479,7 +480,7 @@ async def test_other_candidates_never_wake_an_observer(zookeeper: RealServer, pa
 
 async def test_requests(zookeeper: RealServer, path: str) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        await zk.create(path, container=True)
+        await make_known(zk, path)
         mark = proxy.mark()
         async with Election(zk, path).lead():
             assert proxy.requests(mark) == ["create2", "getChildren"]

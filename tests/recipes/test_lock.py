@@ -15,6 +15,7 @@ from tests.support.recipes import (
     all_watches,
     expire,
     line,
+    make_known,
     no_task_stays,
     outcome,
     proxied,
@@ -156,7 +157,7 @@ async def test_other_bad_arguments_are_refused(zookeeper: RealServer, path: str)
 
 async def test_uncontended_acquire_and_release_are_two_writes(zookeeper: RealServer, path: str) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        await zk.create(path, container=True)
+        await make_known(zk, path)
         mark = proxy.mark()
         lease = await Lock(zk, path).acquire()
         assert proxy.requests(mark) == ["create2", "getChildren"]
@@ -169,7 +170,7 @@ async def test_uncontended_acquire_and_release_are_two_writes(zookeeper: RealSer
 
 async def test_every_form_of_use_costs_the_same_requests(zookeeper: RealServer, path: str) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        await zk.create(path, container=True)
+        await make_known(zk, path)
         for lock in (Lock(zk, path), ReentrantLock(zk, path)):
             mark = proxy.mark()
             async with lock:
@@ -269,6 +270,7 @@ async def test_the_bound_covers_a_session_that_expires(zookeeper: RealServer, pa
 async def test_trying_leaves_no_node_and_does_not_wait(zookeeper: RealServer, path: str) -> None:
     """Pitfall 3."""
     async with proxied(zookeeper) as (proxy, zk, zk2):
+        await make_known(zk2, path)
         lease = await Lock(zk, path).acquire()
         mark = proxy.mark()
         assert await Lock(zk2, path).try_acquire() is None

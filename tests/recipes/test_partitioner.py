@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import sys
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 
@@ -15,7 +16,7 @@ from recipes import Group, Lock, LockLostError, Partitioner
 from recipes.partitioner import division, fingerprint
 from tests.support.everywhere import Scene, below, cancel_at_every_moment, cut_at_every_step, nothing_stays, scene
 from tests.support.proxy import Proxy
-from tests.support.recipes import body_raises, expire, until, until_armed, until_watches
+from tests.support.recipes import body_raises, expire, make_known, until, until_armed, until_watches
 from zkwire import Client, ThrottledError
 from zkwire.testing import RealServer, Server
 
@@ -63,6 +64,34 @@ def test_few_partitions_move_when_a_member_goes() -> None:
     moved = [name for member in members[1:] for name in before[member] if name not in after[member]]
     assert len(before[members[0]]) == 20  # these have to move
     assert len(moved) <= 20
+
+
+def test_many_partitions_are_divided_among_many_members_in_steps_that_grow_with_their_number_only() -> None:
+    """The event loop stands still meanwhile.  Calls are counted, as time is not the same everywhere."""
+    partitions = [str(number) for number in range(10_000)]
+    members = [f"host-{number}" for number in range(100)]
+    calls = 0
+
+    def count(frame: object, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += 1
+
+    sys.setprofile(count)
+    try:
+        shares = division(partitions, members)
+    finally:
+        sys.setprofile(None)
+    assert {len(share) for share in shares.values()} == {100}
+    assert calls <= 20 * (len(partitions) + 64 * len(members))  # comparing each pair takes a million calls and more
+
+
+def test_of_many_partitions_few_move_when_a_member_goes() -> None:
+    partitions = [str(number) for number in range(10_000)]
+    members = [f"host-{number}" for number in range(100)]
+    before, after = division(partitions, members), division(partitions, members[1:])
+    moved = [name for member in members[1:] for name in set(before[member]) - set(after[member])]
+    assert len(before[members[0]]) == 100  # these have to move
+    assert len(moved) <= 250
 
 
 # -- members ----------------------------------------------------------------------------------------------------------
@@ -266,13 +295,15 @@ async def test_a_member_without_partitions_waits() -> None:
 async def test_the_requests_of_a_member(zookeeper: RealServer, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("recipes.group._UNWATCHED", 60.0)
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk, zkwire.connect(zookeeper.hosts) as z:
-        for node in ("members", "locks/a"):
-            await zk.ensure_path(f"{path}/{node}")
+        await zk.ensure_path(f"{path}/members")
+        await make_known(zk, f"{path}/locks/a")
         start = proxy.mark()
         async with Partitioner(zk, path, ["a"], name="one", settle=0.0) as mine:
             assert await anext(mine) == {"a"}
             assert proxy.requests(start)[:4] == ["create2", "getChildren", "getData", "create2"]
-            await until_watches(zookeeper, 2)
+            await until_watches(
+                zookeeper, 3
+            )  # the group, its member, and the lock's own node after a tenth of a second
             start = proxy.mark()
             name = next(name for name in map(str, range(100)) if division(["a"], ["one", name])["one"])
             async with Partitioner(z, path, ["a"], name=name, settle=0.0):

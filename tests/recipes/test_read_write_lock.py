@@ -208,8 +208,10 @@ async def test_uncontended_requests(
 ) -> None:
     """Acquire and release are one write each; only the side without preference pays for a preference."""
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        await zk.create(f"{path}/writers", make_parents=True)
         rw = ReadWriteLock(zk, path, prefer=prefer)
+        for locking in (rw.read(), rw.write()):
+            async with locking:  # from now on the client knows that the nodes stand
+                pass
         for locking, requests in ((rw.read(), read), (rw.write(), write)):
             mark = proxy.mark()
             async with locking:

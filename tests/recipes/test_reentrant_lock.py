@@ -6,7 +6,18 @@ import pytest
 
 import zkwire
 from recipes import LockLostError, ReentrantLock
-from tests.support.recipes import body_raises, expire, line, outcome, proxied, this_task, two_clients, until, until_line
+from tests.support.recipes import (
+    body_raises,
+    expire,
+    line,
+    make_known,
+    outcome,
+    proxied,
+    this_task,
+    two_clients,
+    until,
+    until_line,
+)
 from zkwire.testing import RealServer
 
 pytestmark = pytest.mark.limit(20)
@@ -15,7 +26,7 @@ pytestmark = pytest.mark.limit(20)
 async def test_it_is_free_once_it_was_released_as_often_as_acquired(zookeeper: RealServer, path: str) -> None:
     """Pitfall 7."""
     async with proxied(zookeeper) as (proxy, zk2, zk):
-        await zk2.create(path, container=True)
+        await make_known(zk, path)
         lock, other = ReentrantLock(zk, path), ReentrantLock(zk2, path)
         mark = proxy.mark()
         async with lock as outer:

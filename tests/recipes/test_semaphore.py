@@ -430,6 +430,7 @@ async def test_the_number_is_watched_before_the_blockers_and_a_hand_over_sends_n
         zkwire.connect(zookeeper.hosts) as zk,
         zkwire.connect(proxy.hosts) as zk2,
     ):
+        await (await Semaphore(zk2, path, 2).acquire()).release()
         leases = [await Semaphore(zk, path, 2).acquire() for _ in range(2)]
         mark = proxy.mark()
         task = asyncio.create_task(Semaphore(zk2, path, 2).acquire())

@@ -16,7 +16,7 @@ from recipes.line.proofs import Proofs
 from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, scene
 from tests.support.locks import release, two_clients, watch_count
 from tests.support.proxy import Proxy
-from tests.support.recipes import body_raises, line, no_task_stays, outcome, this_task, until, until_line
+from tests.support.recipes import body_raises, line, make_known, no_task_stays, outcome, this_task, until, until_line
 from zkwire import Client
 from zkwire.session import suspension
 from zkwire.testing import RealServer, Server
@@ -113,7 +113,7 @@ async def until_data(zk: Client, path: str, condition: Callable[[bytes], bool]) 
 
 async def test_requests(zookeeper: RealServer, path: str) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        await zk.create(path, container=True)
+        await make_known(zk, path)
         mark = proxy.mark()
         async with TimedLock(zk, path, 5) as lease:
             assert proxy.segments(mark) == 1  # the body begins before the limit is written

@@ -57,6 +57,7 @@ class Player:
             actor.timeout,
             rng=random.Random(stage.world.rng.random()),
             open_link=stage.network.opener(self.machine),
+            within=None,
             **stage.scenario.options(),
         )
         async with options as self.zk:

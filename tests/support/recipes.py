@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import pytest
 
 import zkwire
+from recipes import Lock
 from tests.support.proxy import Proxy
 from zkwire import Client, NoNodeError, SessionExpiredError, SessionState
 from zkwire.testing import RealServer
@@ -35,6 +36,12 @@ async def proxied(server: RealServer) -> AsyncIterator[tuple[Proxy, Client, Clie
         no_task_stays(),
     ):
         yield proxy, direct, behind
+
+
+async def make_known(zk: Client, path: str) -> None:
+    """Use the lock at `path` once: from then on the client knows that its node stands, and creates it no more."""
+    async with Lock(zk, path):
+        pass
 
 
 async def until(condition: Callable[[], bool | Awaitable[bool]], *, limit: float = LIMIT, what: str = "") -> None:

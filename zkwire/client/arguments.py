@@ -29,6 +29,10 @@ from zkwire.wire.requests import (
 # The data of a node; None is null, which Java clients can store too, and is read as b"".
 Data: TypeAlias = bytes | bytearray | memoryview | None
 
+# Tuples of entries that passed the check lately, by their ids.  Neither they nor their entries can change.
+_CHECKED: Final[dict[int, Sequence[ACL]]] = {}
+_MOST_CHECKED: Final = 100
+
 _LONGEST_TTL: Final = 2**40 - 1  # milliseconds
 
 
@@ -109,7 +113,8 @@ def digest_acl(user: str, password: str, perms: int = Perms.ALL) -> ACL:
 
 def checked_acl(acl: Sequence[ACL]) -> Sequence[ACL]:
     """Return the entries of `acl` if they can be encoded.  Raises: TypeError, ValueError."""
-    if acl is OPEN_ACL:  # nearly always: no need to check it again
+    # Nearly always: no need to check it again.  The entry keeps the tuple, and so no other object gets its id.
+    if acl is OPEN_ACL or _CHECKED.get(id(acl)) is acl:
         return acl
     wanted = "acl must be a sequence of zkwire.ACL, each of an int and two str"
     # The errors do not show the values: an id may contain the hash of a password.
@@ -126,6 +131,10 @@ def checked_acl(acl: Sequence[ACL]) -> Sequence[ACL]:
             entry.encode()
         except ValueError as error:
             raise ValueError(f"acl cannot be sent, because of number {number}: {error}") from None
+    if type(acl) is tuple:
+        if len(_CHECKED) >= _MOST_CHECKED:
+            _CHECKED.clear()
+        _CHECKED[id(acl)] = acl
     return entries
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Any, Final, TypeVar
 
 from zkwire import paths
@@ -21,15 +20,14 @@ from zkwire.client.event_stream import BACKLOG, EventStream
 from zkwire.client.node_streams import ChildrenStream, DataStream
 from zkwire.client.operations import Node
 from zkwire.client.requester import Requester
-from zkwire.client.state_stream import StateStream
+from zkwire.client.session_view import SessionView
 from zkwire.client.transaction import Transaction
 from zkwire.client.watch import Watch, WatchSet
 from zkwire.errors import NoNodeError, SessionExpiredError
-from zkwire.session import credentials, hosts, suspension
+from zkwire.session import credentials, hosts
 from zkwire.session.cleanup import Removal
 from zkwire.session.event_loop import check_loop
 from zkwire.session.session import Session
-from zkwire.session.states import SessionState
 from zkwire.wire.jute import Record
 from zkwire.wire.multi import MultiReply, MultiRequest
 from zkwire.wire.records import ACL, OPEN_ACL, Stat
@@ -51,7 +49,7 @@ _ANY_VERSION: Final = -1
 R = TypeVar("R", bound=Record)
 
 
-class Client(Administration, Batches):
+class Client(SessionView, Administration, Batches):
     """A ZooKeeper client; `zkwire.connect` makes it.
 
     Every verb is one request unless its docstring says otherwise.  Requests are sent in the order of the calls and
@@ -82,45 +80,7 @@ class Client(Administration, Batches):
         self._server_path = self._requester.server_path
         self._random = rng
 
-    async def __aenter__(self) -> Client:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
-    # -- the session ------------------------------------------------------------------------------------------------
-
-    @property
-    def session_id(self) -> int:
-        """The session's id, 0 while there is no session; print it as hexadecimal, as the server does."""
-        return self._session.key.id
-
-    @property
-    def session_password(self) -> bytes:
-        """The session's password, which `connect` needs beside the id to resume the session."""
-        return self._session.key.password
-
-    @property
-    def session_timeout(self) -> float:
-        """The session timeout that the server has granted, in seconds."""
-        return self._session.timeout
-
-    @property
-    def state(self) -> SessionState:
-        """The state of the session now."""
-        return self._session.states.now
-
-    @property
-    def server(self) -> str:
-        """The connected server, or the last one tried, as "host:port"."""
-        return self._session.server
-
-    @property
-    def last_zxid(self) -> int:
-        """The newest transaction id that a reply to this session has carried."""
-        return self._session.requests.last_zxid
+    # -- the client ------------------------------------------------------------------------------------------------
 
     @property
     def identity_count(self) -> int:
@@ -136,74 +96,12 @@ class Client(Administration, Batches):
         """The path below which all paths of this client are, "" for none."""
         return self._requester.chroot
 
-    @property
-    def certain_until(self) -> float:
-        """The time on the event loop's clock until which the session cannot expire; minus infinity once it has expired.
-
-        It comes from answers that passed through the ensemble's leader; see docs/waiting-line.md, "Certainty".  Without
-        `need_certainty` nothing is asked for its sake, so that it ends soon after the handshake.
-        """
-        return self._session.certainty.until
-
-    def need_certainty(self) -> None:
-        """Have this session kept certain from now on, until `release_certainty` was called as often.
-
-        For recipes: a lock needs it for as long as it is held, and while it waits and may become the owner by an event
-        alone.  Meanwhile the pings are syncs through the leader, one for each tenth of the session timeout.
-        """
-        self._session.proving.need()
-
-    def release_certainty(self) -> None:
-        """Undo one `need_certainty`."""
-        self._session.proving.release()
-
-    async def certify(self) -> None:
-        """Return once the session is certain to live, at once if it is.
-
-        Raises: SessionError; NotReadOnlyError when connected to a server that has lost its quorum.
-        Cancellation: harmless.
-        Requests: none if it is certain; one sync if a write was answered just before.
-        """
-        check_loop(self._loop)
-        await self._session.proving.certify()
-
-    def certain_for(self, session_id: int) -> float:
-        """Return how many seconds from now the session cannot expire; 0 if `session_id` is another session."""
-        session = self._session
-        return max(0.0, session.certainty.until - self._loop.time()) if session_id == session.key.id else 0.0
-
-    def machine_suspended(self) -> float:
-        """Return for how many seconds this machine was suspended so far; only the difference of two calls counts."""
-        return suspension.suspended()
-
-    def states(self) -> StateStream:
-        """Return a stream of the session's states, the present one first: `async for state in zk.states()`."""
-        return StateStream(self._session.states, self._loop)
-
     def unique_id(self) -> str:
         """Return a new UUID, made with this client's own source of randomness (`rng` of `connect`)."""
         # RFC 4122: version 4, variant 2.
         bits = self._random.getrandbits(128) & ~(0xF << 76) & ~(0x3 << 62) | 0x4 << 76 | 0x2 << 62
         digits = f"{bits:032x}"
         return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
-
-    async def close(self, *, keep_session: bool = False, within: float | None = None) -> None:
-        """End the session, which deletes its ephemeral nodes at once, and close the connection.
-
-        A second call waits for the first.  It ends within one session timeout, whatever the servers do.  While no
-        server is connected, it waits for 2 seconds at most for the next connection, and ends the session there; if
-        there is none in time, the session is left to expire.
-        Without this call, a client whose event loop ends (`asyncio.run` cancels all tasks) still ends its session.
-        Arguments: `keep_session`, whether to keep the session alive on the server, to be resumed by its id and
-        password; while no server is connected, this ends at once; `within`, a shorter bound, in seconds.
-        Raises: ValueError if `within` is not 0 or more.
-        Cancellation: the client closes all the same; the session may then live until it expires.
-        Order: verbs called before `close` are answered first; verbs called after it raise SessionClosedError.
-        """
-        check_loop(self._loop)
-        if within is not None and not within >= 0:
-            raise ValueError(f"close: within must be 0 seconds or more, not {within!r}")
-        await self._session.close(keep_session=keep_session, within=within)
 
     async def ping(self) -> float:
         """Return how many seconds a ping took (request: ping).  The client sends its own pings to keep the session."""
@@ -425,8 +323,9 @@ class Client(Administration, Batches):
     def discard(self, path: str, *, newest_zxid: int | None = None) -> asyncio.Future[None]:
         """Delete the node, with new attempts over lost connections, until it is known to be gone or the session ends.
 
-        The first request is sent at once, in the order of the calls.  Returns a future that is done at that end; it
-        need not be awaited, and never fails: a node that cannot be deleted is logged.
+        The first request is sent at once, in the order of the calls.  Returns a future that is done at that end, or
+        after one or two seconds while no server answers; the attempts go on.  It need not be awaited, and never fails:
+        a node that cannot be deleted is logged.
         Arguments: `newest_zxid`, the latest transaction that can have created the node; give it for a path at which
         another client may create a node: when the answer to a delete is lost, a newer node is left alone.
         """

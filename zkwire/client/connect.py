@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 import ssl as tls
-from collections.abc import Generator, Sequence
+import warnings
+from collections.abc import Coroutine, Generator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -25,7 +26,7 @@ _PASSWORD_BYTES: Final = 16
 _PROOFS: Final = {"leader": Reach.LEADER, "quorum": Reach.QUORUM}
 _LEAST_LIMIT: Final = 1024  # bytes: room for the client's own requests and their replies
 _MOST_LIMIT: Final = 2**31 - 1  # bytes: the wire counts them in 32 bits
-_LONGEST_TIMEOUT: Final = (2**31 - 1) / 1000  # the wire counts milliseconds in 32 bits
+_LONGEST_TIMEOUT: Final = 3600.0  # seconds: servers grant 40 by default, and a larger number means milliseconds
 
 
 class _ConnectContext:
@@ -33,14 +34,23 @@ class _ConnectContext:
 
     Nothing is opened before.  As a context manager it closes the client at the end of the block.
 
-    Arguments: `options`, the arguments of Session; `follows_config`, whether to follow /zookeeper/config; `has_tls`,
-    whether the client may show a certificate.
+    Arguments: `options`, the arguments of Session; `within`, as of `connect`; `follows_config`, whether to follow
+    /zookeeper/config; `has_tls`, whether the client may show a certificate.
     """
 
     def __init__(
-        self, options: dict[str, Any], chroot: str, observer: Observer | None, follows_config: bool, has_tls: bool
+        self,
+        options: dict[str, Any],
+        chroot: str,
+        observer: Observer | None,
+        *,
+        within: float | None,
+        follows_config: bool,
+        has_tls: bool,
     ) -> None:
         self._options = options
+        self._within = within
+        self._is_used = False
         self._has_tls = has_tls
         self._chroot = chroot
         self._observer = observer
@@ -68,10 +78,24 @@ class _ConnectContext:
                 " `async with`"
             )
 
-    async def _connect(self) -> Client:
+    def __del__(self) -> None:
+        if not self._is_used:
+            warnings.warn(
+                "the result of zkwire.connect(...) was never awaited, so nothing was connected: write `zk = await"
+                " zkwire.connect(...)` or `async with zkwire.connect(...) as zk`",
+                RuntimeWarning,
+                stacklevel=2,
+                source=self,
+            )
+
+    def _connect(self) -> Coroutine[Any, Any, Client]:
+        self._is_used = True
+        return self._connected()
+
+    async def _connected(self) -> Client:
         session = Session(**self._options, observer=self._observer)
         try:
-            await session.wait_started()
+            await session.wait_started(self._within)
         except BaseException:
             # A session that was to be resumed belongs to the caller: it must live on, to be resumed later.
             await session.close(keep_session=self._options["session_id"] != 0)
@@ -87,6 +111,7 @@ def connect(
     connect_string: str,
     session_timeout: float = 10.0,
     *,
+    within: float | None = 15.0,
     session_id: int = 0,
     session_password: bytes = b"",
     renew: bool = True,
@@ -112,6 +137,8 @@ def connect(
     `connect_string`, servers and an optional chroot: "host[:port],...[/path]", with the default port 2181;
     `session_timeout`, in seconds, how long the ensemble keeps the session and its ephemeral nodes while it hears
     nothing from the client; the server may grant another timeout, see `Client.session_timeout`;
+    `within`, in seconds, how long to wait for the session to begin; None: for ever; 0: one look, at which every server
+    is tried once.  Later, while no server is connected, the client tries for ever;
     `session_id` and `session_password`, a session to resume;
     `renew`, whether a new session follows an expired one;
     `max_in_flight`, how many requests may be unanswered at a time; the others wait in a queue.  The large ones
@@ -139,21 +166,29 @@ def connect(
     "quorum", committed writes, for which it sends a transaction that changes nothing as often;
     `rng` and `open_link`, the sources of randomness and of connections, for simulations.  Without `rng`, randomness
     comes from the operating system: the names of nodes show some of it, and it must not be guessed.
-    Raises: ValueError and TypeError at once for bad arguments; SessionExpiredError when the session to resume is gone;
+    Raises: ValueError and TypeError at once for bad arguments; TimeoutError when `within` has passed, which says what
+    was wrong with each server at the last attempt; SessionExpiredError when the session to resume is gone;
     AuthFailedError when a server refuses `auth` or `sasl`; ConnectionError after one round over all servers if none of
     them can ever be used because of TLS.  It names each server and what is wrong: the server's certificate is not
     accepted, the server refuses the client's certificate or the lack of one, or only one of the two sides uses TLS.
     Its `__cause__` is the ssl.SSLError, if there is one.
-    Otherwise `connect` tries until a server answers, and logs each failure: bound it with asyncio.timeout.
-    Cancellation: leaves no connection and no new session behind.
+    Cancellation, and TimeoutError: leave no connection and no new session behind.
     """
     addresses, chroot = hosts.parse(connect_string)
     if isinstance(session_timeout, bool) or not isinstance(session_timeout, int | float):
         raise TypeError(f"session_timeout must be a number of seconds, not {type(session_timeout).__name__}")
-    if not 0 < session_timeout <= _LONGEST_TIMEOUT:  # written so that a NaN is refused too
+    if session_timeout > _LONGEST_TIMEOUT:
         raise ValueError(
-            f"session_timeout must be positive and at most {_LONGEST_TIMEOUT}, in seconds, not {session_timeout!r}"
+            f"session_timeout is in seconds, and {session_timeout!r} are more than an hour: for milliseconds give"
+            f" {session_timeout / 1000:g}"
         )
+    if not session_timeout > 0:  # written so that a NaN is refused too
+        raise ValueError(f"session_timeout must be a positive number of seconds, not {session_timeout!r}")
+    if within is not None:
+        if isinstance(within, bool) or not isinstance(within, int | float):
+            raise TypeError(f"within must be a number of seconds, or None to wait for ever, not {within!r}")
+        if not within >= 0:
+            raise ValueError(f"within must be 0 seconds or more, or None to wait for ever, not {within!r}")
     if isinstance(max_in_flight, bool) or not isinstance(max_in_flight, int):
         raise TypeError(f"max_in_flight must be a number of requests, not {type(max_in_flight).__name__}")
     if max_in_flight < 1:
@@ -212,7 +247,9 @@ def connect(
         "accepts_read_only": bool(read_only),
         "proof": _PROOFS[certainty],
     }
-    return _ConnectContext(options, chroot, observer, bool(follow_config), bool(ssl))
+    return _ConnectContext(
+        options, chroot, observer, within=within, follows_config=bool(follow_config), has_tls=bool(ssl)
+    )
 
 
 def _pair(each: object) -> tuple[object, object]:

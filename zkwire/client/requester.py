@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
 from zkwire import paths
-from zkwire.client.arguments import creation, server_path, with_stat
+from zkwire.client.arguments import creation, with_stat
 from zkwire.client.operations import Create, GetChildren, GetData, Node, Operation, Sync
 from zkwire.client.watch import Watch, WatchSet
 from zkwire.errors import (
@@ -205,7 +205,8 @@ class Requester:
 
     def server_path(self, path: str) -> str:
         """Return the server's path for the caller's `path`.  Raises: TypeError, ValueError."""
-        return server_path(self.chroot, path)
+        paths.validate(path)
+        return paths.add_chroot(self.chroot, path) if self.chroot else path
 
     def watch(self, path: str, into: WatchSet | None) -> Watch:
         """Return a new watch for the caller's `path`; give it to the request that sets it."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import contextlib
 import os
 import ssl
@@ -78,11 +77,10 @@ async def connected(options: argparse.Namespace) -> AsyncIterator[zkwire.Client]
     """
     # The one of the environment is still a text: argparse would not say which command it belongs to.
     auth = [credential(each) if isinstance(each, str) else each for each in options.auth]
-    context = zkwire.connect(options.hosts, options.session_timeout, auth=auth, ssl=tls_of(options))
+    tls = tls_of(options)
     try:
-        async with asyncio.timeout(options.within):
-            zk = await context
-    except TimeoutError:
-        raise UnreachableError(f"no server of {options.hosts} has answered within {options.within:g} s") from None
+        zk = await zkwire.connect(options.hosts, options.session_timeout, within=options.within, auth=auth, ssl=tls)
+    except TimeoutError as error:
+        raise UnreachableError(str(error)) from None
     async with zk:
         yield zk

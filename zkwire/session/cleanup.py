@@ -45,6 +45,9 @@ from zkwire.wire.requests import (
 _log = logging.getLogger(__name__)
 
 _PAUSE: Final = 0.1  # seconds, before a request that the server refused for the moment is sent again
+# Seconds.  If no removal ends for so long, callers wait for them no more: an ensemble that is down must not keep a
+# program from ending.  The removals go on.
+_STUCK: Final = 1.0
 _NO_LIMIT: Final = 1 << 63  # later than any zxid
 
 R = TypeVar("R", bound=Record)
@@ -98,8 +101,13 @@ class Cleanup:
 
     def __init__(self, requests: Requests) -> None:
         self._requests = requests
+        self._loop = asyncio.get_running_loop()
         self._removals: set[Removal] = set()
         self._searches: set[asyncio.Task[None]] = set()
+        # One timer for all removals, and none for each: a release is on the way of a lock to its next owner.
+        self._timer: asyncio.TimerHandle | None = None
+        self._has_progress = False  # a removal has ended since the timer was set
+        self._is_stuck = False
 
     def removal(self, path: str, newest_zxid: int | None = None) -> Removal:
         """Return a Removal of the node at `path`, ready to be started.
@@ -144,6 +152,9 @@ class Cleanup:
             task.cancel()
         for removal in list(self._removals):
             self.finished(removal)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     async def wait_dismissed(self) -> None:
         """Wait until the tasks of dismissed searches have ended."""
@@ -151,6 +162,27 @@ class Cleanup:
             await asyncio.wait(self._searches)
 
     # -- called by removals -----------------------------------------------------------------------------------------
+
+    def begin(self, removal: Removal, call: Call) -> None:
+        """Write `call`, the first request of `removal`; if the others are stuck, no caller is to wait for this one."""
+        self.send(removal, call)
+        if self._is_stuck:
+            removal.end_wait()
+        elif self._timer is None and removal in self._removals:
+            self._has_progress = False
+            self._timer = self._loop.call_later(_STUCK, self._look_for_progress)
+
+    def _look_for_progress(self) -> None:
+        self._timer = None
+        if not self._removals:
+            return
+        if self._has_progress:
+            self._has_progress = False
+            self._timer = self._loop.call_later(_STUCK, self._look_for_progress)
+            return
+        self._is_stuck = True
+        for removal in self._removals:
+            removal.end_wait()
 
     def send(self, removal: Removal, call: Call) -> None:
         """Write `call`, the next request of `removal`, before this returns; see RequestQueue.send_at_once."""
@@ -172,7 +204,9 @@ class Cleanup:
     def finished(self, removal: Removal) -> None:
         """Take note that nothing more is to be done for `removal`."""
         self._removals.discard(removal)
-        removal.end()
+        self._has_progress = True
+        self._is_stuck = False
+        removal.end_wait()
 
 
 class _Search:
@@ -269,7 +303,7 @@ class Removal:
     request is no delete, but a look whether it still is; 0 to delete at once.
     """
 
-    __slots__ = ("_cleanup", "_first", "_gone", "_newest_zxid", "_owner", "_path", "_requests")
+    __slots__ = ("_cleanup", "_first", "_newest_zxid", "_owner", "_path", "_requests", "_waited_for")
 
     def __init__(
         self, cleanup: Cleanup, requests: Requests, path: str, newest_zxid: int | None, *, owner: int = 0
@@ -282,24 +316,26 @@ class Removal:
         # Encoded here and not in `start`: a lock makes its removal while it has time, and starts it when another
         # client waits for the node to go.
         self._first: Call | None = Call(ExistsRequest(path, False) if owner else DeleteRequest(path, -1), self)
-        self._gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waited_for: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def start(self) -> asyncio.Future[None]:
-        """Begin, once, and return a future that is done when the node is known to be gone.
+        """Begin, once, and return a future that is done when the node is known to be gone, or its session is.
 
+        While no server carries removals out, it is done after one or two seconds, or at once if it was so before: the
+        removal goes on without a caller that waits for it.
         The first request is written before this returns, behind all requests that wait in the queue: another client
         may be waiting for the node to go, and a turn of the event loop is a good part of that wait.
         The future need not be awaited, and never fails: a node that cannot be deleted is logged.
         """
         first, self._first = self._first, None
         if first is not None:
-            self._cleanup.send(self, first)
-        return self._gone
+            self._cleanup.begin(self, first)
+        return self._waited_for
 
-    def end(self) -> None:
-        """Complete the future; called by the Cleanup."""
-        if not self._gone.done():
-            self._gone.set_result(None)
+    def end_wait(self) -> None:
+        """Complete the future; called by the Cleanup, at the end or while the removal goes on."""
+        if not self._waited_for.done():
+            self._waited_for.set_result(None)
 
     # -- the waiter of its requests ---------------------------------------------------------------------------------
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Final
 
 from zkwire.errors import SessionClosedError, SessionError
 from zkwire.session.request_queue import RequestQueue
 from zkwire.session.transport import Link
 from zkwire.wire.requests import PingRequest
+
+# Seconds in which `close` waits for a server that sends nothing, or looks for another.  A lost connection is usually
+# replaced in less than one.  But an ensemble that is down must not keep a program from ending.
+_SILENCE: Final = 2.0
 
 
 def closed() -> SessionClosedError:
@@ -23,10 +27,13 @@ class Farewell:
     A moment later the server closes the connection, and the session would look for another one.
 
     Arguments: `end`, called at the answer, whatever it is, and when the request is lost for good.
+
+    `is_answered` says whether a server has answered it.
     """
 
     def __init__(self, end: Callable[[], None]) -> None:
         self._end = end
+        self.is_answered = False
 
     def done(self) -> bool:
         """False: the answer is always of interest."""
@@ -34,6 +41,7 @@ class Farewell:
 
     def set_result(self, result: object) -> None:
         """Take the answer."""
+        self.is_answered = True
         self._end()
 
     def set_exception(self, error: BaseException) -> None:
@@ -42,21 +50,20 @@ class Farewell:
             self._end()
 
 
-async def _answered_or_lost(answer: asyncio.Future[Any], link: Link | None, within: float) -> None:
-    """Return when `answer` is done, or `link` is lost, or `within` seconds have passed; ignore what the answer is.
+async def while_heard(ends: set[asyncio.Future[Any]], last_heard: Callable[[], float], until: float) -> None:
+    """Return when one of `ends` is done, at `until`, or when no server was heard for two seconds.
 
-    With the connection lost, nothing more can be done.
+    Arguments: `last_heard`, returns when bytes have arrived last, on the event loop's clock.
     """
-    assert link is not None
-    try:
-        await asyncio.wait([answer, link.closed], timeout=max(within, 0), return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        if not answer.cancel() and not answer.cancelled():
-            answer.exception()
+    loop = asyncio.get_running_loop()
+    start = loop.time()
+    while (left := min(until, max(start, last_heard()) + _SILENCE) - loop.time()) > 0:
+        if (await asyncio.wait(ends, timeout=left, return_when=asyncio.FIRST_COMPLETED))[0]:
+            return
 
 
 async def clean_up(requests: RequestQueue, link: Link | None, within: float) -> None:
-    """Wait, for at most `within` seconds, until the nodes of cancelled creates are gone, or the link is.
+    """Wait, for at most `within` seconds, until the nodes of cancelled creates are gone, or the link is lost or silent.
 
     They must not stay in a session that outlives this client.
     """
@@ -69,7 +76,15 @@ async def clean_up(requests: RequestQueue, link: Link | None, within: float) -> 
         except SessionError:
             return
         # When the ping is answered, so is all that was sent before; the removals have then sent their next requests.
-        await _answered_or_lost(ping, link, end - loop.time())
+        ends: set[asyncio.Future[Any]] = {ping, link.closed}
+        try:
+            await while_heard(ends, lambda: link.connection.heard, end)
+        finally:
+            has_ended = any(each.done() for each in ends)
+            if not ping.cancel() and not ping.cancelled():
+                ping.exception()  # read it, or asyncio logs "exception was never retrieved"
+        if not has_ended:
+            return
 
 
 async def end_tasks(tasks: Iterable[asyncio.Task[Any]]) -> None:

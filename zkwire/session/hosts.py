@@ -7,10 +7,10 @@ opens connections or waits.
 from __future__ import annotations
 
 import random
+import re
 from typing import Final, NamedTuple
 
 from zkwire import paths
-from zkwire.session.fitness import UnfitError
 
 DEFAULT_PORT: Final = 2181
 _FIRST_PAUSE: Final = 0.05
@@ -34,17 +34,36 @@ def parse(connect_string: str) -> tuple[list[Address], str]:
     Raises: TypeError, ValueError with the string in it, unless it looks as if it contained a password.
     """
     if not isinstance(connect_string, str):
-        raise TypeError(f"the connect string is a str, not {type(connect_string).__name__}: {connect_string!r}")
+        raise TypeError(
+            f"the connect string is a str, not {type(connect_string).__name__}: {connect_string!r}; write"
+            " host:port,host:port/chroot"
+        )
     servers, slash, rest = connect_string.partition("/")
     if "@" in servers or ("@" in rest and rest.startswith("/")):
         raise ValueError(
             "bad connect string: it contains '@'; write host:port,host:port/chroot, and give credentials as `auth` or"
             " `sasl` of zkwire.connect"
         )
+    mistake = _mistake(servers, rest)
+    if mistake:
+        raise ValueError(f"bad connect string {connect_string!r}: {mistake}; write host:port,host:port/chroot")
     chroot = "" if not rest.strip() else paths.validate("/" + rest)
     if slash and not servers.strip():
         raise ValueError(f"bad connect string {connect_string!r}: no server before the chroot")
     return [_address(server.strip(), connect_string) for server in servers.split(",")], chroot
+
+
+def _mistake(servers: str, rest: str) -> str:
+    """Return what was probably meant by a connect string that looks like one of another kind, "" for nothing."""
+    if servers.endswith(":") and rest.startswith("/"):
+        return f"a ZooKeeper server has no scheme, so leave out {servers + '//'!r}"
+    if ";" in servers:
+        return "servers are separated by ',', and a port follows ':'"
+    if re.search(r"[^\s,]\s+[^\s,]", servers):
+        return "servers are separated by ',', and not by spaces"
+    if re.search(r"[,;\s]\s*[^/,;]*:\d+", rest) or rest[:1] in (",", ";"):
+        return "the chroot comes once, behind the last server, and not behind each"
+    return ""
 
 
 def _address(server: str, whole: str) -> Address:
@@ -120,7 +139,7 @@ class Hosts:
         self.timeout = timeout
         self._next = 0
         self._tried = 0
-        self._final: dict[Address, UnfitError] = {}
+        self._failures: dict[Address, Exception] = {}
 
     def __len__(self) -> int:
         return len(self._order) + len(self._last_resort)
@@ -155,17 +174,13 @@ class Hosts:
         turned = self._order[self._next :] + self._order[: self._next] + self._last_resort
         return [other for other in dict.fromkeys(turned) if other != address]
 
-    def failed(self, address: Address, final: UnfitError | None) -> None:
-        """Take note how the last attempt with `address` ended: `final` is None if another one may succeed."""
-        if final is None:
-            self._final.pop(address, None)
-        else:
-            self._final[address] = final
+    def failed(self, address: Address, failure: Exception) -> None:
+        """Take note how the last attempt with `address` ended."""
+        self._failures[address] = failure
 
-    def final_failures(self) -> list[tuple[Address, UnfitError]]:
-        """Return the failure of each server, if the last attempt with every one of them was final; else nothing."""
-        every = [*self._order, *self._last_resort]
-        return [(address, self._final[address]) for address in every] if self._final.keys() >= set(every) else []
+    def failures(self) -> list[tuple[Address, Exception | None]]:
+        """Return each server with the failure of the last attempt with it, None if there was none."""
+        return [(address, self._failures.get(address)) for address in (*self._order, *self._last_resort)]
 
     def prefer(self, address: Address) -> None:
         """Make `address` the server to try now, without a pause; an address that is not listed is ignored."""

@@ -132,12 +132,12 @@ class RequestQueue:
         """
         if self._refusal is not None:
             raise self._refusal.again()
-        request = call.request
-        if call.size > self.request_limit:
-            raise RequestTooLargeError(request, call.size, self.request_limit)
+        request, size = call.request, call.size
+        if size > self.request_limit:
+            raise RequestTooLargeError(request, size, self.request_limit)
         if call.watcher is not None:
-            if call.size + _SET_AGAIN > self.request_limit:  # the watch could not be set again on another connection
-                raise RequestTooLargeError(request, call.size + _SET_AGAIN, self.request_limit)
+            if size + _SET_AGAIN > self.request_limit:  # the watch could not be set again on another connection
+                raise RequestTooLargeError(request, size + _SET_AGAIN, self.request_limit)
             self.watches.asked(call.watch_kind, request.subject or "")
         self._enqueue(call)
 
@@ -239,9 +239,11 @@ class RequestQueue:
         # the next connection can carry them.
         if now > link.overdue_at:
             return
-        while self._unsent and len(connection.calls) < self._max_in_flight:
+        in_flight = connection.calls
+        while self._unsent and len(in_flight) < self._max_in_flight:
             call = self._unsent.popleft()
-            if call.waiter is not None and call.waiter.done():  # cancelled before it was written: never sent
+            waiter = call.waiter
+            if waiter is not None and waiter.done():  # cancelled before it was written: never sent
                 self._settle_watch(call, -1)
             elif (
                 call.body is None
@@ -324,7 +326,8 @@ class RequestQueue:
         """Settle an answered call, in the step in which the answer was decoded."""
         if self._tap is not None:
             self._tap.answered(call, self.server)
-        self._settle_watch(call, call.code)
+        if call.watcher is not None:
+            self._settle_watch(call, call.code)
         waiter = call.waiter
         if waiter is None:
             if call.code and isinstance(call.request, SetWatchesRequest | SetWatches2Request):

@@ -15,7 +15,6 @@ opens connections are arguments, so that tests and simulations can replace all t
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 from collections.abc import Coroutine, Iterable
 from typing import Any, Final
@@ -30,19 +29,20 @@ from zkwire.errors import (
 )
 from zkwire.session import probe
 from zkwire.session.attempt import Attempt, RefusedError
-from zkwire.session.closing import Farewell, clean_up, closed, end_tasks, finish
+from zkwire.session.closing import Farewell, clean_up, closed, end_tasks, finish, while_heard
 from zkwire.session.credentials import Credential, Credentials, Identity
-from zkwire.session.fitness import no_server, unfit
+from zkwire.session.fitness import unfit
 from zkwire.session.hosts import Address, Hosts
 from zkwire.session.leaving import Leaving
 from zkwire.session.lifetime import Certainty, OnClosed
 from zkwire.session.observer import Observer, ObserverTap
 from zkwire.session.opening import open_link
 from zkwire.session.proving import Proving
-from zkwire.session.reasons import reason_of
 from zkwire.session.request_queue import REQUEST_LIMIT, RequestQueue
 from zkwire.session.sasl import SaslMechanism
 from zkwire.session.session_key import SessionKey
+from zkwire.session.session_log import SessionLog
+from zkwire.session.starting import given_up, not_in_time
 from zkwire.session.states import SessionState, States
 from zkwire.session.transport import Link, OpenLink
 from zkwire.wire import timing
@@ -51,11 +51,6 @@ from zkwire.wire.connection import AuthenticationDemand, Call, Incoming, Notific
 from zkwire.wire.records import ConnectResponse, printed
 from zkwire.wire.requests import CloseSessionRequest, PingRequest, Request
 
-_log = logging.getLogger(__name__)
-
-# Seconds in which `close` looks for another server.  A lost connection is usually replaced in less than one.  But an
-# ensemble that is down must not keep a program from ending.
-_BETWEEN_SERVERS: Final = 2.0
 _LAST_WORDS: Final = 1.0  # seconds in which a client whose task is cancelled from outside closes its session
 REPLY_LIMIT: Final = 64 * 1024 * 1024  # bytes: a list of a million children fits, a bogus length of 2 GB does not
 
@@ -108,6 +103,8 @@ class Session:
         self._wanted_timeout = self.timeout = timeout
         self.key = SessionKey(session_id, password, is_resumable=True) if session_id else SessionKey()
         self.server = ""
+        self._log = SessionLog(session_id)
+        self._is_one_look = False
         self._renew = renew
         self._reply_limit = reply_limit
         self._open_link = open_link
@@ -129,16 +126,25 @@ class Session:
         self._runner = self._loop.create_task(self._run(), name="zkwire session")
         self._runner.add_done_callback(self._runner_ended)
 
-    async def wait_started(self) -> None:
+    async def wait_started(self, within: float | None = None) -> None:
         """Return once a server has accepted the session and the credentials given at the start.
 
-        Raises: SessionExpiredError when the session to resume is gone; AuthFailedError; ConnectionError when no server
-        can be connected to in this way.
+        Arguments: `within`, in seconds; None: for ever; 0: one look, at which every server is tried once.
+        Raises: TimeoutError, with the last failure of each server; SessionExpiredError when the session to resume is
+        gone; AuthFailedError; ConnectionError when no server can be connected to in this way.
         """
         given = [credential.accepted for credential in self._credentials]
-        await asyncio.shield(self._started)
-        for accepted in given:
-            await asyncio.shield(accepted)
+        self._is_one_look = within == 0
+        try:
+            # One look ends in `_failed`.  It needs a limit all the same, for a server that ignores a credential.
+            async with asyncio.timeout(2 * self.timeout if within == 0 else within) as limit:
+                await asyncio.shield(self._started)
+                for accepted in given:
+                    await asyncio.shield(accepted)
+        except TimeoutError:
+            if within is None or not limit.expired():
+                raise
+            raise not_in_time(self._hosts.failures(), within, self._address) from None
 
     async def add_auth(self, identity: Identity) -> None:
         """Show a credential, now and on every later connection; see Client.add_auth."""
@@ -170,8 +176,8 @@ class Session:
     async def close(self, *, keep_session: bool = False, within: float | None = None) -> None:
         """End the session, so that its ephemeral nodes go at once; requests submitted before are answered first.
 
-        Ends within one session timeout, whatever the servers do.  Without a connection it waits a moment for the next
-        one, on which the session can be ended.
+        Ends within one session timeout, whatever the servers do, and when no server was heard for two seconds.  Without
+        a connection it waits for the next one, on which the session can be ended.
         Arguments: `keep_session`, whether to leave the session alive on the server, to be resumed by its id and
         password; without a connection this ends at once; `within`, in seconds, a shorter time than a session timeout.
         Cancellation: closes the connection all the same; the session may then live on until it expires.
@@ -182,15 +188,14 @@ class Session:
         self._closing = self._loop.create_future()
         if self._leaving is not None and self._is_ready:
             self._leaving.stay()  # the last requests are sent on this link
-        usual = self.timeout if self._is_ready else min(self.timeout, _BETWEEN_SERVERS)
-        within = usual if within is None else min(within, usual)
-        end = self._loop.time() + within
+        end = self._loop.time() + (self.timeout if within is None else min(within, self.timeout))
         last: Request[Any] = PingRequest() if keep_session else CloseSessionRequest()
         try:
             if keep_session and self._is_ready:
-                await clean_up(self.requests, self._link, within / 2)
+                await clean_up(self.requests, self._link, (end - self._loop.time()) / 2)
             if self._is_ready or (self._has_session and not keep_session):
-                self.requests.send(Call(last, Farewell(self._end_as_closed)))
+                farewell = Farewell(self._end_as_closed)
+                self.requests.send(Call(last, farewell))
                 self._refuse(closed())
                 if not keep_session:
                     # The server ends the session before it answers, so that a lock must not be trusted until then.
@@ -198,8 +203,9 @@ class Session:
                 until: set[asyncio.Future[Any]] = {self._ended}
                 if keep_session and self._link is not None:
                     until.add(self._link.closed)  # a session that lives on needs no other server
-                left = max(end - self._loop.time(), 0)
-                await asyncio.wait(until, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+                await while_heard(until, lambda: self._link.connection.heard if self._link else 0.0, end)
+                if not keep_session:
+                    self._log.closed(self.key.id, self.timeout, is_confirmed=farewell.is_answered)
         finally:
             try:
                 self._end_as_closed()
@@ -232,10 +238,10 @@ class Session:
                 # set now would never fire.
                 if isinstance(item, Call):
                     requests.fail([item], self._last_end)
-            elif isinstance(item, Notification):
-                requests.notified(item)
             elif isinstance(item, Call):
                 requests.answered(item)
+            elif isinstance(item, Notification):
+                requests.notified(item)
             elif isinstance(item, AuthenticationDemand):
                 self._demanded(item)
             else:
@@ -263,7 +269,7 @@ class Session:
             # Only that server has the session.  Its answers confirm nothing to the ensemble, but did keep this session.
             self._heard = link.connection.heard
         if not self._ended.done() and self.states.now in (SessionState.CONNECTED, SessionState.READ_ONLY):
-            _log.warning("lost the connection to %s: %s", self.server, reason)
+            self._log.lost(self.server, reason)
             self.states.enter(SessionState.SUSPENDED)
 
     # -- the loop ---------------------------------------------------------------------------------------------------
@@ -291,7 +297,7 @@ class Session:
                 )
                 continue
             except AuthFailedError as error:
-                _log.error("%s", error)
+                self._log.ended(error)
                 self._end(error, SessionState.AUTH_FAILED)
             except (OSError, ProtocolError) as error:
                 self._failed(address, error)
@@ -307,13 +313,11 @@ class Session:
             await asyncio.sleep(min(self._hosts.pause(), max(self._time_left(), 0)))
 
     def _failed(self, address: Address, error: OSError | ProtocolError) -> None:
-        """Log a failed attempt; end a session that has not begun if no server can ever be used."""
-        final = unfit(error)
-        _log.warning("no session with %s: %s: %s", address, type(error).__name__, final or reason_of(error))
-        self._hosts.failed(address, final)
-        failures = self._hosts.final_failures()
-        if failures and not self._started.done():
-            cause = no_server(failures)
+        """Log a failed attempt; end a session that has not begun if there is no use in going on."""
+        self._log.failed(str(address), error)
+        self._hosts.failed(address, unfit(error) or error)
+        cause = given_up(self._hosts.failures(), is_one_look=self._is_one_look)
+        if cause is not None and not self._started.done():
             self._fail_start(cause)
             self._end(SessionClosedError(str(cause)), SessionState.CLOSED)
 
@@ -348,7 +352,7 @@ class Session:
         if self._loop.time() - since >= self._hosts.longest_pause:
             self._hosts.reached()
         if isinstance(reason, ProtocolError):
-            _log.error("dropped %s: %s: %s", address, type(reason).__name__, reason)
+            self._log.dropped(str(address), reason)
 
     def _time_left(self) -> float:
         """Return how many seconds remain until the client takes the session for expired by its own clock."""
@@ -399,6 +403,7 @@ class Session:
         self.proving.attach(link.connection, self._loop.time())
         if not self._started.done():
             self._started.set_result(None)
+        self._log.connected(self.server, self.key.id, self.timeout, is_read_only=link.connection.is_read_only)
         # Listeners may submit requests, which then leave in the same write.
         self.states.enter(SessionState.READ_ONLY if link.connection.is_read_only else SessionState.CONNECTED)
         self.requests.flush()
@@ -422,7 +427,7 @@ class Session:
             self._end_as_closed()
             return
         error = SessionExpiredError(f"session {printed(self.key.id)} has expired: {why}")
-        _log.error("%s", error)
+        self._log.ended(error)
         # A caller that asked to resume a certain session must not get another one in its place: `_started` is not done.
         if self._renew and self._started.done():
             self.states.enter(SessionState.EXPIRED)
@@ -491,5 +496,5 @@ class Session:
     def _fail_auth(self, why: str, cause: ServerError | None = None) -> None:
         error = AuthFailedError(f"{why}; session {printed(self.key.id)} is left to expire")
         error.__cause__ = cause
-        _log.error("%s", error)
+        self._log.ended(error)
         self._end(error, SessionState.AUTH_FAILED)

@@ -35,7 +35,7 @@ from functools import partial
 from inspect import get_annotations
 from typing import Any, TypeAlias, TypeVar, dataclass_transform, get_args, get_type_hints, overload
 
-from zkwire.wire.primitives import DecodeError, Decoder, Encoder, Fixed, Hidden, Variable, VectorOf, vector
+from zkwire.wire.primitives import INT, DecodeError, Decoder, Encoder, Fixed, Hidden, Variable, VectorOf, vector
 
 _Codec: TypeAlias = "Fixed | Variable | _Nested"
 
@@ -211,13 +211,18 @@ def _groups(codecs: list[tuple[str, _Codec]]) -> list[tuple[list[str], struct.St
 
 
 def _make_encoder(record_name: str, codecs: list[tuple[str, _Codec]]) -> Callable[[Any], bytes]:
-    scope: dict[str, Any] = {"error": struct.error}
+    scope: dict[str, Any] = {"error": struct.error, "pack_int": INT.pack}
     terms = []
+    lines = ["try:"]
     for number, (names, codec) in enumerate(_groups(codecs)):
+        if isinstance(codec, Variable) and codec.inline_encoder is not None:
+            source = codec.inline_encoder.format(source=f"self.{names[0]}", target=f"part{number}")
+            lines += ["    " + line for line in source.splitlines()]
+            terms.append(f"part{number}")
+            continue
         scope[f"pack{number}"] = codec.pack if isinstance(codec, struct.Struct) else codec.encode
         terms.append(f"pack{number}({', '.join('self.' + name for name in names)})")
-    lines = [
-        "try:",
+    lines += [
         f"    return {' + '.join(terms) or repr(b'')}",
         "except error as wrong:",  # a number that does not fit its field is a mistake of the caller
         f"    raise ValueError(f'{record_name}: {{wrong}}') from None",

@@ -34,14 +34,18 @@ class Fixed:
 class Variable:
     """A field with a length in front.
 
-    `inline` is the decoder as source lines, to be put into a generated decoder after the length has been read; None
-    makes the generated decoder call `decode`.
+    `inline` is the decoder as source lines, to be put into a generated decoder after the length has been read;
+    `inline_encoder` is the encoder as source lines, to be put into a generated encoder.  None makes the generated code
+    call `decode` or `encode`.
     """
 
-    def __init__(self, encode: Encoder, decode: Decoder, inline: str | None = None) -> None:
+    def __init__(
+        self, encode: Encoder, decode: Decoder, inline: str | None = None, inline_encoder: str | None = None
+    ) -> None:
         self.encode = encode
         self.decode = decode
         self.inline = inline
+        self.inline_encoder = inline_encoder
 
 
 class VectorOf:
@@ -202,18 +206,28 @@ else:
 _INLINE_USTRING: Final = _INLINE_BUFFER.replace("None", '""').replace("data[at:end]", "data[at:end].decode()")
 _INLINE_NULLABLE: Final = _INLINE_BUFFER.replace("data[at:end]", 'data[at:end].decode("utf-8", "replace")')
 
+# The inline encoders: each sets `{target}` to the bytes of `{source}`.
+_ENCODE_NULLABLE: Final = """\
+value = {source}
+if value is None:
+    {target} = b"\\xff\\xff\\xff\\xff"
+else:
+    value = value.encode()
+    {target} = pack_int(len(value)) + value"""
+_ENCODE_BUFFER: Final = _ENCODE_NULLABLE.replace("    value = value.encode()\n", "")
+
 Boolean: TypeAlias = Annotated[bool, Fixed("?")]
 Int: TypeAlias = Annotated[int, Fixed("i")]
 Long: TypeAlias = Annotated[int, Fixed("q")]
 UString: TypeAlias = Annotated[str, Variable(encode_ustring, decode_ustring, _INLINE_USTRING)]
-_NULLABLE: Final = Variable(encode_nullable_ustring, decode_nullable_ustring, _INLINE_NULLABLE)
+_NULLABLE: Final = Variable(encode_nullable_ustring, decode_nullable_ustring, _INLINE_NULLABLE, _ENCODE_NULLABLE)
 NullableUString: TypeAlias = Annotated[str | None, _NULLABLE]
 # A string in a request.  zkwire never sends null, so the type is `str`.  Other clients can send null to the in-memory
 # server, which then reads None.
 Text: TypeAlias = Annotated[str, _NULLABLE]
 # An id or a user's name, in requests and replies.
 JavaText: TypeAlias = Annotated[str, Variable(encode_nullable_ustring, decode_java_string)]
-_BUFFER: Final = Variable(encode_buffer, decode_buffer, _INLINE_BUFFER)
+_BUFFER: Final = Variable(encode_buffer, decode_buffer, _INLINE_BUFFER, _ENCODE_BUFFER)
 Buffer: TypeAlias = Annotated[bytes | None, _BUFFER]
 # A password, or what proves that a client knows one.  Records are printed in errors, logs and tracebacks.
 Secret: TypeAlias = Annotated[bytes | None, _BUFFER, Hidden()]

@@ -11,7 +11,7 @@ import zkwire
 from recipes import Counter, Lock, PersistentEphemeral, Queue, ReadWriteLock, Semaphore, TryLock
 from recipes.queue.nodes import Nodes
 from tests.support.everywhere import Scene, nothing_stays, scene
-from tests.support.recipes import no_task_stays, outcome, until_line
+from tests.support.recipes import make_known, no_task_stays, outcome, until_line
 from zkwire import (
     NoAuthError,
     NotReadOnlyError,
@@ -34,7 +34,7 @@ READS = [("sync", 1), ("getChildren", 2), ("getData", 1)]
 async def test_a_ticket_is_found_after_transient_refusals(refused: str, nth: int) -> None:
     """Pitfalls 10 and 12: a ticket that is not found blocks the line for as long as its session lives."""
     async with scene() as stage, no_task_stays():
-        await stage.other.create(stage.path)
+        await make_known(stage.zk, stage.path)
         session = stage.zk.session_id
         with (
             stage.server.drop_after("create", session=session),
@@ -50,7 +50,7 @@ async def test_a_ticket_is_found_after_transient_refusals(refused: str, nth: int
 @pytest.mark.parametrize("error", TRANSIENT)
 async def test_every_transient_refusal_is_waited_for(error: type[ServerError]) -> None:
     async with scene() as stage:
-        await stage.other.create(stage.path)
+        await make_known(stage.zk, stage.path)
         session = stage.zk.session_id
         with (
             stage.server.drop_after("create", session=session),
@@ -63,7 +63,7 @@ async def test_every_transient_refusal_is_waited_for(error: type[ServerError]) -
 
 async def test_a_line_that_may_not_be_listed_raises_with_a_hint() -> None:
     async with scene() as stage:
-        await stage.other.create(stage.path)
+        await make_known(stage.zk, stage.path)
         session = stage.zk.session_id
         with (
             stage.server.drop_after("create", session=session),
@@ -76,7 +76,7 @@ async def test_a_line_that_may_not_be_listed_raises_with_a_hint() -> None:
 async def test_a_ticket_that_may_not_be_read_is_deleted() -> None:
     """The listing has shown it, and its unique name proves that it is ours."""
     async with scene() as stage:
-        await stage.other.create(stage.path)
+        await make_known(stage.zk, stage.path)
         session = stage.zk.session_id
         with (
             stage.server.drop_after("create", session=session),
@@ -90,7 +90,7 @@ async def test_a_ticket_that_may_not_be_read_is_deleted() -> None:
 async def test_the_ticket_of_a_cancelled_caller_is_deleted_too() -> None:
     """Pitfall 10."""
     async with scene() as stage, no_task_stays():
-        await stage.other.create(stage.path)
+        await make_known(stage.zk, stage.path)
         session = stage.zk.session_id
         with (
             stage.server.drop_after("create", session=session),
@@ -110,7 +110,7 @@ async def test_a_search_that_fails_after_its_caller_was_cancelled_is_logged(
 ) -> None:
     async with scene() as stage, no_task_stays():
         if make is Lock:
-            await stage.other.create(stage.path)
+            await make_known(stage.zk, stage.path)
         session = stage.zk.session_id
         refused, nth = ("getChildren", 3) if make is Lock else ("getData", 2)
         with (

@@ -7,6 +7,7 @@ import pytest
 
 import zkwire
 from recipes import Lock
+from recipes.line.standing import Standing
 from tests.support.everywhere import scene
 from tests.support.proxy import Frame, Proxy
 from tests.support.recipes import (
@@ -51,14 +52,110 @@ async def test_the_parent_is_a_container_below_persistent_ones(zookeeper: RealSe
         assert [frame.opcode == "createContainer" for frame in made] == [False, False, True, False]
 
 
-async def test_a_missing_parent_costs_one_round_trip_more(zookeeper: RealServer, path: str) -> None:
+async def steps_of(proxy: Proxy, lock: Lock) -> tuple[list[tuple[str, str]], list[int], int]:
+    """Acquire and release; return the requests of the acquire with their paths below the lock's parent, the errors of
+    their answers, and the number of writes."""
+    mark = proxy.mark()
+    lease = await lock.acquire()
+    parent = lock.path.rpartition("/")[0]
+    steps = [frame for frame in proxy.log[mark:] if is_step(frame)]
+    ticket = lease.path.rpartition("-")[0]
+    requests = [
+        (frame.opcode, (frame.path or "").removeprefix(parent).replace(ticket.removeprefix(parent), "ticket"))
+        for frame in steps
+    ]
+    errors = [frame.err for frame in proxy.log[mark:] if frame.direction == "reply" and frame.err]
+    segments = proxy.segments(mark)
+    await lease.release()
+    return requests, errors, segments
+
+
+KNOWN = [("create2", "ticket-"), ("getChildren", "/lock")]
+NEW = [("createContainer", "/lock"), *KNOWN]
+
+
+async def test_a_new_path_whose_parent_stands_costs_one_round_trip_and_no_failing_write(
+    zookeeper: RealServer, path: str
+) -> None:
+    async with proxied(zookeeper) as (proxy, safe, zk):
+        await safe.create(path)
+        assert await steps_of(proxy, Lock(zk, f"{path}/lock")) == (NEW, [], 1)
+        assert await steps_of(proxy, Lock(zk, f"{path}/lock")) == (KNOWN, [], 1)
+
+
+async def test_a_path_that_another_client_has_made_fails_to_be_created_once(zookeeper: RealServer, path: str) -> None:
+    async with proxied(zookeeper) as (proxy, safe, zk):
+        await safe.ensure_path(f"{path}/lock")
+        assert await steps_of(proxy, Lock(zk, f"{path}/lock")) == (NEW, [zkwire.NodeExistsError.code], 1)
+        assert await steps_of(proxy, Lock(zk, f"{path}/lock")) == (KNOWN, [], 1)
+
+
+async def test_a_container_that_was_deleted_between_two_uses_is_made_anew(
+    zookeeper: RealServer, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with proxied(zookeeper) as (proxy, safe, zk):
+        await safe.create(path)
+        lock = Lock(zk, f"{path}/lock")
+        await steps_of(proxy, lock)
+        await safe.delete(lock.path)
+        missing = zkwire.NoNodeError.code
+        assert await steps_of(proxy, lock) == (KNOWN + NEW, [missing, missing], 2)
+        assert await steps_of(proxy, lock) == (KNOWN, [], 1)
+        # When it was not used for long, the server has probably deleted it.
+        await safe.delete(lock.path)
+        monkeypatch.setattr("recipes.line.standing._CONTAINER", 0.0)
+        await steps_of(proxy, lock)
+        await safe.delete(lock.path)
+        assert await steps_of(proxy, lock) == (NEW, [], 1)
+
+
+async def test_missing_parents_cost_one_round_trip_more(zookeeper: RealServer, path: str) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         mark = proxy.mark()
         async with Lock(zk, f"{path}/lock"):
             paths = [frame.path for frame in proxy.log[mark:] if frame.direction == "request"]
-            ticket = paths[0]
-            assert paths == [ticket, f"{path}/lock", path, f"{path}/lock", ticket, f"{path}/lock"]
+            lock, ticket, _ = paths[:3]
+            assert paths == [lock, ticket, lock, path, lock, ticket, lock]
+            assert lock == f"{path}/lock"
             assert proxy.segments(mark) == 2
+
+
+async def test_a_new_path_below_a_new_parent_costs_one_round_trip(zookeeper: RealServer, path: str) -> None:
+    """A lock for each step of each order: what stands above the orders is known from the first."""
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+        async with Lock(zk, f"{path}/order-1/lock"):
+            pass
+        requests, errors, segments = await steps_of(proxy, Lock(zk, f"{path}/order-2/lock"))
+        assert (requests, errors, segments) == ([("create2", ""), *NEW], [], 1)
+
+
+async def test_parents_that_were_deleted_are_made_anew(zookeeper: RealServer, path: str) -> None:
+    async with proxied(zookeeper) as (proxy, safe, zk):
+        lock = Lock(zk, f"{path}/a/lock")
+        await steps_of(proxy, lock)
+        await safe.delete_tree(path)
+        async with lock:
+            assert len(await line(safe, lock.path)) == 1
+        await safe.delete_tree(path)
+        async with Lock(zk, f"{path}/a/other"):
+            assert len(await line(safe, f"{path}/a/other")) == 1
+
+
+async def test_the_acl_of_a_container_that_the_lock_has_just_made_is_not_read(zookeeper: RealServer, path: str) -> None:
+    async with proxied(zookeeper) as (proxy, safe, zk):
+        await safe.create(path)
+        assert await steps_of(proxy, Lock(zk, f"{path}/lock", acl=zkwire.OPEN_ACL)) == (NEW, [], 1)
+        looked = [*KNOWN, ("getACL", "/lock")]
+        assert await steps_of(proxy, Lock(zk, f"{path}/lock", acl=zkwire.OPEN_ACL)) == (looked, [], 2)
+
+
+async def test_ever_new_paths_fill_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("recipes.line.standing._MOST_REMEMBERED", 8)
+    standing = Standing()
+    for number in range(100):
+        standing.entered(f"/locks/{number}", 0.0, is_ours=True)
+        assert standing.missing(f"/locks/{number}", 1.0) == []
+    assert sum(not standing.missing(f"/locks/{number}", 1.0) for number in range(100)) <= 8
 
 
 @pytest.mark.parametrize("is_before", [True, False])

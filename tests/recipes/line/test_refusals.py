@@ -14,7 +14,7 @@ from recipes.line.locking import Locking
 from recipes.line.proofs import Proofs
 from tests.support.everywhere import nothing_stays, scene
 from tests.support.locks import watch_count
-from tests.support.recipes import no_task_stays, outcome, until, until_armed, until_line
+from tests.support.recipes import make_known, no_task_stays, outcome, until, until_armed, until_line
 from zkwire import Client, NoAuthError, ThrottledError
 
 pytestmark = pytest.mark.limit(20)
@@ -147,6 +147,7 @@ async def test_a_waiter_that_may_not_delete_a_broken_promise_for_now_tries_again
 
 async def test_another_refusal_is_raised_and_leaves_no_ticket() -> None:
     async with scene(P) as stage, no_task_stays():
+        await make_known(stage.zk, P)
         held = await Lock(stage.other, P).acquire()
         for operation in ("create", "getData", "getChildren"):
             with stage.server.answering(operation, NoAuthError, session=stage.zk.session_id, times=1):

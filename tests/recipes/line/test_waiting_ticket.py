@@ -14,6 +14,7 @@ from tests.support.proxy import Proxy
 from tests.support.recipes import (
     all_watches,
     line,
+    make_known,
     no_task_stays,
     outcome,
     proxied,
@@ -57,6 +58,7 @@ async def behind_a_holder(
 
 async def test_a_waiter_watches_its_own_node_first_and_all_nodes_in_one_write(zookeeper: RealServer, path: str) -> None:
     async with proxied(zookeeper) as (proxy, zk, zk2):
+        await make_known(zk2, path)
         first = await Lock(zk, path).acquire()
         second = asyncio.create_task(Lock(zk, path).acquire())
         nodes = await until_line(zk, path, 2)

@@ -43,7 +43,7 @@ async def unreadable(zk: Client, path: str) -> None:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A waiting consumer soon looks at what has taken the items."""
-    monkeypatch.setattr("recipes.queue.consumer._PATIENCE", 0.01)
+    monkeypatch.setattr("recipes.queue.view._PATIENCE", 0.01)
 
 
 async def take_by_get(queue: Queue) -> bytes:

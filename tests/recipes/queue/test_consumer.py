@@ -175,6 +175,23 @@ async def test_an_item_is_put_back_once_although_the_answer_is_lost(
         assert "is lost" not in caplog.text
 
 
+async def test_an_item_is_put_back_although_the_server_refuses_it_for_the_moment(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with scene() as stage:
+        await three_are_there(stage)
+        with stage.server.hold_replies("multi", session=stage.zk.session_id, times=1) as taking:
+            getting = asyncio.create_task(Queue(stage.zk, stage.path).get())
+            await taking.until_hit()
+            getting.cancel()
+            with stage.server.answering("multi", zkwire.ThrottledError, session=stage.zk.session_id, times=2) as busy:
+                taking.release()
+                await busy.until_hit(2)
+        assert isinstance(await outcome(getting), asyncio.CancelledError)
+        assert await contents(stage) == numbers(3)
+        assert "is lost" not in caplog.text
+
+
 async def test_an_item_is_put_back_although_another_one_has_its_number_by_now() -> None:
     """The server gives the last number, 2147483647, again when the item with it has been taken."""
     async with clients() as (server, (zk, other)):

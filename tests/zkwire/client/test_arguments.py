@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zkwire.client.arguments import creation, digest_acl, with_stat
+from zkwire.client.arguments import checked_acl, creation, digest_acl, with_stat
 from zkwire.wire.records import ACL, Perms
 from zkwire.wire.requests import Create2Request, CreateContainerRequest, CreateFlags, CreateRequest, CreateTTLRequest
 
@@ -61,3 +61,23 @@ def test_user_and_password_must_be_str_and_the_error_does_not_show_them(user: An
 def test_a_user_with_a_colon_is_refused() -> None:
     with pytest.raises(ValueError, match="must not contain ':'"):
         digest_acl("a:b", "pw")
+
+
+def test_a_tuple_of_entries_is_checked_once_and_any_other_sequence_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zkwire.client.arguments._MOST_CHECKED", 3)
+    entries = (ACL(Perms.READ, "world", "anyone"),)
+    assert checked_acl(entries) == list(entries)
+    assert checked_acl(entries) is entries
+    changing: list[Any] = list(entries)
+    assert checked_acl(changing) == changing
+    changing.append("read")
+    with pytest.raises(TypeError, match="number 1 is str"):
+        checked_acl(changing)
+    too_large = (ACL(2**40, "world", "anyone"),)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="number 0"):
+            checked_acl(too_large)
+    for number in range(20):
+        many = (ACL(Perms.READ, "digest", f"user-{number}:x"),)
+        assert checked_acl(many) == list(many)
+        assert checked_acl(many) is many

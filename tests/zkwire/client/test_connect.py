@@ -133,3 +133,5 @@ async def test_a_client_that_was_not_awaited_says_so() -> None:
         with pytest.raises(AttributeError, match="await it, or use `async with`"):
             getattr(not_awaited, name)
     assert not hasattr(not_awaited, "nothing")
+    with pytest.warns(RuntimeWarning, match="never awaited"):
+        del not_awaited

@@ -15,6 +15,7 @@ from tests.support.client import InOrder, eventually, states_until
 from tests.support.rogue import Rogue, eof_handshake, garbage_handshake
 from tests.support.tls import TlsFront
 from zkwire import SessionState
+from zkwire.session import session_log
 from zkwire.session.fitness import unfit
 from zkwire.testing import Certificates, Server, authority, issue, make_certificates
 
@@ -67,6 +68,11 @@ async def still_trying(connecting: Awaitable[zkwire.Client]) -> AsyncIterator["a
     finally:
         trying.cancel()
         await asyncio.wait({trying})
+
+
+@pytest.fixture(autouse=True)
+def _every_failure_logged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_log, "_FIRST_INTERVAL", 0.0)
 
 
 def logs(caplog: pytest.LogCaptureFixture, text: str, times: int = 1) -> Callable[[], Awaitable[bool]]:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from zkwire.session.fitness import UnfitError
 from zkwire.session.hosts import Address, Hosts, parse, parse_config
+from zkwire.session.starting import given_up
 
 names = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,8}[a-z0-9])?(\.[a-z0-9]{1,8}){0,3}", fullmatch=True)
 ipv6 = st.ip_addresses(v=6).map(str)
@@ -345,12 +346,25 @@ def test_servers_have_failed_for_good_only_if_the_last_attempt_with_each_has() -
     hosts = Hosts([first, second], 10.0, random.Random(1))
     bad = UnfitError("no such certificate")
     hosts.failed(first, bad)
-    assert hosts.final_failures() == []
-    hosts.failed(first, None)
+    assert given_up(hosts.failures(), is_one_look=False) is None
+    hosts.failed(first, TimeoutError("no answer"))
     hosts.failed(second, bad)
-    assert hosts.final_failures() == []
+    assert given_up(hosts.failures(), is_one_look=False) is None
     hosts.failed(first, bad)
-    assert sorted(hosts.final_failures()) == [(first, bad), (second, bad)]
+    assert isinstance(given_up(hosts.failures(), is_one_look=False), UnfitError)
+
+
+def test_one_look_ends_when_every_server_was_tried() -> None:
+    first, second = _servers(1, 2)
+    hosts = Hosts([first, second], 10.0, random.Random(1))
+    assert given_up(hosts.failures(), is_one_look=True) is None
+    hosts.failed(first, TimeoutError("no answer"))
+    assert given_up(hosts.failures(), is_one_look=True) is None
+    hosts.failed(second, ConnectionRefusedError())
+    error = given_up(hosts.failures(), is_one_look=True)
+    assert isinstance(error, TimeoutError)
+    assert f"{first}: no answer" in str(error)
+    assert f"{second}: the connection was refused" in str(error)
 
 
 def test_a_preferred_server_is_the_next_to_be_tried() -> None:

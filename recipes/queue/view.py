@@ -1,0 +1,269 @@
+"""What the consumer of a process knows of the queue's items, and the looks by which it learns it.
+
+The tasks that share a queue object share its looks: those that ask for one while another is under way all get the next
+one.  It is sent after each of them has asked, so it is as good as one of their own.
+
+A look lists all items, or it only confirms the last list.  The server counts the changes of the children of `entries`
+in that node.  If this count has grown by the items that we have taken since, and by no more, the list is still right.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import zkwire
+from recipes.queue.aside import Aside
+from recipes.queue.nodes import LAST_NUMBER, Nodes, child_names, numbers_given
+from recipes.queue.order import Listing, in_order
+from zkwire import GetChildren, GetData, Node, Stat, WatchSet
+
+# In seconds: a consumer that has waited so long, because all items are taken, looks at what has taken them.
+_PATIENCE: Final = 1.0
+
+# Items to read together with a look at most, and their bytes, as far as the size of the last ones shows it.
+_MOST_READ_AHEAD: Final = 64
+_MOST_BYTES_AHEAD: Final = 256 * 1024
+
+# A shorter list is read again instead of confirmed, which costs no more.
+_SHORT: Final = 32
+# After a list could not be confirmed, because other clients put or take, so many looks list at once.
+_LOOKS_UNCONFIRMED: Final = 16
+
+
+@dataclass(slots=True)
+class _Count:
+    """The node `entries` as the server will show it if only this consumer has taken items since a list."""
+
+    czxid: int
+    cversion: int
+
+    @classmethod
+    def of(cls, stat: Stat) -> _Count | None:
+        """Return the count; None at the last number, from where on it does not grow with each change."""
+        return None if numbers_given(stat) >= LAST_NUMBER else cls(stat.czxid, stat.cversion)
+
+
+class View:
+    """The items that the tasks of one queue object know, and which of them are being taken by these tasks.
+
+    Arguments: `nodes` of the queue.
+    Attributes: `listing` of the known items; `has_nodes`, whether the last look found the queue's nodes; `aside`, the
+    items to go round; `being_taken`, by takes of this consumer that are under way.
+    """
+
+    def __init__(self, nodes: Nodes) -> None:
+        self._nodes = nodes
+        self._zk = nodes.zk
+        self.listing = Listing()
+        self.has_nodes = False
+        self.aside = Aside(nodes)
+        self.being_taken: set[str] = set()
+        self._listed: tuple[Sequence[str], Sequence[str]] = (), ()  # all items, and all nodes in `taken`, at last
+        self._is_looking = False  # a task looks, or has been asked to
+        # The tasks that wait for the next look.  The result is whether it was made; if not, the task has to make it.
+        self._waiting: list[asyncio.Future[bool]] = []
+        self._read_ahead: dict[str, Node] = {}
+        self._size_ahead = _MOST_BYTES_AHEAD  # of the largest item read ahead at last
+        self._count: _Count | None = None  # None if the list cannot be confirmed
+        self._hidden: set[str] = set()  # the items that the list has left out
+        self._looks_unconfirmed = 0
+
+    # -- looking ----------------------------------------------------------------------------------------------------
+
+    async def look(self, *, read_ahead: bool) -> None:
+        """Learn which items can be taken; the look is sent after this call.
+
+        Arguments: `read_ahead`, whether to read the items that will probably be taken next, too.
+        Order: tasks that share a look return in the order of their calls.
+        """
+        if self._is_looking and await self._was_made():
+            return
+        self._is_looking = True
+        sharing, self._waiting = self._waiting, []
+        try:
+            await self._look(1 + len(sharing) if read_ahead else 0)
+        except BaseException:
+            self._waiting[:0] = sharing
+            raise
+        else:
+            # All in one turn of the event loop, so that their requests are sent in one write.
+            for waiter in sharing:
+                if not waiter.done():
+                    waiter.set_result(True)
+        finally:
+            self._pass_on()
+
+    async def _was_made(self) -> bool:
+        """Wait for the next look; return False if the caller has to make it."""
+        waiter: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
+        try:
+            return await waiter
+        except asyncio.CancelledError:
+            if not waiter.cancelled() and not waiter.result():
+                self._pass_on()
+            raise
+
+    def _pass_on(self) -> None:
+        """Have the first task that waits make the next look."""
+        while self._waiting:
+            waiter = self._waiting.pop(0)
+            if not waiter.done():  # not cancelled
+                waiter.set_result(False)
+                return
+        self._is_looking = False
+
+    async def look_and_watch(self, watches: WatchSet) -> None:
+        """List the items that can be taken, and add the watches to `watches` that fire when another item may be there.
+
+        Items that other tasks of this consumer are taking are not left out: such a take may fail and leave the item
+        where it is, and no watch would fire.
+        """
+        self._forget()
+        # Watching `taken` wakes a waiting consumer whenever another one takes an item.  It is needed only if there are
+        # items and all of them are taken: then an item that is handed back becomes free without a new entry.
+        for taken_watches in (None, watches):
+            reads = [
+                GetChildren(self._nodes.entries, into=watches),
+                GetChildren(self._nodes.taken, into=taken_watches),
+            ]
+            self._fill(*await self._zk.pipeline(reads), being_taken=())
+            if not self._listed[0] or not self.listing.is_empty:
+                return
+
+    async def _look(self, wanted: int) -> None:
+        """Confirm the list, or list the items; read up to `wanted` items ahead, more from a long list."""
+        if self._count is not None and not self.being_taken and await self._is_confirmed(wanted):
+            return
+        guesses = self._guesses(wanted)
+        # A list that was long may be confirmed the next time.  The count is read before the list: if another client
+        # changes something in between, it only seems to be out of date.
+        self._looks_unconfirmed = max(0, self._looks_unconfirmed - 1)
+        counts = wanted and len(self.listing) >= _SHORT and not self.being_taken and not self._looks_unconfirmed
+        count = [GetData(self._nodes.entries)] if counts else []
+        lists = [GetChildren(self._nodes.entries), GetChildren(self._nodes.taken)]
+        *counted, names, taken = await self._read([*count, *lists], guesses)
+        self._fill(names, taken, being_taken=self.being_taken)
+        self._count = _Count.of(counted[0].stat) if counted and isinstance(counted[0], Node) else None
+        rest = [name for name in self._guesses(wanted) if name not in self._read_ahead]
+        if len(rest) > 1:
+            await self._read([], rest)
+
+    async def _is_confirmed(self, wanted: int) -> bool:
+        """Return whether the list is still right but for the items that are claimed; then leave these out."""
+        expected, self._count = self._count, None
+        found, taken = await self._read(
+            [GetData(self._nodes.entries), GetChildren(self._nodes.taken)], self._guesses(wanted)
+        )
+        if not isinstance(found, Node) or _Count.of(found.stat) != expected:
+            self._looks_unconfirmed = _LOOKS_UNCONFIRMED
+            return False
+        without = self.aside.among(self._listed[0]).union(child_names(taken) or ())
+        if not self._hidden <= without:  # a claimed item was handed back
+            return False
+        self._hidden |= self.listing.confirm(without)
+        self._count = expected
+        return True
+
+    def _fill(self, entries: object, taken: object, *, being_taken: Iterable[str]) -> None:
+        names, taken_names = child_names(entries), child_names(taken)
+        self.has_nodes = names is not None
+        self._listed = names or (), taken_names or ()
+        without = set(being_taken).union(taken_names or (), self.aside.among(names or ()))
+        self.listing.fill(names or (), without)
+        self._hidden = without.intersection(names or ())
+
+    def _forget(self) -> None:
+        """Have the next look list the items, because something has happened to them that the count does not show."""
+        self._count = None
+
+    # -- reading ahead ----------------------------------------------------------------------------------------------
+
+    def ahead(self, name: str) -> Node | None:
+        """Return the item `name` if it was read ahead, once."""
+        return self._read_ahead.pop(name, None)
+
+    def _guesses(self, wanted: int) -> list[str]:
+        """Return the items to read together with the next look: those that will probably be taken before another."""
+        if not wanted:
+            return []
+        most = min(_MOST_READ_AHEAD, _MOST_BYTES_AHEAD // max(1, self._size_ahead))
+        return self.listing.next(min(max(wanted, self.listing.takes_of_one_look), most))
+
+    async def _read(self, reads: Sequence[GetData | GetChildren], ahead: Sequence[str]) -> list[Any]:
+        """Return the answers to `reads`, and keep the items `ahead`, which are read in the same write."""
+        try:
+            answers = await self._zk.pipeline([*reads, *(GetData(self._nodes.entry(name)) for name in ahead)])
+        except zkwire.ProtocolError:
+            if not ahead:
+                raise
+            ahead = []  # one of the items may be too large for an answer
+            self._size_ahead = _MOST_BYTES_AHEAD
+            answers = await self._zk.pipeline(reads) if reads else []
+        if ahead:
+            items = zip(ahead, answers[len(reads) :], strict=True)
+            found = {name: item for name, item in items if isinstance(item, Node)}
+            self._read_ahead = found if reads else self._read_ahead | found
+            self._size_ahead = max((len(item.data) for item in found.values()), default=_MOST_BYTES_AHEAD)
+        elif reads:
+            self._read_ahead = {}
+        return answers[: len(reads)]
+
+    # -- taking -----------------------------------------------------------------------------------------------------
+
+    def took(self, *, is_deleted: bool) -> None:
+        """Record that this consumer has the item picked at last.
+
+        Arguments: `is_deleted`, whether the item is out of the queue.
+        """
+        self.listing.won()
+        if self._count is not None:
+            if is_deleted:
+                self._count.cversion = (self._count.cversion + 1 + 2**31) % 2**32 - 2**31
+            else:
+                self._forget()
+
+    def missed(self, *, is_fresh: bool) -> None:
+        """Record that another consumer has the item picked at last; see Listing.lost."""
+        self._forget()
+        self.listing.lost(is_fresh=is_fresh)
+
+    def expire(self) -> None:
+        """Require a new list before the next take."""
+        self._forget()
+        self.listing.expire()
+
+    def go_round(self, name: str, why: str) -> None:
+        """Go round the item `name` from now on."""
+        self._forget()
+        self.aside.add(name, why)
+
+    # -- other reads ------------------------------------------------------------------------------------------------
+
+    async def free_items(self) -> list[str]:
+        """Return the items that can be taken, in their order."""
+        answers = await self._zk.pipeline([GetChildren(self._nodes.entries), GetChildren(self._nodes.taken)])
+        names, taken = (child_names(answer) or [] for answer in answers)
+        without = self.aside.among(names).union(taken)
+        return in_order(name for name in names if name not in without)
+
+    async def wait_for_change(self, watches: WatchSet) -> None:
+        """Wait until another item may be there, or one that went aside is to be tried again.
+
+        It follows a look that found no item to take.
+        Arguments: `watches`, which `look_and_watch` has set.
+        """
+        if all(self._listed):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_PATIENCE):
+                    await watches.next()
+                return
+            if await self.aside.free_hidden(*self._listed):
+                return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(self.aside.next_try):
+                await watches.next()

@@ -1,0 +1,125 @@
+"""The tasks of one queue object that wait: one of them has a place in the line, and all are served in their order."""
+
+import asyncio
+
+import pytest
+
+import zkwire
+from recipes import Queue
+from recipes.queue.places import Places
+from tests.support.queues import PATH, Counting, clients, numbers, settled
+from tests.support.recipes import outcome, until_line
+from zkwire.testing import RealServer
+
+
+async def test_tasks_that_wait_have_one_ticket_and_get_the_items_in_the_order_of_their_calls(
+    zookeeper: RealServer, path: str
+) -> None:
+    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
+        queue = Queue(other, path)
+        waiting = [asyncio.create_task(queue.get()) for _ in range(10)]
+        (ticket,) = await until_line(zk, f"{path}/consumers", 1)
+        await other.ping()
+        assert await zk.get_children(f"{path}/consumers") == [ticket]
+        await Queue(zk, path).put_many(numbers(10))
+        assert await asyncio.gather(*waiting) == numbers(10)
+        await settled(zk, path)
+
+
+async def test_items_that_come_one_by_one_go_to_the_tasks_in_the_order_of_their_calls() -> None:
+    async with clients(2) as (_, (zk, other)):
+        queue = Queue(other, PATH)
+        waiting = [asyncio.create_task(queue.get()) for _ in range(5)]
+        for number in range(5):
+            await until_line(zk, f"{PATH}/consumers", 1)
+            await Queue(zk, PATH).put(b"%d" % number)
+            assert await waiting[number] == b"%d" % number
+        await settled(zk, PATH)
+
+
+@pytest.mark.parametrize("cancelled", range(4))
+async def test_when_a_waiting_task_is_cancelled_the_others_wait_on(cancelled: int) -> None:
+    async with clients(2) as (_, (zk, other)):
+        queue = Queue(other, PATH)
+        waiting = [asyncio.create_task(queue.get()) for _ in range(4)]
+        await until_line(zk, f"{PATH}/consumers", 1)
+        await other.ping()
+        waiting[cancelled].cancel()
+        assert isinstance(await outcome(waiting.pop(cancelled)), asyncio.CancelledError)
+        await Queue(zk, PATH).put_many(numbers(3))
+        assert await asyncio.gather(*waiting) == numbers(3)
+        await settled(zk, PATH)
+
+
+async def test_an_item_of_a_task_that_is_cancelled_while_it_takes_goes_to_the_next_one() -> None:
+    async with clients(2) as (server, (zk, other)):
+        queue = Queue(other, PATH)
+        waiting = [asyncio.create_task(queue.get()) for _ in range(3)]
+        await until_line(zk, f"{PATH}/consumers", 1)
+        await other.ping()
+        with server.hold_replies("multi", session=other.session_id) as taking:
+            await Queue(zk, PATH).put_many(numbers(2))
+            await taking.until_hit()
+            waiting[0].cancel()
+        assert isinstance(await outcome(waiting[0]), asyncio.CancelledError)
+        assert sorted(await asyncio.gather(*waiting[1:])) == numbers(2)
+        await settled(zk, PATH)
+
+
+async def test_closing_the_client_ends_the_wait_of_all_tasks() -> None:
+    async with clients(2) as (_, (zk, other)):
+        queue = Queue(other, PATH)
+        waiting = [asyncio.create_task(queue.get()) for _ in range(5)]
+        await until_line(zk, f"{PATH}/consumers", 1)
+        await other.close()
+        for task in waiting:
+            assert isinstance(await outcome(task), zkwire.SessionClosedError)
+
+
+async def test_tasks_that_wait_do_not_keep_another_process_from_its_turn() -> None:
+    async with clients(3) as (_, (zk, busy, other)):
+        queue = Queue(busy, PATH)
+        waiting = [asyncio.create_task(queue.get()) for _ in range(3)]
+        await until_line(zk, f"{PATH}/consumers", 1)
+        behind = asyncio.create_task(Queue(other, PATH).get())
+        await until_line(zk, f"{PATH}/consumers", 2)
+        await Queue(zk, PATH).put(b"0")
+        assert await waiting[0] == b"0"
+        await until_line(zk, f"{PATH}/consumers", 2)
+        await Queue(zk, PATH).put(b"1")
+        assert await behind == b"1"
+        await until_line(zk, f"{PATH}/consumers", 1)
+        await Queue(zk, PATH).put_many(numbers(2, 4))
+        assert await asyncio.gather(*waiting[1:]) == numbers(2, 4)
+
+
+async def test_a_waiting_task_makes_no_requests_while_another_one_waits_for_it() -> None:
+    count = Counting()
+    async with clients(1) as (server, (zk,)), zkwire.connect(server.hosts, observer=count) as other:
+        queue = Queue(other, PATH)
+        first = asyncio.create_task(queue.get())
+        await until_line(zk, f"{PATH}/consumers", 1)
+        await other.ping()
+        before = len(count.requests)
+        second = asyncio.create_task(queue.get())
+        for _ in range(3):
+            await other.ping()
+        assert [name for name in count.requests[before:] if name != "ping"] == ["getChildren", "getChildren"]
+        await Queue(zk, PATH).put_many(numbers(2))
+        assert [await first, await second] == numbers(2)
+
+
+async def test_only_the_tasks_for_which_there_are_items_are_called() -> None:
+    places = Places()
+    first, second, third = (places.enter() for _ in range(3))
+    assert places.is_first(first)
+    places.call(1)
+    await asyncio.wait_for(second.called(), 5)
+    for place in (second, third):
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(place.called(), 0)
+    places.leave(second)
+    places.leave(first)
+    assert places.is_first(third)
+    await asyncio.wait_for(third.called(), 5)
+    places.leave(third)

@@ -1,0 +1,187 @@
+"""What the tasks of a process know of the items: looks that they share, and lists that are only confirmed."""
+
+import asyncio
+
+import pytest
+
+import zkwire
+from recipes import Queue
+from tests.support.everywhere import Scene, cancel_at_every_moment
+from tests.support.queues import PATH, STAYS, Counting, clients, contents, numbers, settled
+from tests.support.recipes import body_raises, outcome
+from zkwire.testing import RealServer
+
+
+class Looks(Counting):
+    """Counts the lists of all items."""
+
+    lists = 0
+
+    def request_done(self, operation: str, path: str | None, seconds: float, error: Exception | None) -> None:
+        super().request_done(operation, path, seconds, error)
+        self.lists += operation == "getChildren" and path == f"{PATH}/entries"
+
+
+# -- shared looks -----------------------------------------------------------------------------------------------------
+
+
+async def test_tasks_that_get_at_the_same_time_share_a_look_and_are_served_in_the_order_of_their_calls() -> None:
+    looks = Looks()
+    async with clients(1) as (server, (zk,)), zkwire.connect(server.hosts, observer=looks) as other:
+        await Queue(zk, PATH).put_many(numbers(64))
+        queue = Queue(other, PATH)
+        assert await asyncio.gather(*(queue.get() for _ in range(32))) == numbers(32)
+        assert looks.lists <= 2  # of the first task, which has asked before the others, and of all others
+        assert await asyncio.gather(*(queue.get() for _ in range(32))) == numbers(32, 64)
+        assert looks.lists <= 4
+        await settled(zk, PATH)
+
+
+async def test_tasks_that_claim_at_the_same_time_share_a_look() -> None:
+    looks = Looks()
+    async with clients(1) as (server, (zk,)), zkwire.connect(server.hosts, observer=looks) as other:
+        await Queue(zk, PATH).put_many(numbers(32))
+        queue = Queue(other, PATH)
+        inside = asyncio.Barrier(32)
+
+        async def handle() -> bytes:
+            async with queue.claim() as item:
+                await inside.wait()
+                return item.data
+
+        assert await asyncio.gather(*(handle() for _ in range(32))) == numbers(32)
+        assert looks.lists <= 2
+        assert await queue.size() == 0
+        await settled(zk, PATH)
+
+
+async def test_a_look_that_was_sent_before_a_get_does_not_serve_it() -> None:
+    """The most urgent item may have been put in between."""
+    async with clients(2) as (server, (zk, other)):
+        queue = Queue(other, PATH)
+        await Queue(zk, PATH).put_many(numbers(4))
+        with server.hold_replies("getChildren", session=other.session_id) as looking:
+            first = asyncio.create_task(queue.get())
+            await looking.until_hit()
+            await Queue(zk, PATH).put(b"urgent", 0)
+            later = asyncio.create_task(queue.get())
+            await asyncio.sleep(0)
+        assert [await first, await later] == [b"0", b"urgent"]
+
+
+@pytest.mark.parametrize("cancelled", range(4))
+async def test_a_look_goes_on_for_the_others_when_one_of_its_tasks_is_cancelled(cancelled: int) -> None:
+    async with clients(2) as (server, (zk, other)):
+        queue = Queue(other, PATH)
+        await Queue(zk, PATH).put_many(numbers(5))
+        with server.hold_replies("getChildren", session=other.session_id) as looking:
+            getting = [asyncio.create_task(queue.get()) for _ in range(4)]
+            await looking.until_hit()
+            getting[cancelled].cancel()
+            assert isinstance(await outcome(getting.pop(cancelled)), asyncio.CancelledError)
+        assert await asyncio.gather(*getting) == numbers(3)
+        assert await queue.get() == b"3"
+        await settled(zk, PATH)
+
+
+async def test_whenever_a_task_is_cancelled_the_tasks_before_and_behind_it_get_their_items() -> None:
+    """It may be the one that has to make the next look for the others."""
+    queues: list[Queue] = []
+    others: list[asyncio.Task[bytes]] = []
+    found: list[bytes] = []
+
+    async def prepare(stage: Scene) -> None:
+        found.clear()
+        await Queue(stage.other, stage.path).put_many(numbers(4))
+        queues[:] = [Queue(stage.zk, stage.path)]
+        others[:] = [asyncio.create_task(queues[0].get())]
+        await asyncio.sleep(0)
+
+    async def get(stage: Scene) -> None:
+        others.append(asyncio.create_task(queues[0].get()))
+        found.append(await queues[0].get())
+
+    async def afterwards(stage: Scene) -> None:
+        found.extend(await asyncio.gather(*others))
+        assert sorted([*found, *await contents(stage)]) == numbers(4)
+
+    await cancel_at_every_moment(get, prepare=prepare, afterwards=afterwards, stays=STAYS, at_least=5)
+
+
+# -- confirmed lists --------------------------------------------------------------------------------------------------
+
+
+async def test_a_consumer_alone_lists_the_items_of_a_queue_hardly_ever() -> None:
+    looks = Looks()
+    async with clients(1) as (server, (zk,)), zkwire.connect(server.hosts, observer=looks) as other:
+        await Queue(zk, PATH).put_many(numbers(400))
+        queue = Queue(other, PATH)
+        assert [await queue.get() for _ in range(300)] == numbers(300)
+        assert looks.lists <= 4
+
+
+async def test_items_of_a_long_queue_are_read_ahead_until_the_next_look() -> None:
+    """A get is one round trip then."""
+    count = Counting()
+    async with clients(1) as (server, (zk,)), zkwire.connect(server.hosts, observer=count) as other:
+        await Queue(zk, PATH).put_many(numbers(5000))
+        queue = Queue(other, PATH)
+        for number in range(60):
+            before = count.requests.count("getData")
+            assert await queue.get() == b"%d" % number
+            has_read = count.requests.count("getData") - before
+            assert has_read == 0 or has_read > 10 or number < 25
+
+
+async def test_a_confirmed_list_misses_nothing_that_other_clients_do(zookeeper: RealServer, path: str) -> None:
+    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
+        queue, theirs = Queue(zk, path), Queue(other, path)
+        await theirs.put_many(numbers(200))
+        number = 0
+
+        async def get_some() -> None:
+            nonlocal number
+            for _ in range(20):  # more than the looks after which a list is confirmed again
+                assert await queue.get() == b"%d" % number
+                number += 1
+
+        await get_some()
+        await theirs.put(b"urgent", priority=1)
+        assert await queue.get() == b"urgent"
+        await get_some()
+        assert await theirs.get() == b"%d" % number
+        number += 1
+        await get_some()
+        async with theirs.claim() as item:  # taken between two looks
+            assert item == b"%d" % number
+            number += 1
+            await get_some()
+        await get_some()
+
+
+async def test_an_item_that_is_handed_back_is_in_the_next_list(zookeeper: RealServer, path: str) -> None:
+    """Neither its claim nor its return changes the children of `entries`."""
+    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
+        queue = Queue(zk, path)
+        await queue.put_many(numbers(100))
+        for _ in range(2):
+            await queue.get()
+        with body_raises(KeyError):
+            async with Queue(other, path).claim() as item:
+                assert item == b"2"
+                assert [await queue.get() for _ in range(5)] == numbers(3, 8)
+                raise KeyError
+        assert [await queue.get(), await queue.get()] == [b"2", b"8"]
+
+
+async def test_a_queue_that_was_made_again_is_listed_again() -> None:
+    async with clients(2) as (_, (zk, other)):
+        queue = Queue(other, PATH)
+        await Queue(zk, PATH).put_many(numbers(50))
+        assert [await queue.get() for _ in range(10)] == numbers(10)
+        await settled(zk, PATH)
+        await zk.delete_tree(PATH)
+        await Queue(zk, PATH).put_many(numbers(100, 160))
+        for _ in range(10):  # the server counts as many changes as in the former queue
+            await zk.delete(f"{PATH}/entries/{min(await zk.get_children(f'{PATH}/entries'))}")
+        assert [await queue.get() for _ in range(10)] == numbers(110, 120)

@@ -1,0 +1,179 @@
+"""The start of a client: how long `connect` tries, what its errors say, and that nothing stays."""
+
+import asyncio
+import gc
+import inspect
+import warnings
+from typing import Any
+
+import pytest
+
+import zkwire
+from tests.support.client import InOrder
+from tests.support.recipes import no_task_stays
+from tests.support.rogue import Rogue, garbage_handshake, silent_handshake
+from zkwire.testing import RealServer, Server
+
+REFUSED = "127.0.0.1:1"  # a port on which nothing listens
+
+
+def test_fifteen_seconds_is_how_long_connect_tries_by_default() -> None:
+    assert inspect.signature(zkwire.connect).parameters["within"].default == 15.0
+
+
+async def test_the_error_names_every_server_with_its_last_cause_and_says_what_to_do() -> None:
+    async with no_task_stays(), Rogue(garbage_handshake) as bad, Rogue(silent_handshake) as silent:
+        hosts = f"{REFUSED},{bad.hosts},{silent.hosts},127.0.0.1:2"
+        with pytest.raises(TimeoutError) as raised:
+            await zkwire.connect(hosts, within=0.5, rng=InOrder())
+        await silent.disconnected(1)
+        text = str(raised.value)
+        assert text.startswith(f"no session within 0.5 s: {REFUSED}: ")
+        assert "Connect call failed" in text
+        assert f"; {bad.hosts}: a frame of " in text
+        assert f"; {silent.hosts}: no answer yet; 127.0.0.1:2: not tried yet; " in text
+        assert text.endswith("give zkwire.connect a longer `within`, or None to wait for ever")
+
+
+async def test_the_block_is_not_entered_without_a_session() -> None:
+    async with no_task_stays():
+        with pytest.raises(TimeoutError, match=r"no session within 0\.1 s"):
+            async with zkwire.connect(REFUSED, within=0.1):
+                pytest.fail("there is no server")
+
+
+async def test_a_session_that_began_before_the_time_was_over_does_not_stay() -> None:
+    """The server has accepted the session, and ignores the credential."""
+    async with no_task_stays(), Server() as server:
+        async with server.hold_replies("auth") as held:
+            connecting = asyncio.ensure_future(
+                zkwire.connect(server.hosts, within=1.0, auth=[("digest", b"bob:secret")])._connect()
+            )
+            await held.until_hit()
+            assert len(server.sessions) == 1
+            with pytest.raises(TimeoutError, match=f"{server.hosts}: no answer yet"):
+                await connecting
+        assert server.sessions == []
+
+
+@pytest.mark.limit(50)
+async def test_a_server_that_is_stopped_makes_connect_end(zookeeper_own: RealServer) -> None:
+    zookeeper_own.pause()
+    try:
+        async with no_task_stays():
+            with pytest.raises(TimeoutError, match=f"{zookeeper_own.hosts}: no answer"):
+                await zkwire.connect(zookeeper_own.hosts, within=1.0)
+    finally:
+        zookeeper_own.resume()
+    async with zkwire.connect(zookeeper_own.hosts) as zk:
+        assert await zk.exists("/")
+
+
+async def test_one_look_tries_every_server_once(caplog: pytest.LogCaptureFixture) -> None:
+    async with no_task_stays(), Server() as server:
+        with server.refuse_connections():
+            with pytest.raises(TimeoutError, match=f"no session at one look: {REFUSED}: .*{server.hosts}: "):
+                await zkwire.connect(f"{REFUSED},{server.hosts}", within=0, rng=InOrder())
+            tried = [record.getMessage().partition(": ")[0] for record in caplog.records]
+            assert tried == [f"no session with {REFUSED}", f"no session with {server.hosts}"]
+        async with zkwire.connect(f"{REFUSED},{server.hosts}", within=0) as zk:
+            assert await zk.exists("/")
+
+
+async def test_without_a_bound_connect_waits_for_the_first_server() -> None:
+    async with Server() as server:
+        with server.refuse_connections() as refusing:
+            connecting = asyncio.ensure_future(zkwire.connect(server.hosts, within=None)._connect())
+            await refusing.until_hit(3)
+            assert not connecting.done()
+        async with await connecting as zk:
+            assert await zk.exists("/")
+
+
+async def test_a_timeout_of_the_caller_stays_the_callers() -> None:
+    with pytest.raises(TimeoutError) as raised:
+        async with asyncio.timeout(0.05):
+            await zkwire.connect(REFUSED)
+    assert str(raised.value) == ""
+
+
+@pytest.mark.parametrize(
+    ("within", "error"),
+    [(-1.0, ValueError), (float("nan"), ValueError), (True, TypeError), ("5", TypeError)],
+)
+def test_a_bound_that_is_no_time_is_refused(within: Any, error: type[Exception]) -> None:
+    with pytest.raises(error, match="within must be"):
+        zkwire.connect("localhost", within=within)
+
+
+@pytest.mark.parametrize("milliseconds", [10000, 4000.0, 60_000])
+def test_a_session_timeout_in_milliseconds_is_refused(milliseconds: float) -> None:
+    with pytest.raises(ValueError, match=f"in seconds, .* for milliseconds give {milliseconds / 1000:g}$"):
+        zkwire.connect("localhost", milliseconds)
+
+
+async def test_the_longest_session_timeout_is_an_hour() -> None:
+    async with Server(max_session_timeout=3600.0) as server, zkwire.connect(server.hosts, 3600) as zk:
+        assert zk.session_timeout == 3600.0
+
+
+@pytest.mark.parametrize(
+    ("hosts", "meaning"),
+    [
+        ("zk1;2181", "a port follows ':'"),
+        ("zk1:2181;zk2:2181/app", "separated by ','"),
+        ("zk1:2181/;zk2:2181/", "the chroot comes once"),
+        ("zk1:2181/app,zk2:2181/app", "the chroot comes once"),
+        ("http://zk1:2181", "leave out 'http://'"),
+        ("zk://zk1:2181,zk2:2181/app", "leave out 'zk://'"),
+        ("zk1:2181 zk2:2181", "not by spaces"),
+    ],
+)
+def test_a_connect_string_of_another_kind_is_refused_with_what_was_probably_meant(hosts: str, meaning: str) -> None:
+    with pytest.raises(ValueError, match=meaning) as raised:
+        zkwire.connect(hosts)
+    assert str(raised.value).endswith("write host:port,host:port/chroot")
+
+
+@pytest.mark.parametrize("hosts", [["zk1:2181"], b"zk1:2181", None])
+def test_hosts_that_are_no_text_are_refused_with_the_form(hosts: Any) -> None:
+    with pytest.raises(TypeError, match=r"is a str, not \w+: .*; write host:port,host:port/chroot"):
+        zkwire.connect(hosts)
+
+
+def test_the_form_with_spaces_around_and_a_chroot_with_a_comma_are_not_refused() -> None:
+    for hosts in ("zk1:2181, zk2:2181", " zk1:2181 ", "zk1/a,b"):
+        with pytest.warns(RuntimeWarning, match="never awaited"):
+            zkwire.connect(hosts)
+
+
+def test_a_connect_that_is_not_awaited_warns() -> None:
+    with pytest.warns(RuntimeWarning, match=r"never awaited.*write `zk = await zkwire.connect\(...\)`"):
+        zkwire.connect("localhost")
+
+
+async def test_a_client_that_is_dropped_without_a_close_warns_and_says_what_to_do() -> None:
+    async with Server() as server:
+        zk = await zkwire.connect(server.hosts)
+        session, session_id = zk._session, zk.session_id
+        with pytest.warns(ResourceWarning, match=rf"session 0x{session_id:x}.* `await zk.close\(\)`.*`async with "):
+            del zk
+        await session.close()
+
+
+async def test_a_client_that_was_closed_or_that_has_ended_does_not_warn() -> None:
+    async with Server() as server:
+        zk = await zkwire.connect(server.hosts)
+        await zk.close()
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            del zk
+            gc.collect()
+        assert seen == []
+
+
+async def test_a_thread_without_an_event_loop_is_sent_to_the_clients_loop() -> None:
+    async with Server() as server, zkwire.connect(server.hosts) as zk:
+        for call in (lambda: zk.discard("/a"), lambda: zk.set_hosts("zk1")):
+            with pytest.raises(RuntimeError, match=r"belongs to another event loop.*use it in the loop"):
+                await asyncio.to_thread(call)

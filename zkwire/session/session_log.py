@@ -1,0 +1,123 @@
+"""What a session writes into the log: connections, failures, ends; docs/logging.md lists the messages.
+
+Knows how often a message may be repeated.  An ensemble that is down fails every attempt to connect, for hours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final
+
+from zkwire.errors import ProtocolError, ZooKeeperError
+from zkwire.session.fitness import unfit
+from zkwire.session.reasons import reason_of
+from zkwire.wire.records import printed
+
+_log = logging.getLogger(__name__)
+
+_FIRST_INTERVAL: Final = 10.0  # seconds from a message to its first repetition; each further interval is twice as long
+_LONGEST_INTERVAL: Final = 600.0
+_LASTED: Final = 10.0  # seconds after which a connection counts as one that works: what fails then is news
+
+
+class _Kind:
+    """The messages of one kind: when one was logged last, and how many were left out since."""
+
+    __slots__ = ("interval", "left_out", "logged_at")
+
+    def __init__(self, now: float) -> None:
+        self.logged_at = now
+        self.interval = _FIRST_INTERVAL
+        self.left_out = 0
+
+
+class Repetitions:
+    """Decides which of many messages of one kind are logged: the first one, then one at growing intervals."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[object, _Kind] = {}
+
+    def note(self, kind: object, now: float) -> str | None:
+        """Take note of a message at the time `now`; return what to add to it, None if it is to be left out."""
+        known = self._kinds.get(kind)
+        if known is None:
+            self._kinds[kind] = _Kind(now)
+            return ""
+        known.left_out += 1
+        since = now - known.logged_at
+        if since < known.interval:
+            return None
+        count, known.left_out = known.left_out, 0
+        known.logged_at = now
+        known.interval = min(known.interval * 2, _LONGEST_INTERVAL)
+        return f" ({count} times in the last {since:.0f} s)"
+
+    def forget(self) -> None:
+        """Log the next message of each kind, whatever was logged before."""
+        self._kinds.clear()
+
+
+class SessionLog:
+    """The log of one client's sessions."""
+
+    def __init__(self, session_id: int) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._repetitions = Repetitions()
+        self._session_id = session_id
+        self._connected_at = self._loop.time()
+
+    def connected(self, server: str, session_id: int, timeout: float, *, is_read_only: bool) -> None:
+        """A server has accepted the session."""
+        is_resumed, self._session_id = session_id == self._session_id, session_id
+        self._connected_at = self._loop.time()
+        # A new session is always news; a server that drops each connection has the same one resumed again and again.
+        added = self._repetitions.note((server, "resumed"), self._connected_at) if is_resumed else ""
+        if added is not None:
+            _log.info(
+                "connected to %s%s: %s session %s, with a timeout of %.3g s%s",
+                server,
+                ", which is read-only" if is_read_only else "",
+                "resumed" if is_resumed else "new",
+                printed(session_id),
+                timeout,
+                added,
+            )
+
+    def lost(self, server: str, reason: Exception) -> None:
+        """The connection was lost."""
+        now = self._loop.time()
+        if now - self._connected_at >= _LASTED:
+            self._repetitions.forget()
+        added = self._repetitions.note((server, "lost", type(reason)), now)
+        if added is not None:
+            _log.warning("lost the connection to %s: %s%s", server, reason, added)
+
+    def dropped(self, server: str, reason: ProtocolError) -> None:
+        """The connection was lost because of bad bytes."""
+        added = self._repetitions.note((server, "dropped"), self._loop.time())
+        if added is not None:
+            _log.error("dropped %s: %s: %s%s", server, type(reason).__name__, reason, added)
+
+    def failed(self, server: str, error: OSError | ProtocolError) -> None:
+        """An attempt to connect has failed."""
+        added = self._repetitions.note((server, "failed", type(error)), self._loop.time())
+        if added is not None:
+            why = unfit(error) or reason_of(error)
+            _log.warning("no session with %s: %s: %s%s", server, type(error).__name__, why, added)
+
+    def ended(self, error: ZooKeeperError) -> None:
+        """The session has expired, or the server refuses a credential."""
+        _log.error("%s", error)
+
+    def closed(self, session_id: int, timeout: float, *, is_confirmed: bool) -> None:
+        """The client was closed; a server has said that the session has ended, or none has."""
+        if is_confirmed:
+            _log.info("closed session %s", printed(session_id))
+        else:
+            _log.warning(
+                "closed, but no server has answered: session %s and its ephemeral nodes may live on until it expires,"
+                " %.3g s after the last server has heard of it",
+                printed(session_id),
+                timeout,
+            )
