@@ -73,9 +73,7 @@ class CacheScenario(Scenario):
                 try:
                     cache = await stack.enter_async_context(Cache(player.zk, _ROOT))
                     break
-                except (
-                    zkwire.ZooKeeperError
-                ) as error:  # a cache that is entered outlasts its session, not one that is not
+                except zkwire.ZooKeeperError as error:  # such as the end of the session while it is entered
                     if not is_passing(error):
                         raise
             follower = _Follower(self.stage, player, cache)
