@@ -50,4 +50,5 @@ class Sight:
             return ""
         data = without_line(name, node.data, node.stat.version).decode(errors="replace")
         shown = data if len(data) <= _LONGEST else f"{data[:_LONGEST]}..."
-        return f", of session {session_in_words(node.stat.ephemeral_owner)}, {shown!r}"
+        session = f", of session {session_in_words(node.stat.ephemeral_owner)}"
+        return f"{session}, {shown!r}" if shown else session

@@ -26,7 +26,7 @@ ALL: dict[str, Callable[[Client, str], Locking[Any]]] = {
     "lock": lambda zk, path: Lock(zk, path),
     "write lock": lambda zk, path: ReadWriteLock(zk, path).write(),
     "semaphore": lambda zk, path: Semaphore(zk, path, 1),
-    "election": lambda zk, path: Election(zk, path),
+    "election": lambda zk, path: Election(zk, path, in_words()),  # an election's data is for its observers
     "timed lock": lambda zk, path: TimedLock(zk, path, 30),
 }
 

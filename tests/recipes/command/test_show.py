@@ -141,7 +141,7 @@ async def test_an_interrupt_ends_it_while_no_server_answers() -> None:
     [
         (["show", "relative"], 2, "bad path 'relative'"),
         (["show", "/a", "--", "true"], 2, "show takes no command"),
-        (["show", "--hosts", "127.0.0.1:1", "--connect-within", "0.2"], 3, "has answered within 0.2 s"),
+        (["show", "--hosts", "127.0.0.1:1", "--connect-within", "0.2"], 3, "no session within 0.2 s"),
     ],
 )
 def test_errors_are_a_line_and_a_status(

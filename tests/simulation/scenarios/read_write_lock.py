@@ -43,6 +43,10 @@ class ReadWriteLockScenario(HeldScenario):
     def long_step(seconds: float) -> Step | None:
         return Step("write hold", seconds)
 
+    @staticmethod
+    def together(seconds: float) -> Step | None:
+        return Step("read hold", seconds)
+
     def equip(self, player: Player) -> ReadWriteLock:
         return ReadWriteLock(player.zk, _PATH, prefer=player.rng.choice([None, None, "readers", "writers"]))
 
