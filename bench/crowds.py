@@ -14,7 +14,8 @@ Everything runs in one process and one event loop.  The lines and their floors, 
 ``fan-out``                   one delete, until each of 100 clients that watch the node has its event: 100 sockets
 ``reconnect``                 a client with N watches moves to another connection, until its first answer there, which
                               comes when all watches are set again.  In place of the floor stands one without watches
-``cache``                     until a cache of 10,000 nodes is complete: the reads of the nodes, whose paths are known
+``cache``                     until a cache of 10,000 nodes is complete: a read of each node, 100 in flight, whose paths
+                              are known; the cache asks for many nodes in one request, and can be faster
 """
 
 import argparse
