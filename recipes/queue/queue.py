@@ -182,28 +182,33 @@ class Queue:
         while True:
             try:
                 taken = await take()
-                if taken is not None:
-                    return taken
-                bound.must_wait()
-                return await self._wait(take)
+                break
             except zkwire.SessionExpiredError:
                 raise_unless_renewed(self._zk)
+        if taken is not None:
+            return taken
+        bound.must_wait()
+        return await self._wait(take)
 
     async def _wait(self, take: Take[T]) -> T:
         """Wait until an item was taken.
 
         Of the tasks that share this object, only the first waits in the line of the consumers.  The others wait behind
-        it here, and try to take an item when it has found several.
+        it here, and try to take an item when it has found several.  After an expired session each goes on at its place.
         """
         place = self._places.enter()
         try:
-            while not self._places.is_first(place):
-                await place.called()
-                if not self._places.is_first(place):
-                    taken = await take(has_looked=True)
-                    if taken is not None:
-                        return taken
-            return await self._wait_in_line(take)
+            while True:
+                try:
+                    if self._places.is_first(place):
+                        return await self._wait_in_line(take)
+                    await place.called()
+                    if not self._places.is_first(place):
+                        taken = await take(has_looked=True)
+                        if taken is not None:
+                            return taken
+                except zkwire.SessionExpiredError:
+                    raise_unless_renewed(self._zk)  # a task keeps its place
         finally:
             self._places.leave(place)
 
