@@ -113,9 +113,13 @@ class Queue:
             raise ValueError(f"{len(wanted)} items at once never find room in a queue of {self.maxsize}")
         if not wanted:
             return
-        self._consumer.view.expire()  # the new items may be more urgent than the listed ones
+        view = self._consumer.view
+        view.expire()  # the new items may be more urgent than the listed ones
         await self._nodes.check_acl()
-        await self._producer.put(wanted, within)
+        try:
+            await self._producer.put(wanted, within)
+        finally:
+            view.expire()  # a look that was sent before the items were there may have ended meanwhile
 
     # -- taking -----------------------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ import pytest
 
 import zkwire
 from recipes import Queue
+from tests.support.client import turns
 from tests.support.everywhere import Scene, cancel_at_every_moment, scene
 from tests.support.queues import PATH, STAYS, Counting, clients, contents, numbers, settled
 from tests.support.recipes import body_raises, outcome
@@ -67,6 +68,20 @@ async def test_a_look_that_was_sent_before_a_get_does_not_serve_it() -> None:
             later = asyncio.create_task(queue.get())
             await asyncio.sleep(0)
         assert [await first, await later] == [b"0", b"urgent"]
+
+
+async def test_a_get_behind_an_own_put_finds_the_item_although_a_look_was_under_way_meanwhile() -> None:
+    """A list of so many items serves for several takes."""
+    async with clients(2) as (server, (zk, other)):
+        queue = Queue(other, PATH)
+        await Queue(zk, PATH).put_many(numbers(2000))
+        with server.hold_replies("getChildren", session=other.session_id) as looking:
+            first = asyncio.create_task(queue.get())
+            await looking.until_hit()
+            putting = asyncio.create_task(queue.put(b"urgent", 0))
+            await turns(10)
+        await putting
+        assert [await queue.get(), await first] == [b"urgent", b"0"]
 
 
 @pytest.mark.parametrize("cancelled", range(4))
