@@ -11,7 +11,7 @@ from typing import Final
 
 from bench import rawline
 from zkwire.session.hosts import Address, parse
-from zkwire.testing import RealServer, ServerProcess, ZooKeeperMissingError, find_zookeeper
+from zkwire.testing import RealServer, ServerProcess, ZooKeeperMissingError
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 
@@ -52,12 +52,9 @@ def serving(options: argparse.Namespace) -> Iterator[str]:
         with ServerProcess() as memory:
             yield memory.hosts
         return
-    try:
-        find_zookeeper()
-    except ZooKeeperMissingError:
-        say("no ZooKeeper found: fetching one")
-        fetch = [sys.executable, "-m", "zkwire.testing.fetch"]
-        subprocess.run(fetch, cwd=ROOT, stdout=sys.stderr, check=True)
+    fetch = [sys.executable, "-m", "zkwire.testing.fetch", "--if-missing"]
+    if subprocess.run(fetch, cwd=ROOT, stdout=sys.stderr, check=False).returncode:
+        raise ZooKeeperMissingError("no real server can be started here")
     server = RealServer(tick_time=2.0, jvm=(), fsync=not options.no_fsync)
     try:
         asyncio.run(server.start())

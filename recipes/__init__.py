@@ -7,6 +7,7 @@ from recipes.counter import Counter, CounterStream
 from recipes.double_barrier.double_barrier import DoubleBarrier
 from recipes.election import Election, LeaderStream, Term, Terms
 from recipes.group import Group, Member, MembersStream
+from recipes.line.contenders import Contender
 from recipes.line.lease import Lease, LockLostError
 from recipes.line.locking import Hold
 from recipes.lock import Lock, ReentrantLock
@@ -26,6 +27,7 @@ __all__ = [
     "Cache",
     "CacheChange",
     "ChangeStream",
+    "Contender",
     "Counter",
     "CounterStream",
     "DoubleBarrier",

@@ -15,11 +15,13 @@ from typing import ClassVar, Final, Self
 
 import zkwire
 from recipes.common.event_loops import same_loop
+from recipes.line.contenders import in_order
 from recipes.line.lease import Lease, LockLostError
 from recipes.line.line import Line
 from recipes.line.locking import Hold, Locking
 from recipes.line.loss_monitor import WRITTEN_OVER
 from recipes.line.own_data import OwnData, WrittenOverError
+from recipes.line.sight import Sight
 from recipes.line.strangers import is_ticket, strangers_of
 from zkwire import (
     ACL,
@@ -211,11 +213,11 @@ class Election(Locking[Term]):
                 found.append(answer.data)
         return found
 
-    async def _acquire(self) -> Term:
-        return Term(self._zk, await self._line.acquire()).prepare(is_repeated=False)
+    async def _acquire(self, sight: Sight | None = None) -> Term:
+        return Term(self._zk, await self._line.acquire(sight)).prepare(is_repeated=False)
 
-    async def _try_acquire(self) -> Term | None:
-        ticket = await self._line.try_acquire()
+    async def _try_acquire(self, sight: Sight | None = None) -> Term | None:
+        ticket = await self._line.try_acquire(sight)
         return None if ticket is None else Term(self._zk, ticket).prepare(is_repeated=False)
 
 
@@ -330,16 +332,6 @@ class LeaderStream(ValueStream[bytes | None]):
         if not is_empty:
             self._disarm()
         return is_empty
-
-
-def in_order(names: Iterable[str]) -> list[str]:
-    """Return the names of candidates among `names`, in the order of their sequence numbers, also after an overflow."""
-    numbered = [(number, name) for name in names if (number := zkwire.sequence(name)) is not None]
-    if not numbered:
-        return []
-    # Distances, because a sequence number continues below zero after 2147483647.
-    any_of_them = numbered[0][0]
-    return [name for _, name in sorted((zkwire.sequence_distance(n, any_of_them), name) for n, name in numbered)]
 
 
 def _first(names: Iterable[str], no_tickets: set[str]) -> str | None:

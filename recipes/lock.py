@@ -14,6 +14,7 @@ from recipes.line.lease import Lease
 from recipes.line.line import Line
 from recipes.line.local_queue import LocalQueue
 from recipes.line.locking import Locking
+from recipes.line.sight import Sight
 from zkwire import ACL, Client, validate_path
 
 
@@ -26,7 +27,8 @@ class Lock(Locking[Lease]):
         lease = await lock.try_acquire()                                       # None at once if it is held
 
     Arguments: `path`, the lock's node, created as a container when it is missing, with persistent parents; `data`,
-    stored in the nodes of our tickets, for people to read; `acl`, of every node that is created, which must let all
+    stored in the nodes of our tickets, for people to read, None: the host, the process id and the file name of the
+    program, such as b"web-1 4711 backup.py"; `acl`, of every node that is created, which must let all
     contenders read, None: all clients may use the lock and read the tickets, into which only their own client may
     write, or all clients if that one has no identity; `local_passes`, how many times in succession a ticket may be
     passed on to the next task that waits on this object, before the other processes have a turn again: the leases of
@@ -40,7 +42,13 @@ class Lock(Locking[Lease]):
     """
 
     def __init__(
-        self, zk: Client, path: str, *, data: bytes = b"", acl: Sequence[ACL] | None = None, local_passes: int = 0
+        self,
+        zk: Client,
+        path: str,
+        *,
+        data: bytes | None = None,
+        acl: Sequence[ACL] | None = None,
+        local_passes: int = 0,
     ) -> None:
         if local_passes < 0:
             raise ValueError(f"local_passes is at least 0, not {local_passes!r}")
@@ -48,23 +56,23 @@ class Lock(Locking[Lease]):
         self._line = Line(zk, self.path, data=data, acl=acl)
         self._local_queue = LocalQueue(zk, local_passes, self._line.leave)
 
-    async def _acquire(self) -> Lease:
+    async def _acquire(self, sight: Sight | None = None) -> Lease:
         """Wait for the turn in this process; if it comes without a ticket, wait in ZooKeeper's line."""
         ticket = await self._local_queue.wait()
         try:
             if ticket is None or not await self._line.still_owns(ticket):
-                ticket = await self._line.acquire()
+                ticket = await self._line.acquire(sight)
         except BaseException:
             self._local_queue.pass_turn()
             raise
         return Lease(self._zk, ticket, self._local_queue)
 
-    async def _try_acquire(self) -> Lease | None:
+    async def _try_acquire(self, sight: Sight | None = None) -> Lease | None:
         if not self._local_queue.is_free:
             return None
         await self._local_queue.wait()
         try:
-            ticket = await self._line.try_acquire()
+            ticket = await self._line.try_acquire(sight)
         except BaseException:
             self._local_queue.pass_turn()
             raise
@@ -85,7 +93,13 @@ class ReentrantLock(Lock):
     """
 
     def __init__(
-        self, zk: Client, path: str, *, data: bytes = b"", acl: Sequence[ACL] | None = None, local_passes: int = 0
+        self,
+        zk: Client,
+        path: str,
+        *,
+        data: bytes | None = None,
+        acl: Sequence[ACL] | None = None,
+        local_passes: int = 0,
     ) -> None:
         super().__init__(zk, path, data=data, acl=acl, local_passes=local_passes)
         self._owner: asyncio.Task[object] | None = None

@@ -13,8 +13,10 @@ from types import MappingProxyType
 from typing import Any
 
 from recipes.common.event_loops import same_loop
+from recipes.line.contenders import Contender
 from recipes.line.lease import Bodies, Body, Lease, LockLostError
 from recipes.line.locking import Locking
+from recipes.line.sight import Sight
 from zkwire import Client, Transaction
 
 
@@ -36,6 +38,9 @@ class MultiLease:
         self._ended: asyncio.Future[None] | None = None
         for lease in self._leases.values():
             lease.enter_body(self)
+
+    def __repr__(self) -> str:
+        return f"<MultiLease of {', '.join(map(repr, self.leases.values()))}>"
 
     @property
     def tokens(self) -> dict[str, int]:
@@ -180,14 +185,20 @@ class MultiLock(Locking[MultiLease]):
         super().__init__(locks[0].client, ", ".join(paths))
         self._locks = sorted(locks, key=lambda lock: lock.path)
 
-    async def _acquire(self) -> MultiLease:
+    async def _acquire(self, sight: Sight | None = None) -> MultiLease:
         while True:
             lease = await self._acquire_all(wait=True)
             if lease is not None:
                 return lease
 
-    async def _try_acquire(self) -> MultiLease | None:
+    async def _try_acquire(self, sight: Sight | None = None) -> MultiLease | None:
         return await self._acquire_all(wait=False)
+
+    async def contenders(self) -> list[Contender]:
+        """Return the contenders of each lock, lock after lock in the order of their paths: holders, then waiters."""
+        self._check_usable()
+        found = await asyncio.gather(*(lock.contenders() for lock in self._locks))
+        return list(itertools.chain.from_iterable(found))
 
     async def _acquire_all(self, *, wait: bool) -> MultiLease | None:
         """Return a lease of all locks; None, with no lock held, if one was not free or was lost meanwhile."""

@@ -13,23 +13,23 @@ from weakref import WeakKeyDictionary
 
 import zkwire
 from recipes.common.arguments import current_task
+from recipes.common.this_process import or_in_words
 from recipes.common.waiting import raise_unless_renewed
 from recipes.line import ticket_data
+from recipes.line.contenders import Contender
 from recipes.line.lease import Lease
 from recipes.line.line import Line
 from recipes.line.locking import Locking
 from recipes.line.loss_monitor import DELETED, WRITTEN_OVER
 from recipes.line.own_data import OwnData, WrittenOverError
 from recipes.line.position import every_contender
+from recipes.line.readers import READ_PREFIX, WRITE_PREFIX, is_writer
 from recipes.line.refusals import pause
+from recipes.line.sight import Sight
 from recipes.line.strangers import is_ticket, strangers_of
 from recipes.line.ticket import Ticket
 from zkwire import ACL, Client, Node, Transaction, join_path, validate_path
 
-# Both prefixes are Curator's, so that Curator's read/write lock can use the same path.
-READ_PREFIX: Final = "__READ__"
-WRITE_PREFIX: Final = "__WRIT__"
-_READERS: Final = (READ_PREFIX, "__rlock__")  # the second one is kazoo's
 # With prefer="readers", writers queue below this node before they take a ticket.  Its name has no sequence number, so
 # that no client takes the node itself for a ticket.
 _GATE: Final = "writers"
@@ -37,11 +37,6 @@ _GATE: Final = "writers"
 _PROOFS: Final = 1
 
 Preference = Literal["readers", "writers"]
-
-
-def is_writer(name: str) -> bool:
-    """Return whether the ticket `name` counts as a writer's: true unless its name has the form of a reader's ticket."""
-    return not any(reader in name for reader in _READERS)
 
 
 class WriteLease(Lease):
@@ -283,21 +278,21 @@ class _ReadLock(Locking[Lease]):
         self._holders = holders
         self._preferred = preferred
 
-    async def _acquire(self) -> Lease:
+    async def _acquire(self, sight: Sight | None = None) -> Lease:
         again = self._acquired_again()
         if again is not None:
             return again
         if self._preferred is not None:
             await self._preferred.wait_until_gone()
-        return self._lease_of(await self._line.acquire())
+        return self._lease_of(await self._line.acquire(sight))
 
-    async def _try_acquire(self) -> Lease | None:
+    async def _try_acquire(self, sight: Sight | None = None) -> Lease | None:
         again = self._acquired_again()
         if again is not None:
             return again
         if self._preferred is not None and not await self._preferred.are_gone():
             return None
-        ticket = await self._line.try_acquire()
+        ticket = await self._line.try_acquire(sight)
         return None if ticket is None else self._lease_of(ticket)
 
     def _acquired_again(self) -> Lease | None:
@@ -347,24 +342,24 @@ class _WriteLock(Locking[WriteLease]):
         self._preferred = preferred
         self._gate = gate
 
-    async def _acquire(self) -> WriteLease:
+    async def _acquire(self, sight: Sight | None = None) -> WriteLease:
         self._check_not_held()
         if self._preferred is None or self._gate is None:
-            return self._lease_of(await self._line.acquire())
+            return self._lease_of(await self._line.acquire(sight))
         # Only the first writer at the gate watches the line.  If all waiting writers did, the departure of the last
         # ticket would wake them all, and they would take their tickets in no particular order.
         at_gate = await self._gate.acquire()
         try:
             await self._preferred.wait_until_gone()
-            return self._lease_of(await self._line.acquire())
+            return self._lease_of(await self._line.acquire(sight))
         finally:
             self._gate.leave(at_gate)
 
-    async def _try_acquire(self) -> WriteLease | None:
+    async def _try_acquire(self, sight: Sight | None = None) -> WriteLease | None:
         self._check_not_held()
         if self._preferred is not None and not await self._preferred.are_gone():
             return None
-        ticket = await self._line.try_acquire()
+        ticket = await self._line.try_acquire(sight)
         return None if ticket is None else self._lease_of(ticket)
 
     def _check_not_held(self) -> None:
@@ -418,12 +413,13 @@ class ReadWriteLock:
         path: str,
         *,
         prefer: Preference | None = None,
-        data: bytes = b"",
+        data: bytes | None = None,
         acl: Sequence[ACL] | None = None,
     ) -> None:
         self.path = validate_path(path)
         if prefer not in (None, "readers", "writers"):
             raise ValueError(f'prefer must be None, "readers" or "writers", not {prefer!r}')
+        data = or_in_words(data)
         holders = Holders()
         # ahead=0: readers that wait for one writer watch that writer only.  A watch on the writer before it would wake
         # them all for nothing.
@@ -436,6 +432,16 @@ class ReadWriteLock:
         gate = Line(zk, join_path(path, _GATE), acl=acl, container=path) if prefer == "readers" else None
         self._read_lock = _ReadLock(zk, reads, holders, before_reading)
         self._write_lock = _WriteLock(zk, writes, holders, data, before_writing, gate)
+
+    def __repr__(self) -> str:
+        return f"<ReadWriteLock {self.path}, {self._read_lock!r}, {self._write_lock!r}>"
+
+    async def contenders(self) -> list[Contender]:
+        """Return the holders of the lock, readers or a writer, and then those that wait; see Lock.contenders.
+
+        Clients that prefer others, and so have no ticket yet, are not in it.
+        """
+        return await self._read_lock.contenders()
 
     def read(self) -> Locking[Lease]:
         """Return the read lock, which is used like a Lock; only the writers before it block it."""

@@ -12,10 +12,12 @@ from typing import Final
 
 import zkwire
 from recipes.common.waiting import raise_unless_renewed
+from recipes.line.contenders import Contender, look
 from recipes.line.lease import Lease
 from recipes.line.line import Line
 from recipes.line.locking import Locking
 from recipes.line.refusals import any_transient, pause
+from recipes.line.sight import Sight
 from zkwire import ACL, OPEN_ACL, Client, GetData, Node, Sync, join_path, validate_path
 
 PREFIX: Final = "lease-"  # Curator's
@@ -87,7 +89,7 @@ class Semaphore(Locking[Lease]):
     _noun = "semaphore"
 
     def __init__(
-        self, zk: Client, path: str, permits: int | None, *, data: bytes = b"", acl: Sequence[ACL] | None = None
+        self, zk: Client, path: str, permits: int | None, *, data: bytes | None = None, acl: Sequence[ACL] | None = None
     ) -> None:
         if permits is not None:
             checked_permits(permits)
@@ -187,21 +189,25 @@ class Semaphore(Locking[Lease]):
         except zkwire.TransactionError as refused:
             raise refused.cause from None
 
-    async def _acquire(self) -> Lease:
+    async def _acquire(self, sight: Sight | None = None) -> Lease:
         while True:
             try:
-                return Lease(self._zk, await self._line.acquire())
+                return Lease(self._zk, await self._line.acquire(sight))
             except _NoNumberError:
                 await self._store_permits()
 
-    async def _try_acquire(self) -> Lease | None:
+    async def _try_acquire(self, sight: Sight | None = None) -> Lease | None:
         while True:
             try:
-                ticket = await self._line.try_acquire()
+                ticket = await self._line.try_acquire(sight)
             except _NoNumberError:
                 await self._store_permits()
             else:
                 return None if ticket is None else Lease(self._zk, ticket)
+
+    async def _look(self) -> list[Contender]:
+        """Return the contenders; after a resize to fewer permits, a holder beyond the new number counts as waiting."""
+        return await look(self._zk, self.path, lambda data: parse_permits(data) or self._permits or 0)
 
     def _agreed_permits(self, data: bytes) -> int:
         """Return the number of permits that the node's `data` contains, once it agrees with the number given.

@@ -16,6 +16,7 @@ from functools import partial
 from typing import Final
 
 import zkwire
+from recipes.common.this_process import or_in_words
 from recipes.line import ticket_data
 from recipes.line.lease import Lease, LockLostError
 from recipes.line.line import Line
@@ -24,6 +25,7 @@ from recipes.line.loss_monitor import DELETED, WRITTEN_OVER
 from recipes.line.own_data import OwnData, WrittenOverError
 from recipes.line.proofs import MOST_PROOFS
 from recipes.line.refusals import is_transient, pause
+from recipes.line.sight import Sight
 from recipes.line.ticket import Ticket
 from zkwire import ACL, Client, validate_path
 
@@ -201,16 +203,16 @@ class TimedLock(Locking[TimedLease]):
     """
 
     def __init__(
-        self, zk: Client, path: str, limit: float, *, data: bytes = b"", acl: Sequence[ACL] | None = None
+        self, zk: Client, path: str, limit: float, *, data: bytes | None = None, acl: Sequence[ACL] | None = None
     ) -> None:
         super().__init__(zk, validate_path(path))
         self._limit = ticket_data.checked_limit(limit)
-        self._data = data
-        self._line = Line(zk, self.path, data=data, acl=acl, proofs=MOST_PROOFS)
+        self._data = or_in_words(data)
+        self._line = Line(zk, self.path, data=self._data, acl=acl, proofs=MOST_PROOFS)
 
-    async def _acquire(self) -> TimedLease:
-        return TimedLease(self._zk, await self._line.acquire(), self._limit, self._data)
+    async def _acquire(self, sight: Sight | None = None) -> TimedLease:
+        return TimedLease(self._zk, await self._line.acquire(sight), self._limit, self._data)
 
-    async def _try_acquire(self) -> TimedLease | None:
-        ticket = await self._line.try_acquire()
+    async def _try_acquire(self, sight: Sight | None = None) -> TimedLease | None:
+        ticket = await self._line.try_acquire(sight)
         return None if ticket is None else TimedLease(self._zk, ticket, self._limit, self._data)

@@ -16,10 +16,13 @@ import zkwire
 from recipes.common import lost_answers
 from recipes.common.own_acl import own_acl, was_refused
 from recipes.common.parent_acl import warn_if_wider
+from recipes.common.this_process import or_in_words
 from recipes.common.waiting import raise_unless_renewed
 from recipes.line.certainty import renew_certainty
+from recipes.line.contenders import Contender, single
 from recipes.line.lease import Lease, LockLostError
 from recipes.line.locking import Locking
+from recipes.line.sight import Sight
 from recipes.line.ticket import Ticket, TicketNode
 from zkwire import (
     ACL,
@@ -58,9 +61,9 @@ class TryLock(Locking[Lease]):
     One lease is held at a time in the whole cluster, as for Lock, and it is lost by the same signals.
 
     Arguments: `path`, the lock's node itself, not a parent; missing parents are created as persistent nodes; `data`,
-    stored in the node, where people can see which program holds the lock; `acl`, of all nodes that are created, None:
-    all clients may use the parents, and read the node, into which only this client may write, or all clients if this
-    one has no identity.
+    stored in the node, where people can see which program holds the lock, None: the same as that of Lock; `acl`,
+    of all nodes that are created, None: all clients may use the parents, and read the node, into which only this client
+    may write, or all clients if this one has no identity.
     Order: none.  A client that keeps trying may never succeed; use Lock for a queue.
     Requests: one to take the lock or to find it taken, and one to release it.
     Raises: `acquire`, `hold` and `async with` raise LockTakenError when the lock is taken.  Their `within` only bounds
@@ -74,24 +77,22 @@ class TryLock(Locking[Lease]):
 
     _can_wait = False
 
-    def __init__(self, zk: Client, path: str, *, data: bytes = b"", acl: Sequence[ACL] | None = None) -> None:
+    def __init__(self, zk: Client, path: str, *, data: bytes | None = None, acl: Sequence[ACL] | None = None) -> None:
         super().__init__(zk, validate_path(path))
         if path == "/":
             raise ValueError("the root cannot be a TryLock, because it always exists: use a node below it")
-        if not isinstance(data, bytes):
-            raise TypeError(f"the data of a lock must be bytes, not {data!r}")
         self._parent = self.path.rpartition("/")[0] or "/"
-        self._data = data
+        self._data = or_in_words(data)
         self._acl = acl
         self._parents_acl = OPEN_ACL if acl is None else acl
 
-    async def _acquire(self) -> Lease:
+    async def _acquire(self, sight: Sight | None = None) -> Lease:
         lease = await self._try_acquire()
         if lease is None:
             raise LockTakenError(self.path)
         return lease
 
-    async def _try_acquire(self) -> Lease | None:
+    async def _try_acquire(self, sight: Sight | None = None) -> Lease | None:
         while True:
             node = await self._start_taking()
             if node is None:
@@ -107,6 +108,10 @@ class TryLock(Locking[Lease]):
                 # The node of the next holder has the same path: `newest_zxid` keeps a repeated delete away from it.
                 removal = self._zk.removal(self.path, newest_zxid=node.token)
                 return _UnnumberedLease(self._zk, Ticket(node, removal))
+
+    async def _look(self) -> list[Contender]:
+        (node,) = await self._zk.pipeline([GetData(self.path)])
+        return single(self._zk, self.path, node)
 
     async def _start_taking(self) -> TicketNode | None:
         """Have a task of its own create the node; return the node, None if the lock is taken.

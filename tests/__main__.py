@@ -5,6 +5,7 @@ go to pytest, which then runs in one process.
 """
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -27,6 +28,9 @@ def main(arguments: list[str]) -> int:
     if arguments[:1] == ["quick"]:
         options = ("-m", "not java and not slow", "--hypothesis-profile", QUICK)
         return _pytest(*SIDE_BY_SIDE, WITHOUT_SERVERS, *options, *arguments[1:])
+    if shutil.which("openssl") is None:  # said now, and not by a test in ten minutes
+        print("the tests of TLS need the openssl command: install OpenSSL 3", file=sys.stderr)
+        return 2
     if arguments:
         return _pytest(*arguments)
     with tempfile.TemporaryDirectory() as folder:

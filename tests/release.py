@@ -76,6 +76,7 @@ def wrong_when_installed(wheel: Path) -> list[str]:
             [python, "-c", "import zkwire, recipes, zkwire.testing, zkwire.blocking"],
             [python, "-c", example.group(1)],
             [str(Path(folder, "bin", "zkwire")), "--help"],
+            [str(Path(folder, "bin", "zklock")), "--help"],
         ]
         for command in commands:
             ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -17,12 +17,19 @@ LEAVES_WITHIN: Final = 1.0
 class Bound:
     """The limit of one wait; made by `bounded`.
 
+    Arguments: `what` did not happen within the limit, and `details`, which returns what else to say: the error message.
     Attributes: `is_one_look`, whether the limit is 0 seconds; `message` of the TimeoutError.
     """
 
-    def __init__(self, within: float | None, message: str) -> None:
+    def __init__(self, within: float | None, what: str, details: Callable[[], str] = str) -> None:
         self.is_one_look = within == 0
-        self.message = message
+        self._beginning = f"{what} within {within} s"
+        self._details = details
+
+    @property
+    def message(self) -> str:
+        """The message of the TimeoutError, with the details that are known by now."""
+        return self._beginning + self._details()
 
     def must_wait(self) -> None:
         """Note that a look has been made, and that the caller has to wait.
@@ -34,7 +41,7 @@ class Bound:
 
 
 @asynccontextmanager
-async def bounded(within: float | None, what: str) -> AsyncIterator[Bound]:
+async def bounded(within: float | None, what: str, details: Callable[[], str] = str) -> AsyncIterator[Bound]:
     """Limit the body to `within` seconds; None sets no limit, and 0 allows one look.
 
         async with bounded(within, f"the barrier {path} was not removed") as bound:
@@ -46,17 +53,17 @@ async def bounded(within: float | None, what: str) -> AsyncIterator[Bound]:
     One look means: the body makes the requests that show whether it has to wait, however long their answers take, and
     takes what is free. So a limit of 0 sets no timer: the body must call `must_wait` between a look and each wait for
     other clients, or it would wait without limit.
-    Arguments: `what`, the beginning of the error message: what did not happen in time.
+    Arguments: `what`, the beginning of the error message: what did not happen in time; `details`, returns its end.
     Raises: TimeoutError. A TimeoutError of the body itself passes unchanged.
     """
-    message = f"{what} within {within} s"
+    bound = Bound(within, what, details)
     try:
         async with asyncio.timeout(within or None) as limit:
-            yield Bound(within, message)
+            yield bound
     except TimeoutError:
         if not limit.expired():
             raise
-        raise TimeoutError(message) from None
+        raise TimeoutError(bound.message) from None
 
 
 def raise_unless_renewed(zk: Client) -> None:

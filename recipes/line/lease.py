@@ -15,6 +15,7 @@ from typing import ClassVar, Protocol
 
 from recipes.common.event_loops import same_loop
 from recipes.line.certainty import Certainty
+from recipes.line.contenders import session_in_words
 from recipes.line.local_queue import LocalQueue
 from recipes.line.loss_monitor import DELETED, LossMonitor
 from recipes.line.ticket import Ticket
@@ -118,6 +119,19 @@ class Lease:
         self._bodies = Bodies()
         self._certainty = Certainty(zk, ticket.node.session_id)
         self._monitor = LossMonitor(zk, ticket, self._certainty, on_uncertain=self.find_loss, on_lost=self._lose)
+
+    def __repr__(self) -> str:
+        session = session_in_words(self.ticket.node.session_id)
+        kind = type(self).__name__.removeprefix("_")
+        return f"<{kind} {self.path}, {self._state_in_words()}, token {self.token}, session {session}>"
+
+    def _state_in_words(self) -> str:
+        if self._loss is not None:
+            return f"lost: {self._loss.why}"
+        if self.is_released:
+            return "released"
+        left = self.certain_for()
+        return f"held, certain for {left:.1f} s" if left else "not certain to be held"
 
     # -- state ------------------------------------------------------------------------------------------------------
 

@@ -16,10 +16,12 @@ from typing import Final
 
 import zkwire
 from recipes.common.parent_acl import warn_if_wider
+from recipes.common.this_process import or_in_words
 from recipes.common.waiting import raise_unless_renewed
 from recipes.line.certainty import Certainty
 from recipes.line.entering import Entrance
 from recipes.line.position import every_contender
+from recipes.line.sight import Sight
 from recipes.line.standing import standing_of
 from recipes.line.strangers import strangers_of
 from recipes.line.ticket import Ticket
@@ -33,9 +35,9 @@ class Line:
     """One line of tickets, the children of the node at `path`.
 
     Arguments: `path`, created as a container when it is missing; `prefix`, the part of our tickets' names between the
-    unique id and the number; `blocks`, `slots`, `ahead` and `ignores_shared`, see Rules; `data`, `acl`, `parent_data`,
-    `proofs` and `creates_at_once`, see Entrance; `container`, the topmost node above the tickets that is created as a
-    container, `path` by default.
+    unique id and the number; `blocks`, `slots`, `ahead` and `ignores_shared`, see Rules; `data`, of the tickets' nodes,
+    None for this process in words; `acl`, `parent_data`, `proofs` and `creates_at_once`, see Entrance; `container`, the
+    topmost node above the tickets that is created as a container, `path` by default.
     """
 
     def __init__(
@@ -48,7 +50,7 @@ class Line:
         slots: int | Callable[[bytes], int] = 1,
         ahead: int = 1,
         ignores_shared: bool = False,
-        data: bytes = b"",
+        data: bytes | None = None,
         acl: Sequence[ACL] | None = None,
         parent_data: Callable[[], bytes] = bytes,
         container: str | None = None,
@@ -64,7 +66,7 @@ class Line:
             path=path,
             prefix=prefix,
             reads=self._rules.reads(),
-            data=data,
+            data=or_in_words(data),
             acl=acl,
             parent_data=parent_data,
             container=path if container is None else container,
@@ -73,15 +75,16 @@ class Line:
             creates_at_once=creates_at_once,
         )
 
-    async def acquire(self) -> Ticket:
+    async def acquire(self, sight: Sight | None = None) -> Ticket:
         """Take a ticket, wait until it owns, and return it; if its node is lost while it waits, take a new one.
 
+        Arguments: `sight`, which takes note of what is seen on the way.
         Raises: what the client raises, but for an expired session that is renewed; what `slots` raises.
         Cancellation: the node is removed.
         """
         while True:
             try:
-                waiting = await self._enter()
+                waiting = await self._enter(sight)
                 if waiting.owns:
                     return waiting.ticket
                 # While the ticket waits, too: an event may make it the owner, and then there is no time to ask.
@@ -95,7 +98,7 @@ class Line:
             except EvictedError:
                 pass
 
-    async def try_acquire(self) -> Ticket | None:
+    async def try_acquire(self, sight: Sight | None = None) -> Ticket | None:
         """Take a ticket and return it if it owns at once; otherwise remove its node and return None.
 
         Raises, Cancellation: as `acquire`.
@@ -104,7 +107,7 @@ class Line:
         """
         while True:
             try:
-                waiting = await self._enter()
+                waiting = await self._enter(sight)
                 await waiting.check_first_blockers()
                 await waiting.check_single_blocker()
                 await waiting.make_certain()
@@ -146,11 +149,11 @@ class Line:
         """Give `ticket` up: its node is deleted as soon as a server can be reached."""
         ticket.give_up()
 
-    async def _enter(self) -> WaitingTicket:
+    async def _enter(self, sight: Sight | None) -> WaitingTicket:
         node, answers, is_new_line = await self._entrance.enter()
         ticket = Ticket(node, self._zk.removal(node.path))
         try:
-            waiting = WaitingTicket(self._zk, self._rules, ticket, answers)
+            waiting = WaitingTicket(self._zk, self._rules, ticket, answers, sight)
             if self._acl is not None and not is_new_line:  # a new one has the ACL that was asked for
                 await warn_if_wider(self._zk, self.path, self._acl)
         except BaseException:

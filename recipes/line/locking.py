@@ -15,7 +15,9 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from recipes.common.arguments import checked_within, current_task
 from recipes.common.event_loops import running_loop, same_loop
 from recipes.common.waiting import bounded
+from recipes.line.contenders import Contender, holders_first, look
 from recipes.line.lease import Body, LockLostError
+from recipes.line.sight import Sight
 from zkwire import Client, SessionError
 
 _log = logging.getLogger(__name__)
@@ -195,6 +197,11 @@ class Locking(ABC, Generic[H]):
         self.path = path
         self._loop = running_loop()
         self._entered: dict[asyncio.Task[Any], list[Hold[H]]] = {}
+        self._latest: H | None = None  # for `repr`
+
+    def __repr__(self) -> str:
+        latest = "no lease so far" if self._latest is None else f"latest lease {self._latest!r}"
+        return f"<{type(self).__name__.removeprefix('_')} {self.path}, {latest}, {self._zk!r}>"
 
     @property
     def client(self) -> Client:
@@ -250,27 +257,29 @@ class Locking(ABC, Generic[H]):
 
         Arguments: `within`, how many seconds the whole wait may take; None: without bound; 0: one look, which takes the
         lock if it is free, however long the server takes to answer.
-        Raises: TimeoutError; RuntimeError in another event loop than the lock was made in; SessionClosedError;
-        SessionExpiredError if the client renews no session (if it does, a new
-        ticket is taken in the new session); whatever else the server refuses.
+        Raises: TimeoutError, which names the first ticket ahead, as far as the wait has seen it; RuntimeError in
+        another event loop than the lock was made in; SessionClosedError; SessionExpiredError if the client renews no
+        session (if it does, a new ticket is taken in the new session); whatever else the server refuses.
         Cancellation: at any moment; no node stays, and the next ticket in the line gets its turn.
         """
         self._check_usable()
         loop = asyncio.get_running_loop()
         start = loop.time()
         lease = await (self._acquire() if checked_within(within) is None else self._acquire_within(within))
+        self._latest = lease
         if loop.time() - start > _LATE:
             _log.info("acquired the %s %s after %.0f s", self._noun, self.path, loop.time() - start)
         return lease
 
     async def _acquire_within(self, within: float | None) -> H:
-        async with bounded(within, f"the {self._noun} {self.path} was not free") as bound:
+        sight = Sight()
+        async with bounded(within, f"the {self._noun} {self.path} was not free", sight.in_words) as bound:
             if within == 0 and self._can_wait:
-                lease = await self._try_acquire()
+                lease = await self._try_acquire(sight)
                 if lease is not None:
                     return lease
                 bound.must_wait()
-            return await self._acquire()
+            return await self._acquire(sight)
 
     async def try_acquire(self) -> H | None:
         """Return the lease if the lock is free at this moment, None otherwise; does not wait for a holder.
@@ -278,15 +287,34 @@ class Locking(ABC, Generic[H]):
         Raises: as `acquire`, without TimeoutError.  Cancellation: as `acquire`.
         """
         self._check_usable()
-        return await self._try_acquire()
+        lease = await self._try_acquire()
+        if lease is not None:
+            self._latest = lease
+        return lease
+
+    async def contenders(self) -> list[Contender]:
+        """Return the holders of the lock, and then the clients that wait for it, in their order.
+
+        It is one look: when it is read, the lock may have changed hands already.  So nothing should be decided by it.
+        Clients that have no node in the line yet are not in it, such as tasks that wait for another one of this
+        object.  Nodes that are not ephemeral are left out, and reported in the log.
+        Raises: as `acquire`, without TimeoutError.  Cancellation: harmless.
+        Requests: getChildren, and in one write a getData for each contender.
+        """
+        self._check_usable()
+        return holders_first(await self._look())
+
+    async def _look(self) -> list[Contender]:
+        """Return the contenders in the order of the line."""
+        return await look(self._zk, self.path)
 
     @abstractmethod
-    async def _acquire(self) -> H:
-        """Do what `acquire` does, without a bound."""
+    async def _acquire(self, sight: Sight | None = None) -> H:
+        """Do what `acquire` does, without a bound; `sight` takes note of what is seen on the way."""
 
     @abstractmethod
-    async def _try_acquire(self) -> H | None:
-        """Do what `try_acquire` does."""
+    async def _try_acquire(self, sight: Sight | None = None) -> H | None:
+        """Do what `try_acquire` does; `sight`, as for `_acquire`."""
 
     def _check_usable(self) -> None:
         """Raise the error of a client that is closed for good; RuntimeError in another event loop than the lock's.

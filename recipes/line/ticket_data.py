@@ -57,6 +57,14 @@ def parse(name: str, data: bytes, version: int) -> TicketData | None:
     return TicketData(limit=int(limit[1]) + int(limit[2]) / 1000)
 
 
+def without_line(name: str, data: bytes, version: int) -> bytes:
+    """Return the data that the ticket `name` was given, without the line that its client has written ahead of it.
+
+    Arguments: as of `parse`.
+    """
+    return data if parse(name, data, version) is None else data.partition(b"\n")[2]
+
+
 def checked_limit(seconds: float) -> float:
     """Return `seconds` if it may be the time limit of a holder.  Raises: TypeError, ValueError."""
     if isinstance(seconds, bool) or not isinstance(seconds, int | float):

@@ -16,6 +16,7 @@ from recipes.line import ticket_data
 from recipes.line.certainty import Certainty
 from recipes.line.position import Position, Promises, every_contender
 from recipes.line.refusals import any_transient, pause
+from recipes.line.sight import Sight
 from recipes.line.strangers import Strangers, is_ticket
 from recipes.line.ticket import Ticket, TicketNode
 from recipes.line.yielding import yield_processor
@@ -62,13 +63,16 @@ class Rules:
 class WaitingTicket:
     """The ticket `ticket` while it does not own yet.
 
-    Arguments: `answers`, what each of `rules.reads()` got when it was sent behind the create of the ticket's node.
+    Arguments: `answers`, what each of `rules.reads()` got when it was sent behind the create of the ticket's node;
+    `sight`, which takes note of the blockers, None if no one asks.
     Raises: a server's refusal among the answers; what `rules.slots` raises.
     """
 
-    __slots__ = ("_position", "_promises", "_rules", "_zk", "certainty", "ticket")
+    __slots__ = ("_position", "_promises", "_rules", "_sight", "_zk", "certainty", "ticket")
 
-    def __init__(self, zk: Client, rules: Rules, ticket: Ticket, answers: list[Any]) -> None:
+    def __init__(
+        self, zk: Client, rules: Rules, ticket: Ticket, answers: list[Any], sight: Sight | None = None
+    ) -> None:
         self._zk = zk
         self._rules = rules
         self.ticket = ticket
@@ -76,6 +80,9 @@ class WaitingTicket:
         self._promises = Promises()
         slots = rules.slots if isinstance(rules.slots, int) else None
         self._position = Position(ticket.node.name, blocks=rules.blocks, slots=slots, ahead=rules.ahead)
+        self._sight = sight
+        if sight is not None:
+            sight.begin(rules.path, self._position)
         self._take_list(answers[0])
         if slots is None:
             self._take_slots(answers[1], is_watched=False)
@@ -323,6 +330,8 @@ class WaitingTicket:
         if self._is_stranger(name, node):
             self._position.departed(name)
             return
+        if self._sight is not None:
+            self._sight.saw(name, node)
         written = ticket_data.parse(name, node.data, node.stat.version)
         if written is None or written.limit is None:
             self._promises.forget(name)

@@ -11,16 +11,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
+from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
 import zkwire
+from recipes.line.contenders import Contender, contender
 from recipes.line.lease import Body, Lease, LockLostError
 from recipes.line.locking import Hold
+from recipes.line.strangers import is_ticket
 from recipes.line.ticket import Ticket, TicketNode
 from recipes.queue.consumer import Claimed
-from recipes.queue.nodes import Nodes
-from zkwire import Transaction, ZooKeeperError
+from recipes.queue.nodes import Nodes, child_names
+from recipes.queue.order import in_order
+from zkwire import GetChildren, GetData, Node, Transaction, ZooKeeperError
 
 
 class Item(bytes):
@@ -186,6 +190,23 @@ class Item(bytes):
             return await transaction.commit()
         except (zkwire.ConnectionLostError, zkwire.TransactionError) as error:
             return error
+
+
+async def claims(nodes: Nodes) -> list[Contender]:
+    """Return the items that are claimed, with the claim of each; see Queue.claims."""
+    (listed,) = await nodes.zk.pipeline([GetChildren(nodes.taken)])
+    names = in_order(child_names(listed) or ())
+    reads = [GetData(of(name)) for name in names for of in (nodes.taken_node, nodes.entry)]
+    answers = iter(await nodes.zk.pipeline(reads) if reads else ())
+    found = []
+    for name, taken, item in zip(names, answers, answers, strict=True):
+        for answer in (taken, item):
+            if isinstance(answer, BaseException) and not isinstance(answer, zkwire.NoNodeError | zkwire.NoAuthError):
+                raise answer
+        if isinstance(taken, Node) and is_ticket(taken.stat) and not isinstance(item, zkwire.NoNodeError):
+            claim = contender(nodes.entry(name), taken, session_id=nodes.zk.session_id, owns=True)
+            found.append(replace(claim, data=item.data if isinstance(item, Node) else b""))
+    return found
 
 
 class Claim(Hold[Item]):

@@ -79,7 +79,7 @@ class Producer:
             await self._send(items, None)
             return
         # Not `bounded`: the time limit is suspended while a transaction is under way.
-        bound = Bound(within, f"the queue {self._nodes.path} had no room for {len(items)} more within {within} s")
+        bound = Bound(within, f"the queue {self._nodes.path} had no room for {len(items)} more")
         turn = self._putting_at_once if bound.is_one_look else self._putting
         try:
             async with asyncio.timeout(within or None) as limit, turn:

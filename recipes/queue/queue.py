@@ -14,9 +14,10 @@ from typing import Final, Protocol, Self, TypeVar
 import zkwire
 from recipes.common.arguments import checked_within
 from recipes.common.waiting import Bound, bounded, raise_unless_renewed
+from recipes.line.contenders import Contender
 from recipes.line.line import Line
 from recipes.line.locking import Hold
-from recipes.queue.claims import Claim, Item
+from recipes.queue.claims import Claim, Item, claims
 from recipes.queue.consumer import Consumer
 from recipes.queue.nodes import Nodes
 from recipes.queue.order import DEFAULT_PRIORITY, checked_priority
@@ -160,6 +161,17 @@ class Queue:
     async def size(self) -> int:
         """Return how many items can be taken; claimed items are not counted."""
         return await self._consumer.count()
+
+    async def claims(self) -> list[Contender]:
+        """Return the claimed items in their order, each with the session that has claimed it, and since when.
+
+        `path` and `data` of each Contender are those of the item.  It is one look: when it is read, the items may be
+        handled already.  It reads the data of all claimed items.  An item that is being taken out for good is not in
+        it, and so is one whose `taken` node this client must not read.
+        Raises: as `peek`.  Cancellation: harmless.
+        Requests: getChildren, and in one write two getData for each claimed item.
+        """
+        return await claims(self._nodes)
 
     def __aiter__(self) -> Self:
         return self

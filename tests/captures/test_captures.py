@@ -14,7 +14,7 @@ from tests.captures.recording import FOLDER, load
 from tests.captures.script.tools import SUPER
 from tests.captures.targets import RecordedTarget, SocketTarget
 from tests.captures.themes import THEMES, play
-from zkwire.testing import Server
+from zkwire.testing import Server, ZooKeeperMissingError
 from zkwire.testing.memory.machine import Machine, Settings
 from zkwire.wire.primitives import DecodeError
 
@@ -98,6 +98,7 @@ def over_tcp(theme: str, port: int) -> list[str]:
         return list(differences(RECORDINGS[theme], play(theme, target)))
 
 
+@pytest.mark.since("3.9", "what was recorded", raises=ZooKeeperMissingError)
 def test_another_real_server_gives_the_same_bytes() -> None:
     with real_server() as server:
         for theme in THEMES:

@@ -31,8 +31,8 @@ def run(folder: Path, *command: str) -> str:
     return ran.stdout
 
 
-def test_the_page_has_a_conftest_a_script_and_three_examples() -> None:
-    assert (len(CONFTEST), len(SCRIPTS), len(TESTS)) == (1, 1, 3)
+def test_the_page_has_a_conftest_a_script_and_four_examples() -> None:
+    assert (len(CONFTEST), len(SCRIPTS), len(TESTS)) == (1, 1, 4)
 
 
 @pytest.mark.parametrize("number", range(len(TESTS)))

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
 from recipes.line.position import every_contender
+from recipes.line.readers import READ_PREFIX, WRITE_PREFIX, is_writer
 from recipes.line.waiting_ticket import Rules
-from recipes.read_write_lock import READ_PREFIX, WRITE_PREFIX, is_writer
 from tests.model.search import Broken, Step, search, wander
 from tests.model.waiting import GONE, LIST, PLAIN, REFUSED, SHARED, SYNC, Answer, Request, WaitingTable
 from zkwire import WatchEventType

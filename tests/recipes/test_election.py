@@ -11,7 +11,7 @@ import pytest
 
 import zkwire
 from recipes import Election, LeaderStream, Lease, LockLostError, Term, Terms
-from recipes.election import in_order
+from recipes.line.contenders import in_order
 from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, no_watch_stays, scene
 from tests.support.locks import cancel_every_wait, watch_count
 from tests.support.proxy import Proxy

@@ -79,7 +79,7 @@ async def campaign(
     server: RealServer, path: str, folder: Path, *, timeout: float = 10.0
 ) -> AsyncIterator[tuple[Client, Campaign]]:
     async with AsyncExitStack() as stack:
-        zk = await stack.enter_async_context(zkwire.connect(server.hosts, session_timeout=10.0))
+        zk = await stack.enter_async_context(zkwire.connect(server.hosts, session_timeout=30.0))
         yield zk, Campaign(server, path, folder / "witness", stack, timeout)
 
 
@@ -105,7 +105,7 @@ async def at_least(zk: Client, path: str, count: int) -> None:
 
 async def note(leaders: list[str], hosts: str, path: str) -> None:
     """Append the data of each leader, observed in a session of its own."""
-    async with zkwire.connect(hosts, session_timeout=10.0) as zk:
+    async with zkwire.connect(hosts, session_timeout=30.0) as zk:
         async for data in Election(zk, path).observe():
             leaders += ["no leader" if data is None else data.decode()]
 

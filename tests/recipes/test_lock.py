@@ -534,7 +534,7 @@ async def test_a_cancelled_acquire_or_release_leaves_nothing(ahead: Ahead, bound
     """Pitfalls 9, 10, 11 and 24: no node, no watch, no task; and the lock can be used as before."""
     act = ahead.act_within if bounded else ahead.act
     await cancel_at_every_moment(
-        act, prepare=ahead.stand, afterwards=ahead.leave, most=60 if ahead.count else None, at_least=8
+        act, prepare=ahead.stand, afterwards=ahead.leave, most=60 if ahead.count else None, at_least=7
     )
 
 

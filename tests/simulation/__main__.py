@@ -14,14 +14,16 @@ checks.py for all that is held, and anything else by `self.stage.fail(...)`.  Ev
 loops and in virtual time: no real clock, no thread, no randomness but from `player.rng`.  scenarios/lock.py is the
 pattern for what is held, scenarios/client.py for checks of another kind.  Run it alone by `--scenario NAME`.
 
-How to add a fault: see faults.py.
+How to add a fault: see faults.py.  How to add a siege, in which faults come together at the worst time: see sieges.py.
 """
 
 import argparse
 import gc
 import itertools
+import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -44,7 +46,9 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=1000, help="how many schedules to play")
     parser.add_argument("--first", type=int, default=0, help="the number of the first schedule of each scenario")
     parser.add_argument("--scenario", nargs="+", default=list(SCENARIOS), choices=list(SCENARIOS))
-    parser.add_argument("--jobs", type=int, default=2, help="how many processes")
+    parser.add_argument(
+        "--processes", type=int, default=os.cpu_count() or 1, help="how many (default: one for each CPU)"
+    )
     parser.add_argument("--play", type=Path, metavar="FILE", help="play the schedule in this file instead")
     options = parser.parse_args()
     if options.play is not None:
@@ -59,25 +63,35 @@ def main() -> int:
         for start in range(0, count, _CHUNK)
     ]
     failed: list[tuple[str, int, str]] = []
-    with ProcessPoolExecutor(options.jobs) as pool:
-        for found in pool.map(_play_chunk, *zip(*jobs, strict=True)):
+    cpu: dict[str, float] = dict.fromkeys(options.scenario, 0.0)
+    counts = Counter(dict.fromkeys(options.scenario, 0))
+    with ProcessPoolExecutor(options.processes) as pool:
+        for (chunk, _, count), (found, took) in zip(jobs, pool.map(_play_chunk, *zip(*jobs, strict=True)), strict=True):
+            cpu[chunk] += took
+            counts[chunk] += count
             for name, number, failure in found:
                 failed.append((name, number, failure))
                 print(f"FAILED: {name} {number}: {failure}", flush=True)
     seconds = time.monotonic() - started
+    for name, count in counts.items():
+        if count:
+            print(f"{name:16} {count:7} schedules, {count / cpu[name]:5.1f} in each second of CPU")
     print(
-        f"{options.seeds} schedules in {seconds:.1f} s, {options.seeds / seconds:.0f} each second: {len(failed)} failed"
+        f"{options.seeds} schedules in {seconds:.1f} s, {options.seeds / seconds:.0f} each second, "
+        f"{options.seeds / sum(cpu.values()):.1f} in each second of CPU: {len(failed)} failed"
     )
     for name, number, _ in failed[:_MOST_SHOWN]:
         _show(make(name, number))
     return 1 if failed else 0
 
 
-def _play_chunk(name: str, first: int, count: int) -> list[tuple[str, int, str]]:
+def _play_chunk(name: str, first: int, count: int) -> tuple[list[tuple[str, int, str]], float]:
+    """Return what has failed, and how many seconds of CPU it took."""
+    started = time.process_time()
     gc.collect()
     gc.freeze()  # the modules need not be visited each time
     with simulated():
-        return list(failures(name, range(first, first + count)))
+        return list(failures(name, range(first, first + count))), time.process_time() - started
 
 
 def failures(name: str, numbers: Iterable[int]) -> Iterable[tuple[str, int, str]]:

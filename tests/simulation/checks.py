@@ -2,7 +2,7 @@
 
 - Never are more leases certain than may be held together.
 - The body of a former holder has stopped before the next one owns, if its machine runs.
-- The ticket that owns has no ticket before it that blocks it, in the copy of the server that has come furthest.
+- There was a moment of the history at which the ticket that owns was there, and no ticket before it blocked it.
 - Tokens grow with ownership.
 """
 
@@ -11,6 +11,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
+
+from tests.simulation.ensemble.history import Replica
 
 if TYPE_CHECKING:
     from tests.simulation.stage import Player, Stage
@@ -48,8 +50,8 @@ class Guard:
     """Watches the leases of one path.
 
     Arguments: `stage`; `path`, below which the tickets are; `fits`, whether leases of some kinds may be held together;
-    `blocks`, whether an earlier ticket of a name blocks a ticket of a kind; `slots`, how many blockers are too many;
-    `grows`, whether each lease must have a greater token than all before it.
+    `blocks`, whether an earlier ticket of a name blocks a ticket of a kind, None if what is held is not decided by one
+    ticket that blocks another; `grows`, whether each lease must have a greater token than all before it.
     """
 
     def __init__(
@@ -58,13 +60,16 @@ class Guard:
         path: str,
         *,
         fits: Callable[[Sequence[str]], bool] = one,
-        blocks: Callable[[str, str], bool] = lambda name, kind: True,
-        slots: Callable[[], int] = lambda: 1,
+        blocks: Callable[[str, str], bool] | None = lambda name, kind: True,
         grows: bool = True,
     ) -> None:
         self._stage = stage
         self._path = path
-        self._fits, self._blocks, self._slots, self._grows = fits, blocks, slots, grows
+        self._fits, self._blocks, self._grows = fits, blocks, grows
+        self._lines: list[dict[str, int]] = []  # each line that there was: the tickets' names and numbers
+        self._newest = 0  # the zxid of the last one
+        if blocks is not None:
+            stage.ensemble.frontier.listeners.append(self._applied)
         self._holders: dict[_Holder, None] = {}
         self._excused: set[str] = set()
         self._greatest = (0, "")
@@ -98,15 +103,24 @@ class Guard:
         running = [holder for holder in others if _could_stop(holder)]
         if not self._fits([new.kind, *(holder.kind for holder in running)]):
             self._fail(f"{new} owns while the body of {_names(running)} still runs")
-        number = _number(new.lease.path)
-        earlier = [path for path in self.tickets() if _number(path) < number]
-        blockers = [path for path in earlier if self._blocks(path.rpartition("/")[2], new.kind)]
-        if len(blockers) >= self._slots():
-            self._fail(f"{new} owns while these are before it: {', '.join(blockers)}")
+        if self._blocks is not None and not any(self._is_entitled(new, line) for line in reversed(self._lines)):
+            self._fail(f"{new} owns while it has never been entitled to it: now there are {self.tickets()}")
         token = new.lease.token, new.lease.path
         if self._grows and token <= self._greatest and token != self._greatest:
             self._fail(f"{new} owns, and {self._greatest[1]} owned before, whose token is {self._greatest[0]:#x}")
         self._greatest = max(self._greatest, token)
+
+    def _applied(self, replica: Replica) -> None:
+        node = replica.tree.nodes.get(self._path)
+        if node is not None and node.pzxid != self._newest:
+            self._newest = node.pzxid
+            self._lines.append({name: int(found[0]) for name in node.children or () if (found := _NUMBER.search(name))})
+
+    def _is_entitled(self, holder: _Holder, line: dict[str, int]) -> bool:
+        own = line.get(holder.lease.path.rpartition("/")[2])
+        if own is None or self._blocks is None:
+            return False
+        return not any(number < own and self._blocks(name, holder.kind) for name, number in line.items())
 
     def _is_excused(self, holder: _Holder) -> bool:
         """Whether a holder may rely on its lease although it is lost.
@@ -140,8 +154,3 @@ def _is_certain(holder: _Holder) -> bool:
 
 def _names(holders: list[_Holder]) -> str:
     return ", ".join(map(str, holders))
-
-
-def _number(path: str) -> int:
-    found = _NUMBER.search(path)
-    return int(found[0]) if found else -1

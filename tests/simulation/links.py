@@ -18,7 +18,8 @@ from tests.simulation.loop import Machine, World
 T = TypeVar("T")
 
 _READ_SIZE: Final = 64 * 1024
-_LATENCY: Final = (0.0002, 0.002)  # seconds
+_SHORTEST: Final = 0.0002  # seconds
+_LONGEST: Final = 0.002
 _SPLIT: Final = 0.1  # how often one write arrives in two pieces
 
 
@@ -75,6 +76,8 @@ class Network:
     def block(self, source: str, target: str) -> None:
         """Let nothing get from `source` to `target` until `unblock` is called as often."""
         self._blocks[source, target] = self._blocks.get((source, target), 0) + 1
+        for stream in self._streams.get((source, target), ()):
+            stream.is_blocked = True
 
     def unblock(self, source: str, target: str) -> None:
         """Undo one `block`: what was sent meanwhile arrives."""
@@ -83,6 +86,7 @@ class Network:
             self._blocks[source, target] = left
             return
         for stream in self._streams.get((source, target), ()):
+            stream.is_blocked = False
             stream.go_on()
 
     def delay(self, source: str, target: str, seconds: float) -> None:
@@ -91,11 +95,13 @@ class Network:
 
     def latency(self, source: str, target: str) -> float:
         """Return how many seconds the next item needs from `source` to `target`."""
-        return self.world.rng.uniform(*_LATENCY) + self._delays.get((source, target), 0.0)
+        usual = _SHORTEST + (_LONGEST - _SHORTEST) * self.world.rng.random()
+        return usual + self._delays.get((source, target), 0.0) if self._delays else usual
 
     def enter(self, stream: "Stream[Any]") -> None:
         """Take note of an open stream."""
         self._streams.setdefault((stream.source, stream.target), {})[stream] = None
+        stream.is_blocked = self.is_blocked(stream.source, stream.target)
 
     def leave(self, stream: "Stream[Any]") -> None:
         """Take note that `stream` is closed."""
@@ -114,6 +120,8 @@ class Stream(Generic[T]):
     """One direction of a connection.
 
     Arguments: `source` and `target`, names of hosts; `deliver`, called with each item when it arrives.
+
+    `is_blocked` is set by the network: whether nothing gets through.
     """
 
     def __init__(self, network: Network, source: str, target: str, deliver: Callable[[T], None]) -> None:
@@ -122,7 +130,7 @@ class Stream(Generic[T]):
         self._deliver = deliver
         self._items: deque[tuple[float, T]] = deque()
         self._last = 0.0
-        self._is_silent = self._is_ended = False
+        self.is_blocked = self._is_silent = self._is_ended = False
         network.enter(self)
 
     def send(self, item: T) -> None:
@@ -130,9 +138,12 @@ class Stream(Generic[T]):
         if self._is_ended or self._is_silent:
             return
         network = self._network
-        self._last = max(self._last, network.world.now + network.latency(self.source, self.target))
-        self._items.append((self._last, item))
-        network.world.at(self._last, self._pump)
+        when = network.world.now + network.latency(self.source, self.target)
+        if when < self._last:
+            when = self._last
+        self._last = when
+        self._items.append((when, item))
+        network.world.at(when, self._pump)
 
     def end(self, item: T) -> None:
         """Send a last item: nothing can be sent behind it."""
@@ -166,8 +177,8 @@ class Stream(Generic[T]):
         self._network.leave(self)
 
     def _pump(self) -> None:
-        network, items = self._network, self._items
-        while items and items[0][0] <= network.world.now and not network.is_blocked(self.source, self.target):
+        items, now = self._items, self._network.world.now
+        while items and items[0][0] <= now and not self.is_blocked:
             self._deliver(items.popleft()[1])
 
 

@@ -9,7 +9,8 @@ Nothing sleeps.  When no machine has anything to do, the world's time jumps to t
 either, the run is stuck, and that is an error.  There are no threads and no sockets, and all randomness comes from the
 seed: two runs of one seed make the same calls in the same order.
 
-A machine is an asyncio event loop.  While its callbacks run, `asyncio.get_running_loop()` returns it.  It may be
+A machine is an asyncio event loop.  While its callbacks run, `asyncio.get_running_loop()` returns it; while what is no
+machine runs, the one that ran last.  It may be
 stopped (its callbacks wait, its clock goes on: a blocked event loop, or a stopped process), or suspended (its clock
 stands still, too, which it learns from `suspended` only), and its clock may be faster or slower than the world's.
 
@@ -22,7 +23,7 @@ import contextvars
 import heapq
 import random
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator, Iterator
+from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
 from typing import Any, Final, TypeVar, TypeVarTuple
 
 T = TypeVar("T")
@@ -32,24 +33,13 @@ Ts = TypeVarTuple("Ts")
 # that is woken too early would find nothing to do, again and again.
 _MARGIN: Final = 2e-9
 _MOST_TURNS: Final = 20_000  # of all machines at one moment
+_LOOK_EVERY: Final = 0.1  # seconds of the world, see `World.run`
+_NEVER: Final = float("inf")
+_FEW: Final = 50
 
 
 class StuckError(AssertionError):
     """Nothing can happen any more, or too much time has passed, and what was waited for has not come."""
-
-
-class Event:
-    """A call at a moment of the world's time, which can be cancelled."""
-
-    __slots__ = ("args", "call")
-
-    def __init__(self, call: Callable[..., object], args: tuple[Any, ...]) -> None:
-        self.call: Callable[..., object] | None = call
-        self.args = args
-
-    def cancel(self) -> None:
-        """Do not make the call."""
-        self.call = None
 
 
 class World:
@@ -59,7 +49,7 @@ class World:
 
     `now` is in seconds.  `turns` counts the turns of all machines.  `digest` is a number that depends on when which
     machine has run: two runs that differ in this order differ in it.  `complaints` are what machines reported to their
-    exception handlers.
+    exception handlers.  `runnable` are the machines that have something to do.
     """
 
     def __init__(self, seed: int) -> None:
@@ -68,54 +58,68 @@ class World:
         self.turns = self.digest = 0
         self.complaints: list[str] = []
         self.machines: list[Machine] = []
-        self._events: list[tuple[float, int, Event]] = []
+        self._events: list[tuple[float, int, Callable[..., object], tuple[Any, ...]]] = []
         self._count = 0
-        self._runnable: deque[Machine] = deque()
+        self._looks = False
+        self.runnable: deque[Machine] = deque()
         self._objects = 0
 
-    def at(self, when: float, call: Callable[..., object], *args: Any) -> Event:
+    def at(self, when: float, call: Callable[..., object], *args: Any) -> None:
         """Have `call(*args)` made at the moment `when`; calls of one moment are made in the order of their `at`."""
-        event = Event(call, args)
         self._count += 1
-        heapq.heappush(self._events, (max(when, self.now), self._count, event))
-        return event
+        heapq.heappush(self._events, (when if when > self.now else self.now, self._count, call, args))
 
-    def after(self, seconds: float, call: Callable[..., object], *args: Any) -> Event:
+    def after(self, seconds: float, call: Callable[..., object], *args: Any) -> None:
         """Have `call(*args)` made in `seconds` from now."""
-        return self.at(self.now + seconds, call, *args)
+        self.at(self.now + seconds, call, *args)
+
+    def look(self) -> None:
+        """Have `run` look at its condition before anything else happens."""
+        self._looks = True
 
     def run(self, *, until: Callable[[], bool], limit: float) -> None:
         """Let things happen until `until()` is true.
 
-        Arguments: `limit`, the moment by which it must be.
+        To look at the condition costs more than most of what happens.  So it is looked at each 0.1 s, when `look` was
+        called, and before the run is said to be stuck.
+
+        Arguments: `limit`, the moment by which it must be true.
         Raises: StuckError.
         """
-        events, runnable = self._events, self._runnable
-        turns_before = self.turns
-        while not until():
+        try:
+            self._run(until, limit)
+        finally:
+            asyncio._set_running_loop(None)
+
+    def _run(self, until: Callable[[], bool], limit: float) -> None:
+        events, runnable, turns, next_look = self._events, self.runnable, 0, 0.0
+        running: Machine | None = None
+        while True:
+            if self._looks or self.now >= next_look:
+                self._looks = False
+                next_look = self.now + _LOOK_EVERY
+                if until():
+                    return
             if runnable:
-                if self.turns - turns_before > _MOST_TURNS:
+                if turns > _MOST_TURNS:
                     raise StuckError(f"{runnable[0].name} goes on and on without any time passing")
                 machine = runnable.popleft()
+                if machine is not running:
+                    running = machine
+                    asyncio._set_running_loop(machine)
+                turns += 1
                 self.turns += 1
                 self.digest = hash((self.digest, self.now, machine.number))
                 machine.turn()
                 continue
-            if not events:
-                raise StuckError("nothing will happen any more")
-            when, _, event = events[0]
-            if when > limit:
-                raise StuckError(f"not within {limit:g} s")
-            heapq.heappop(events)
-            if event.call is None:
-                continue
+            if not events or events[0][0] > limit:
+                if until():
+                    return
+                raise StuckError(f"not within {limit:g} s" if events else "nothing will happen any more")
+            when, _, call, args = heapq.heappop(events)
             if when > self.now:
-                self.now, turns_before = when, self.turns
-            event.call(*event.args)
-
-    def is_runnable(self, machine: "Machine") -> None:
-        """Take note that `machine` has something to do; called by the machine."""
-        self._runnable.append(machine)
+                self.now, turns = when, 0
+            call(*args)
 
     def next_number(self) -> int:
         """Return the number of a new object, by which it is hashed: the order of sets must not depend on addresses."""
@@ -123,15 +127,47 @@ class World:
         return self._objects
 
 
+class _Handle(asyncio.TimerHandle):
+    """A callback, now or at a time: an asyncio handle that costs less to make and to run."""
+
+    __slots__ = ()
+
+    _context: contextvars.Context
+    _callback: Callable[..., object] | None
+
+    def __init__(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        args: Sequence[Any],
+        loop: "Machine",
+        context: contextvars.Context | None,
+    ) -> None:
+        self._context = contextvars.copy_context() if context is None else context
+        self._loop = loop
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+        self._repr = self._source_traceback = None
+        self._when = when
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        self._callback, self._args = None, ()
+
+    @property
+    def is_cancelled(self) -> bool:
+        """As `cancelled()`."""
+        return self._cancelled
+
+
 class _Future(asyncio.Future[Any]):
     """A future with a hash that is the same in each run: the product puts futures into sets."""
 
-    def __init__(self, number: int, *, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(loop=loop)
-        self._number = number
+    _number = 0
 
     def __hash__(self) -> int:
-        return self._number
+        return _number_of(self)
 
 
 class _Task(asyncio.Task[Any]):
@@ -139,20 +175,17 @@ class _Task(asyncio.Task[Any]):
 
     _number = 0
 
-    def __init__(
-        self,
-        number: int,
-        coro: Generator[Any, None, Any] | Coroutine[Any, Any, Any],
-        *,
-        loop: asyncio.AbstractEventLoop,
-        name: str | None,
-        context: contextvars.Context | None,
-    ) -> None:
-        self._number = number  # first of all: asyncio puts the task into a set while it is made
-        super().__init__(coro, loop=loop, name=name, context=context)
-
     def __hash__(self) -> int:
-        return self._number
+        return _number_of(self)
+
+
+def _number_of(hashed: _Future | _Task) -> int:
+    """Return its number, which it gets when it is first asked for."""
+    if not hashed._number:
+        machine = hashed.get_loop()
+        assert isinstance(machine, Machine)
+        hashed._number = machine.world.next_number()
+    return hashed._number
 
 
 class Machine(asyncio.BaseEventLoop):
@@ -176,14 +209,14 @@ class Machine(asyncio.BaseEventLoop):
         self._rate = rate
         self._clock_base, self._world_base = offset, world.now
         self._suspended = 0.0
-        self._ready: deque[asyncio.Handle] = deque()
-        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._ready: deque[_Handle] = deque()
+        self._timers: list[tuple[float, int, _Handle]] = []
         self._count = 0
-        self._alarm: Event | None = None
-        self._alarm_at = 0.0
+        self._alarm_for = _NEVER  # the time of the timer for which the world wakes this machine next
         self._is_queued = self._is_closed = self._is_suspended = False
         self._stops = 0
-        self._tasks: dict[asyncio.Task[Any], None] = {}
+        self._tasks: list[asyncio.Task[Any]] = []
+        self._most_tasks = _FEW
 
     def __repr__(self) -> str:
         return f"<machine {self.name}>"
@@ -219,6 +252,7 @@ class Machine(asyncio.BaseEventLoop):
         if suspend and self._stops == 1:
             self._clock_base, self._world_base = self.time(), self.world.now
             self._is_suspended = True
+            self._alarm_for = _NEVER
 
     def go_on(self) -> None:
         """Undo one `stop_running`."""
@@ -236,10 +270,11 @@ class Machine(asyncio.BaseEventLoop):
     def call_soon(
         self, callback: Callable[[*Ts], object], *args: *Ts, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
-        handle = asyncio.Handle(callback, args, self, context)
+        handle = _Handle(0.0, callback, args, self, context)
         self._ready.append(handle)
-        if not self._is_queued:
-            self._run_soon()
+        if not self._is_queued and not self._stops:
+            self._is_queued = True
+            self.world.runnable.append(self)
         return handle
 
     def call_soon_threadsafe(
@@ -257,34 +292,27 @@ class Machine(asyncio.BaseEventLoop):
     def call_at(
         self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
-        handle = asyncio.TimerHandle(when, callback, args, self, context)
+        handle = _Handle(when, callback, args, self, context)
         self._count += 1
         heapq.heappush(self._timers, (when, self._count, handle))
-        if self._timers[0][2] is handle:
+        if when < self._alarm_for:
             self._set_alarm()
         return handle
-
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """Do nothing: cancelled timers are left out when they come due."""
 
     def turn(self) -> None:
         """Run what is ready, as one turn of an asyncio event loop does; called by the world."""
         self._is_queued = False
         if self._stops:
             return
-        timers, ready, due = self._timers, self._ready, self.time()
-        while timers and timers[0][0] <= due:
-            handle = heapq.heappop(timers)[2]
-            if not handle.cancelled():
-                ready.append(handle)
-        asyncio._set_running_loop(self)
-        try:
-            for _ in range(len(ready)):
-                handle_ = ready.popleft()
-                if not handle_.cancelled():
-                    handle_._run()
-        finally:
-            asyncio._set_running_loop(None)
+        timers, ready = self._timers, self._ready
+        if timers and timers[0][0] <= self.time():
+            due = self.time()
+            while timers and timers[0][0] <= due:
+                ready.append(heapq.heappop(timers)[2])
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if not handle.is_cancelled:
+                handle._run()
         if self.slowness:
             self.stop_running()
             self.world.after(self.slowness, self.go_on)
@@ -296,32 +324,25 @@ class Machine(asyncio.BaseEventLoop):
     def _run_soon(self) -> None:
         if not self._is_queued and not self._stops:
             self._is_queued = True
-            self.world.is_runnable(self)
+            self.world.runnable.append(self)
 
     def _set_alarm(self) -> None:
         """Have the world wake this machine when its first timer is due."""
         timers = self._timers
-        while timers and timers[0][2].cancelled():
+        while timers and timers[0][2].is_cancelled:
             heapq.heappop(timers)
-        if not timers or self._is_suspended:
-            return
-        when = max(self._world_base + (timers[0][0] - self._clock_base) / self._rate, self.world.now) + _MARGIN
-        if self._alarm is not None:
-            if self._alarm.call is not None and self._alarm_at <= when and self._alarm_at >= self.world.now:
-                return  # an early alarm sets the next one
-            self._alarm.cancel()
-        self._alarm_at = when
-        self._alarm = self.world.at(when, self._wake)
+        # An alarm that comes too early, for a timer that was cancelled, sets the next one.
+        if timers and timers[0][0] < self._alarm_for and not self._is_suspended:
+            self._alarm_for = due = timers[0][0]
+            self.world.at(self._world_base + (due - self._clock_base) / self._rate + _MARGIN, self._wake, due)
 
-    def _wake(self) -> None:
-        self._alarm = None
-        self._set_alarm_or_run()
+    def _wake(self, due: float) -> None:
+        if due == self._alarm_for:  # otherwise another alarm has taken the place of this one
+            self._alarm_for = _NEVER
+            self._set_alarm_or_run()
 
     def _set_alarm_or_run(self) -> None:
-        timers = self._timers
-        while timers and timers[0][2].cancelled():
-            heapq.heappop(timers)
-        if timers and timers[0][0] <= self.time():
+        if self._timers and self._timers[0][0] <= self.time():
             self._run_soon()
         else:
             self._set_alarm()
@@ -331,12 +352,12 @@ class Machine(asyncio.BaseEventLoop):
         """Whether the machine runs, and has done all that it had to do by now."""
         if self._stops or self._is_queued or self._ready:
             return False
-        return not any(when <= self.time() and not each.cancelled() for when, _, each in self._timers[:1])
+        return not self._timers or self._timers[0][2].is_cancelled or self._timers[0][0] > self.time()
 
     @contextlib.contextmanager
     def inside(self) -> Iterator[None]:
         """Be the running loop for a moment, so that a check can ask an object of this machine."""
-        before = asyncio._get_running_loop()
+        before = asyncio._get_running_loop()  # None before and after the run
         asyncio._set_running_loop(self)
         try:
             yield
@@ -346,7 +367,7 @@ class Machine(asyncio.BaseEventLoop):
     # -- tasks and futures ----------------------------------------------------------------------------------------
 
     def create_future(self) -> asyncio.Future[Any]:
-        return _Future(self.world.next_number(), loop=self)
+        return _Future(loop=self)
 
     def create_task(
         self,
@@ -355,28 +376,27 @@ class Machine(asyncio.BaseEventLoop):
         name: object = None,
         context: contextvars.Context | None = None,
     ) -> asyncio.Task[T]:
-        task = _Task(
-            self.world.next_number(), coro, loop=self, name=None if name is None else str(name), context=context
-        )
-        self._tasks[task] = None
-        task.add_done_callback(self._forget)
+        task = _Task(coro, loop=self, name=None if name is None else str(name), context=context)
+        self._tasks.append(task)
+        if len(self._tasks) > self._most_tasks:
+            self._tasks = [each for each in self._tasks if not each.done()]
+            self._most_tasks = 2 * len(self._tasks) + _FEW
         return task
-
-    def _forget(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.pop(task, None)
 
     # -- what is left, and the end ----------------------------------------------------------------------------------
 
     def left(self) -> list[str]:
         """Return a line for each task, timer and callback that is left."""
-        tasks = [f"{self.name}: the task {task.get_name()}: {task.get_coro()!r}" for task in self._tasks]
-        timers = [f"{self.name}: the timer {handle!r}" for _, _, handle in self._timers if not handle.cancelled()]
-        ready = [f"{self.name}: the callback {handle!r}" for handle in self._ready if not handle.cancelled()]
+        tasks = [
+            f"{self.name}: the task {task.get_name()}: {task.get_coro()!r}" for task in self._tasks if not task.done()
+        ]
+        timers = [f"{self.name}: the timer {handle!r}" for _, _, handle in self._timers if not handle.is_cancelled]
+        ready = [f"{self.name}: the callback {handle!r}" for handle in self._ready if not handle.is_cancelled]
         return tasks + timers + ready
 
     def cancel_all(self) -> None:
         """Cancel all tasks, at the end of a run that has failed."""
-        for task in list(self._tasks):
+        for task in self._tasks:
             task.cancel()
 
     def close(self) -> None:

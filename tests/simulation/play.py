@@ -9,12 +9,12 @@ from typing import Final, TypeVar
 
 from tests.simulation.faults import random_faults
 from tests.simulation.scenarios.all import SCENARIOS
-from tests.simulation.schedule import Actor, Fault, Schedule, random_actor, random_shape
+from tests.simulation.schedule import Actor, Schedule, random_actor, random_shape
+from tests.simulation.sieges import besieged
 from tests.simulation.stage import Stage
 
 T = TypeVar("T")
 
-_BESIEGED: Final = 0.2  # of all schedules
 _MOST_TRIES: Final = 400  # runs to shorten one schedule
 
 
@@ -38,30 +38,7 @@ def make(scenario: str, number: int) -> Schedule:
         for index in range(rng.randint(*kind.players))
     )
     schedule = Schedule(scenario, number, shape, actors, random_faults(rng, shape, actors))
-    return _besieged(rng, schedule) if rng.random() < _BESIEGED else schedule
-
-
-def _besieged(rng: Random, schedule: Schedule) -> Schedule:
-    """Return the schedule with a long hold in place of the first player's steps, while servers lose one another.
-
-    It takes a session timeout, or syncLimit ticks, until such a fault shows, and few random schedules last so long.
-    """
-    tick, first = schedule.shape.tick, schedule.actors[0]
-    hold = SCENARIOS[schedule.scenario].long_step(rng.uniform(7, 11) * tick)
-    if hold is None:
-        return schedule
-    # s1 leads at the beginning: the most can go wrong on a leader that loses its followers.
-    home = rng.choice([("s1",), (rng.choice(first.servers),), first.servers])
-    holder = dataclasses.replace(first, servers=home, timeout=2 * tick, slowness=0.0, tasks=((hold,),))
-    others = [dataclasses.replace(actor, timeout=2 * tick) for actor in schedule.actors[1:]]
-    at, seconds = rng.uniform(0.1, 2.0) * tick, rng.uniform(5, 9) * tick
-    kind = rng.choice(["isolate-leader", "isolate-leader", "pause-leader", "isolate-home", "maroon"])
-    targets = {"isolate-home": (holder.name, "both"), "maroon": (holder.name,)}.get(kind, ())
-    faults = [*schedule.faults[:1], Fault(at, kind, targets, seconds)]
-    if rng.random() < 0.3:  # the holder changes its server shortly before
-        faults.append(Fault(at - rng.uniform(0.01, 0.1) * tick, "cut", (holder.name,)))
-    faults.sort(key=lambda fault: fault.at)
-    return dataclasses.replace(schedule, actors=(holder, *others), faults=tuple(faults))
+    return besieged(rng, schedule, kind)
 
 
 def play(schedule: Schedule, *, collect: bool = False) -> Outcome:

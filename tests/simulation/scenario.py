@@ -38,6 +38,19 @@ class Scenario(ABC):
         """Return the step that holds something for so long, None if nothing is held in this scenario."""
         return None
 
+    @classmethod
+    def busy_step(cls, seconds: float, pause: float) -> Step | None:
+        """Return the step that holds something for so long, and asks the leader again and again with this pause."""
+        return None
+
+    @staticmethod
+    def together(seconds: float) -> Step | None:
+        """Return the step that holds something for so long, which several tasks of one player can do together.
+
+        None if there is no such step: if each task would wait for the one before it.
+        """
+        return None
+
     @abstractmethod
     def equip(self, player: "Player") -> object:
         """Return what `player` needs for its steps, for example a Lock; called in its event loop."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 import zkwire
+from recipes.common import this_process
 from tests.simulation import faults
 from tests.simulation.ensemble.ensemble import Ensemble
 from tests.simulation.links import Network
@@ -39,6 +40,7 @@ class Player:
         self.has_played = False
         self._may_close: asyncio.Future[None] = self.machine.create_future()
         self._main = self.machine.create_task(self._play(), name=f"the player {actor.name}")
+        self._main.add_done_callback(self._ended)
 
     @property
     def is_over(self) -> bool:
@@ -69,6 +71,7 @@ class Player:
                 await asyncio.wait(tasks)
             await stage.scenario.finish(self)
             self.has_played = True
+            stage.world.look()
             await self._may_close
 
     async def _do_all(self, steps: tuple[Step, ...]) -> None:
@@ -78,9 +81,17 @@ class Player:
     def _steps_ended(self, task: asyncio.Task[None]) -> None:
         error = asyncio.CancelledError() if task.cancelled() else task.exception()
         if error is not None and not self._main.cancelling():
-            where = traceback.extract_tb(error.__traceback__)
-            lines = [f"{Path(each.filename).name}:{each.lineno}" for each in where[-4:]]
-            self.stage.fail(f"{self.actor.name}: a step raised {error!r} in {', '.join(lines)}")
+            self._fail("a step", error)
+
+    def _ended(self, main: asyncio.Task[None]) -> None:
+        self.stage.world.look()
+        if not main.cancelled() and (error := main.exception()) is not None:
+            self._fail("the end of the play", error)
+
+    def _fail(self, what: str, error: BaseException) -> None:
+        where = traceback.extract_tb(error.__traceback__)
+        lines = [f"{Path(each.filename).name}:{each.lineno}" for each in where[-4:]]
+        self.stage.fail(f"{self.actor.name}: {what} raised {error!r} in {', '.join(lines)}")
 
 
 class Stage:
@@ -108,6 +119,7 @@ class Stage:
     def fail(self, what: str) -> None:
         """Take note of a failure."""
         self.failures.append(f"at {self.world.now:.4f} s: {what}")
+        self.world.look()
 
     def deletable(self) -> list[str]:
         """Return the nodes that an operator may delete."""
@@ -185,15 +197,20 @@ def _suspended() -> float:
 
 @contextlib.contextmanager
 def simulated() -> Iterator[None]:
-    """Replace what the product asks of the computer: the time that it was suspended, and to yield the processor.
+    """Replace what the product asks of the computer: the time that it was suspended, to yield the processor, its name.
 
+    The name of the process would make requests longer or shorter, and a cut would come in another place.
     The garbage collector is off: it would run at other moments in each run.
     """
     was_enabled, disabled = gc.isenabled(), logging.root.manager.disable
     gc.disable()
     logging.disable()
     try:
-        with patch.object(suspension, "suspended", _suspended), patch.object(os, "sched_yield", lambda: None):
+        with (
+            patch.object(suspension, "suspended", _suspended),
+            patch.object(os, "sched_yield", lambda: None),
+            patch.object(this_process, "_in_words", lambda pid, program: b""),
+        ):
             yield
     finally:
         logging.disable(disabled)

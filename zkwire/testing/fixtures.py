@@ -1,15 +1,17 @@
-"""pytest fixtures for async tests against an in-memory ZooKeeper; no plugin for async tests is needed.
+"""pytest fixtures for tests against an in-memory ZooKeeper; no plugin for async tests is needed.
 
-    from zkwire.testing.fixtures import zk, zk_server        # in conftest.py or in a test module
+    pytest_plugins = ["zkwire.testing.fixtures"]             # in the topmost conftest.py; or pytest -p ...
+    from zkwire.testing.fixtures import zk, zk_server        # or so, in any conftest.py or test module
 
     async def test_service(zk): ...                          # zk: a connected Client
     async def test_restart(zk, zk_server): ...               # zk_server: the running Server behind it
+    def test_script(zk_process): ...                         # zk_process: a ServerProcess, for tests that block
 
 An `async def` test that uses one of them runs in an event loop of its own, together with the server and the client:
 there is no thread and no other process. The test fails when it takes too long, leaves a task behind, or causes a call
 of the loop's exception handler. Other tests are not affected. A fixture `zk_options` that returns Options changes the
 settings. The examples of a Hypothesis test share one server and one client. A unittest.TestCase has a loop of its own,
-so it cannot use these fixtures.
+so it cannot use `zk` and `zk_server`. Any test can use `zk_process`, whose server is a process of its own.
 
 This is the only module of the package that imports the client, and the only one that needs pytest.
 """
@@ -30,9 +32,10 @@ from typing import Any
 import pytest
 
 import zkwire
+from zkwire.testing.memory.process import ServerProcess
 from zkwire.testing.memory.server import Server
 
-__all__ = ["Options", "zk", "zk_server"]
+__all__ = ["Options", "zk", "zk_process", "zk_server"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +43,13 @@ class Options:
     """The settings that a fixture `zk_options` may return.
 
     Arguments: `server` and `client`, keyword arguments for Server and for zkwire.connect; `time_limit`, seconds that a
-    test may take.
+    test may take; `process`, keyword arguments for the ServerProcess of `zk_process`.
     """
 
     server: Mapping[str, Any] = field(default_factory=dict)
     client: Mapping[str, Any] = field(default_factory=dict)
     time_limit: float = 60.0
+    process: Mapping[str, Any] = field(default_factory=dict)
 
 
 @pytest.fixture
@@ -58,6 +62,16 @@ def zk_server(request: pytest.FixtureRequest) -> Server:
 def zk(request: pytest.FixtureRequest) -> zkwire.Client:
     """Give the test a Client connected to its Server, in the loop of the test; it is closed after the test."""
     return _stage_of(request).connect()
+
+
+@pytest.fixture
+def zk_process(request: pytest.FixtureRequest) -> Iterator[ServerProcess]:
+    """Give the test a ServerProcess of its own; it ends after the test.
+
+    It is for tests without an event loop, and for clients in other threads and processes.
+    """
+    with ServerProcess(**_options(request).process) as server:
+        yield server
 
 
 class _Stage:
@@ -156,16 +170,10 @@ def _stage_of(request: pytest.FixtureRequest) -> _Stage:
     if not isinstance(item, pytest.Function) or _async_test(item) is None:
         pytest.fail(
             f"{item.nodeid} asks for {request.fixturename}, which lives in the event loop of an async test: make the "
-            "test `async def`, or run it against `python -m zkwire.testing`",
+            "test `async def`, or ask for `zk_process` instead, a server in a process of its own",
             pytrace=False,
         )
-    try:
-        options = request.getfixturevalue("zk_options")
-    except pytest.FixtureLookupError as error:
-        if error.argname != "zk_options":  # zk_options exists, but one of its own fixtures does not
-            raise
-        options = Options()
-    stage = _Stage(options)
+    stage = _Stage(_options(request))
     item.stash[_STAGE] = stage
     test = item.obj
     # Set by Hypothesis, which calls `inner_test` for each example.
@@ -187,6 +195,17 @@ def _stage_of(request: pytest.FixtureRequest) -> _Stage:
         given.inner_test = _example_on_stage(stage, inner)
         item.obj = _examples_on_stage(stage, test)
     return stage
+
+
+def _options(request: pytest.FixtureRequest) -> Options:
+    """Return what the fixture `zk_options` returns, the defaults if the test sees none."""
+    try:
+        options: Options = request.getfixturevalue("zk_options")
+    except pytest.FixtureLookupError as error:
+        if error.argname != "zk_options":  # zk_options exists, but one of its own fixtures does not
+            raise
+        return Options()
+    return options
 
 
 def _async_test(item: pytest.Function) -> Any:

@@ -1,16 +1,34 @@
 """Several servers as one: started together, and what a test asks of all of them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tests.simulation.ensemble.election import Election
-from tests.simulation.ensemble.history import HEADER_SIZE, Transaction
+from tests.simulation.ensemble.history import HEADER_SIZE, Replica, Transaction
 from tests.simulation.ensemble.leader import Leader
 from tests.simulation.ensemble.server import SimulatedServer
 from tests.simulation.links import Network
 from zkwire.testing.memory.state import Settings
 from zkwire.wire.records import OPEN_ACL
 from zkwire.wire.requests import CreateRequest, DeleteRequest
+
+
+class Frontier:
+    """How far the server has come that has come furthest.
+
+    `listeners` are called for each transaction, with the copy of the server that is the first to carry it out.
+    """
+
+    def __init__(self) -> None:
+        self.listeners: list[Callable[[Replica], None]] = []
+        self._count = 0
+
+    def applied(self, count: int, replica: Replica) -> None:
+        """Take note that a server has carried out its transaction number `count`."""
+        if count > self._count:
+            self._count = count
+            for listener in self.listeners:
+                listener(replica)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +53,7 @@ class Ensemble:
         self.shape = shape
         count = shape.voters + shape.observers
         longest = (*shape.longest, *[None] * count)
+        self.frontier = Frontier()
         self.servers = [
             SimulatedServer(
                 network,
@@ -42,6 +61,7 @@ class Ensemble:
                 number,
                 Settings(tick_time=shape.tick, max_session_timeout=longest[number - 1]),
                 is_voter=number <= shape.voters,
+                on_applied=self.frontier.applied,
             )
             for number in range(1, count + 1)
         ]

@@ -76,6 +76,15 @@ class Transaction:
     timeout_ms: int = 0
     refusal: int = 0
     pending: Pending | None = field(default=None, repr=False)
+    _decoded: Any = field(default=None, repr=False)
+
+    @property
+    def request(self) -> Any:
+        """The decoded request: each server needs it, and none changes it."""
+        if self._decoded is None:
+            kind = MultiRequest if self.opcode == MULTI else OPERATIONS[self.opcode].request
+            self._decoded = kind.decode(self.payload, HEADER_SIZE)[0]
+        return self._decoded
 
 
 class Replica(State):
@@ -108,7 +117,7 @@ class Replica(State):
             client = self._nobody
             client.session = sessions.by_id.get(session_id) or Session(session_id)
         if opcode == MULTI:
-            request = MultiRequest.decode(transaction.payload, HEADER_SIZE)[0]
+            request = transaction.request
             if transaction.refusal:
                 return 0, _all_refused(transaction.refusal, len(request.operations))
             return 0, writes.multi(self, client, request, zxid, transaction.time)
@@ -117,9 +126,7 @@ class Replica(State):
         operation = OPERATIONS[opcode]
         assert operation.write is not None
         try:
-            change = operation.write(
-                self, client, operation.request.decode(transaction.payload, HEADER_SIZE)[0], zxid, transaction.time
-            )
+            change = operation.write(self, client, transaction.request, zxid, transaction.time)
         except Refused as refused:
             return refused.code, refused.body
         change.send_events(self, zxid)

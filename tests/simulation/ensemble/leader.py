@@ -51,7 +51,8 @@ class Leader:
         self._outstanding: deque[tuple[Entry, set[str]]] = deque()
         self._syncs: dict[int, list[tuple[PeerLink, Pending]]] = {}
         self._acknowledged: set[str] = {server.name}  # voters that have the history
-        self.tracker = SessionTracker(self._tick_time, server.world.now, timeouts)
+        self._clock_base = server.world.rng.uniform(0.0, self._tick_time)
+        self.tracker = SessionTracker(self._tick_time, self._clock(), timeouts)
 
     def begin(self) -> None:
         """Wait for a quorum of learners."""
@@ -64,6 +65,10 @@ class Leader:
         for learner in list(self._learners.values()):
             learner.link.close_by_leader()
         self._learners.clear()
+
+    def _clock(self) -> float:
+        """Return the time by which sessions expire: its whole ticks have nothing to do with those of the pings."""
+        return self._clock_base + self.server.world.now
 
     def _is_current(self) -> bool:
         return self.server.role is self
@@ -78,7 +83,7 @@ class Leader:
         server = self.server
         while server.applied < len(server.log):
             server.apply_next()
-        now = server.world.now
+        now = self._clock()
         self.tracker = SessionTracker(self._tick_time, now, self._timeouts)
         for session in server.replica.sessions.by_id.values():
             self.tracker.track(session.id, session.timeout_ms, now)  # each gets its full timeout anew
@@ -116,12 +121,12 @@ class Leader:
             case "ack":
                 self._ack(link.learner, learner, args[0])
             case "ping":
-                now = self.server.world.now
+                now = self._clock()
                 for session_id, timeout_ms in args[0].items():
                     self.tracker.touch(session_id, timeout_ms, now)
             case "revalidate":
                 client, session_id, timeout_ms = args
-                is_valid = self.tracker.touch(session_id, timeout_ms, self.server.world.now)
+                is_valid = self.tracker.touch(session_id, timeout_ms, self._clock())
                 self.tracker.set_owner(session_id, learner)
                 link.send_to_learner("revalidated", client, is_valid)
             case "request":
@@ -164,7 +169,7 @@ class Leader:
     # -- sessions -------------------------------------------------------------------------------------------------
 
     def touch(self, session_id: int, timeout_ms: int) -> bool:
-        return self.tracker.touch(session_id, timeout_ms, self.server.world.now)
+        return self.tracker.touch(session_id, timeout_ms, self._clock())
 
     def revalidate(self, client: ClientConnection) -> None:
         is_valid = self.touch(client.session_id, client.timeout_ms)
@@ -172,11 +177,11 @@ class Leader:
         self.server.admit(client, is_valid=is_valid)
 
     def _expire_later(self) -> None:
-        self.server.after(self.tracker.next_expiry - self.server.world.now, self._expire)
+        self.server.after(self.tracker.next_expiry - self._clock(), self._expire)
 
     def _expire(self) -> None:
         if self._is_current():
-            for session_id in self.tracker.expired(self.server.world.now):
+            for session_id in self.tracker.expired(self._clock()):
                 self._propose(self._entry(session_id, CLOSE_SESSION))
             self._expire_later()
 
@@ -210,7 +215,7 @@ class Leader:
         entry.payload, entry.pending = pending.payload, pending
         if pending.opcode == CREATE_SESSION:
             entry.timeout_ms = client.timeout_ms
-            self.tracker.track(session_id, client.timeout_ms, self.server.world.now)
+            self.tracker.track(session_id, client.timeout_ms, self._clock())
             self.tracker.set_owner(session_id, owner)
         elif pending.opcode == CLOSE_SESSION:
             self.tracker.close(session_id)  # without a look at the owner, as the real leader

@@ -8,7 +8,7 @@ from typing import Final
 
 from tests.simulation.ensemble.history import CREATE_SESSION, SYNC, WRITES, ClientConnection, Pending, Transaction
 from tests.simulation.ensemble.leader import INIT_LIMIT, SYNC_LIMIT, Leader
-from tests.simulation.ensemble.peers import Message, PeerLink
+from tests.simulation.ensemble.peers import CLOSED, Message, PeerLink
 from tests.simulation.ensemble.server import SimulatedServer
 
 _FORWARDS: Final = WRITES | {SYNC}
@@ -29,28 +29,34 @@ class Learner:
         self._touched: dict[int, int] = {}  # what the next ping of the leader takes along
         self._committed = 0
         self._heard = server.world.now
-        self._limit = INIT_LIMIT * server.settings.tick_time
+        self._limit = 0.0
+        self._watches = 0
         self._link = PeerLink(server.network, server.name, leader.name, _at_leader(leader), self._arrived)
 
     def begin(self) -> None:
         """Join the leader."""
         self._link.send_to_leader("join", self.server.is_voter)
-        self._watch()
+        self._expect_within(INIT_LIMIT)
 
     def resign(self) -> None:
         self.is_serving = False
         self._link.close_by_learner()
 
-    def _watch(self) -> None:
-        """Give the leader up when it has been silent for too long."""
+    def _expect_within(self, ticks: int) -> None:
+        """Give the leader up when it is silent for longer than this; what was said before counts no more."""
+        self._limit = ticks * self.server.settings.tick_time
+        self._watches += 1
+        self._watch(self._watches)
+
+    def _watch(self, number: int) -> None:
         server = self.server
-        if server.role is not self:
+        if server.role is not self or number != self._watches:
             return
         left = self._heard + self._limit - server.world.now
         if left <= 0:
             server.take_role(None)
         else:
-            server.after(left + 1e-6, self._watch)
+            server.after(left + 1e-6, self._watch, number)
 
     # -- clients ----------------------------------------------------------------------------------------------------
 
@@ -81,7 +87,7 @@ class Learner:
             case "history":
                 self._take_history(*args)
             case "new leader":
-                self._limit = SYNC_LIMIT * server.settings.tick_time
+                self._expect_within(SYNC_LIMIT)
                 self._link.send_to_leader("has history")
             case "up to date":
                 self._committed = max(self._committed, args[0])
@@ -136,7 +142,7 @@ def _at_leader(leader: SimulatedServer) -> Callable[[PeerLink, Message], None]:
     def received(link: PeerLink, message: Message) -> None:
         if isinstance(leader.role, Leader):
             leader.role.received(link, message)
-        elif message != ("closed",):
+        elif message is not CLOSED:
             link.close_by_leader()
 
     return arrived

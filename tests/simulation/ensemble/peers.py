@@ -1,11 +1,13 @@
 """The connection between a learner (a follower or an observer) and the leader: two ordered streams of messages."""
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from tests.simulation.links import Network, Stream
 
 Message: TypeAlias = tuple[Any, ...]  # its name and its arguments
+
+CLOSED: Final[Message] = ("closed",)
 
 
 class PeerLink:
@@ -41,22 +43,22 @@ class PeerLink:
         """Close the leader's end."""
         if not self.is_closed_by_leader:
             self.is_closed_by_leader = True
-            self._down.send(("closed",))
+            self._down.send(CLOSED)
 
     def close_by_learner(self) -> None:
         """Close the learner's end."""
         if not self.is_closed_by_learner:
             self.is_closed_by_learner = True
-            self._up.send(("closed",))
+            self._up.send(CLOSED)
 
     def _to_leader(self, message: Message) -> None:
         if not self.is_closed_by_leader:
             self._at_leader(self, message)
-        if message == ("closed",):
+        if message is CLOSED:
             self._up.close()
 
     def _to_learner(self, message: Message) -> None:
         if not self.is_closed_by_learner:
             self._at_learner(self, message)
-        if message == ("closed",):
+        if message is CLOSED:
             self._down.close()

@@ -6,6 +6,7 @@ role brings it back; requests of one session are answered in their order.
 
 import struct
 from collections import deque
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from tests.simulation.ensemble.history import (
@@ -29,6 +30,7 @@ from zkwire.wire.requests import PingRequest
 _HEADER: Final = struct.Struct(">ii")
 _PING: Final = PingRequest.opcode
 _HANDSHAKE_WITHIN: Final = 10.0  # seconds
+_ONE_BY_ONE: Final = 0.2  # how often several frames are not sent together
 _NO_PASSWORD: Final = bytes(16)
 
 
@@ -57,17 +59,28 @@ class Role(Protocol):
 class SimulatedServer(Process):
     """One server.
 
-    Arguments: `network`; `name`; `number`, which makes its session ids; `settings`; `is_voter`, False for an observer.
+    Arguments: `network`; `name`; `number`, which makes its session ids; `settings`; `is_voter`, False for an observer;
+    `on_applied`, called when it has carried out a transaction, with the transaction's number and its copy.
 
     `log`, `current_epoch` and `accepted_epoch` are on its disk.  `replica` is its copy, into which the first `applied`
     entries of the log have gone.  `throttles` is how likely it refuses a request because of overload.
     """
 
-    def __init__(self, network: Network, name: str, number: int, settings: Settings, *, is_voter: bool) -> None:
+    def __init__(
+        self,
+        network: Network,
+        name: str,
+        number: int,
+        settings: Settings,
+        *,
+        is_voter: bool,
+        on_applied: Callable[[int, Replica], None],
+    ) -> None:
         super().__init__(network.world, name)
         self.network = network
         self.settings = settings
         self.is_voter = is_voter
+        self._on_applied = on_applied
         self.role: Role | None = None
         self.log: list[Transaction] = []
         self.current_epoch = self.accepted_epoch = 0
@@ -272,6 +285,7 @@ class SimulatedServer(Process):
                 client = pending.client
         self.replica.now = self.world.now
         code, body = self.replica.apply(transaction, client)
+        self._on_applied(self.applied, self.replica)
         if client is not None:
             assert pending is not None
             self._answer(client, pending, transaction, code, body)
@@ -305,5 +319,11 @@ class SimulatedServer(Process):
 
     def _send(self, client: ClientConnection) -> None:
         frames, client.outgoing = client.outgoing, []
-        if frames and client.wire is not None:
+        if not frames or client.wire is None:
+            return
+        # Its thread for output takes what is there by then: often all of it, at times frame by frame.
+        if len(frames) > 1 and self.world.rng.random() < _ONE_BY_ONE:
+            for frame in frames:
+                client.wire.send(frame)
+        else:
             client.wire.send(b"".join(frames))

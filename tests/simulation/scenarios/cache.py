@@ -16,7 +16,7 @@ from zkwire import Node
 
 _ROOT: Final = "/data"
 _NODES: Final = [f"{_ROOT}/{name}" for name in ("a", "a/b", "a/b/c", "a/d", "e", "e/f")]
-_LOOK_EVERY: Final = 0.05  # seconds
+_LOOK_EVERY: Final = 0.5  # seconds; besides, a follower looks at each change
 
 
 class CacheScenario(Scenario):
@@ -73,8 +73,8 @@ class CacheScenario(Scenario):
                 try:
                     cache = await stack.enter_async_context(Cache(player.zk, _ROOT))
                     break
-                except zkwire.ServerError as refusal:
-                    if not refusal.is_transient:
+                except zkwire.ZooKeeperError as error:  # such as the end of the session while it is entered
+                    if not is_passing(error):
                         raise
             follower = _Follower(self.stage, player, cache)
             following = asyncio.create_task(follower.follow())

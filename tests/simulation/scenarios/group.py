@@ -15,7 +15,7 @@ from tests.simulation.schedule import Step
 from tests.simulation.stage import Player, Stage
 
 _PATH = "/services/web"
-_LOOK_EVERY = 0.1  # seconds
+_LOOK_EVERY = 0.5  # seconds
 
 
 class GroupScenario(Scenario):
@@ -42,7 +42,7 @@ class GroupScenario(Scenario):
 
     @staticmethod
     def long_step(seconds: float) -> Step | None:
-        return Step("join", seconds)
+        return Step("join", seconds, 0.1)
 
     def equip(self, player: Player) -> asyncio.Task[None]:
         return asyncio.create_task(self._stay(player))
@@ -54,8 +54,9 @@ class GroupScenario(Scenario):
             case "join" | "keep":
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(step.amount), self._member(player, step.kind) as (_, member):
-                        while True:
-                            await asyncio.sleep(step.other)
+                        for count in itertools.count(1):
+                            # More and more slowly, as the hundredth change shows nothing new.
+                            await asyncio.sleep(count * step.other)
                             with contextlib.suppress(zkwire.ConnectionLostError, zkwire.ServerError):
                                 await member.set(str(next(self._numbers)).encode())
 

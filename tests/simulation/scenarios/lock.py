@@ -1,6 +1,7 @@
 """The fair lock, and what it shares with all scenarios in which something is held."""
 
 import asyncio
+import contextlib
 from abc import abstractmethod
 from collections.abc import Coroutine, Sequence
 from contextlib import AbstractContextManager
@@ -8,6 +9,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any, cast
 
+import zkwire
 from recipes import Lock, LockLostError
 from recipes.line.locking import Locking
 from tests.simulation.checks import Guard
@@ -29,6 +31,11 @@ class HeldScenario(Scenario):
     def long_step(seconds: float) -> Step | None:
         return Step("hold", seconds)
 
+    @classmethod
+    def busy_step(cls, seconds: float, pause: float) -> Step | None:
+        step = cls.long_step(seconds)
+        return None if step is None else replace(step, other=pause)
+
     @abstractmethod
     def locking(self, player: Player, what: str) -> Locking[Any]:
         """Return what a step acquires; `what` is the word before its kind, "" if there is none."""
@@ -38,13 +45,20 @@ class HeldScenario(Scenario):
         """Return the context in which a body runs."""
 
     async def do(self, player: Player, step: Step) -> None:
-        """Do one of these: hold for so long; try, and hold if it was free; wait for so long; cancel; pause."""
+        """Do one of these: hold for so long; try, and hold if it was free; wait for so long; cancel; pause.
+
+        Beside a hold, ask the leader each `step.other` seconds, unless that is 0.
+        """
         what, _, kind = step.kind.rpartition(" ")
         match kind:
             case "pause":
                 await asyncio.sleep(step.amount)
             case "hold":
+                asking = asyncio.create_task(_ask_the_leader(player, step.other)) if step.other else None
                 await self._hold(player, what, step.amount, None)
+                if asking is not None:
+                    asking.cancel()
+                    await asyncio.wait([asking])
             case "wait":
                 await self._hold(player, what, step.amount, step.other)
             case "try":
@@ -78,6 +92,13 @@ class HeldScenario(Scenario):
                 await asyncio.wait([asyncio.ensure_future(lease.lost())], timeout=seconds)
         finally:
             await lease.release()
+
+
+async def _ask_the_leader(player: Player, pause: float) -> None:
+    while True:
+        with contextlib.suppress(zkwire.ZooKeeperError):
+            await player.zk.sync("/")
+        await asyncio.sleep(pause)
 
 
 class LockScenario(HeldScenario):

@@ -112,7 +112,7 @@ class QueueScenario(Scenario):
         items = {}
         for _ in range(count):
             number = next(self._numbers)
-            guard = Guard(self.stage, f"{_PATH}/taken", blocks=lambda name, kind: False)
+            guard = Guard(self.stage, f"{_PATH}/taken", blocks=None)
             items[f"item {number}".encode()] = _Known(guard, series=series, number=number)
         self._items |= items
         try:
@@ -160,8 +160,9 @@ class QueueScenario(Scenario):
                     raise HandlingError
                 known.bodies += 1
         except (TimeoutError, LockLostError, HandlingError):
-            if item is not None:
-                self._is_ordered = False  # it goes back to its place
+            # An item goes back to its place, also one that was claimed when the time was up.
+            if item is not None or self.left():
+                self._is_ordered = False
         except zkwire.ZooKeeperError as error:
             if not is_passing(error):
                 raise

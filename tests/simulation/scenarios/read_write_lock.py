@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 import zkwire
 from recipes import Lease, ReadWriteLock, WriteLease
 from recipes.line.locking import Locking
-from recipes.read_write_lock import READ_PREFIX, WRITE_PREFIX
+from recipes.line.readers import READ_PREFIX, WRITE_PREFIX
 from tests.simulation.checks import Guard
 from tests.simulation.scenarios.lock import HeldScenario, random_tasks
 from tests.simulation.schedule import Step
@@ -42,6 +42,10 @@ class ReadWriteLockScenario(HeldScenario):
     @staticmethod
     def long_step(seconds: float) -> Step | None:
         return Step("write hold", seconds)
+
+    @staticmethod
+    def together(seconds: float) -> Step | None:
+        return Step("read hold", seconds)
 
     def equip(self, player: Player) -> ReadWriteLock:
         return ReadWriteLock(player.zk, _PATH, prefer=player.rng.choice([None, None, "readers", "writers"]))

@@ -32,7 +32,7 @@ class SemaphoreScenario(HeldScenario):
     def __init__(self, stage: Stage) -> None:
         super().__init__(stage)
         self._history = _History(stage)
-        self._guard = Guard(stage, _PATH, fits=self._fits, blocks=lambda name, kind: False, grows=False)
+        self._guard = Guard(stage, _PATH, fits=self._fits, blocks=None, grows=False)
 
     @staticmethod
     def tasks(rng: Random, tick: float) -> list[list[Step]]:

@@ -94,6 +94,7 @@ async def test_several_reconnects_without_an_event_between_give_one_resync(zooke
         assert resync == Resync()
 
 
+@pytest.mark.since("3.9", "one-shot watches beside a persistent one", raises=pytest.fail.Exception)
 async def test_watches_of_all_kinds_are_set_again_each_in_its_list_pitfalls_30_31(
     zookeeper: RealServer, path: str
 ) -> None:
@@ -131,6 +132,7 @@ async def test_watches_of_all_kinds_are_set_again_each_in_its_list_pitfalls_30_3
         assert proxy.requests(mark) == ["connect", "setWatches"]
 
 
+@pytest.mark.since("3.9", "one-shot watches beside a persistent one", raises=pytest.fail.Exception)
 async def test_an_event_lost_with_the_connection_leaves_a_resync_pitfall_39(zookeeper: RealServer, path: str) -> None:
     """SetWatches synthesises the event for the one-shot watch beside it, but not for the stream."""
     async with (

