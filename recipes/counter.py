@@ -95,6 +95,7 @@ class Counter:
         self._adding = asyncio.Lock()  # held by the task whose write is under way; the others wait in their order
         self._waiting: list[_Addition] = []  # for the next write
         self._shared_write: asyncio.Task[None] | None = None  # of several additions, while it is under way
+        self._sharing: list[_Addition] = []  # those of its additions whose callers wait
         self._known: _Known | None = None
 
     async def add(self, n: int = 1) -> int:
@@ -107,7 +108,8 @@ class Counter:
         Raises: OverflowError when the new value does not fit; ConnectionLostError with `maybe_applied` only when an
         answer was lost and the session expired before its outcome was known; NoAuthError, also when this client may
         write the node but not create its trace below it; ValueError when the node holds no counter; TypeError.
-        Cancellation: `n` may have been added.
+        Cancellation: `n` may have been added; it is not added later, unless it shares a write with additions whose
+        callers go on waiting.
         Requests: one (multi), except for the first add, when no other client adds meanwhile; two more for each
         addition of another client that came first.
         """
@@ -122,10 +124,19 @@ class Counter:
                     await asyncio.wait([self._shared_write])
                 if not addition.is_done:
                     await self._write_waiting()
-        finally:
-            if addition in self._waiting:  # cancelled before its write began
-                self._waiting.remove(addition)
+        except BaseException:
+            self._withdraw(addition)
+            raise
         return addition.result()
+
+    def _withdraw(self, addition: _Addition) -> None:
+        """Take note that the caller of `addition` was cancelled; end the shared write if no other caller waits."""
+        if addition in self._waiting:  # its write has not begun
+            self._waiting.remove(addition)
+        elif addition in self._sharing:
+            self._sharing.remove(addition)
+            if not self._sharing and self._shared_write is not None:
+                self._shared_write.cancel()
 
     async def _write_waiting(self) -> None:
         """Carry out the additions that wait, the caller's among them; an error of several is in each of them."""
@@ -134,6 +145,7 @@ class Counter:
             await self._write(additions)
             return
         # In a task of its own: the cancellation of the caller must not end the additions of the others.
+        self._sharing = list(additions)
         self._shared_write = asyncio.get_running_loop().create_task(self._write_for_all(additions))
         await asyncio.shield(self._shared_write)
 
@@ -145,6 +157,7 @@ class Counter:
                 addition.value, addition.error = None, error
         finally:
             self._shared_write = None
+            self._sharing = []
 
     async def _write(self, additions: Sequence[_Addition]) -> None:
         """Write the sum of `additions` and give each its value, or the OverflowError of its own."""
@@ -157,7 +170,9 @@ class Counter:
                 known = self._read(await read_or_create(self._zk, self.path, self._zero, self._acl))
             value = self._add_up(additions, known.value)
             if value is None:
-                return
+                if is_fresh:
+                    return
+                continue  # another client may have subtracted something meanwhile
             began = loop.time()
             if await self._writer.write(encoded(value, self.size, self.path), known.version):
                 self._known = _Known(value, known.version + 1)

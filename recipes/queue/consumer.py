@@ -10,10 +10,11 @@ How a consumer takes the first item exactly once although an answer may be lost:
 - The name of an item is not given to another item (see recipes.queue.nodes), so the second transaction cannot take a
   later item.  Only deleting the whole queue by hand breaks this rule; then the item has another czxid.
 - One case stays open: the whole queue is deleted and made again between the read of an item and the transaction that
-  takes it, and an item of the same name is put.  Then `get` returns the old data and deletes the new item.  A
-  transaction can make its delete depend only on the version of data, which is 0 for both items; no operation compares
-  the czxid.  To close the case each queue would need another node, with a unique name, that each take checks; kazoo
-  would not create it.  `claim` reads the item behind its transaction, and so returns the item that it has.
+  takes it, and an item of the same name is put.  Then `get` returns the old data and deletes the new item.  So an item
+  is not read long ahead.  A transaction can make its delete depend only on the version of data, which shows that the
+  item was changed, but is 0 for both items here; no operation compares the czxid.  To close the case each queue would
+  need another node, with a unique name, that each take checks; kazoo would not create it.  `claim` reads the item
+  behind its transaction, and so returns the item that it has.
 - When the session ends before the taken node could be read, nothing shows whether this consumer took the item.  `get`
   then goes on with the next item: it promises each item at most once.
 """
@@ -176,7 +177,7 @@ class Consumer:
         while True:
             transaction = self._zk.transaction()
             transaction.create(taken_node, take_id, ephemeral=True, acl=self._nodes.fixed_acl)
-            transaction.delete(entry)
+            transaction.delete(entry, item.stat.version)  # not if its data was changed since it was read
             try:
                 await transaction.commit()
             except zkwire.TransactionError as refused:
@@ -185,6 +186,9 @@ class Consumer:
                     continue
                 if isinstance(refused.cause, zkwire.NotEmptyError):
                     raise UnusableItemError(HAS_CHILDREN) from None
+                if isinstance(refused.cause, zkwire.BadVersionError):
+                    self.view.expire()  # it is still the first
+                    return None
                 _raise_unless_lost(refused)
                 return None
             except zkwire.ConnectionLostError:

@@ -114,9 +114,13 @@ class Queue:
             raise ValueError(f"{len(wanted)} items at once never find room in a queue of {self.maxsize}")
         if not wanted:
             return
-        self._consumer.view.expire()  # the new items may be more urgent than the listed ones
+        view = self._consumer.view
+        view.expire()  # the new items may be more urgent than the listed ones
         await self._nodes.check_acl()
-        await self._producer.put(wanted, within)
+        try:
+            await self._producer.put(wanted, within)
+        finally:
+            view.expire()  # a look that was sent before the items were there may have ended meanwhile
 
     # -- taking -----------------------------------------------------------------------------------------------------
 
@@ -194,28 +198,33 @@ class Queue:
         while True:
             try:
                 taken = await take()
-                if taken is not None:
-                    return taken
-                bound.must_wait()
-                return await self._wait(take)
+                break
             except zkwire.SessionExpiredError:
                 raise_unless_renewed(self._zk)
+        if taken is not None:
+            return taken
+        bound.must_wait()
+        return await self._wait(take)
 
     async def _wait(self, take: Take[T]) -> T:
         """Wait until an item was taken.
 
         Of the tasks that share this object, only the first waits in the line of the consumers.  The others wait behind
-        it here, and try to take an item when it has found several.
+        it here, and try to take an item when it has found several.  After an expired session each goes on at its place.
         """
         place = self._places.enter()
         try:
-            while not self._places.is_first(place):
-                await place.called()
-                if not self._places.is_first(place):
-                    taken = await take(has_looked=True)
-                    if taken is not None:
-                        return taken
-            return await self._wait_in_line(take)
+            while True:
+                try:
+                    if self._places.is_first(place):
+                        return await self._wait_in_line(take)
+                    await place.called()
+                    if not self._places.is_first(place):
+                        taken = await take(has_looked=True)
+                        if taken is not None:
+                            return taken
+                except zkwire.SessionExpiredError:
+                    raise_unless_renewed(self._zk)  # a task keeps its place
         finally:
             self._places.leave(place)
 

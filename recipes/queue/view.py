@@ -27,6 +27,9 @@ _PATIENCE: Final = 1.0
 # Items to read together with a look at most, and their bytes, as far as the size of the last ones shows it.
 _MOST_READ_AHEAD: Final = 64
 _MOST_BYTES_AHEAD: Final = 256 * 1024
+# Seconds for which what was read ahead is believed.  A person may delete the queue and make it again meanwhile, and the
+# names begin again: the data of the former item must not be given out for the new one.
+_AHEAD_FOR: Final = 1.0
 
 # A shorter list is read again instead of confirmed, which costs no more.
 _SHORT: Final = 32
@@ -67,6 +70,7 @@ class View:
         # The tasks that wait for the next look.  The result is whether it was made; if not, the task has to make it.
         self._waiting: list[asyncio.Future[bool]] = []
         self._read_ahead: dict[str, Node] = {}
+        self._ahead_until = 0.0  # on the loop's clock
         self._size_ahead = _MOST_BYTES_AHEAD  # of the largest item read ahead at last
         self._count: _Count | None = None  # None if the list cannot be confirmed
         self._hidden: set[str] = set()  # the items that the list has left out
@@ -184,8 +188,9 @@ class View:
     # -- reading ahead ----------------------------------------------------------------------------------------------
 
     def ahead(self, name: str) -> Node | None:
-        """Return the item `name` if it was read ahead, once."""
-        return self._read_ahead.pop(name, None)
+        """Return the item `name` if it was read ahead, not long ago, once."""
+        item = self._read_ahead.pop(name, None)
+        return item if item is not None and asyncio.get_running_loop().time() < self._ahead_until else None
 
     def _guesses(self, wanted: int) -> list[str]:
         """Return the items to read together with the next look: those that will probably be taken before another."""
@@ -196,6 +201,7 @@ class View:
 
     async def _read(self, reads: Sequence[GetData | GetChildren], ahead: Sequence[str]) -> list[Any]:
         """Return the answers to `reads`, and keep the items `ahead`, which are read in the same write."""
+        until = asyncio.get_running_loop().time() + _AHEAD_FOR
         try:
             answers = await self._zk.pipeline([*reads, *(GetData(self._nodes.entry(name)) for name in ahead)])
         except zkwire.ProtocolError:
@@ -204,13 +210,13 @@ class View:
             ahead = []  # one of the items may be too large for an answer
             self._size_ahead = _MOST_BYTES_AHEAD
             answers = await self._zk.pipeline(reads) if reads else []
+        if reads:
+            self._read_ahead, self._ahead_until = {}, until
         if ahead:
             items = zip(ahead, answers[len(reads) :], strict=True)
             found = {name: item for name, item in items if isinstance(item, Node)}
-            self._read_ahead = found if reads else self._read_ahead | found
+            self._read_ahead |= found
             self._size_ahead = max((len(item.data) for item in found.values()), default=_MOST_BYTES_AHEAD)
-        elif reads:
-            self._read_ahead = {}
         return answers[: len(reads)]
 
     # -- taking -----------------------------------------------------------------------------------------------------

@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 import zkwire
 from recipes import Counter, SharedValue
 from recipes.counter import decoded, encoded
+from tests.support.client import turns
 from tests.support.everywhere import Scene, below, cancel_at_every_moment, cut_at_every_step, no_watch_stays, scene
 from tests.support.lost_answers import answer_lost
 from tests.support.proxy import Proxy
 from tests.support.queues import Counting
-from tests.support.recipes import outcome, until
-from zkwire import ConnectionLostError
+from tests.support.recipes import outcome, until, until_state
+from zkwire import ConnectionLostError, SessionState
 from zkwire.testing import RealServer, Server
 
 
@@ -176,6 +177,36 @@ async def test_adds_that_share_a_write_are_carried_out_although_one_of_them_is_c
         assert await asyncio.gather(*others) == [number for number in range(3, 7) if number != 3 + cancelled]
         assert await late == 7
         assert await counter.get() == 7
+
+
+async def test_a_shared_write_that_was_not_sent_is_not_sent_after_all_its_adds_were_cancelled() -> None:
+    """The callers may have told their users that nothing was counted."""
+    async with scene() as stage:
+        counter = Counter(stage.zk, "/c")
+        await counter.add(1)
+        before = asyncio.all_tasks()
+        async with stage.server.stopped():
+            await until_state(stage.zk, SessionState.SUSPENDED)
+            adding = [asyncio.create_task(counter.add(1)) for _ in range(4)]
+            await turns(10)
+            for task in adding:  # the second one begins the shared write when the first is cancelled
+                task.cancel()
+                await turns(10)
+            assert all(task.cancelled() for task in adding)
+            late = asyncio.create_task(counter.add(10))
+        assert await late == 11
+        assert await counter.get() == 11
+        assert asyncio.all_tasks() <= before
+
+
+async def test_an_add_that_fits_is_not_refused_because_of_a_value_that_is_out_of_date() -> None:
+    async with scene() as stage:
+        counter = Counter(stage.zk, "/c", size=4)
+        await counter.add(2**31 - 1)
+        await Counter(stage.other, "/c", size=4).add(-10)
+        assert await counter.add(1) == 2**31 - 10
+        with pytest.raises(OverflowError):
+            await counter.add(10)
 
 
 async def test_clients_that_add_at_the_same_time_do_not_try_in_step() -> None:

@@ -125,7 +125,8 @@ class SessionView:
         session there; if there is none in time, the session is left to expire.
         Without this call, a client whose event loop ends (`asyncio.run` cancels all tasks) still ends its session.
         Arguments: `keep_session`, whether to keep the session alive on the server, to be resumed by its id and
-        password; while no server is connected, this ends at once; `within`, a shorter bound, in seconds.
+        password; while no server is connected, this ends at once, and what was released meanwhile may stay in that
+        session; `within`, a shorter bound, in seconds.
         Raises: ValueError if `within` is not 0 or more.
         Cancellation: the client closes all the same; the session may then live until it expires.
         Order: verbs called before `close` are answered first; verbs called after it raise SessionClosedError.

@@ -8,7 +8,7 @@ import zkwire
 from recipes import Queue
 from recipes.queue.places import Places
 from tests.support.queues import PATH, Counting, clients, numbers, settled
-from tests.support.recipes import outcome, until_line
+from tests.support.recipes import outcome, until, until_line
 from zkwire.testing import RealServer
 
 
@@ -63,6 +63,24 @@ async def test_an_item_of_a_task_that_is_cancelled_while_it_takes_goes_to_the_ne
             waiting[0].cancel()
         assert isinstance(await outcome(waiting[0]), asyncio.CancelledError)
         assert sorted(await asyncio.gather(*waiting[1:])) == numbers(2)
+        await settled(zk, PATH)
+
+
+async def test_tasks_keep_their_order_when_the_session_expires() -> None:
+    async with clients(2) as (server, (zk, other)):
+        queue = Queue(other, PATH)
+        waiting = [asyncio.create_task(queue.get()) for _ in range(3)]
+        (former,) = await until_line(zk, f"{PATH}/consumers", 1)
+        await other.ping()
+        server.expire(other.session_id)
+
+        async def has_another_ticket() -> bool:
+            return await zk.get_children(f"{PATH}/consumers") not in ([], [former])
+
+        await until(has_another_ticket)
+        await other.ping()
+        await Queue(zk, PATH).put_many(numbers(3))
+        assert await asyncio.gather(*waiting) == numbers(3)
         await settled(zk, PATH)
 
 

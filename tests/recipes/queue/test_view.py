@@ -6,7 +6,8 @@ import pytest
 
 import zkwire
 from recipes import Queue
-from tests.support.everywhere import Scene, cancel_at_every_moment
+from tests.support.client import turns
+from tests.support.everywhere import Scene, cancel_at_every_moment, scene
 from tests.support.queues import PATH, STAYS, Counting, clients, contents, numbers, settled
 from tests.support.recipes import body_raises, outcome
 from zkwire.testing import RealServer
@@ -67,6 +68,20 @@ async def test_a_look_that_was_sent_before_a_get_does_not_serve_it() -> None:
             later = asyncio.create_task(queue.get())
             await asyncio.sleep(0)
         assert [await first, await later] == [b"0", b"urgent"]
+
+
+async def test_a_get_behind_an_own_put_finds_the_item_although_a_look_was_under_way_meanwhile() -> None:
+    """A list of so many items serves for several takes."""
+    async with clients(2) as (server, (zk, other)):
+        queue = Queue(other, PATH)
+        await Queue(zk, PATH).put_many(numbers(2000))
+        with server.hold_replies("getChildren", session=other.session_id) as looking:
+            first = asyncio.create_task(queue.get())
+            await looking.until_hit()
+            putting = asyncio.create_task(queue.put(b"urgent", 0))
+            await turns(10)
+        await putting
+        assert [await queue.get(), await first] == [b"urgent", b"0"]
 
 
 @pytest.mark.parametrize("cancelled", range(4))
@@ -185,3 +200,35 @@ async def test_a_queue_that_was_made_again_is_listed_again() -> None:
         for _ in range(10):  # the server counts as many changes as in the former queue
             await zk.delete(f"{PATH}/entries/{min(await zk.get_children(f'{PATH}/entries'))}")
         assert [await queue.get() for _ in range(10)] == numbers(110, 120)
+
+
+# -- items that were read ahead ---------------------------------------------------------------------------------------
+
+
+async def _hold_some_read_ahead(stage: Scene, queue: Queue) -> None:
+    """Have the queue read items ahead, and wait longer than it may believe them."""
+    await Queue(stage.other, stage.path).put_many(numbers(2000))
+    assert [await queue.get() for _ in range(9)] == numbers(9)  # two looks, the second one for seven takes
+    await asyncio.sleep(1.1)  # recipes.queue.view._AHEAD_FOR, and a little more
+
+
+async def test_data_that_was_read_ahead_is_not_given_out_for_an_item_of_the_next_queue() -> None:
+    """A person deletes the queue, and its producers make it again: its items have the names of the former ones."""
+    async with scene() as stage:
+        queue = Queue(stage.zk, stage.path)
+        await _hold_some_read_ahead(stage, queue)
+        await stage.other.delete_tree(stage.path)
+        await Queue(stage.other, stage.path).put_many(numbers(5000, 5100))
+        taken = [await queue.get() for _ in range(10)]
+        assert sorted([*taken, *await contents(stage)]) == numbers(5000, 5100)
+
+
+async def test_an_item_that_was_changed_after_it_was_read_ahead_is_read_again(zookeeper: RealServer, path: str) -> None:
+    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
+        queue = Queue(zk, path, acl=zkwire.OPEN_ACL)
+        await queue.put_many(numbers(2000))
+        assert [await queue.get() for _ in range(9)] == numbers(9)  # two looks, the second one for seven takes
+        names = sorted(await other.get_children(f"{path}/entries"))[:10]
+        for name in names:
+            await other.set(f"{path}/entries/{name}", name.encode())
+        assert [await queue.get() for _ in range(10)] == [name.encode() for name in names]
