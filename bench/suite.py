@@ -2,7 +2,7 @@
 
 Run from the project's root::
 
-    python bench/suite.py                         # on a ZooKeeper that it starts, and fetches if necessary; an hour
+    python bench/suite.py                         # on a ZooKeeper that it starts, and fetches if necessary
     python bench/suite.py --quick                 # few rounds, to see that everything runs; the figures mean little
     python bench/suite.py --only operations costs --json figures.json
     python bench/suite.py --hosts zk1:2181
