@@ -12,6 +12,8 @@ from bench.peers import __main__ as peers
 from bench.peers.builds import MissingError
 from zkwire.testing import ServerProcess
 
+pytestmark = pytest.mark.slow("runs every benchmark once")
+
 RACES = ["--workers", "2", "--handovers", "10", "--rounds", "1"]
 
 

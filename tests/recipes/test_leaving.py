@@ -27,6 +27,8 @@ from tests.support.client import turns
 from zkwire import Client, SessionState
 from zkwire.testing import Server
 
+pytestmark = pytest.mark.slow("each test waits until a release is given up")
+
 LONG = 60.0  # seconds, the session timeout: a wait for the end of the session would exceed the limit of the test
 BOUND = 20.0  # seconds, for a machine that is very busy; it takes three on others
 
