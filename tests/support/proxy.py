@@ -784,6 +784,10 @@ class Proxy:
     ) -> None:
         assert self._listener is not None
         self._closing = True
+        with contextlib.suppress(NotImplementedError):  # uvloop accepts in its own way
+            asyncio.get_running_loop().remove_reader(self._listener.sockets[0].fileno())
+        for _ in range(3):  # asyncio opens an accepted connection in a task, which ends at its third turn
+            await asyncio.sleep(0)
         self._listener.close()
         for link in list(self._links):
             link.destroy()

@@ -9,6 +9,7 @@ from typing import NamedTuple, Self
 
 import pytest
 
+from tests.support.client import turns
 from tests.support.proxy import Frame, Proxy
 from zkwire.testing import RealServer
 
@@ -567,3 +568,14 @@ async def test_closing_ends_connections_waits_and_faults_and_leaves_no_task(zook
     client.socket.close()
     dialling.socket.close()
     assert asyncio.all_tasks() == before
+
+
+@pytest.mark.parametrize("count", range(5))
+async def test_closing_waits_for_a_connection_that_was_accepted_just_now(zookeeper: RealServer, count: int) -> None:
+    before = asyncio.all_tasks()
+    async with Proxy(zookeeper.hosts) as proxy:
+        client = RawClient(proxy.hosts)
+        await client.connect()
+        await turns(count)
+    assert asyncio.all_tasks() == before
+    client.socket.close()
