@@ -126,7 +126,7 @@ class Stream(Generic[T]):
 
     def __init__(self, network: Network, source: str, target: str, deliver: Callable[[T], None]) -> None:
         self.source, self.target = source, target
-        self._network = network
+        self._network, self._world = network, network.world
         self._deliver = deliver
         self._items: deque[tuple[float, T]] = deque()
         self._last = 0.0
@@ -137,13 +137,13 @@ class Stream(Generic[T]):
         """Send an item."""
         if self._is_ended or self._is_silent:
             return
-        network = self._network
-        when = network.world.now + network.latency(self.source, self.target)
+        world = self._world
+        when = world.now + self._network.latency(self.source, self.target)
         if when < self._last:
             when = self._last
         self._last = when
         self._items.append((when, item))
-        network.world.at(when, self._pump)
+        world.at(when, self._pump)
 
     def end(self, item: T) -> None:
         """Send a last item: nothing can be sent behind it."""
@@ -152,7 +152,7 @@ class Stream(Generic[T]):
 
     def go_on(self) -> None:
         """Deliver what has waited in a blocked direction."""
-        self._network.world.after(self._network.latency(self.source, self.target), self._pump)
+        self._world.after(self._network.latency(self.source, self.target), self._pump)
 
     def go_silent(self) -> None:
         """Lose all that is on its way, and all that is sent from now on."""
@@ -164,7 +164,7 @@ class Stream(Generic[T]):
 
         Arguments: `at_once`, whether to drop all of it.
         """
-        kept = 0 if at_once else self._network.world.rng.randrange(len(self._items) + 1)
+        kept = 0 if at_once else self._world.rng.randrange(len(self._items) + 1)
         torn = self._items[kept][1] if kept < len(self._items) else None
         while len(self._items) > kept:
             self._items.pop()
@@ -177,7 +177,7 @@ class Stream(Generic[T]):
         self._network.leave(self)
 
     def _pump(self) -> None:
-        items, now = self._items, self._network.world.now
+        items, now = self._items, self._world.now
         while items and items[0][0] <= now and not self.is_blocked:
             self._deliver(items.popleft()[1])
 
@@ -394,7 +394,8 @@ class _Transport(asyncio.Transport):
             buffer[:size] = self._unread[:size]
             del self._unread[:size]
             self._protocol.buffer_updated(size)
-            self._read_soon()
+            if self._unread or self._is_ended:
+                self._read_soon()
         elif self._is_ended:
             if self._error is None:
                 self._protocol.eof_received()

@@ -24,7 +24,7 @@ import heapq
 import random
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
-from typing import Any, Final, TypeVar, TypeVarTuple
+from typing import Any, Final, TypeVar, TypeVarTuple, cast
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -71,7 +71,8 @@ class World:
 
     def after(self, seconds: float, call: Callable[..., object], *args: Any) -> None:
         """Have `call(*args)` made in `seconds` from now."""
-        self.at(self.now + seconds, call, *args)
+        self._count += 1
+        heapq.heappush(self._events, (self.now + seconds if seconds > 0 else self.now, self._count, call, args))
 
     def look(self) -> None:
         """Have `run` look at its condition before anything else happens."""
@@ -127,38 +128,37 @@ class World:
         return self._objects
 
 
-class _Handle(asyncio.TimerHandle):
-    """A callback, now or at a time: an asyncio handle that costs less to make and to run."""
+class _Handle:
+    """A callback, now or at a time.
 
-    __slots__ = ()
+    It stands in for an asyncio handle, from which it does not inherit: more than a thousand are made in each run, and
+    the attributes of the base cost time.  `callback` is None when it is cancelled.
+    """
 
-    _context: contextvars.Context
-    _callback: Callable[..., object] | None
+    __slots__ = ("args", "callback", "context", "due")
 
     def __init__(
-        self,
-        when: float,
-        callback: Callable[..., object],
-        args: Sequence[Any],
-        loop: "Machine",
-        context: contextvars.Context | None,
+        self, due: float, callback: Callable[..., object], args: Sequence[Any], context: contextvars.Context | None
     ) -> None:
-        self._context = contextvars.copy_context() if context is None else context
-        self._loop = loop
-        self._callback = callback
-        self._args = args
-        self._cancelled = False
-        self._repr = self._source_traceback = None
-        self._when = when
+        self.context = contextvars.copy_context() if context is None else context
+        self.callback: Callable[..., object] | None = callback
+        self.args = args
+        self.due = due
+
+    def __repr__(self) -> str:
+        return f"<_Handle of {self.callback!r} with {self.args!r}, due at {self.due:g}>"
 
     def cancel(self) -> None:
-        self._cancelled = True
-        self._callback, self._args = None, ()
+        """Do not make the call."""
+        self.callback, self.args = None, ()
 
-    @property
-    def is_cancelled(self) -> bool:
-        """As `cancelled()`."""
-        return self._cancelled
+    def cancelled(self) -> bool:
+        """Return whether it is cancelled."""
+        return self.callback is None
+
+    def when(self) -> float:
+        """Return the time of a timer."""
+        return self.due
 
 
 class _Future(asyncio.Future[Any]):
@@ -263,19 +263,20 @@ class Machine(asyncio.BaseEventLoop):
             self._world_base = self.resumed_at = self.world.now
         if self._ready:
             self._run_soon()
-        self._set_alarm_or_run()
+        if self._timers:
+            self._set_alarm_or_run()
 
     # -- callbacks ------------------------------------------------------------------------------------------------
 
     def call_soon(
         self, callback: Callable[[*Ts], object], *args: *Ts, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
-        handle = _Handle(0.0, callback, args, self, context)
+        handle = _Handle(0.0, callback, args, context)
         self._ready.append(handle)
         if not self._is_queued and not self._stops:
             self._is_queued = True
             self.world.runnable.append(self)
-        return handle
+        return cast(asyncio.Handle, handle)
 
     def call_soon_threadsafe(
         self, callback: Callable[[*Ts], object], *args: *Ts, context: contextvars.Context | None = None
@@ -292,12 +293,12 @@ class Machine(asyncio.BaseEventLoop):
     def call_at(
         self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
-        handle = _Handle(when, callback, args, self, context)
+        handle = _Handle(when, callback, args, context)
         self._count += 1
         heapq.heappush(self._timers, (when, self._count, handle))
         if when < self._alarm_for:
             self._set_alarm()
-        return handle
+        return cast(asyncio.TimerHandle, handle)
 
     def turn(self) -> None:
         """Run what is ready, as one turn of an asyncio event loop does; called by the world."""
@@ -305,19 +306,25 @@ class Machine(asyncio.BaseEventLoop):
         if self._stops:
             return
         timers, ready = self._timers, self._ready
-        if timers and timers[0][0] <= self.time():
-            due = self.time()
+        if timers and timers[0][0] <= (due := self.time()):
             while timers and timers[0][0] <= due:
                 ready.append(heapq.heappop(timers)[2])
         for _ in range(len(ready)):
             handle = ready.popleft()
-            if not handle.is_cancelled:
-                handle._run()
+            callback = handle.callback
+            if callback is not None:
+                try:
+                    handle.context.run(callback, *handle.args)
+                except (SystemExit, KeyboardInterrupt):
+                    raise
+                except BaseException as error:
+                    self.call_exception_handler({"message": f"an exception in {handle!r}", "exception": error})
         if self.slowness:
             self.stop_running()
             self.world.after(self.slowness, self.go_on)
         else:
-            self._set_alarm()
+            if timers and (timers[0][0] < self._alarm_for or timers[0][2].callback is None):
+                self._set_alarm()
             if ready:
                 self._run_soon()
 
@@ -329,7 +336,7 @@ class Machine(asyncio.BaseEventLoop):
     def _set_alarm(self) -> None:
         """Have the world wake this machine when its first timer is due."""
         timers = self._timers
-        while timers and timers[0][2].is_cancelled:
+        while timers and timers[0][2].callback is None:
             heapq.heappop(timers)
         # An alarm that comes too early, for a timer that was cancelled, sets the next one.
         if timers and timers[0][0] < self._alarm_for and not self._is_suspended:
@@ -342,7 +349,8 @@ class Machine(asyncio.BaseEventLoop):
             self._set_alarm_or_run()
 
     def _set_alarm_or_run(self) -> None:
-        if self._timers and self._timers[0][0] <= self.time():
+        timers = self._timers
+        if timers and timers[0][0] <= self.time():
             self._run_soon()
         else:
             self._set_alarm()
@@ -352,7 +360,7 @@ class Machine(asyncio.BaseEventLoop):
         """Whether the machine runs, and has done all that it had to do by now."""
         if self._stops or self._is_queued or self._ready:
             return False
-        return not self._timers or self._timers[0][2].is_cancelled or self._timers[0][0] > self.time()
+        return not self._timers or self._timers[0][2].callback is None or self._timers[0][0] > self.time()
 
     @contextlib.contextmanager
     def inside(self) -> Iterator[None]:
@@ -390,8 +398,8 @@ class Machine(asyncio.BaseEventLoop):
         tasks = [
             f"{self.name}: the task {task.get_name()}: {task.get_coro()!r}" for task in self._tasks if not task.done()
         ]
-        timers = [f"{self.name}: the timer {handle!r}" for _, _, handle in self._timers if not handle.is_cancelled]
-        ready = [f"{self.name}: the callback {handle!r}" for handle in self._ready if not handle.is_cancelled]
+        timers = [f"{self.name}: the timer {handle!r}" for _, _, handle in self._timers if not handle.cancelled()]
+        ready = [f"{self.name}: the callback {handle!r}" for handle in self._ready if not handle.cancelled()]
         return tasks + timers + ready
 
     def cancel_all(self) -> None:
