@@ -96,6 +96,10 @@ class Guard:
             del self._holders[holder]
 
     def _begins(self, new: _Holder) -> None:
+        if self._blocks is not None and not self.is_ended(new.player) and not self._has_been_entitled(new):
+            self._fail(f"{new} owns while it has never been entitled to it: now there are {self.tickets()}")
+        if self._is_excused(new):
+            return  # it owned before, and has not heard of the end yet, where its body begins
         others = [holder for holder in self._holders if not self._is_excused(holder)]
         certain = [holder for holder in others if _is_certain(holder)]
         if not self._fits([new.kind, *(holder.kind for holder in certain)]):
@@ -103,8 +107,6 @@ class Guard:
         running = [holder for holder in others if _could_stop(holder)]
         if not self._fits([new.kind, *(holder.kind for holder in running)]):
             self._fail(f"{new} owns while the body of {_names(running)} still runs")
-        if self._blocks is not None and not any(self._is_entitled(new, line) for line in reversed(self._lines)):
-            self._fail(f"{new} owns while it has never been entitled to it: now there are {self.tickets()}")
         token = new.lease.token, new.lease.path
         if self._grows and token <= self._greatest and token != self._greatest:
             self._fail(f"{new} owns, and {self._greatest[1]} owned before, whose token is {self._greatest[0]:#x}")
@@ -115,6 +117,17 @@ class Guard:
         if node is not None and node.pzxid != self._newest:
             self._newest = node.pzxid
             self._lines.append({name: int(found[0]) for name in node.children or () if (found := _NUMBER.search(name))})
+
+    def is_ended(self, player: "Player") -> bool:
+        """Return whether an operator has ended the player's session.
+
+        All tickets of a session go in one transaction, and are reported one after the other.  If the first is that of a
+        blocker, the next ticket owns for a moment: see docs/waiting-line.md, "Our own node".
+        """
+        return player.zk.session_id in self._stage.ended_sessions
+
+    def _has_been_entitled(self, holder: _Holder) -> bool:
+        return any(self._is_entitled(holder, line) for line in reversed(self._lines))
 
     def _is_entitled(self, holder: _Holder, line: dict[str, int]) -> bool:
         own = line.get(holder.lease.path.rpartition("/")[2])

@@ -5,11 +5,12 @@ To add one: a function that begins it and returns a function that ends it, or No
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from tests.simulation.ensemble.ensemble import Shape
-from tests.simulation.schedule import HORIZON, Actor, Fault
+from tests.simulation.schedule import HORIZON, Actor, Fault, Schedule
 
 if TYPE_CHECKING:
     from tests.simulation.stage import Stage
@@ -175,6 +176,13 @@ def _throttle(stage: "Stage", fault: Fault) -> End:
     return end
 
 
+def _lag(stage: "Stage", fault: Fault) -> End:
+    """A follower or an observer carries out nothing of what is committed, and answers reads, handshakes and pings."""
+    server = stage.ensemble.by_name(fault.targets[0])
+    server.lag()
+    return server.catch_up
+
+
 def _delete(stage: "Stage", fault: Fault) -> End:
     """An operator deletes one of the nodes that the scenario allows to be deleted."""
     paths = stage.deletable()
@@ -204,10 +212,13 @@ KINDS: Final[dict[str, Callable[["Stage", Fault], End]]] = {
     "expire": _expire,
     "throttle": _throttle,
     "delete": _delete,
+    "lag": _lag,
 }
 
-# Kinds that are chosen more often than others.
-_WEIGHTS: Final = {"cut": 2, "trip": 3, "stall": 2, "isolate-home": 4, "isolate-leader": 4, "pause-leader": 2}
+# Kinds that are chosen more often than others; a lag is added behind the others, see `with_lags`.
+_WEIGHTS: Final = {"cut": 2, "trip": 3, "stall": 2, "isolate-home": 4, "isolate-leader": 4, "pause-leader": 2, "lag": 0}
+
+_LAGS: Final = 0.125  # how often a schedule gets servers that lag
 
 
 def begin(stage: "Stage", fault: Fault) -> None:
@@ -259,3 +270,12 @@ def random_fault(rng: Random, kind: str, shape: Shape, actors: tuple[Actor, ...]
         case "isolate-leader" | "pause-leader":
             return Fault(at, kind, (), seconds)
     return Fault(at, kind, (server,), seconds)
+
+
+def with_lags(rng: Random, schedule: Schedule) -> Schedule:
+    """Return the schedule; in one of eight cases with some servers that lag behind, beside its other faults."""
+    if rng.random() >= _LAGS:
+        return schedule
+    shape, actors = schedule.shape, schedule.actors
+    lags = [random_fault(rng, "lag", shape, actors) for _ in range(rng.choice([1, 2, 4]))]
+    return replace(schedule, faults=tuple(sorted((*schedule.faults, *lags), key=lambda fault: fault.at)))

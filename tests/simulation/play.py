@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final, TypeVar
 
-from tests.simulation.faults import random_faults
+from tests.simulation.faults import random_faults, with_lags
 from tests.simulation.scenarios.all import SCENARIOS
 from tests.simulation.schedule import Actor, Schedule, random_actor, random_shape
 from tests.simulation.sieges import besieged
@@ -38,7 +38,7 @@ def make(scenario: str, number: int) -> Schedule:
         for index in range(rng.randint(*kind.players))
     )
     schedule = Schedule(scenario, number, shape, actors, random_faults(rng, shape, actors))
-    return besieged(rng, schedule, kind)
+    return with_lags(Random(f"{scenario} {number} lags"), besieged(rng, schedule, kind))
 
 
 def play(schedule: Schedule, *, collect: bool = False) -> Outcome:

@@ -66,6 +66,9 @@ class Leader:
             learner.link.close_by_leader()
         self._learners.clear()
 
+    def catch_up(self) -> None:
+        """Do nothing: in the simulation the leader never lags."""
+
     def _clock(self) -> float:
         """Return the time by which sessions expire: its whole ticks have nothing to do with those of the pings."""
         return self._clock_base + self.server.world.now

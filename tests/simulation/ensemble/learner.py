@@ -3,6 +3,7 @@
 After Learner, Follower, Observer and LearnerSessionTracker of the real server.
 """
 
+from collections import deque
 from collections.abc import Callable
 from typing import Final
 
@@ -12,6 +13,7 @@ from tests.simulation.ensemble.peers import CLOSED, Message, PeerLink
 from tests.simulation.ensemble.server import SimulatedServer
 
 _FORWARDS: Final = WRITES | {SYNC}
+_IN_ORDER: Final = frozenset(("commit", "inform", "synced"))  # messages that wait while the server lags
 
 
 class Learner:
@@ -28,6 +30,7 @@ class Learner:
         self.is_serving = False
         self._touched: dict[int, int] = {}  # what the next ping of the leader takes along
         self._committed = 0
+        self._late: deque[Message] = deque()  # what is committed, and the answers to syncs, while the server lags
         self._heard = server.world.now
         self._limit = 0.0
         self._watches = 0
@@ -80,6 +83,18 @@ class Learner:
         if server.role is not self:
             return
         self._heard = server.world.now
+        if message[0] in _IN_ORDER and (self._late or server.is_lagging):
+            self._late.append(message)
+        else:
+            self._take(message)
+
+    def catch_up(self) -> None:
+        late, server = self._late, self.server
+        while late and server.role is self and not server.is_lagging:
+            self._take(late.popleft())
+
+    def _take(self, message: Message) -> None:
+        server = self.server
         name, *args = message
         match name:
             case "closed":

@@ -52,6 +52,9 @@ class Role(Protocol):
     def revalidate(self, client: ClientConnection) -> None:
         """Ask whether the session of a client that reconnects lives; `SimulatedServer.admit` gets the answer."""
 
+    def catch_up(self) -> None:
+        """Carry out what was committed while the server lagged."""
+
     def resign(self) -> None:
         """Give up the role."""
 
@@ -63,7 +66,8 @@ class SimulatedServer(Process):
     `on_applied`, called when it has carried out a transaction, with the transaction's number and its copy.
 
     `log`, `current_epoch` and `accepted_epoch` are on its disk.  `replica` is its copy, into which the first `applied`
-    entries of the log have gone.  `throttles` is how likely it refuses a request because of overload.
+    entries of the log have gone.  `throttles` is how likely it refuses a request because of overload.  `is_lagging` is
+    whether it carries out nothing of what the leader commits.
     """
 
     def __init__(
@@ -87,6 +91,7 @@ class SimulatedServer(Process):
         self.replica = Replica(settings)
         self.applied = 0
         self.throttles = 0.0
+        self._lags = 0
         self.clients: dict[Wire, ClientConnection] = {}
         self._queues: dict[int, deque[Pending]] = {}
         self._next_session = number << 56 | 1
@@ -118,6 +123,31 @@ class SimulatedServer(Process):
     def start(self) -> None:
         """Start again after `kill`, without a role."""
         self.is_up = True
+
+    # -- a server that lags behind ----------------------------------------------------------------------------------
+
+    @property
+    def is_lagging(self) -> bool:
+        """Whether a follower or observer carries out nothing of what is committed, and does all else."""
+        return self._lags > 0
+
+    def lag(self) -> None:
+        """Begin to lag, until `catch_up` is called as often.
+
+        The real server has a queue for what is committed and for the answers to syncs (CommitProcessor).  It takes one
+        transaction out of it at a time, and between two of them it answers all reads that have come.  Handshakes and
+        the leader's pings do not go through this queue.
+        """
+        self._lags += 1
+
+    def catch_up(self) -> None:
+        """Undo one `lag`."""
+        self._lags -= 1
+        self.post(self._catch_up)
+
+    def _catch_up(self) -> None:
+        if not self._lags and self.role is not None:
+            self.role.catch_up()
 
     # -- for the links ----------------------------------------------------------------------------------------------
 

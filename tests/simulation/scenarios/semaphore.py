@@ -54,7 +54,7 @@ class SemaphoreScenario(HeldScenario):
         return cast(Semaphore, player.tool)
 
     def watched(self, player: Player, lease: Any, what: str) -> AbstractContextManager[object]:
-        if not self._history.has_owned(lease.path):
+        if not self._guard.is_ended(player) and not self._history.has_owned(lease.path):
             self.stage.fail(f"{player.actor.name} owns by {lease.path}; numbers of permits: {self._history}")
         return self._guard.held(player, lease, str(lease.token))
 
