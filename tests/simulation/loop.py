@@ -315,9 +315,7 @@ class Machine(asyncio.BaseEventLoop):
             if callback is not None:
                 try:
                     handle.context.run(callback, *handle.args)
-                except (SystemExit, KeyboardInterrupt):
-                    raise
-                except BaseException as error:
+                except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  # an event loop goes on
                     self.call_exception_handler({"message": f"an exception in {handle!r}", "exception": error})
         if self.slowness:
             self.stop_running()

@@ -51,6 +51,14 @@ class Scenario(ABC):
         """
         return None
 
+    @staticmethod
+    def resizing(seconds: float, permits: int) -> tuple[Step, Step] | None:
+        """Return the steps that follow the number of permits for so long, and that set another number.
+
+        None if there is no number of permits in this scenario.
+        """
+        return None
+
     @abstractmethod
     def equip(self, player: "Player") -> object:
         """Return what `player` needs for its steps, for example a Lock; called in its event loop."""

@@ -98,6 +98,39 @@ def _evicted_waiters(rng: Random, schedule: Schedule, kind: type[Scenario]) -> S
     return _with(schedule, [holder, client, *others], faults)
 
 
+def _lagging_resize(rng: Random, schedule: Schedule, kind: type[Scenario]) -> Schedule | None:
+    """While a waiter is away, a holder leaves, and then the permits become fewer.
+
+    The first server that the waiter reaches reports both, and the connection breaks before it has answered more.  The
+    next one lags behind: it has carried out the first change only.  It is overloaded, too.  Otherwise the client's
+    first request there, a transaction that proves its session, would come back when the server has caught up, and so
+    would all behind it.
+    """
+    tick = schedule.shape.tick
+    moment, later = rng.uniform(0.5, 1.5) * tick, rng.uniform(0.1, 0.4) * tick
+    leaving, staying, waiting = kind.long_step(moment), kind.long_step(6 * tick), kind.long_step(0.3 * tick)
+    steps = kind.resizing(5 * tick, 1)
+    if leaving is None or staying is None or waiting is None or steps is None:
+        return None
+    follow, resize = steps
+    first, second, client, *others = schedule.actors
+    resizes = (Step("pause", moment + later), resize)
+    first = _calm(first, first.servers, 5 * tick, ((leaving,),))
+    second = _calm(second, second.servers, 5 * tick, ((staying,), resizes))
+    client = _calm(client, ("s2", "s3"), 5 * tick, ((Step("pause", 0.1 * tick), waiting), (follow,)))
+    others = [dataclasses.replace(other, tasks=()) for other in others]
+    behind = rng.choice(client.servers)
+    leaves, away = moment - 0.05 * tick, later + rng.uniform(0.1, 0.3) * tick
+    faults = [
+        Fault(leaves, "cut", (client.name,)),
+        Fault(leaves, "maroon", (client.name,), away),
+        Fault(leaves + away + rng.uniform(0.007, 0.014), "cut", (client.name,)),
+        Fault(moment + rng.uniform(0.0, 1.0) * later, "lag", (behind,), rng.uniform(1.0, 3.0) * tick),
+        Fault(leaves + away, "throttle", (behind,), tick, rng.choice([0.3, 0.5, 0.7])),
+    ]
+    return _with(schedule, [first, second, client, *others], faults)
+
+
 def _breaking_connections(rng: Random, schedule: Schedule, kind: type[Scenario]) -> Schedule | None:
     """Each connection of the first player breaks after a few pieces, so that some reconnects end half done."""
     tick, name = schedule.shape.tick, schedule.actors[0].name
@@ -106,8 +139,10 @@ def _breaking_connections(rng: Random, schedule: Schedule, kind: type[Scenario])
     return _with(schedule, list(schedule.actors), [trip])
 
 
-# How often each of them is made of a random schedule.
+# How often each of them is made of a random schedule.  A new one comes first: so the numbers of the others' schedules
+# stay as they are, and some of those without a siege give the new one.
 _SIEGES: Final[dict[Siege, float]] = {
+    _lagging_resize: 0.1,
     _breaking_connections: 0.06,
     _lost_servers: 0.14,
     _deposed_leader: 0.06,

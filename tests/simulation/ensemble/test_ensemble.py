@@ -1,6 +1,7 @@
 """The simulated ensemble: until when a server without the others goes on, as the real one's syncLimit has it."""
 
 from tests.simulation.ensemble.ensemble import Ensemble, Shape
+from tests.simulation.ensemble.history import SYNC, ClientConnection, Pending
 from tests.simulation.ensemble.leader import SYNC_LIMIT, Leader
 from tests.simulation.ensemble.learner import Learner
 from tests.simulation.links import Network
@@ -49,3 +50,26 @@ def test_a_leader_gives_up_at_most_a_tick_later_than_its_followers_and_another_o
     assert found[0] is not old
     run_to(world, _LAST_PING + SYNC_LIMIT + 1.1)
     assert old.role is None
+
+
+def test_a_server_that_lags_carries_out_what_is_committed_and_answers_syncs_when_it_has_caught_up() -> None:
+    world = World(1)
+    ensemble = Ensemble(Network(world), Shape(tick=1.0))
+    ensemble.preset(["/a"])
+    ensemble.start()
+    run_to(world, 1.0)
+    leader, late, other = ensemble.servers
+    late.lag()
+    assert ensemble.delete("/a")
+    run_to(world, 1.1)
+    sync = Pending(ClientConnection(None, world.now), 1, SYNC, b"", waits=True)
+    assert late.role is not None
+    late.role.submit(sync)
+    run_to(world, 1.2)
+    assert "/a" not in leader.replica.tree.nodes
+    assert "/a" not in other.replica.tree.nodes
+    assert "/a" in late.replica.tree.nodes
+    assert sync.waits
+    late.catch_up()
+    assert "/a" not in late.replica.tree.nodes
+    assert not sync.waits

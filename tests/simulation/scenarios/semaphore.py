@@ -1,5 +1,6 @@
 """The semaphore: several permits, whose number changes while players hold and wait."""
 
+import asyncio
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from random import Random
@@ -16,14 +17,18 @@ from zkwire.testing.memory.state import Settings
 
 _PATH: Final = "/limits/a"
 _FIRST: Final = 2
+_MOMENT: Final = 0.1  # seconds
 
 
 class SemaphoreScenario(HeldScenario):
-    """The steps of HeldScenario, and "resize" and "cancelled-resize".
+    """The steps of HeldScenario, "resize" and "cancelled-resize", and "follow", which watches the number of permits.
 
     A ticket owns if fewer stood before it than the number was, at some moment since it was created: this is checked.
     It follows that no more are held than the number ever was since the youngest of their tickets was created, and this
     is checked, too.
+
+    A player that follows the number may not own by one that it knows to be old: such a moment counts only if it is not
+    before the last change that the player has heard of.
     """
 
     name = "semaphore"
@@ -32,6 +37,7 @@ class SemaphoreScenario(HeldScenario):
     def __init__(self, stage: Stage) -> None:
         super().__init__(stage)
         self._history = _History(stage)
+        self._heard: dict[Player, list[tuple[float, int]]] = {}
         self._guard = Guard(stage, _PATH, fits=self._fits, blocks=None, grows=False)
 
     @staticmethod
@@ -47,6 +53,10 @@ class SemaphoreScenario(HeldScenario):
             tasks.append([Step("resize", float(rng.randint(1, 4))) for _ in range(rng.randrange(5, 20))])
         return tasks
 
+    @staticmethod
+    def resizing(seconds: float, permits: int) -> tuple[Step, Step]:
+        return Step("follow", seconds), Step("resize", float(permits))
+
     def equip(self, player: Player) -> Semaphore:
         return Semaphore(player.zk, _PATH, _FIRST)
 
@@ -54,9 +64,35 @@ class SemaphoreScenario(HeldScenario):
         return cast(Semaphore, player.tool)
 
     def watched(self, player: Player, lease: Any, what: str) -> AbstractContextManager[object]:
-        if not self._guard.is_ended(player) and not self._history.has_owned(lease.path):
+        if not self._guard.is_ended(player) and not self._history.has_owned(lease.path, self._heard_by(player)):
             self.stage.fail(f"{player.actor.name} owns by {lease.path}; numbers of permits: {self._history}")
         return self._guard.held(player, lease, str(lease.token))
+
+    def _heard_by(self, player: Player) -> int:
+        """Return the zxid of the newest change of the number that the player has heard of, 0 if there is none.
+
+        What it has heard in the last moment does not count: it may have owned before.
+        """
+        before = self.stage.world.now - _MOMENT
+        return max((zxid for at, zxid in self._heard.get(player, ()) if at <= before), default=0)
+
+    async def _follow(self, player: Player, seconds: float) -> None:
+        """Watch the number of permits for so long; the connection may break meanwhile."""
+        heard, until = self._heard.setdefault(player, []), self.stage.world.now + seconds
+        while self.stage.world.now < until:
+            try:
+                node, watch = await player.zk.get_and_watch(_PATH)
+            except zkwire.ZooKeeperError:
+                await asyncio.sleep(_MOMENT)  # it is not there yet, or the session was ended
+                continue
+            try:
+                async with asyncio.timeout(max(0.0, until - self.stage.world.now)):
+                    await watch
+            except (zkwire.ZooKeeperError, TimeoutError):
+                watch.cancel()
+            else:
+                # An event that a server makes up for a client that was away does not say when the change was made.
+                heard.append((self.stage.world.now, self._history.change_after(node.stat.mzxid)))
 
     def _fits(self, kinds: Sequence[str]) -> bool:
         return len(kinds) <= max(self._history.numbers_since(max(map(int, kinds))))
@@ -69,6 +105,8 @@ class SemaphoreScenario(HeldScenario):
                     await self._resize(player, int(step.amount))
                 case "cancelled-resize":
                     await cancelled_after(int(step.other), self._resize(player, int(step.amount)))
+                case "follow":
+                    await self._follow(player, step.amount)
                 case _:
                     await super().do(player, step)
         except PermitsError as error:
@@ -102,7 +140,7 @@ class _History:
         self._copy = Replica(Settings())
         self._applied = 0
         self._numbers: list[tuple[int, int]] = []  # zxids and numbers
-        self._have_owned: set[str] = set()
+        self._have_owned: dict[str, int] = {}  # tickets and the last zxids at which they were entitled to own
 
     def __str__(self) -> str:
         return ", ".join(f"{number} from {zxid:#x} on" for zxid, number in self._numbers)
@@ -118,10 +156,15 @@ class _History:
         first = max((index for index, (at, _) in enumerate(self._numbers) if at <= zxid), default=0)
         return [number for _, number in self._numbers[first:]]
 
-    def has_owned(self, path: str) -> bool:
-        """Return whether there was a moment at which this ticket had fewer before it than the number was."""
+    def change_after(self, zxid: int) -> int:
+        """Return the zxid of the first change of the number behind `zxid`, 0 if there is none."""
         self._go_on()
-        return path.rpartition("/")[2] in self._have_owned
+        return next((at for at, _ in self._numbers if at > zxid), 0)
+
+    def has_owned(self, path: str, since: int = 0) -> bool:
+        """Return whether this ticket had fewer before it than the number was, at the zxid `since` or later."""
+        self._go_on()
+        return self._have_owned.get(path.rpartition("/")[2], -1) >= since
 
     def _go_on(self) -> None:
         server = max(self._servers, key=lambda each: each.applied)
@@ -133,5 +176,5 @@ class _History:
             if not self._numbers or self._numbers[-1][0] != node.mzxid:
                 self._numbers.append((node.mzxid, int(node.data)))
             tickets = [(number, name) for name in node.children or () if (number := zkwire.sequence(name)) is not None]
-            self._have_owned.update(name for _, name in sorted(tickets)[: self._numbers[-1][1]])
+            self._have_owned.update((name, transaction.zxid) for _, name in sorted(tickets)[: self._numbers[-1][1]])
         self._applied = max(self._applied, server.applied)
