@@ -35,6 +35,7 @@ from tests.simulation.schedule import Schedule, from_json
 from tests.simulation.stage import simulated
 
 _CHUNK: Final = 50
+_TOLD: Final = 5000  # after so many schedules a line says how far it is
 _MOST_SHOWN: Final = 5  # failures that are shortened and printed in full
 
 
@@ -62,6 +63,7 @@ def main() -> int:
         )
         for start in range(0, count, _CHUNK)
     ]
+    jobs.sort(key=lambda job: job[1])  # all scenarios side by side, so that a run that is stopped has tried each
     failed: list[tuple[str, int, str]] = []
     cpu: dict[str, float] = dict.fromkeys(options.scenario, 0.0)
     counts = Counter(dict.fromkeys(options.scenario, 0))
@@ -72,6 +74,8 @@ def main() -> int:
             for name, number, failure in found:
                 failed.append((name, number, failure))
                 print(f"FAILED: {name} {number}: {failure}", flush=True)
+            if (played := counts.total()) % _TOLD < count:
+                print(f"{played} of {options.seeds} schedules, {len(failed)} failed", flush=True)
     seconds = time.monotonic() - started
     for name, count in counts.items():
         if count:

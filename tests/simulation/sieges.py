@@ -58,6 +58,30 @@ def _deposed_leader(rng: Random, schedule: Schedule, kind: type[Scenario]) -> Sc
     return dataclasses.replace(siege, shape=dataclasses.replace(schedule.shape, tick=tick, longest=()))
 
 
+def _two_stalls(rng: Random, schedule: Schedule, kind: type[Scenario]) -> Schedule | None:
+    """The holder's server is the leader.  First nothing gets from it to the others, and later nothing gets back.
+
+    In between, the others do not hear the leader, but the leader hears them: they pass on what their clients ask for.
+    So they give it up sooner than it gives them up, by as much as the second stall is later than the first.  Syncs are
+    no proof then, which is a documented assumption: the holder's client asks for that of a quorum.
+    """
+    tick = 2.0
+    first, *rest = schedule.actors
+    hold, wait = kind.busy_step(rng.uniform(11, 14) * tick, 0.1 * tick), kind.long_step(0.5 * tick)
+    if hold is None or wait is None:
+        return None
+    timeout = rng.choice([4.0, 7.0, 10.0])
+    holder = dataclasses.replace(_calm(first, ("s1",), timeout, ((hold,),)), certainty="quorum")
+    others = [_calm(actor, ("s2", "s3"), timeout, ((Step("pause", 0.2 * tick), wait),)) for actor in rest]
+    names = [f"s{number}" for number in range(2, schedule.shape.voters + schedule.shape.observers + 1)]
+    at, until = rng.uniform(0.5, 2.0) * tick, rng.uniform(10, 13) * tick
+    again = at + rng.uniform(0.0, 5.0) * tick
+    faults = [Fault(at, "stall", ("s1", name), until - at) for name in names]
+    faults += [Fault(again, "stall", (name, "s1"), until - again) for name in names]
+    siege = _with(schedule, [holder, *others], faults)
+    return dataclasses.replace(siege, shape=dataclasses.replace(schedule.shape, tick=tick, longest=()))
+
+
 def _shorter_timeout(rng: Random, schedule: Schedule, kind: type[Scenario]) -> Schedule | None:
     """The holder's connection breaks, another server grants it a shorter session, and then it reaches no server."""
     tick, count = schedule.shape.tick, schedule.shape.voters + schedule.shape.observers
@@ -142,6 +166,7 @@ def _breaking_connections(rng: Random, schedule: Schedule, kind: type[Scenario])
 # How often each of them is made of a random schedule.  A new one comes first: so the numbers of the others' schedules
 # stay as they are, and some of those without a siege give the new one.
 _SIEGES: Final[dict[Siege, float]] = {
+    _two_stalls: 0.04,
     _lagging_resize: 0.1,
     _breaking_connections: 0.06,
     _lost_servers: 0.14,

@@ -16,10 +16,11 @@ from tests.support.split import SplitEnsemble
 from zkwire.testing import EnsembleServer
 
 Home = Literal["follower", "leader", "observer"]
-Fault = Literal["both", "up", "down", "stopped leader", "leader cut off"]
+Fault = Literal["both", "up", "down", "stopped leader", "leader cut off", "two stalls"]
 Certainty = Literal["leader", "quorum"]
 
 LOOK: float = 0.005  # seconds between two looks at both leases
+BETWEEN_STALLS: float = 8.0  # seconds: the followers give up a silent leader after 10
 
 
 @dataclass
@@ -41,8 +42,9 @@ class Trial:
 
     Arguments: `timeout`, of both sessions, in seconds; `home`, the server that the holder is connected to; `fault`:
     the link between that server and the leader is stalled in both directions, up (towards the leader) or down, the
-    leader's process is stopped, or the leader is cut off from all other servers; `knows_all`, whether the holder knows
-    all servers, or its own one only; `patience`, for how many seconds to wait for the next owner.
+    leader's process is stopped, the leader is cut off from all other servers, or ("two stalls") first nothing gets from
+    the leader to the others, and some seconds later nothing gets back; `knows_all`, whether the holder knows all
+    servers, or its own one only; `patience`, for how many seconds to wait for the next owner.
     """
 
     timeout: float
@@ -52,6 +54,7 @@ class Trial:
     certainty: Certainty = "leader"
     patience: float = 40.0
     outcome: Outcome = field(default_factory=Outcome)
+    _later: asyncio.TimerHandle | None = None
 
     async def run(self, ensemble: SplitEnsemble, path: str) -> Outcome:
         """Play the trial on an ensemble that is whole; it is whole again at the end."""
@@ -81,6 +84,8 @@ class Trial:
             finally:
                 if self.fault == "stopped leader":
                     leader.resume()
+                if self._later is not None:
+                    self._later.cancel()
                 ensemble.heal()
                 for task in (first, waiting):
                     task.cancel()
@@ -89,16 +94,19 @@ class Trial:
         return self.outcome
 
     def _split(self, ensemble: SplitEnsemble, home: EnsembleServer, leader: EnsembleServer) -> None:
+        others = [server for server in ensemble.servers if server is not leader]
         if self.fault == "leader cut off":
             ensemble.cut_off(leader)
+        elif self.fault == "two stalls":
+            ensemble.stall([leader], others)
+            self._later = asyncio.get_running_loop().call_later(BETWEEN_STALLS, ensemble.stall, others, [leader])
         elif self.fault == "stopped leader":
             leader.pause()
         elif home is leader:
-            followers = [server for server in ensemble.servers if server is not leader]
             if self.fault in ("both", "up"):
-                ensemble.stall(followers, [leader])
+                ensemble.stall(others, [leader])
             if self.fault in ("both", "down"):
-                ensemble.stall([leader], followers)
+                ensemble.stall([leader], others)
         else:
             if self.fault in ("both", "up"):
                 ensemble.stall([home], [leader])

@@ -163,7 +163,7 @@ def connect(
     `observer`, an Observer, which gets notified of requests, events and states;
     `certainty`, what a lock may rely on, see docs/waiting-line.md: "leader", answers that passed through the ensemble's
     leader, for which the client sends a sync in each tenth of the session timeout while it holds or waits for a lock;
-    "quorum", committed writes, for which it sends a transaction that changes nothing as often;
+    "quorum", only committed writes, for which it sends a transaction that changes nothing as often;
     `rng` and `open_link`, the sources of randomness and of connections, for simulations.  Without `rng`, randomness
     comes from the operating system: the names of nodes show some of it, and it must not be guessed.
     Raises: ValueError and TypeError at once for bad arguments; TimeoutError when `within` has passed, which says what

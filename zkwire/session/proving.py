@@ -59,7 +59,8 @@ class Proving:
         If a lock is held, the first thing to prove is that the new server belongs to a quorum: see certainty.py.
         """
         self._connection = connection
-        connection.proof = self._proof
+        if connection.certainty is not None:
+            connection.certainty.proof = self._proof
         connection.keeps_certain = self._needs > 0
         if connection.keeps_certain:
             connection.prove(now)

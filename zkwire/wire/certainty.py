@@ -18,9 +18,10 @@ sent after the answer to x.  Our server forwarded y behind its notes, so the lea
 Hence, once y is answered: the session lives until the sending of the touch + timeout at least.
 
 A sync proves only the leader that our server follows, and that leader may have lost its quorum without knowing it yet.
-It gives up at the latest one tick after the last of its followers has, and a new leader gives every session a whole
-timeout from its own start.  So a sync sent at t never certifies more than t + timeout - one tick.  A committed write
-proves the quorum, and is not limited in this way.  A leader that was stopped, and goes on for a moment after its
+Under a single fault it gives up at the latest one tick after the last of its followers has, and a new leader gives
+every session a whole timeout from its own start.  So a sync sent at t never certifies more than t + timeout - one tick.
+A committed write proves the quorum, and is not limited in this way.  With `proof` at QUORUM only a write is taken for
+y: this holds also where the leader goes on for longer.  A leader that was stopped, and goes on for a moment after its
 ensemble has elected another one, would accept a reconnecting session and answer its syncs: so on each connection
 nothing counts before a write was committed on it.
 
@@ -61,17 +62,20 @@ class Certainty:
     handshake was sent; `is_new`, whether it made a new session, which takes a committed write.  All moments are in
     seconds on one monotonic clock.
 
+    `proof` is how far the answer to y must reach: LEADER, or QUORUM, which also holds for a leader that goes on for
+    longer than a tick without its followers.
     `grain` is how many seconds apart touches must be sent to be told apart.  `has_quorum` is whether a quorum has
     committed anything on this connection.  `until` is the moment before which the ensemble cannot have expired the
     session, as far as this connection has proven; -inf while it has proven nothing.
     """
 
-    __slots__ = ("_greeted", "_timeout", "_touches", "_waiting", "grain", "has_quorum", "until")
+    __slots__ = ("_greeted", "_timeout", "_touches", "_waiting", "grain", "has_quorum", "proof", "until")
 
     def __init__(self, timeout: float, sent: float, *, is_new: bool) -> None:
         self._timeout = timeout
         self._greeted = sent
         self.has_quorum = is_new
+        self.proof = Reach.LEADER
         self.grain = timeout * _GRAIN
         self.until = sent + timeout if is_new else float("-inf")
         # Touches that are too recent for an x; then the touches that an answered x covers, with the answer's moment.
@@ -112,6 +116,11 @@ class Certainty:
     def _take_as_y(self, sent: float, reach: Reach) -> None:
         """Close the chains whose x was answered before this request was sent."""
         waiting = self._waiting
+        if reach < self.proof:
+            # Every later y closes waiting[1] as well, so the one before is of no use any more.
+            while len(waiting) > 1 and waiting[1][0] < sent:
+                waiting.popleft()
+            return
         touched = None
         # Not "<=": a clock that moves in steps of milliseconds gives one reading to an x that was answered and to a y
         # that was sent before that.

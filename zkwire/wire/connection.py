@@ -162,7 +162,6 @@ class Connection:
     `certainty`: what the replies on this connection prove about the session, None before the handshake and on a server
     without a quorum;
     `keeps_certain`: set by the session; while it is True the pings are requests through the leader, and more frequent;
-    `proof`: how far those go: Reach.LEADER for a sync, Reach.QUORUM for a transaction that changes nothing.
     """
 
     def __init__(self, connect_request: ConnectRequest, frame_limit: int, now: float) -> None:
@@ -175,7 +174,6 @@ class Connection:
         self.certainty: Certainty | None = None
         self.keeps_certain = False
         self._next_touch = now  # a touch sent before this is too close to the former one
-        self.proof = Reach.LEADER
         self.answered = self.heard = self._last_sent = self._last_through = now
         self._connect_sent = now
         self._wanted_session = connect_request.session_id
@@ -383,7 +381,7 @@ class Connection:
         """
         if self.certainty is None:  # a server without a quorum, which refuses both
             self.send(Call(PingRequest()), now)
-        elif self.proof is Reach.QUORUM or not self.certainty.has_quorum:
+        elif self.certainty.proof is Reach.QUORUM or not self.certainty.has_quorum:
             self.send(Call(MultiRequest([CheckVersionRequest("/", _ANY_VERSION)])), now)
         else:
             self.send(Call(SyncRequest("/")), now)

@@ -216,6 +216,18 @@ def test_a_sync_never_certifies_more_than_half_of_the_timeout() -> None:
     assert certainty.until == pytest.approx(17.7)  # the chains are closed
 
 
+def test_where_a_quorum_must_be_proven_a_sync_certifies_nothing() -> None:
+    """A leader that has lost its followers without knowing it answers the syncs of callers, too."""
+    certainty = Certainty(10.0, 0.0, is_new=True)
+    certainty.proof = Reach.QUORUM
+    for at in range(1, 40):
+        certainty.answered(at, at + 0.01, Reach.LEADER)
+    assert certainty.until == 10.0
+    assert len(certainty._waiting) < 5
+    certainty.answered(40.0, 40.01, Reach.QUORUM)
+    assert certainty.until == pytest.approx(46.0)  # the last touch that was half a tick older than a sync behind it
+
+
 def test_the_memory_of_touches_is_bounded() -> None:
     certainty = Certainty(10.0, 0.0, is_new=True)
     for count in range(100_000):
