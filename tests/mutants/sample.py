@@ -111,8 +111,9 @@ def main(count: int, seed: int, modules: Sequence[str], *, near_only: bool = Fal
     """
     chosen = drawn(count, seed, modules)
     stages = dict.fromkeys(stage for change in chosen for stage in guards(change.file, near_only=near_only)[-2:])
-    with copy_of_the_tree() as root:
-        failures = [failure for stage in stages if (failure := _caught_by(root, stage)) is not None]
+    with copy_of_the_tree() as root, ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+        said = pool.map(lambda stage: _caught_by(root, stage), stages)
+        failures = [failure for failure in said if failure is not None]
     if failures:
         print("the tests must pass while there is no change:", *failures, sep="\n")
         return 1
