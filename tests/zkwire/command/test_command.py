@@ -6,7 +6,7 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,26 +19,6 @@ from zkwire.command.main import main, parser
 from zkwire.testing import Server
 
 ROOT = Path(__file__).resolve().parents[3]
-
-
-@pytest.fixture(scope="module")
-def portal() -> Iterator[Portal]:
-    with Portal() as made:
-        yield made
-
-
-@pytest.fixture
-def server(portal: Portal, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    with portal.enter(Server()) as made:
-        monkeypatch.setenv("ZKWIRE_HOSTS", made.hosts)
-        monkeypatch.delenv("ZKWIRE_AUTH", raising=False)
-        yield made
-
-
-@pytest.fixture
-def zk(portal: Portal, server: Server) -> Iterator[zkwire.Client]:
-    with portal.enter(zkwire.connect(server.hosts)) as made:
-        yield made
 
 
 Run = Callable[..., str]
