@@ -89,14 +89,6 @@ class ReadWriteLockScenario(GuardedScenario):
                     raise
                 await asyncio.sleep(_PAUSE)
 
-    async def do(self, player: Player, step: Step) -> None:
-        """Do one of those of HeldScenario; a reader that tries may be refused because of overload."""
-        try:
-            await super().do(player, step)
-        except zkwire.ServerError as error:
-            if step.kind != "read try" or not error.is_transient:
-                raise
-
     def _blocks(self, name: str, kind: str) -> bool:
         if kind == "write":
             return READ_PREFIX in name or WRITE_PREFIX in name  # and not a ticket at the gate of waiting writers
