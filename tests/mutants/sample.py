@@ -18,7 +18,6 @@ from tests.mutants.changes import Change, changes
 from tests.mutants.mutant import EQUIVALENT, ROOT
 from tests.mutants.trial import (
     NO_TESTS,
-    SIDE_BY_SIDE,
     TESTS_FAILED,
     copy_of_the_tree,
     first_failed,
@@ -33,6 +32,8 @@ QUICK: Final = (*WITHOUT_JAVA, "tests")
 QUICK_LIMIT: Final = 1200.0
 FOLDER_LIMIT: Final = 400.0
 WITH_JAVA: Final = ("-m", "java or slow")
+# More than there are processors, because tests wait: for servers, and for time to pass.
+SIDE_BY_SIDE: Final = 6
 # A change may make a loop fill the memory: the tests then fail with MemoryError.  Java reserves more than it uses.
 MEMORY: Final = ("-p", "tests.mutants.memory_limit")
 
