@@ -10,7 +10,7 @@ import zkwire
 from recipes import PermitsError, Semaphore
 from tests.simulation.checks import Guard
 from tests.simulation.ensemble.history import Replica
-from tests.simulation.scenarios.lock import HeldScenario, cancelled_after, random_tasks
+from tests.simulation.scenarios.lock import GuardedScenario, cancelled_after, random_tasks
 from tests.simulation.schedule import Step
 from tests.simulation.stage import Player, Stage
 from zkwire.testing.memory.state import Settings
@@ -20,7 +20,7 @@ _FIRST: Final = 2
 _MOMENT: Final = 0.1  # seconds
 
 
-class SemaphoreScenario(HeldScenario):
+class SemaphoreScenario(GuardedScenario):
     """The steps of HeldScenario, "resize" and "cancelled-resize", and "follow", which watches the number of permits.
 
     A ticket owns if fewer stood before it than the number was, at some moment since it was created: this is checked.
@@ -38,7 +38,7 @@ class SemaphoreScenario(HeldScenario):
         super().__init__(stage)
         self._history = _History(stage)
         self._heard: dict[Player, list[tuple[float, int]]] = {}
-        self._guard = Guard(stage, _PATH, fits=self._fits, blocks=None, grows=False)
+        self.guard = Guard(stage, _PATH, fits=self._fits, blocks=None, grows=False)
 
     @staticmethod
     def tasks(rng: Random, tick: float) -> list[list[Step]]:
@@ -64,9 +64,9 @@ class SemaphoreScenario(HeldScenario):
         return cast(Semaphore, player.tool)
 
     def watched(self, player: Player, lease: Any, what: str) -> AbstractContextManager[object]:
-        if not self._guard.is_ended(player) and not self._history.has_owned(lease.path, self._heard_by(player)):
+        if not self.guard.is_ended(player) and not self._history.has_owned(lease.path, self._heard_by(player)):
             self.stage.fail(f"{player.actor.name} owns by {lease.path}; numbers of permits: {self._history}")
-        return self._guard.held(player, lease, str(lease.token))
+        return self.guard.held(player, lease, str(lease.token))
 
     def _heard_by(self, player: Player) -> int:
         """Return the zxid of the newest change of the number that the player has heard of, 0 if there is none.
@@ -121,15 +121,6 @@ class SemaphoreScenario(HeldScenario):
         await cast(Semaphore, player.tool).resize(permits)
         if permits not in self._history.numbers_since(before):
             self.stage.fail(f"{player.actor.name} has set {permits} permits, but there were {self._history}")
-
-    def deletable(self) -> list[str]:
-        return self._guard.tickets()
-
-    def deleted(self, path: str) -> None:
-        self._guard.deleted(path)
-
-    def left(self) -> list[str]:
-        return self._guard.tickets()
 
 
 class _History:
