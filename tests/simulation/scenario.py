@@ -14,7 +14,7 @@ class Scenario(ABC):
     """One run of a scenario.
 
     `name` is what it is called on the command line.  `players` is how many there are at the least and at the most.
-    `patience` is how many seconds all steps may take when nothing goes wrong, beside what timeouts take.
+    `patience` is how many seconds all steps may take when nothing goes wrong, beside what timeouts take and `holds`.
     """
 
     name: ClassVar[str]
@@ -62,6 +62,10 @@ class Scenario(ABC):
     @abstractmethod
     def equip(self, player: "Player") -> object:
         """Return what `player` needs for its steps, for example a Lock; called in its event loop."""
+
+    def holds(self) -> float:
+        """Return for how many seconds all steps together hold what only one of them can hold."""
+        return 0.0
 
     @abstractmethod
     async def do(self, player: "Player", step: Step) -> None:

@@ -135,10 +135,9 @@ class Stage:
         world, scenario = self.world, self.scenario
         # When all faults are over, sessions end and connections are found dead within some timeouts.
         longest = max((actor.timeout for actor in self.schedule.actors), default=0.0)
+        patience = scenario.patience + scenario.holds() + 6 * longest
         try:
-            self._run(
-                lambda: all(each.has_played for each in self.players), scenario.patience + 6 * longest, "unserved"
-            )
+            self._run(lambda: all(each.has_played for each in self.players), patience, "unserved")
             self._run(lambda: not self._left_on_servers(), 3 * longest, "something stays")
             for player in self.players:
                 player.close()

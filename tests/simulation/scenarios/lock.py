@@ -18,6 +18,7 @@ from tests.simulation.schedule import Step
 from tests.simulation.stage import Player, Stage
 
 _PATH = "/locks/a"
+_TIMES = {"hold": 1, "try": 1, "wait": 1, "terms": 2}  # how often a step of a kind holds for its time
 
 
 class HeldScenario(Scenario):
@@ -35,6 +36,10 @@ class HeldScenario(Scenario):
     def busy_step(cls, seconds: float, pause: float) -> Step | None:
         step = cls.long_step(seconds)
         return None if step is None else replace(step, other=pause)
+
+    def holds(self) -> float:
+        steps = [step for actor in self.stage.schedule.actors for steps in actor.tasks for step in steps]
+        return sum(step.amount * _TIMES.get(step.kind.rpartition(" ")[2], 0) for step in steps)
 
     @abstractmethod
     def locking(self, player: Player, what: str) -> Locking[Any]:
