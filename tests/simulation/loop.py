@@ -146,7 +146,9 @@ class _Handle:
         self.due = due
 
     def __repr__(self) -> str:
-        return f"<_Handle of {self.callback!r} with {self.args!r}, due at {self.due:g}>"
+        # By its name: the objects that it belongs to may be asked on their own machine only.
+        name = getattr(self.callback, "__qualname__", type(self.callback).__name__)
+        return f"<_Handle of {name}, due at {self.due:g}>"
 
     def cancel(self) -> None:
         """Do not make the call."""
