@@ -138,13 +138,17 @@ class Guard:
     def _is_excused(self, holder: _Holder) -> bool:
         """Whether a holder may rely on its lease although it is lost.
 
-        An operator has deleted its node, or ended its session.  Or the leader has last heard of a shorter session
+        An operator has deleted its node, or ended its session.  Or it relies on syncs, and a leader has gone on for long
+        without its followers, which takes two faults.  Or the leader has last heard of a shorter session
         timeout than the client: servers that grant different timeouts are beyond what is promised, as
         docs/waiting-line.md says, unless the client has got the answer of the one that granted less.
         """
         if holder.lease.path in self._excused or holder.session_id in self._stage.ended_sessions:
             return True
-        known = self._stage.ensemble.election.timeouts.get(holder.session_id, 0)
+        election = self._stage.ensemble.election
+        if election.has_overstayed and holder.player.actor.certainty == "leader":
+            return True
+        known = election.timeouts.get(holder.session_id, 0)
         return known < round(holder.player.zk.session_timeout * 1000)
 
     def _fail(self, what: str) -> None:

@@ -81,8 +81,10 @@ class BarrierScenario(Scenario):
             together = [each for each in self._tries if each.went is None or each.went >= attempt.came]
             if len(together) < self._count:
                 self.stage.fail(f"{player.actor.name} has entered with {len(together)} of {self._count} members")
-            await asyncio.sleep(seconds)
-            await double.leave(within=within)
+            try:
+                await asyncio.sleep(seconds)
+            finally:
+                await double.leave(within=within)  # a member that is cancelled here would stay
         except BaseException:
             # Its node goes when a server can be reached again, or with its session.
             attempt.went = max(self.stage.world.now, self.stage.schedule.calm) + 3 * player.actor.timeout
