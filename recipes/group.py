@@ -26,7 +26,6 @@ from zkwire import (
     SessionState,
     ValueStream,
     WatchEvent,
-    WatchEventType,
     ZooKeeperError,
     join_path,
     validate_path,
@@ -254,10 +253,9 @@ class MembersStream(ValueStream[dict[str, bytes]]):
         if event.path == self.path:
             self._needs_list = True
             return
-        name = event.path.rpartition("/")[2]
-        self._known.pop(name, None)
-        if event.type is WatchEventType.DELETED and name in self._names:
-            self._names.remove(name)
+        # Also after a deletion the name stays, and is read again: a list that came meanwhile may be newer than the event,
+        # and show a member that has joined anew under its name.
+        self._known.pop(event.path.rpartition("/")[2], None)
 
     async def _look(self) -> tuple[object, dict[str, bytes]]:
         """Read what is not known, and leave a watch on everything that is known."""

@@ -69,6 +69,32 @@ async def test_the_stream_gives_each_change(zookeeper: RealServer, path: str) ->
         await until_watches(zookeeper, 0)
 
 
+async def test_a_member_that_joins_anew_while_the_stream_lists_the_group_is_shown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The event of its former node is taken in behind the list, which shows the new one already."""
+    async with scene() as stage, Group(stage.zk, "/g").watch() as changes:
+        group = Group(stage.other, "/g")
+        one, two = await group.join("one", b"1"), await group.join("two", b"2")
+        while await anext(changes) != {"one": b"1", "two": b"2"}:
+            pass
+        listed = zkwire.Client.get_children_and_watch
+
+        async def list_late(
+            zk: zkwire.Client, path: str, *, into: zkwire.WatchSet | None = None
+        ) -> tuple[list[str], zkwire.Watch]:
+            await two.leave()
+            await group.join("two", b"3")
+            await stage.zk.sync("/g")  # the event is there
+            monkeypatch.undo()
+            return await listed(zk, path, into=into)
+
+        monkeypatch.setattr(zkwire.Client, "get_children_and_watch", list_late)
+        await one.leave()
+        while await anext(changes) != {"two": b"3"}:
+            pass
+
+
 async def test_the_requests_of_members_and_of_the_stream(
     zookeeper: RealServer, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
