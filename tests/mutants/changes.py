@@ -218,7 +218,8 @@ class _Finder(ast.NodeVisitor):
 
     def visit_Call(self, node: ast.Call) -> None:
         plain = [argument for argument in node.args if not isinstance(argument, ast.Starred)]
-        if len(plain) == len(node.args) >= 2 and not _is_log(node) and not _is_check_of_type(node):
+        is_symmetric = isinstance(node.func, ast.Name) and node.func.id in ("min", "max")
+        if len(plain) == len(node.args) >= 2 and not (is_symmetric or _is_log(node) or _is_check_of_type(node)):
             swapped = [node.args[1], node.args[0], *node.args[2:]]
             self._add(node, ast.unparse(ast.Call(node.func, swapped, node.keywords)))
         self.generic_visit(node)

@@ -18,7 +18,6 @@ from tests.mutants.changes import Change, changes
 from tests.mutants.mutant import EQUIVALENT, ROOT
 from tests.mutants.trial import (
     NO_TESTS,
-    SIDE_BY_SIDE,
     TESTS_FAILED,
     copy_of_the_tree,
     first_failed,
@@ -33,6 +32,8 @@ QUICK: Final = (*WITHOUT_JAVA, "tests")
 QUICK_LIMIT: Final = 1200.0
 FOLDER_LIMIT: Final = 400.0
 WITH_JAVA: Final = ("-m", "java or slow")
+# More than there are processors, because tests wait: for servers, and for time to pass.
+SIDE_BY_SIDE: Final = 6
 # A change may make a loop fill the memory: the tests then fail with MemoryError.  Java reserves more than it uses.
 MEMORY: Final = ("-p", "tests.mutants.memory_limit")
 
@@ -111,8 +112,9 @@ def main(count: int, seed: int, modules: Sequence[str], *, near_only: bool = Fal
     """
     chosen = drawn(count, seed, modules)
     stages = dict.fromkeys(stage for change in chosen for stage in guards(change.file, near_only=near_only)[-2:])
-    with copy_of_the_tree() as root:
-        failures = [failure for stage in stages if (failure := _caught_by(root, stage)) is not None]
+    with copy_of_the_tree() as root, ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+        said = pool.map(lambda stage: _caught_by(root, stage), stages)
+        failures = [failure for failure in said if failure is not None]
     if failures:
         print("the tests must pass while there is no change:", *failures, sep="\n")
         return 1
