@@ -29,7 +29,8 @@ class Change:
     """One change of the file `file`, in the function `scope` ("" outside of functions), at `line`, counted from 1.
 
     `statement` is the line of code as it was, and `before` becomes `after`; these four tell a change from the others,
-    also when lines move.  `start` and `end` are the places in the text, in bytes.
+    also when lines move.  `start` and `end` are the places in the text, in bytes.  `is_in_function` is False for what
+    runs when the module is imported.
     """
 
     file: str
@@ -40,6 +41,7 @@ class Change:
     after: str
     start: int
     end: int
+    is_in_function: bool
 
     @property
     def key(self) -> tuple[str, str, str, str, str]:
@@ -80,7 +82,17 @@ class _Finder(ast.NodeVisitor):
         before = self._data[start:end].decode()
         statement = self._lines[node.lineno - 1].strip()
         self.changes.append(
-            Change(self._file, ".".join(self._scope), node.lineno, statement, before, after, start, end)
+            Change(
+                self._file,
+                ".".join(self._scope),
+                node.lineno,
+                statement,
+                before,
+                after,
+                start,
+                end,
+                is_in_function=self._is_in_function,
+            )
         )
 
     # -- where we are -------------------------------------------------------------------------------------------------
