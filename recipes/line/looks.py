@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, Final
-from weakref import WeakKeyDictionary, WeakValueDictionary
+from weakref import WeakKeyDictionary
 
 from recipes.common import lost_answers
 from recipes.common.shared_looks import SharedLooks
@@ -18,6 +18,7 @@ from recipes.line.position import Ranking
 from zkwire import Client, GetChildren, GetData, NoNodeError
 
 _MOST: Final = 8
+_MOST_REMEMBERED: Final = 1000  # lines: a program may use ever new paths
 
 
 class Looks:
@@ -55,7 +56,7 @@ class Looks:
         return await self._shared.share(look)
 
 
-_OF_CLIENT: Final[WeakKeyDictionary[Client, WeakValueDictionary[tuple[str, bool], Looks]]] = WeakKeyDictionary()
+_KNOWN: Final[WeakKeyDictionary[Client, dict[tuple[str, bool], Looks]]] = WeakKeyDictionary()
 
 
 def looks_of(zk: Client, path: str, *, reads_slots: bool) -> Looks:
@@ -63,11 +64,12 @@ def looks_of(zk: Client, path: str, *, reads_slots: bool) -> Looks:
 
     Arguments: `reads_slots`, whether they read the number of slots, too.
     """
-    of_lines = _OF_CLIENT.get(zk)
-    if of_lines is None:
-        of_lines = _OF_CLIENT[zk] = WeakValueDictionary()
+    known = _KNOWN.setdefault(zk, {})
     key = path, reads_slots
-    looks = of_lines.get(key)
+    looks = known.get(key)
     if looks is None:
-        looks = of_lines[key] = Looks(_MOST)
+        # If a line in use is forgotten, its later tickets share no looks with the earlier ones: they send a few more.
+        if len(known) >= _MOST_REMEMBERED:
+            del known[next(iter(known))]
+        looks = known[key] = Looks(_MOST)
     return looks

@@ -12,7 +12,7 @@ import pytest
 import zkwire
 from recipes import Election, Lock, ReadWriteLock, Semaphore
 from recipes.line.locking import Locking
-from recipes.line.looks import _MOST
+from recipes.line.looks import _MOST, _MOST_REMEMBERED, looks_of
 from tests.support.everywhere import (
     Scene,
     cancel_at_every_moment,
@@ -144,6 +144,17 @@ async def test_readers_that_list_again_at_once_share_a_few_lists() -> None:
         await release(leases)
         await asyncio.gather(*entering.tasks)
         assert sorted(entering.served) == list(range(MANY))
+
+
+async def test_lines_that_are_not_used_any_more_are_forgotten() -> None:
+    async with scene() as stage:
+        first = looks_of(stage.zk, "/first", reads_slots=False)
+        for number in range(_MOST_REMEMBERED - 1):
+            looks_of(stage.zk, f"/{number}", reads_slots=False)
+        assert looks_of(stage.zk, "/first", reads_slots=False) is first
+        assert looks_of(stage.zk, "/first", reads_slots=True) is not first
+        assert looks_of(stage.zk, "/first", reads_slots=False) is not first
+        assert looks_of(stage.other, "/0", reads_slots=False) is not looks_of(stage.zk, "/0", reads_slots=False)
 
 
 # -- one round trip ---------------------------------------------------------------------------------------------------
