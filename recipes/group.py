@@ -253,8 +253,8 @@ class MembersStream(ValueStream[dict[str, bytes]]):
         if event.path == self.path:
             self._needs_list = True
             return
-        # Also after a deletion the name stays, and is read again: a list that came meanwhile may be newer than the event,
-        # and show a member that has joined anew under its name.
+        # Also after a deletion the name stays, and is read again: a list that came meanwhile may be newer than the
+        # event, and show a member that has joined anew under its name.
         self._known.pop(event.path.rpartition("/")[2], None)
 
     async def _look(self) -> tuple[object, dict[str, bytes]]:

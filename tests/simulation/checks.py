@@ -138,8 +138,8 @@ class Guard:
     def _is_excused(self, holder: _Holder) -> bool:
         """Whether a holder may rely on its lease although it is lost.
 
-        An operator has deleted its node, or ended its session.  Or it relies on syncs, and a leader has gone on for long
-        without its followers, which takes two faults.  Or the leader has last heard of a shorter session
+        An operator has deleted its node, or ended its session.  Or it relies on syncs, and a leader has gone on for
+        long without its followers, which takes two faults.  Or the leader has last heard of a shorter session
         timeout than the client: servers that grant different timeouts are beyond what is promised, as
         docs/waiting-line.md says, unless the client has got the answer of the one that granted less.
         """
