@@ -100,7 +100,7 @@ class Guard:
             self._fail(f"{new} owns while it has never been entitled to it: now there are {self.tickets()}")
         if self._is_excused(new):
             return  # it owned before, and has not heard of the end yet, where its body begins
-        others = [holder for holder in self._holders if not self._is_excused(holder)]
+        others = [each for each in self._holders if not self._is_excused(each) and not self._is_deceived(each)]
         certain = [holder for holder in others if _is_certain(holder)]
         if not self._fits([new.kind, *(holder.kind for holder in certain)]):
             self._fail(f"{new} owns while {_names(certain)} is certain to")
@@ -138,18 +138,18 @@ class Guard:
     def _is_excused(self, holder: _Holder) -> bool:
         """Whether a holder may rely on its lease although it is lost.
 
-        An operator has deleted its node, or ended its session.  Or it relies on syncs, and a leader has gone on for
-        long without its followers, which takes two faults.  Or the leader has last heard of a shorter session
+        An operator has deleted its node, or ended its session.  Or the leader has last heard of a shorter session
         timeout than the client: servers that grant different timeouts are beyond what is promised, as
         docs/waiting-line.md says, unless the client has got the answer of the one that granted less.
         """
         if holder.lease.path in self._excused or holder.session_id in self._stage.ended_sessions:
             return True
-        election = self._stage.ensemble.election
-        if election.has_overstayed and holder.player.actor.certainty == "leader":
-            return True
-        known = election.timeouts.get(holder.session_id, 0)
+        known = self._stage.ensemble.election.timeouts.get(holder.session_id, 0)
         return known < round(holder.player.zk.session_timeout * 1000)
+
+    def _is_deceived(self, holder: _Holder) -> bool:
+        """Whether a holder relies on syncs, and a leader has gone on for long without its followers: two faults."""
+        return self._stage.ensemble.election.has_overstayed and holder.player.actor.certainty == "leader"
 
     def _fail(self, what: str) -> None:
         self._stage.fail(what)
