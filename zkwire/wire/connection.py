@@ -171,6 +171,7 @@ class Connection:
         self.error: ProtocolError | None = None
         self.timeout = 0.0
         self.last_zxid = connect_request.last_zxid_seen
+        self._misses_events = False  # watches of the former connection could not be set again
         self.certainty: Certainty | None = None
         self.keeps_certain = False
         self._next_touch = now  # a touch sent before this is too close to the former one
@@ -468,11 +469,12 @@ class Connection:
             self.certainty.answered(call.sent_at, self.heard, call.request.reach)
         # A ping's reply carries the server's newest zxid, which may belong to a change whose event has not come yet.
         # If the connection broke now, setting the watches again from that zxid would miss the change.
-        # The same goes for the reply to one of several SetWatches: a change may have been made while there was no
-        # connection, and its watch be in a later chunk, which the next connection must set again from the same zxid.
-        # The replies behind the last chunk raise it again.
+        # The same goes for the reply to one of several SetWatches: the watch of a change may be in a later chunk, which
+        # the next connection must set again from the same zxid.  And no reply behind a refused chunk may raise it.
         if zxid > self.last_zxid and xid != PING_XID and not isinstance(call.request, _SET_WATCHES):
-            self.last_zxid = zxid
+            self.last_zxid = self.last_zxid if self._misses_events else zxid
+        elif code and isinstance(call.request, _SET_WATCHES):
+            self._misses_events = True
         return call
 
     def _auth_reply(self, frame: bytes, code: int) -> Call:
