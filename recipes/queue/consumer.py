@@ -209,8 +209,9 @@ class Consumer:
             return
         try:
             await self._put_back(name, data, session_id)
-        except ZooKeeperError as error:
-            _log.warning("an item of %s that a cancelled get had taken is lost: %s", self._nodes.path, error)
+        except (ZooKeeperError, ValueError) as error:  # ValueError: too large, though not for the create of its maker
+            _log.warning("an item of %s that a cancelled get had taken may be lost: %s", self._nodes.path, error)
+            self._nodes.discard(self._nodes.taken_node(name), session_id)
 
     async def _put_back(self, name: str, data: bytes, session_id: int) -> None:
         """Create the item again under its old name, and delete its taken node, exactly once.
@@ -234,7 +235,6 @@ class Consumer:
                 if isinstance(refused.cause, zkwire.NodeExistsError):
                     name = name_before(name)
                     continue
-                self._nodes.discard(taken_node, session_id)
                 raise
             except zkwire.ConnectionLostError:
                 _, (found,) = await self._nodes.read_after_loss(taken_node)
