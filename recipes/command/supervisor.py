@@ -169,6 +169,7 @@ class Supervisor:
             self._group.until = order["until"]
         elif "signal" in order:
             self._group.send(order["signal"])
+            self._group.send(signal.SIGCONT)  # a stopped process would not see it
         else:
             self._group.end()
 

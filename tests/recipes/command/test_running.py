@@ -232,6 +232,23 @@ async def test_signals_go_to_the_command(
         assert await line(zk, path) == []
 
 
+@pytest.mark.limit(60)
+async def test_a_stopped_command_gets_the_signal_too(zookeeper: RealServer, path: str) -> None:
+    async with start(zookeeper.hosts, "run", path, "--", "sh", "-c", "kill -STOP $$") as running:
+        await until(lambda: _has_stopped_command(running.pid), limit=30)
+        running.send_signal(signal.SIGTERM)
+        assert await ended(running) == (128 + signal.SIGTERM, "", "")
+
+
+def _has_stopped_command(pid: int) -> bool:
+    stopped = [
+        Path(f"/proc/{command}/stat").read_bytes().rpartition(b")")[2].split()[0] == b"T"
+        for supervisor in children(pid)
+        for command in children(supervisor)
+    ]
+    return stopped == [True]
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 async def test_a_signal_ends_the_wait_and_leaves_no_node(
     zookeeper: RealServer, path: str, number: signal.Signals
@@ -361,6 +378,7 @@ async def test_a_leader_that_loses_its_leadership_ends_its_command_and_waits_aga
         )
 
 
+@pytest.mark.limit(60)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_a_leader_that_is_to_end_does_not_wait_to_lead_again(
     zookeeper: RealServer, path: str, tmp_path: Path, number: signal.Signals

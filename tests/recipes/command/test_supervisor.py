@@ -40,15 +40,15 @@ def test_a_command_that_would_have_to_end_at_once_is_not_started(left: float, gr
 def test_a_group_is_killed_before_another_client_can_own_the_lock(
     grace: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    begin = supervisor.Group(0, 100.0, grace).next_step()
+    assert begin is not None
+    assert begin <= 100.0 - grace
+    assert begin < 100.0
     stubborn = 'trap "" TERM; echo begun; while :; do sleep 1; done'
     with subprocess.Popen(["sh", "-c", stubborn], stdout=subprocess.PIPE, start_new_session=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"begun\n"
         group = supervisor.Group(process.pid, 100.0, grace)
-        begin = group.next_step()
-        assert begin is not None
-        assert begin <= 100.0 - grace
-        assert begin < 100.0
         for now in (begin, 99.95):
             monkeypatch.setattr(kernel, "now", lambda now=now: now)
             group.look()
