@@ -14,6 +14,7 @@ import zkwire
 from recipes.common import lost_answers
 from recipes.common.own_acl import own_acl, was_refused
 from recipes.common.shared_nodes import make_container
+from recipes.line.looks import Looks
 from recipes.line.proofs import Proofs
 from recipes.line.refusals import any_transient, is_transient, pause
 from recipes.line.standing import Standing
@@ -37,9 +38,9 @@ class Entrance:
     are sent together with each create, the list of the children first; `data`, of the tickets' nodes; `acl`, of all
     nodes, None for the default: all clients may use the node at `path`, and a ticket has `own_acl`; `parent_data`,
     returns the data of the node at `path`, if it has to be created; `container`, the topmost node above the tickets
-    that is created as a container; `standing`, the nodes that need not be created; `proofs`, how many proofs a ticket
-    has; `creates_at_once`, whether a node that is not known to stand is created in the first write, or only when the
-    server has said that it is missing.
+    that is created as a container; `standing`, the nodes that need not be created; `looks`, of the client at this line;
+    `proofs`, how many proofs a ticket has; `creates_at_once`, whether a node that is not known to stand is created in
+    the first write, or only when the server has said that it is missing.
     """
 
     zk: Client
@@ -51,11 +52,14 @@ class Entrance:
     parent_data: Callable[[], bytes]
     container: str
     standing: Standing
+    looks: Looks
     proofs: int
     creates_at_once: bool
 
     async def enter(self) -> Entered:
         """Create a node and send the reads; one round trip, also at a path that is new below a parent that stands.
+
+        If many tickets of this client list the line, this one shares a look behind its create.
 
         Nodes above the ticket that are not known to stand are created in the same write.  If the answer is lost, the
         node is searched for: its name begins with an id that no other node has.  After a transient refusal it asks
@@ -92,15 +96,18 @@ class Entrance:
             path, stat = created
             is_new = bool(made) and not isinstance(made[-1], BaseException)
             self.standing.entered(self.path, loop.time(), is_ours=is_new)
-            if any_transient(answers):
-                answers = await self._read_again(path)
+            if not answers or any_transient(answers):
+                answers = await self._look(path)
+                if self.zk.session_id != stat.ephemeral_owner:  # the look is one of a later session
+                    session_id, (unique, proofs) = self.zk.session_id, self._unique_name()
+                    continue
             node = TicketNode(path, path.rpartition("/")[2], stat.czxid, stat.ephemeral_owner, proofs)
             return Entered(node, answers, is_new)
 
-    async def _read_again(self, path: str) -> list[Any]:
-        """Return the answers to the reads, which a server has refused for the moment, behind the create of `path`."""
+    async def _look(self, path: str) -> list[Any]:
+        """Return the answers to the reads, sent behind the create of `path`, by a look that tickets may share."""
         try:
-            return await lost_answers.read(self.zk, self.path, *self.reads)
+            return await self.looks.share(self.zk, self.path, self.reads)
         except BaseException:
             self.zk.discard(path)
             raise
@@ -118,16 +125,25 @@ class Entrance:
     ) -> tuple[list[Any], Any, list[Any]]:
         """Send the creates of `parents` and of the ticket, and the reads, in one write; return each one's result or
         error: those of the parents, that of the ticket, those of the reads.
+
+        The reads are left out if many tickets of this client list the line.
         """
+        looks = self.looks
+        reads = () if looks.are_many else self.reads
         # The list goes behind the create: a server executes the requests of a session in order, so the list shows every
         # ticket that comes before ours.  No later ticket can.
         operations: list[Create | GetChildren | GetData] = [
             Create(join_path(self.path, unique), self.data, ephemeral=True, sequential=True, acl=ticket_acl),
-            *self.reads,
+            *reads,
         ]
         if parents:
             operations[:0] = [self._create_parent(at) for at in parents]
-        answers = await self.zk.pipeline(operations)
+        lists = bool(reads)
+        looks.own += lists
+        try:
+            answers = await self.zk.pipeline(operations)
+        finally:
+            looks.own -= lists
         count = len(parents)
         return answers[:count], answers[count], answers[count + 1 :]
 
@@ -167,7 +183,9 @@ class Entrance:
 
         Cancellation: the search goes on without the caller, and removes the node.
         """
-        found = await lost_answers.find_created(self.zk, self.path, unique, self.reads)
+        found = await lost_answers.find_created(
+            self.zk, self.path, unique, lambda: self.looks.share(self.zk, self.path, self.reads)
+        )
         # A node of a former session is about to go, and must not be taken for ours.
         if found is None or found.node.stat.ephemeral_owner != self.zk.session_id:
             return None
