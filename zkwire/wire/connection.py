@@ -23,7 +23,6 @@ from zkwire.wire.primitives import DecodeError
 from zkwire.wire.progress import Progress
 from zkwire.wire.records import EVENT_XID, PING_XID, ConnectRequest, ConnectResponse, WatcherEvent, printed
 from zkwire.wire.requests import (
-    AUTH_XID,
     CheckVersionRequest,
     PingRequest,
     Request,
@@ -198,36 +197,29 @@ class Connection:
         return self.timeout > 0 and self.error is None
 
     def send(self, call: Call, now: float) -> None:
-        """Assign `call` its xid and queue its frame."""
-        if call.request.fixed_xid == AUTH_XID:
-            self.send_apart(call, now)
-            return
-        self._queue(call, now)
-        self._last_sent = now
-        if call.request.reach is not _SERVER:
-            self._last_through = now
-        self.calls.append(call)
-        if call.body is None:
-            self.large_in_flight += call.size
+        """Assign `call` its xid and queue its frame.
 
-    def send_apart(self, call: Call, now: float) -> None:
-        """Queue the frame of an auth or sasl request, whose reply may come out of order.
-
-        The server's reading thread answers these two at once: the reply may overtake the replies to earlier requests,
-        but not to an earlier request of this kind.  The server does not count them as a sign of life of the session, so
-        they do not put off the next ping, and their replies do not extend the certainty.
+        The server's reading thread answers an auth or sasl request at once: the reply may overtake the replies to
+        earlier requests, but not to an earlier request of these two kinds.  The server does not count the two as a sign
+        of life of the session, so they do not put off the next ping, and their replies do not extend the certainty.
         """
-        self._queue(call, now)
-        self._auth_calls.append(call)
-
-    def _queue(self, call: Call, now: float) -> None:
-        xid = call.request.fixed_xid
+        request = call.request
+        xid = request.fixed_xid
         if xid is None:
             xid = self._xid = self._xid % _MAX_XID + 1
         call.xid = xid
         call.sent_at = now
-        body = call.request.encode() if call.body is None else call.body
-        self._outgoing.append(_REQUEST_START.pack(call.size, xid, call.request.opcode) + body)
+        body = request.encode() if call.body is None else call.body
+        self._outgoing.append(_REQUEST_START.pack(call.size, xid, request.opcode) + body)
+        if request.is_answered_at_once:
+            self._auth_calls.append(call)
+            return
+        self._last_sent = now
+        if request.reach is not _SERVER:
+            self._last_through = now
+        self.calls.append(call)
+        if call.body is None:
+            self.large_in_flight += call.size
 
     def data_to_send(self) -> bytes:
         """Return all bytes queued since the last call, in one piece."""
