@@ -10,10 +10,11 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from zkwire import paths
-from zkwire.client.arguments import creation, with_stat
+from zkwire.client.arguments import creation, server_path, with_stat
 from zkwire.client.operations import Create, GetChildren, GetData, Node, Operation, Sync
 from zkwire.client.watch import Watch, WatchSet
 from zkwire.errors import (
@@ -55,6 +56,8 @@ class Requester:
         self._requests = session.requests
         self.chroot = chroot
         self.loop = session.requests.loop
+        # Returns the server's path for the caller's path.  Raises: TypeError, ValueError.
+        self.server_path: Callable[[str], str] = partial(server_path, chroot) if chroot else paths.validate
 
     async def ask(self, request: Request[R], watch: Watcher | None = None, kind: WatchKind = WatchKind.DATA) -> R:
         """Send `request` and return its reply.
@@ -202,11 +205,6 @@ class Requester:
         error = next(error for error in errors if not isinstance(error, NodeExistsError))
         self._strip(error)
         raise error
-
-    def server_path(self, path: str) -> str:
-        """Return the server's path for the caller's `path`.  Raises: TypeError, ValueError."""
-        paths.validate(path)
-        return paths.add_chroot(self.chroot, path) if self.chroot else path
 
     def watch(self, path: str, into: WatchSet | None) -> Watch:
         """Return a new watch for the caller's `path`; give it to the request that sets it."""
