@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 from zkwire import paths
 from zkwire.client.admin import Administration
-from zkwire.client.arguments import Data, checked_data, checked_version, creation, with_stat
+from zkwire.client.arguments import Data, checked_data, checked_version, creation
 from zkwire.client.batches import Batches
 from zkwire.client.delete_tree import delete_tree
 from zkwire.client.event_stream import BACKLOG, EventStream
@@ -279,10 +279,18 @@ class Client(SessionView, Administration, Batches):
 
         Requests: create2 (ZooKeeper 3.5), createContainer, createTTL.
         """
-        request = creation(
-            self.chroot, path, data, ephemeral=ephemeral, sequential=sequential, container=container, ttl=ttl, acl=acl
+        request: Request[Any] = creation(
+            self.chroot,
+            path,
+            data,
+            ephemeral=ephemeral,
+            sequential=sequential,
+            container=container,
+            ttl=ttl,
+            acl=acl,
+            with_stat=True,
         )
-        reply = await self._requester.create(with_stat(request), make_parents, acl)
+        reply = await self._requester.create(request, make_parents, acl)
         return paths.strip_chroot(self.chroot, reply.path), reply.stat
 
     async def ensure_path(self, path: str, *, container: bool = False, acl: Sequence[ACL] = OPEN_ACL) -> None:

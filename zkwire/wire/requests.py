@@ -49,8 +49,9 @@ class Request(Record, Generic[R]):
     requests that always have the same one; `since`, the first ZooKeeper version that knows the opcode, for those that
     3.4 does not know; `needs`, what the operation requires besides that version, as the end of a sentence; `hints`,
     what the caller can do about an error code that has a special meaning for this operation; `reach`, how far a request
-    goes to be answered, which decides what its answer proves about the session (see certainty.py); `is_answered_at_once`,
-    whether the server's reading thread answers it, out of the order of the other requests (see Connection.send).
+    goes to be answered, which decides what its answer proves about the session (see certainty.py);
+    `is_answered_at_once`, whether the server's reading thread answers it, out of the order of the other requests (see
+    Connection.send).
     """
 
     __slots__ = ()
