@@ -9,6 +9,7 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, Generic, Protocol, TypeVar
 
@@ -195,6 +196,7 @@ class Locking(ABC, Generic[H]):
     def __init__(self, zk: Client, path: str) -> None:
         self._zk = zk
         self.path = path
+        self._in_words = f"the {self._noun} {path}"
         self._loop = running_loop()
         self._entered: dict[asyncio.Task[Any], list[Hold[H]]] = {}
         self._latest: H | None = None  # for `repr`
@@ -209,7 +211,7 @@ class Locking(ABC, Generic[H]):
         return self._zk
 
     async def __aenter__(self) -> H:
-        hold = self.hold()
+        hold = Hold(self.acquire)
         lease = await hold.__aenter__()
         self._entered.setdefault(current_task(), []).append(hold)
         return lease
@@ -250,7 +252,7 @@ class Locking(ABC, Generic[H]):
         Arguments: `within`, as of `acquire`.
         """
         checked_within(within)
-        return Hold(lambda: self.acquire(within=within))
+        return Hold(partial(self.acquire, within=within))
 
     async def acquire(self, *, within: float | None = None) -> H:
         """Wait for the lock and return the lease.  The caller must release it, even when it is lost.
@@ -265,15 +267,16 @@ class Locking(ABC, Generic[H]):
         self._check_usable()
         loop = asyncio.get_running_loop()
         start = loop.time()
-        lease = await (self._acquire() if checked_within(within) is None else self._acquire_within(within))
+        lease = await (self._acquire() if within is None else self._acquire_within(within))
         self._latest = lease
         if loop.time() - start > _LATE:
             _log.info("acquired the %s %s after %.0f s", self._noun, self.path, loop.time() - start)
         return lease
 
-    async def _acquire_within(self, within: float | None) -> H:
+    async def _acquire_within(self, within: float) -> H:
+        checked_within(within)
         sight = Sight()
-        async with bounded(within, f"the {self._noun} {self.path} was not free", sight.in_words) as bound:
+        async with bounded(within, f"{self._in_words} was not free", sight.in_words) as bound:
             if within == 0 and self._can_wait:
                 lease = await self._try_acquire(sight)
                 if lease is not None:
@@ -321,7 +324,7 @@ class Locking(ABC, Generic[H]):
 
         A task of another event loop would wait for ever: nothing wakes its loop, which runs in another thread.
         """
-        self._loop = same_loop(self._loop, f"the {self._noun} {self.path}")
+        self._loop = same_loop(self._loop, self._in_words)
         error = self._zk.on_closed.error
         if error is not None:
             raise error
