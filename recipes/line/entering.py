@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import zkwire
 from recipes.common import lost_answers
@@ -20,13 +20,8 @@ from recipes.line.standing import Standing
 from recipes.line.ticket import TicketNode
 from zkwire import ACL, OPEN_ACL, Client, Create, GetChildren, GetData, join_path
 
-
-class Entered(NamedTuple):
-    """A ticket's node; what each read got that was sent behind its create; whether the line's node was created too."""
-
-    node: TicketNode
-    answers: list[Any]
-    is_new_line: bool
+# A ticket's node; what each read got that was sent behind its create; whether the line's node was created too.
+Entered: TypeAlias = tuple[TicketNode, list[Any], bool]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -69,6 +64,17 @@ class Entrance:
         while True:
             ticket_acl = own_acl(self.zk, self.path) if self.acl is None else self.acl
             made, created, answers = await self._create_and_read(unique, ticket_acl, parents)
+            if not isinstance(created, BaseException):
+                path, stat = created
+                is_new = bool(made) and not isinstance(made[-1], BaseException)
+                self.standing.entered(self.path, loop.time(), is_ours=is_new)
+                if any_transient(answers):
+                    answers = await self._read_again(path)
+                return (
+                    TicketNode(path, path.rpartition("/")[2], stat.czxid, stat.ephemeral_owner, proofs),
+                    answers,
+                    is_new,
+                )
             if isinstance(created, zkwire.NoNodeError):
                 parents = await self._parents_to_make(parents)
                 continue
@@ -87,15 +93,7 @@ class Entrance:
             if is_transient(created):  # it was not carried out
                 await pause()
                 continue
-            if isinstance(created, BaseException):
-                raise created
-            path, stat = created
-            is_new = bool(made) and not isinstance(made[-1], BaseException)
-            self.standing.entered(self.path, loop.time(), is_ours=is_new)
-            if any_transient(answers):
-                answers = await self._read_again(path)
-            node = TicketNode(path, path.rpartition("/")[2], stat.czxid, stat.ephemeral_owner, proofs)
-            return Entered(node, answers, is_new)
+            raise created
 
     async def _read_again(self, path: str) -> list[Any]:
         """Return the answers to the reads, which a server has refused for the moment, behind the create of `path`."""
@@ -174,4 +172,4 @@ class Entrance:
         stat = found.node.stat
         path = join_path(self.path, found.name)
         node = TicketNode(path, found.name, stat.czxid, stat.ephemeral_owner, proofs)
-        return Entered(node, found.answers, is_new_line=False)
+        return node, found.answers, False
