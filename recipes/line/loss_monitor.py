@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from typing import Final
+from weakref import WeakKeyDictionary
 
 from recipes.line.certainty import Certainty
 from recipes.line.ticket import Ticket
@@ -21,6 +22,50 @@ DELETED: Final = "somebody else has deleted it"
 WRITTEN_OVER: Final = "another client has written into it"
 
 
+class _Unwatched:
+    """The monitors of one client that are to watch their ticket's node in a moment, with one timer for all of them.
+
+    Most leases are over before that, and a timer for each of them would be set in vain.
+    """
+
+    __slots__ = ("_due", "_timer")
+
+    def __init__(self) -> None:
+        self._due: dict[LossMonitor, float] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, monitor: LossMonitor, due: float) -> None:
+        """Have `monitor` watch the node at the time `due`, on the event loop's clock."""
+        self._due[monitor] = due
+        if self._timer is not None and due < self._timer.when():
+            self._timer.cancel()
+            self._timer = None
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_at(due, self._watch)
+
+    def discard(self, monitor: LossMonitor) -> None:
+        """Undo `add`.  The timer stays: the next monitor is often added a moment later."""
+        self._due.pop(monitor, None)
+
+    def _watch(self) -> None:
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        due = [monitor for monitor, at in self._due.items() if at <= now]
+        for monitor in due:
+            del self._due[monitor]
+        self._timer = loop.call_at(min(self._due.values()), self._watch) if self._due else None
+        for monitor in due:
+            monitor.watch_own_node()
+
+
+_UNWATCHED_OF_CLIENT: Final[WeakKeyDictionary[Client, _Unwatched]] = WeakKeyDictionary()
+
+
+def _unwatched_of(zk: Client) -> _Unwatched:
+    found = _UNWATCHED_OF_CLIENT.get(zk)
+    return _UNWATCHED_OF_CLIENT.setdefault(zk, _Unwatched()) if found is None else found
+
+
 class LossMonitor:
     """Watches over one lease of `ticket`, from now until `stop`.
 
@@ -28,7 +73,7 @@ class LossMonitor:
     with the reason when the ticket's node is lost.  Both stop the monitor.
     """
 
-    __slots__ = ("_certainty", "_is_stopped", "_on_lost", "_on_uncertain", "_ticket", "_timer", "_zk")
+    __slots__ = ("_certainty", "_is_stopped", "_on_lost", "_on_uncertain", "_ticket", "_unwatched", "_zk")
 
     def __init__(
         self,
@@ -44,7 +89,7 @@ class LossMonitor:
         self._on_uncertain = on_uncertain
         self._on_lost = on_lost
         self._is_stopped = False
-        self._timer: asyncio.TimerHandle | None = None
+        self._unwatched = _unwatched_of(zk)
         self._certainty = certainty
         certainty.need()
         certainty.add_callback(self._certainty_ended)
@@ -53,12 +98,11 @@ class LossMonitor:
         elif ticket.watch_request is not None:  # begun under the lease before this one, of the same ticket
             ticket.watch_request.add_done_callback(self._watch_answered)
         else:
-            loop = asyncio.get_running_loop()
             if ticket.held_since is None:
-                ticket.held_since = loop.time()
+                ticket.held_since = asyncio.get_running_loop().time()
             # Counted from the first lease: otherwise a ticket that is passed on again and again, each time after less
             # than a tenth of a second, would never be watched.
-            self._timer = loop.call_at(ticket.held_since + _UNWATCHED, self._watch_own_node)
+            self._unwatched.add(self, ticket.held_since + _UNWATCHED)
 
     def stop(self) -> None:
         """Stop watching; the ticket keeps its watches, and a request for one, for the lease that may follow."""
@@ -67,8 +111,7 @@ class LossMonitor:
         self._is_stopped = True
         self._certainty.remove_callback(self._certainty_ended)
         self._ticket.watches.set_callback(None)
-        if self._timer is not None:
-            self._timer.cancel()
+        self._unwatched.discard(self)
         if self._ticket.watch_request is not None:
             self._ticket.watch_request.remove_done_callback(self._watch_answered)
         self._on_uncertain = self._on_lost = _ignore  # breaks the reference cycle with the lease
@@ -79,7 +122,7 @@ class LossMonitor:
         else:
             self._on_uncertain()
 
-    def _watch_own_node(self) -> None:
+    def watch_own_node(self) -> None:
         """Send the request that reads and watches the ticket's own node; an earlier one counts no more."""
         ticket = self._ticket
         asked = self._zk.get_and_watch(ticket.node.path, into=ticket.watches)
@@ -95,7 +138,7 @@ class LossMonitor:
             return
         ticket.watch_request = None
         if isinstance(error, ServerError) and error.is_transient:
-            self._timer = asyncio.get_running_loop().call_later(_UNWATCHED, self._watch_own_node)
+            self._unwatched.add(self, asyncio.get_running_loop().time() + _UNWATCHED)
         elif isinstance(error, ZooKeeperError) and not isinstance(error, NoNodeError):
             # For example, the right to read the node is missing.  Without the watch a deletion would go unnoticed, so
             # the lease cannot be relied upon.
@@ -123,7 +166,7 @@ class LossMonitor:
             # The node's data has changed, which uses up the watch.  It also uses up a watch whose request is still
             # unanswered here, so a request that is under way does not make this one superfluous.
             self._ticket.is_watched = False
-            self._watch_own_node()
+            self.watch_own_node()
 
 
 def _ignore(why: str = "") -> None:
