@@ -17,6 +17,7 @@ from zkwire import Client, Node, NoNodeError, ServerError, SessionError, Watch, 
 # Seconds.  The own node of a ticket that owned at once is watched only when it has been held for so long, so that a
 # short hold costs two round trips and no third.  The price: a deletion by somebody else in this time is noticed late.
 _UNWATCHED: Final = 0.1
+_NEVER: Final = float("inf")
 
 DELETED: Final = "somebody else has deleted it"
 WRITTEN_OVER: Final = "another client has written into it"
@@ -28,42 +29,42 @@ class _Unwatched:
     Most leases are over before that, and a timer for each of them would be set in vain.
     """
 
-    __slots__ = ("_due", "_timer")
+    __slots__ = ("_due", "_next", "_timer")
 
     def __init__(self) -> None:
         self._due: dict[LossMonitor, float] = {}
+        self._next = _NEVER
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, monitor: LossMonitor, due: float) -> None:
         """Have `monitor` watch the node at the time `due`, on the event loop's clock."""
         self._due[monitor] = due
-        if self._timer is not None and due < self._timer.when():
-            self._timer.cancel()
-            self._timer = None
-        if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_at(due, self._watch)
+        if due < self._next:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._wait_until(due)
+
+    def _wait_until(self, due: float) -> None:
+        self._next = due
+        self._timer = asyncio.get_running_loop().call_at(due, self._watch)
 
     def discard(self, monitor: LossMonitor) -> None:
         """Undo `add`.  The timer stays: the next monitor is often added a moment later."""
         self._due.pop(monitor, None)
 
     def _watch(self) -> None:
-        loop = asyncio.get_running_loop()
-        now = loop.time()
+        now = asyncio.get_running_loop().time()
         due = [monitor for monitor, at in self._due.items() if at <= now]
         for monitor in due:
             del self._due[monitor]
-        self._timer = loop.call_at(min(self._due.values()), self._watch) if self._due else None
+        self._next, self._timer = _NEVER, None
+        if self._due:
+            self._wait_until(min(self._due.values()))
         for monitor in due:
             monitor.watch_own_node()
 
 
-_UNWATCHED_OF_CLIENT: Final[WeakKeyDictionary[Client, _Unwatched]] = WeakKeyDictionary()
-
-
-def _unwatched_of(zk: Client) -> _Unwatched:
-    found = _UNWATCHED_OF_CLIENT.get(zk)
-    return _UNWATCHED_OF_CLIENT.setdefault(zk, _Unwatched()) if found is None else found
+_OF_CLIENT: Final[WeakKeyDictionary[Client, _Unwatched]] = WeakKeyDictionary()
 
 
 class LossMonitor:
@@ -89,10 +90,9 @@ class LossMonitor:
         self._on_uncertain = on_uncertain
         self._on_lost = on_lost
         self._is_stopped = False
-        self._unwatched = _unwatched_of(zk)
+        self._unwatched = _OF_CLIENT.get(zk) or _OF_CLIENT.setdefault(zk, _Unwatched())
         self._certainty = certainty
-        certainty.need()
-        certainty.add_callback(self._certainty_ended)
+        certainty.need(self._certainty_ended)
         if ticket.is_watched:  # a ticket that has waited brings its watch along
             ticket.watches.set_callback(self._watch_fired)
         elif ticket.watch_request is not None:  # begun under the lease before this one, of the same ticket
@@ -107,9 +107,8 @@ class LossMonitor:
     def stop(self) -> None:
         """Stop watching; the ticket keeps its watches, and a request for one, for the lease that may follow."""
         if not self._is_stopped:
-            self._certainty.release()
+            self._certainty.release(self._certainty_ended)
         self._is_stopped = True
-        self._certainty.remove_callback(self._certainty_ended)
         self._ticket.watches.set_callback(None)
         self._unwatched.discard(self)
         if self._ticket.watch_request is not None:
