@@ -63,10 +63,13 @@ class Entrance:
         parents = self.standing.missing(self.path, loop.time()) if self.creates_at_once else []
         while True:
             ticket_acl = own_acl(self.zk, self.path) if self.acl is None else self.acl
-            made, created, answers = await self._create_and_read(unique, ticket_acl, parents)
+            answers = await self.zk.pipeline(self._operations(unique, ticket_acl, parents))
+            count = len(parents)
+            created = answers[count]
             if not isinstance(created, BaseException):
                 path, stat = created
-                is_new = bool(made) and not isinstance(made[-1], BaseException)
+                is_new = count > 0 and not isinstance(answers[count - 1], BaseException)
+                answers = answers[count + 1 :]
                 self.standing.entered(self.path, loop.time(), is_ours=is_new)
                 if any_transient(answers):
                     answers = await self._read_again(path)
@@ -111,12 +114,10 @@ class Entrance:
             unique = proofs.id
         return f"_c_{unique}-{self.prefix}", proofs
 
-    async def _create_and_read(
+    def _operations(
         self, unique: str, ticket_acl: Sequence[ACL], parents: Sequence[str]
-    ) -> tuple[list[Any], Any, list[Any]]:
-        """Send the creates of `parents` and of the ticket, and the reads, in one write; return each one's result or
-        error: those of the parents, that of the ticket, those of the reads.
-        """
+    ) -> list[Create | GetChildren | GetData]:
+        """Return the creates of `parents`, the create of the ticket, and the reads."""
         # The list goes behind the create: a server executes the requests of a session in order, so the list shows every
         # ticket that comes before ours.  No later ticket can.
         operations: list[Create | GetChildren | GetData] = [
@@ -125,9 +126,7 @@ class Entrance:
         ]
         if parents:
             operations[:0] = [self._create_parent(at) for at in parents]
-        answers = await self.zk.pipeline(operations)
-        count = len(parents)
-        return answers[:count], answers[count], answers[count + 1 :]
+        return operations
 
     def _create_parent(self, at: str) -> Create:
         return Create(

@@ -96,7 +96,7 @@ class Hold(Generic[H]):
         self._lease = None
         loss = lease.leave_body(self)
         self._leave(task)
-        ours = self._take_back_cancellations(task) and kind is asyncio.CancelledError
+        ours = self.cancellations > 0 and self._take_back_cancellations(task) and kind is asyncio.CancelledError
         passes_cancellation = kind is asyncio.CancelledError and not ours
         try:
             await lease.release()
@@ -146,13 +146,13 @@ class Hold(Generic[H]):
             del _ENTERED[task]
 
     def _take_back_cancellations(self, task: asyncio.Task[Any]) -> bool:
-        """Undo the cancellations by this hold; return whether there were some, and none from elsewhere.
+        """Undo the cancellations by this hold; return whether there are none from elsewhere.
 
         A cancellation from elsewhere at the same time goes on: then `cancelling()` stays above its value on entering.
         If another task leaves the block than the one that entered it, the cancelled task is not the present one, and
         nothing must be taken back.
         """
-        if not self.cancellations or task is not asyncio.current_task():
+        if task is not asyncio.current_task():
             return False
         for _ in range(self.cancellations):
             task.uncancel()

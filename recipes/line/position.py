@@ -28,8 +28,8 @@ def earlier(name: str, names: Iterable[str]) -> list[str]:
         raise ValueError(f"{name!r} has no sequence number, so it is not a ticket")
     before = []
     for other in names:
-        number = zkwire.sequence(other)
-        if number is not None and other != name:
+        number = None if other == name else zkwire.sequence(other)
+        if number is not None:
             distance = zkwire.sequence_distance(number, own)
             if distance < 0:
                 before.append((distance, other))
@@ -145,8 +145,8 @@ class Position:
         Arguments: `is_watched`, whether the same request set a watch on the children.
         """
         self.is_gone = self.is_gone or self.name not in names
-        blockers = [name for name in earlier(self.name, names) if self._blocks(name)]
-        self._before = [name for name in blockers if name not in self._departed]
+        before = earlier(self.name, names)
+        self._before = [name for name in before if self._blocks(name) and name not in self._departed]
         self._is_listed = True
         self._sees_children = is_watched
         self.needs_list = self.watches_children and not is_watched

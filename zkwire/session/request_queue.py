@@ -237,9 +237,11 @@ class RequestQueue:
         """Write the calls that wait, in order, as many as may be in flight."""
         self._flush_due = False
         link = self._link
-        if link is None or link.is_blocked or not link.connection.is_open:
+        if link is None or link.is_blocked:
             return
         connection = link.connection
+        if connection.error is not None:
+            return
         now = self.loop.time()
         # If the event loop was blocked, the link may be dead.  Writes that were sent now would fail with it, although
         # the next connection can carry them.
