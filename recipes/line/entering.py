@@ -59,8 +59,8 @@ class Entrance:
         Cancellation: the node is removed.
         """
         session_id, (unique, proofs) = self.zk.session_id, self._unique_name()
-        loop = asyncio.get_running_loop()
-        parents = self.standing.missing(self.path, loop.time()) if self.creates_at_once else []
+        now = asyncio.get_running_loop().time()
+        parents = self.standing.missing(self.path, now) if self.creates_at_once else []
         while True:
             ticket_acl = own_acl(self.zk, self.path) if self.acl is None else self.acl
             answers = await self.zk.pipeline(self._operations(unique, ticket_acl, parents))
@@ -70,7 +70,7 @@ class Entrance:
                 path, stat = created
                 is_new = count > 0 and not isinstance(answers[count - 1], BaseException)
                 answers = answers[count + 1 :]
-                self.standing.entered(self.path, loop.time(), is_ours=is_new)
+                self.standing.entered(self.path, now, is_ours=is_new)
                 if any_transient(answers):
                     answers = await self._read_again(path)
                 return (

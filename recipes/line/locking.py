@@ -67,6 +67,10 @@ class Hold(Generic[H]):
         self._cancelling_soon: asyncio.Handle | None = None
 
     async def __aenter__(self) -> H:
+        return await self.enter(current_task())
+
+    async def enter(self, task: asyncio.Task[Any]) -> H:
+        """Acquire the lock for `task`, the one that is running, and begin its body."""
         if self._lease is not None or self._is_entering:
             raise RuntimeError("this hold is entered already: call hold() for each `async with`")
         self._is_entering = True
@@ -74,16 +78,16 @@ class Hold(Generic[H]):
             lease = await self._acquire()
         except BaseException as error:
             # If this is the loss of a lease that an outer body has, the code in between may catch it.
-            _stop_outer_body(current_task(), passes_cancellation=isinstance(error, asyncio.CancelledError))
+            _stop_outer_body(task, passes_cancellation=isinstance(error, asyncio.CancelledError))
             raise
         finally:
             self._is_entering = False
-        self._task = current_task()
-        self._cancelling = self._task.cancelling()
+        self._task = task
+        self._cancelling = task.cancelling()
         self.loss = None
         self.cancellations = 0
         self._lease = lease
-        _ENTERED.setdefault(self._task, []).append(self)
+        _ENTERED.setdefault(task, []).append(self)
         lease.enter_body(self)
         return lease
 
@@ -211,9 +215,10 @@ class Locking(ABC, Generic[H]):
         return self._zk
 
     async def __aenter__(self) -> H:
+        task = current_task()
         hold = Hold(self.acquire)
-        lease = await hold.__aenter__()
-        self._entered.setdefault(current_task(), []).append(hold)
+        lease = await hold.enter(task)
+        self._entered.setdefault(task, []).append(hold)
         return lease
 
     async def __aexit__(

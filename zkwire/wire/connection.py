@@ -158,6 +158,7 @@ class Connection:
     `is_held`: set by the session; while it is True no ping is sent;
     `unfolding`: a large reply that is being decoded in steps, or None: call `go_on` later, and read no more until then;
     `is_session_over`: whether the server said, in a reply, that it is ending the session;
+    `urgent`: the callbacks of `add_urgent`, by their frames without the zxid and the error code;
     `certainty`: what the replies on this connection prove about the session, None before the handshake and on a server
     without a quorum;
     `keeps_certain`: set by the session; while it is True the pings are requests through the leader, and more frequent;
@@ -185,7 +186,7 @@ class Connection:
         self._undecoded: list[bytes] = []
         self.unfolding: Stepwise | None = None
         self._auth_calls: deque[Call] = deque()
-        self._urgent: dict[bytes, Callable[[], None]] = {}
+        self.urgent: dict[bytes, Callable[[], None]] = {}
         self._xid = 0
         self._progress = Progress(now)
         body = connect_request.encode()
@@ -241,12 +242,12 @@ class Connection:
         A later callback for the same path replaces an earlier one.  The caller must also watch the node: the callback
         is only a short cut, and the event always comes through `receive` as well.
         """
-        self._urgent[deletion_frame(path)] = callback
+        self.urgent[deletion_frame(path)] = callback
 
     def discard_urgent(self, path: str) -> None:
         """Remove the callback of `add_urgent` for `path`, if there is one."""
-        if self._urgent:
-            self._urgent.pop(deletion_frame(path), None)
+        if self.urgent:
+            self.urgent.pop(deletion_frame(path), None)
 
     def take_urgent(self, data: bytes) -> Callable[[], None] | None:
         """Remove and return the callback for the event in `data`; None unless `data` is that one event and no more.
@@ -254,10 +255,10 @@ class Connection:
         Call it before `receive`, with the same bytes.  Order: the callback never overtakes an earlier event or reply,
         because bytes of an unfinished frame, or a read with several frames, have no short cut.
         """
-        if not self._urgent or self.error is not None or self._frames.held or self.unfolding is not None:
+        if not self.urgent or self.error is not None or self._frames.held or self.unfolding is not None:
             return None
         # Bytes 8 to 19 are the zxid and the error code.  Servers before 3.9 send no zxid with an event.
-        return self._urgent.pop(data[:8] + data[20:], None)
+        return self.urgent.pop(data[:8] + data[20:], None)
 
     # -- receiving --------------------------------------------------------------------------------------------------
 
