@@ -269,8 +269,7 @@ class Locking(ABC, Generic[H]):
         session (if it does, a new ticket is taken in the new session); whatever else the server refuses.
         Cancellation: at any moment; no node stays, and the next ticket in the line gets its turn.
         """
-        self._check_usable()
-        loop = asyncio.get_running_loop()
+        loop = self._check_usable()
         start = loop.time()
         lease = await (self._acquire() if within is None else self._acquire_within(within))
         self._latest = lease
@@ -324,8 +323,10 @@ class Locking(ABC, Generic[H]):
     async def _try_acquire(self, sight: Sight | None = None) -> H | None:
         """Do what `try_acquire` does; `sight`, as for `_acquire`."""
 
-    def _check_usable(self) -> None:
-        """Raise the error of a client that is closed for good; RuntimeError in another event loop than the lock's.
+    def _check_usable(self) -> asyncio.AbstractEventLoop:
+        """Return the event loop.
+
+        Raises: the error of a client that is closed for good; RuntimeError in another event loop than the lock's.
 
         A task of another event loop would wait for ever: nothing wakes its loop, which runs in another thread.
         """
@@ -333,3 +334,4 @@ class Locking(ABC, Generic[H]):
         error = self._zk.on_closed.error
         if error is not None:
             raise error
+        return self._loop

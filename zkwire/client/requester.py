@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 
 from zkwire import paths
 from zkwire.client.arguments import creation, server_path
-from zkwire.client.operations import Create, GetChildren, GetData, Node, Operation, Sync
+from zkwire.client.operations import Create, GetChildren, GetData, Operation, Sync, new_node
 from zkwire.client.watch import Watch, WatchSet
 from zkwire.errors import (
     ConnectionLostError,
@@ -299,7 +299,7 @@ class Requester:
         if isinstance(answer, ZooKeeperError):
             return answer
         if isinstance(operation, GetData):
-            return Node(answer.data or b"", answer.stat)
+            return new_node((answer.data or b"", answer.stat))
         if isinstance(operation, GetChildren):
             return answer.children
         return None if isinstance(operation, Sync) else (paths.strip_chroot(self.chroot, answer.path), answer.stat)
