@@ -107,7 +107,9 @@ class Lease:
         self._over: asyncio.Future[None] | None = None
         self._bodies = Bodies()
         self._certainty = Certainty(zk, ticket.node.session_id)
-        self._monitor = LossMonitor(zk, ticket, self._certainty, on_uncertain=self.find_loss, on_lost=self._lose)
+        self._monitor = LossMonitor(
+            zk, ticket, self._certainty, self._loop, on_uncertain=self.find_loss, on_lost=self._lose
+        )
 
     def __repr__(self) -> str:
         session = session_in_words(self.ticket.node.session_id)

@@ -70,8 +70,8 @@ _OF_CLIENT: Final[WeakKeyDictionary[Client, _Unwatched]] = WeakKeyDictionary()
 class LossMonitor:
     """Watches over one lease of `ticket`, from now until `stop`.
 
-    Arguments: `certainty`, that of the ticket's session; `on_uncertain`, called when it has ended; `on_lost`, called
-    with the reason when the ticket's node is lost.  Both stop the monitor.
+    Arguments: `certainty`, that of the ticket's session; `loop`, the event loop; `on_uncertain`, called when it has
+    ended; `on_lost`, called with the reason when the ticket's node is lost.  Both stop the monitor.
     """
 
     __slots__ = ("_certainty", "_is_stopped", "_on_lost", "_on_uncertain", "_ticket", "_unwatched", "_zk")
@@ -81,6 +81,7 @@ class LossMonitor:
         zk: Client,
         ticket: Ticket,
         certainty: Certainty,
+        loop: asyncio.AbstractEventLoop,
         *,
         on_uncertain: Callable[[], object],
         on_lost: Callable[[str], object],
@@ -99,7 +100,7 @@ class LossMonitor:
             ticket.watch_request.add_done_callback(self._watch_answered)
         else:
             if ticket.held_since is None:
-                ticket.held_since = asyncio.get_running_loop().time()
+                ticket.held_since = loop.time()
             # Counted from the first lease: otherwise a ticket that is passed on again and again, each time after less
             # than a tenth of a second, would never be watched.
             self._unwatched.add(self, ticket.held_since + _UNWATCHED)
