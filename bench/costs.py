@@ -35,10 +35,10 @@ from bench import rows
 from bench.rawline import server_version
 from bench.rows import Row
 from bench.servers import ROOT, add_server_options, kind_of, positive, say, scratch, serving
+from bench.status import with_status
 from recipes import Lease, Lock
 from zkwire import Client
 from zkwire.session.hosts import parse
-from zkwire.testing import ServerFailedError, ZooKeeperMissingError
 
 IMPORT: Final = "import time; began = time.perf_counter(); import {0}; print((time.perf_counter() - began) * 1000)"
 CLIENTS: Final = 50
@@ -210,6 +210,7 @@ async def measure_memory(server: str, folder: str, found: dict[str, Row]) -> Non
             add(name, await one(zk, folder), await floor() if floor else None)
 
 
+@with_status
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code: 2 if something could not be measured."""
     parser = argparse.ArgumentParser(description="Measure the time of an import, and memory.")
@@ -219,29 +220,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add_server_options(parser)
     options = parser.parse_args(arguments)
     found: dict[str, Row] = {}
-    try:
-        with serving(options) as hosts:
-            (server, *_), chroot = parse(hosts)
-            print(f"costs on ZooKeeper {server_version(*server)}{kind_of(options)}, Python {platform.python_version()}")
-            for number in range(-1, options.rounds):
-                say("warming up" if number < 0 else f"round {number + 1} of {options.rounds}")
-                for module in ("zkwire", "recipes"):
-                    floor, figure = import_time("asyncio"), import_time(module)
-                    if number >= 0:
-                        row = found.setdefault(module, Row(f"import {module}", "ms"))
-                        row.rounds.append(figure)
-                        row.floor.append(floor)
+    with serving(options) as hosts:
+        (server, *_), chroot = parse(hosts)
+        print(f"costs on ZooKeeper {server_version(*server)}{kind_of(options)}, Python {platform.python_version()}")
+        for number in range(-1, options.rounds):
+            say("warming up" if number < 0 else f"round {number + 1} of {options.rounds}")
+            for module in ("zkwire", "recipes"):
+                floor, figure = import_time("asyncio"), import_time(module)
                 if number >= 0:
-                    folder = f"{chroot}/zkwire-bench-{secrets.token_hex(6)}"
-                    with scratch(server, folder):
-                        asyncio.run(measure_memory(str(server), folder, found))
-    except (ServerFailedError, ZooKeeperMissingError, zkwire.ZooKeeperError, OSError) as error:
-        say(f"{Path(__file__).name}: {error}")
-        return 2
-    except subprocess.CalledProcessError:
-        return 2  # the command has printed the reason
-    except KeyboardInterrupt:
-        return 130
+                    row = found.setdefault(module, Row(f"import {module}", "ms"))
+                    row.rounds.append(figure)
+                    row.floor.append(floor)
+            if number >= 0:
+                folder = f"{chroot}/zkwire-bench-{secrets.token_hex(6)}"
+                with scratch(server, folder):
+                    asyncio.run(measure_memory(str(server), folder, found))
     print("\n".join(rows.table(list(found.values()))))
     if options.json:
         report = rows.plain(list(found.values()))

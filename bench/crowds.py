@@ -23,7 +23,6 @@ import asyncio
 import collections
 import json
 import secrets
-import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -41,10 +40,10 @@ from bench.frames import RefusedError
 from bench.rawline import RawSession
 from bench.rows import Row
 from bench.servers import add_server_options, kind_of, positive, say, scratch, serving
+from bench.status import with_status
 from recipes import Cache, Lock
 from zkwire import Client, SessionState
 from zkwire.session.hosts import Address, parse
-from zkwire.testing import ServerFailedError, ZooKeeperMissingError
 
 WATCHERS: Final = 100
 WATCHES: Final = 10_000
@@ -248,6 +247,7 @@ async def _awaited(measuring: Awaitable[None]) -> None:
     await measuring
 
 
+@with_status
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code: 2 if something could not be measured."""
     parser = argparse.ArgumentParser(description="Measure many waiters, watches and nodes.")
@@ -259,18 +259,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--json", type=Path, metavar="FILE", help="write the figures to a file as well")
     add_server_options(parser)
     options = parser.parse_args(arguments)
-    try:
-        with serving(options) as hosts:
-            (server, *_), chroot = parse(hosts)
-            print(f"crowds on ZooKeeper {rawline.server_version(*server)}{kind_of(options)}", flush=True)
-            found = measure(server, chroot, options)
-    except (ServerFailedError, ZooKeeperMissingError, RefusedError, zkwire.ZooKeeperError, OSError) as error:
-        say(f"{Path(__file__).name}: {error}")
-        return 2
-    except subprocess.CalledProcessError:
-        return 2  # the command has printed the reason
-    except KeyboardInterrupt:
-        return 130
+    with serving(options) as hosts:
+        (server, *_), chroot = parse(hosts)
+        print(f"crowds on ZooKeeper {rawline.server_version(*server)}{kind_of(options)}", flush=True)
+        found = measure(server, chroot, options)
     print("\n".join(rows.table(found)))
     if options.json:
         options.json.write_text(json.dumps(rows.plain(found), indent=1, allow_nan=False) + "\n", encoding="utf-8")

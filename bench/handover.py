@@ -21,7 +21,6 @@ peers/ the same races against other clients.
 import argparse
 import json
 import shutil
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,57 +30,49 @@ from typing import Final
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench import picture, raceline, tally
-from bench.crew import CONTESTANTS, USUAL, Crew, WorkerFailedError
+from bench.crew import CONTESTANTS, USUAL, Crew
 from bench.disturbance import processor_times, stolen
 from bench.figures import Figures, histogram
-from bench.frames import RefusedError
 from bench.servers import add_server_options, kind_of, say, serving
+from bench.status import with_status
 from bench.tally import OURS, Tally
 from bench.track import laid_out
-from zkwire.testing import ServerFailedError, ZooKeeperMissingError
 
 WARM_UP_RACES: Final = 10  # before measuring on a fresh server: its JVM compiles at first
 HISTOGRAM_ROWS: Final = 14
 WIDEST: Final = 120
 
 
+@with_status
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     options = _options(arguments)
     fresh = options.hosts is None
     names: list[str] = options.contestants
     tallies: list[Tally] = []
-    try:
-        with (
-            serving(options) as hosts,
-            laid_out(hosts, options.hold, options.handovers) as track,
-            Crew(max(options.workers)) as crew,
-        ):
-            print(raceline.title(options, track, kind_of(options)), flush=True)
-            if fresh:
-                say("warming the server up")
-                for _ in range(WARM_UP_RACES):
-                    track.race(crew, names[0], max(options.workers), hold=0.0)
-            results = []
-            for workers in options.workers:
-                before = processor_times()
-                found = track.measure(crew, names, workers, options.rounds, needed=names)
-                taken = stolen(before, processor_times())
-                print("\n".join([tally.heading(workers, taken), *_table(found)]), flush=True)
-                results.append(tally.plain(workers, found, taken))
-                tallies += found.values()
-            report = raceline.plain(options, track, _server(options), results)
-            if options.json:
-                options.json.write_text(json.dumps(report, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-            if options.svg:
-                options.svg.write_text(picture.drawn(report), encoding="utf-8")
-    except (WorkerFailedError, ServerFailedError, ZooKeeperMissingError, RefusedError, OSError) as error:
-        say(f"{Path(__file__).name}: {error}")
-        return 2
-    except subprocess.CalledProcessError:
-        return 2  # the command has printed the reason
-    except KeyboardInterrupt:
-        return 130
+    with (
+        serving(options) as hosts,
+        laid_out(hosts, options.hold, options.handovers) as track,
+        Crew(max(options.workers)) as crew,
+    ):
+        print(raceline.title(options, track, kind_of(options)), flush=True)
+        if fresh:
+            say("warming the server up")
+            for _ in range(WARM_UP_RACES):
+                track.race(crew, names[0], max(options.workers), hold=0.0)
+        results = []
+        for workers in options.workers:
+            before = processor_times()
+            found = track.measure(crew, names, workers, options.rounds, needed=names)
+            taken = stolen(before, processor_times())
+            print("\n".join([tally.heading(workers, taken), *_table(found)]), flush=True)
+            results.append(tally.plain(workers, found, taken))
+            tallies += found.values()
+        report = raceline.plain(options, track, _server(options), results)
+        if options.json:
+            options.json.write_text(json.dumps(report, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+        if options.svg:
+            options.svg.write_text(picture.drawn(report), encoding="utf-8")
     if any(one.overlaps or one.misordered for one in tallies):
         say("a lock had two owners at a time, or gave out tokens that did not grow")
         return 1

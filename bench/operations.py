@@ -20,7 +20,6 @@ import json
 import os
 import platform
 import secrets
-import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -37,11 +36,11 @@ from bench.figures import Figures, median
 from bench.frames import RefusedError
 from bench.rawline import RawSession
 from bench.servers import add_server_options, kind_of, positive, say, scratch, serving
+from bench.status import with_status
 from bench.turns import SESSION_TIMEOUT
 from recipes import Lock
 from zkwire import Client
 from zkwire.session.hosts import parse
-from zkwire.testing import ServerFailedError, ZooKeeperMissingError
 
 DATA: Final = b"x" * 100
 FEW, MANY = 10, 1000  # children of a node
@@ -222,40 +221,33 @@ class RawOperations:
         return acquired - start, time.monotonic_ns() - acquired
 
 
+@with_status
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code: 2 if something could not be measured."""
     options = _options(arguments)
-    try:
-        with serving(options) as hosts:
-            servers, chroot = parse(hosts)
-            folder = f"{chroot}/zkwire-bench-{secrets.token_hex(6)}"
-            version = rawline.server_version(*servers[0]) or "of unknown version"
-            print(
-                f"operations on ZooKeeper {version} at {servers[0]}{kind_of(options)}\n"
-                f"Python {platform.python_version()}, {os.cpu_count()} cores;"
-                f" {options.rounds} rounds of {options.count}",
-                flush=True,
-            )
-            with scratch(servers[0], folder):
-                results = _measure(str(servers[0]), folder, options)
-            print(_report(results))
-            if options.json:
-                report = {
-                    "zookeeper": version,
-                    "python": platform.python_version(),
-                    "cores": os.cpu_count(),
-                    "rounds": options.rounds,
-                    "count": options.count,
-                    "operations": {name: _plain(*both) for name, both in results.items()},
-                }
-                options.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    except (ServerFailedError, ZooKeeperMissingError, RefusedError, zkwire.ZooKeeperError, OSError) as error:
-        say(f"{Path(__file__).name}: {error}")
-        return 2
-    except subprocess.CalledProcessError:
-        return 2  # the command has printed the reason
-    except KeyboardInterrupt:
-        return 130
+    with serving(options) as hosts:
+        servers, chroot = parse(hosts)
+        folder = f"{chroot}/zkwire-bench-{secrets.token_hex(6)}"
+        version = rawline.server_version(*servers[0]) or "of unknown version"
+        print(
+            f"operations on ZooKeeper {version} at {servers[0]}{kind_of(options)}\n"
+            f"Python {platform.python_version()}, {os.cpu_count()} cores;"
+            f" {options.rounds} rounds of {options.count}",
+            flush=True,
+        )
+        with scratch(servers[0], folder):
+            results = _measure(str(servers[0]), folder, options)
+        print(_report(results))
+        if options.json:
+            report = {
+                "zookeeper": version,
+                "python": platform.python_version(),
+                "cores": os.cpu_count(),
+                "rounds": options.rounds,
+                "count": options.count,
+                "operations": {name: _plain(*both) for name, both in results.items()},
+            }
+            options.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     return 0
 
 

@@ -3,7 +3,7 @@
 Run from the project's root::
 
     python bench/queues.py                    # on an in-memory server
-    python bench/queues.py --real             # on a ZooKeeper that it starts, without fsync
+    python bench/queues.py --no-fsync         # on a ZooKeeper that it starts
     python bench/queues.py --hosts zk1:2181 --rounds 9 --json figures.json
 
 One process, whose clients and tasks share an event loop.  Beside each line stands its floor: the bare requests that
@@ -13,12 +13,11 @@ a change of the machine's speed affects all of them; of the rounds, the medians 
 
 import argparse
 import asyncio
-import contextlib
 import json
 import secrets
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final
@@ -28,10 +27,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import zkwire
 from bench.figures import median
+from bench.servers import add_server_options, positive, serving
+from bench.status import with_status
 from recipes import Counter, Queue
 from recipes.partitioner import division
 from zkwire import Client
-from zkwire.testing import RealServer, Server
 
 WORK: Final = 0.01  # seconds that a claimed item takes
 DATA: Final = b"x" * 100
@@ -160,10 +160,10 @@ LINES: Final[dict[str, Callable[[Track], Awaitable[float]]]] = {
 }
 
 
-async def measure(options: argparse.Namespace) -> dict[str, list[float]]:
+async def measure(hosts: str, options: argparse.Namespace) -> dict[str, list[float]]:
     """Return the figures of each line, one for each round."""
     rates: dict[str, list[float]] = {name: [] for name in LINES if not options.only or options.only in name}
-    async with _server(options) as hosts, zkwire.connect(hosts, session_timeout=30.0) as zk:
+    async with zkwire.connect(hosts, session_timeout=30.0) as zk:
         track = Track(hosts, zk, options.seconds)
         for number in range(options.rounds + 1):
             for name, figures in rates.items():
@@ -176,30 +176,19 @@ async def measure(options: argparse.Namespace) -> dict[str, list[float]]:
     return rates
 
 
-@contextlib.asynccontextmanager
-async def _server(options: argparse.Namespace) -> AsyncIterator[str]:
-    if options.hosts:
-        yield options.hosts
-    elif options.real:
-        async with RealServer(fsync=False) as real:
-            yield real.hosts
-    else:
-        async with Server() as server:
-            yield server.hosts
-
-
+@with_status
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     parser = argparse.ArgumentParser(description="Measure queues, counters and divisions.")
     add = parser.add_argument
-    add("--hosts", help="use this server")
-    add("--real", action="store_true", help="start a real ZooKeeper, without fsync")
-    add("--rounds", type=int, default=5, help="how many rounds (default: 5)")
+    add("--rounds", type=positive, default=5, metavar="N", help="how many rounds (default: 5)")
     add("--seconds", type=float, default=1.0, help="for how long each line is measured in a round (default: 1)")
     add("--only", default="", metavar="TEXT", help="the lines whose names contain the text")
     add("--json", type=Path, metavar="FILE", help="write the figures to this file, too")
+    add_server_options(parser)
     options = parser.parse_args(arguments)
-    rates = asyncio.run(measure(options))
+    with serving(options) as hosts:
+        rates = asyncio.run(measure(hosts, options))
     for name, figures in rates.items():
         print(f"{name:36} {median(figures):8.0f} in a second    {' '.join(f'{rate:.0f}' for rate in figures)}")
     if options.json:

@@ -31,9 +31,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench.disturbance import processor_times, stolen
 from bench.rawline import server_version
-from bench.servers import ROOT, add_server_options, kind_of, say, serving
+from bench.servers import ROOT, add_server_options, kind_of, serving
+from bench.status import with_status
 from zkwire.session.hosts import parse
-from zkwire.testing import ServerFailedError, ZooKeeperMissingError
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +104,7 @@ def run(program: Program, hosts: str, folder: Path, *, quick: bool) -> Outcome:
     return Outcome(status, seconds, taken, found)
 
 
+@with_status
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     parser = argparse.ArgumentParser(description="Run all benchmarks in turn on one real server.")
@@ -115,20 +116,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     options.real = not (options.hosts or options.no_fsync)
     outcomes: dict[str, Outcome] = {}
-    try:
-        with serving(options) as hosts, tempfile.TemporaryDirectory(prefix="zkwire-bench-") as folder:
-            version = server_version(*parse(hosts)[0][0])
-            print(f"ZooKeeper {version} at {hosts}{kind_of(options)}", flush=True)
-            for name in options.only:
-                print(f"\n== {name}", flush=True)
-                outcomes[name] = run(PROGRAMS[name], hosts, Path(folder), quick=options.quick)
-    except (ServerFailedError, ZooKeeperMissingError, OSError) as error:
-        say(f"{Path(__file__).name}: {error}")
-        return 2
-    except subprocess.CalledProcessError:
-        return 2  # the command has printed the reason
-    except KeyboardInterrupt:
-        return 130
+    with serving(options) as hosts, tempfile.TemporaryDirectory(prefix="zkwire-bench-") as folder:
+        version = server_version(*parse(hosts)[0][0])
+        print(f"ZooKeeper {version} at {hosts}{kind_of(options)}", flush=True)
+        for name in options.only:
+            print(f"\n== {name}", flush=True)
+            outcomes[name] = run(PROGRAMS[name], hosts, Path(folder), quick=options.quick)
     print("\n".join(table(outcomes)))
     if options.json:
         report = {

@@ -18,7 +18,6 @@ not be measured.
 
 import argparse
 import json
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -28,14 +27,13 @@ from typing import Final
 from bench import picture, raceline, tally
 from bench.crew import WorkerFailedError
 from bench.disturbance import processor_times, stolen
-from bench.frames import RefusedError
 from bench.peers import builds
 from bench.peers.builds import MANIFESTS, Command, MissingError
 from bench.peers.teams import Teams
 from bench.servers import add_server_options, kind_of, say, serving
+from bench.status import with_status
 from bench.tally import FLOOR, OURS
 from bench.track import laid_out
-from zkwire.testing import ServerFailedError, ZooKeeperMissingError
 
 WARM_UP_RACES: Final = 3  # of each contestant, on whatever server: some of them run on a JVM, too
 
@@ -60,21 +58,14 @@ PREPARE: Final[dict[str, Callable[[Path], Command]]] = {
 NEEDED: Final = (OURS, FLOOR)
 
 
+@with_status
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     options = _options(arguments)
     options.real = not (options.hosts or options.no_fsync)
-    try:
-        with tempfile.TemporaryDirectory(prefix="zkwire-peers-") as folder:
-            commands = prepared(options.contestants, options.folder or Path(folder))
-            return _measure(options, commands)
-    except (WorkerFailedError, ServerFailedError, ZooKeeperMissingError, RefusedError, OSError) as error:
-        say(f"bench.peers: {error}")
-        return 2
-    except subprocess.CalledProcessError:
-        return 2  # the command has printed the reason
-    except KeyboardInterrupt:
-        return 130
+    with tempfile.TemporaryDirectory(prefix="zkwire-peers-") as folder:
+        commands = prepared(options.contestants, options.folder or Path(folder))
+        return _measure(options, commands)
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -15,7 +15,7 @@ import zkwire
 from recipes.line import ticket_data
 from recipes.line.certainty import Certainty
 from recipes.line.position import Position, Promises, every_contender
-from recipes.line.refusals import any_transient, pause
+from recipes.line.refusals import any_transient, is_transient, pause
 from recipes.line.sight import Sight
 from recipes.line.strangers import Strangers, is_ticket
 from recipes.line.ticket import Ticket, TicketNode
@@ -118,6 +118,9 @@ class WaitingTicket:
         (name,) = self._position.before
         try:
             (node,) = await self._zk.pipeline([GetData(join_path(self._rules.path, name))])
+            while is_transient(node):
+                await pause()
+                (node,) = await self._zk.pipeline([GetData(join_path(self._rules.path, name))])
             if isinstance(node, zkwire.NoNodeError):
                 self._position.departed(name)
             elif isinstance(node, Node):

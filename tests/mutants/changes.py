@@ -29,7 +29,8 @@ class Change:
     """One change of the file `file`, in the function `scope` ("" outside of functions), at `line`, counted from 1.
 
     `statement` is the line of code as it was, and `before` becomes `after`; these four tell a change from the others,
-    also when lines move.  `start` and `end` are the places in the text, in bytes.
+    also when lines move.  `start` and `end` are the places in the text, in bytes.  `is_in_function` is False for what
+    runs when the module is imported.
     """
 
     file: str
@@ -40,6 +41,7 @@ class Change:
     after: str
     start: int
     end: int
+    is_in_function: bool
 
     @property
     def key(self) -> tuple[str, str, str, str, str]:
@@ -80,7 +82,17 @@ class _Finder(ast.NodeVisitor):
         before = self._data[start:end].decode()
         statement = self._lines[node.lineno - 1].strip()
         self.changes.append(
-            Change(self._file, ".".join(self._scope), node.lineno, statement, before, after, start, end)
+            Change(
+                self._file,
+                ".".join(self._scope),
+                node.lineno,
+                statement,
+                before,
+                after,
+                start,
+                end,
+                is_in_function=self._is_in_function,
+            )
         )
 
     # -- where we are -------------------------------------------------------------------------------------------------
@@ -218,7 +230,8 @@ class _Finder(ast.NodeVisitor):
 
     def visit_Call(self, node: ast.Call) -> None:
         plain = [argument for argument in node.args if not isinstance(argument, ast.Starred)]
-        if len(plain) == len(node.args) >= 2 and not _is_log(node) and not _is_check_of_type(node):
+        is_symmetric = isinstance(node.func, ast.Name) and node.func.id in ("min", "max")
+        if len(plain) == len(node.args) >= 2 and not (is_symmetric or _is_log(node) or _is_check_of_type(node)):
             swapped = [node.args[1], node.args[0], *node.args[2:]]
             self._add(node, ast.unparse(ast.Call(node.func, swapped, node.keywords)))
         self.generic_visit(node)

@@ -7,18 +7,20 @@ that no test notices is judged by a person: either it has no effect that a user 
 
 import random
 import subprocess
+import tempfile
 import time
 import tomllib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from tests.mutants.changes import Change, changes
 from tests.mutants.mutant import EQUIVALENT, ROOT
+from tests.mutants.touched import Touched
 from tests.mutants.trial import (
     NO_TESTS,
-    SIDE_BY_SIDE,
     TESTS_FAILED,
     copy_of_the_tree,
     first_failed,
@@ -33,8 +35,11 @@ QUICK: Final = (*WITHOUT_JAVA, "tests")
 QUICK_LIMIT: Final = 1200.0
 FOLDER_LIMIT: Final = 400.0
 WITH_JAVA: Final = ("-m", "java or slow")
+# More than there are processors, because tests wait: for servers, and for time to pass.
+SIDE_BY_SIDE: Final = 6
 # A change may make a loop fill the memory: the tests then fail with MemoryError.  Java reserves more than it uses.
 MEMORY: Final = ("-p", "tests.mutants.memory_limit")
+NOTES: Final = ("-p", "tests.mutants.touched")
 
 
 class Result(NamedTuple):
@@ -64,8 +69,8 @@ def guards(file: str, *, near_only: bool = False) -> list[tuple[str, ...]]:
     """Return the arguments of pytest by which the tests that guard `file` are run, the nearest tests first.
 
     Tests have the path of the module that they test: `recipes/line/lease.py` has `tests/recipes/line/test_lease.py`,
-    and then all of `tests/recipes/line`.  At last come all tests that need no Java, and the nearest ones that do; with
-    `near_only`, these are left out.
+    and then all of `tests/recipes/line`.  At last come all tests that need no Java (of these `_try` chooses), and the
+    nearest ones that do; with `near_only`, these are left out.
     """
     path = Path(file)
     stages: list[tuple[str, ...]] = []
@@ -110,16 +115,19 @@ def main(count: int, seed: int, modules: Sequence[str], *, near_only: bool = Fal
     changes that are guarded from elsewhere as survivors.
     """
     chosen = drawn(count, seed, modules)
-    stages = dict.fromkeys(stage for change in chosen for stage in guards(change.file, near_only=near_only)[-2:])
-    with copy_of_the_tree() as root:
-        failures = [failure for stage in stages if (failure := _caught_by(root, stage)) is not None]
+    stages = list(dict.fromkeys(stage for change in chosen for stage in guards(change.file, near_only=near_only)[-2:]))
+    with tempfile.TemporaryDirectory() as folder, copy_of_the_tree() as root, ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+        notes = Path(folder, "calls.json")
+        noting = [(*stage, "--note-calls", str(notes)) if stage == QUICK else stage for stage in stages]
+        failures = [failure for failure in pool.map(partial(_caught_by, root), noting) if failure is not None]
+        touched = Touched(notes) if QUICK in stages and not failures else None
     if failures:
         print("the tests must pass while there is no change:", *failures, sep="\n")
         return 1
     print(f"{len(chosen)} changes, drawn by seed {seed}; {SIDE_BY_SIDE} at a time", flush=True)
     results = []
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-        for done in as_completed([pool.submit(_try, change, near_only) for change in chosen]):
+        for done in as_completed([pool.submit(_try, change, near_only, touched) for change in chosen]):
             results.append(done.result())
             print(_row(results[-1]), flush=True)
     survivors = [result.change for result in results if result.caught_by is None]
@@ -129,25 +137,39 @@ def main(count: int, seed: int, modules: Sequence[str], *, near_only: bool = Fal
     return 1 if survivors else 0
 
 
-def _try(change: Change, near_only: bool) -> Result:
-    """Run the tests that guard a change against a copy that has it, until a test fails."""
+def _try(change: Change, near_only: bool, touched: Touched | None) -> Result:
+    """Run the tests that guard a change against a copy that has it, until a test fails.
+
+    Of all the tests without Java, only those that call the changed function are run, by what `touched` says.
+    """
     started = time.monotonic()
     with copy_of_the_tree() as root:
         path = root / change.file
         path.write_text(change.applied(path.read_text(encoding="utf-8")), encoding="utf-8")
-        for stage in guards(change.file, near_only=near_only):
-            caught_by = _caught_by(root, stage)
+        for guard in guards(change.file, near_only=near_only):
+            tests = touched.tests_of(change) if guard == QUICK and touched is not None else None
+            if tests == []:
+                continue
+            caught_by = _caught_by(root, guard if tests is None else _only(root, tests))
             if caught_by is not None:
                 return Result(change, caught_by, time.monotonic() - started)
     return Result(change, None, time.monotonic() - started)
 
 
+def _only(root: Path, tests: Sequence[str]) -> tuple[str, ...]:
+    """Return the arguments of pytest by which `tests` are run, and no others."""
+    listed = root / "tests.txt"
+    listed.write_text("\n".join(tests), encoding="utf-8")
+    files = dict.fromkeys(test.partition("::")[0] for test in tests)
+    return (*WITHOUT_JAVA, "--only", str(listed), *files)
+
+
 def _caught_by(root: Path, stage: tuple[str, ...]) -> str | None:
     """Return what has caught the change among the tests of `stage`, None if they pass."""
     memory = () if stage[: len(WITH_JAVA)] == WITH_JAVA else MEMORY
-    limit = QUICK_LIMIT if stage is QUICK else FOLDER_LIMIT
+    limit = QUICK_LIMIT if stage[: len(QUICK)] == QUICK or "--only" in stage else FOLDER_LIMIT
     try:
-        status, output = run_pytest(root, stage, "-x", *memory, limit=limit)
+        status, output = run_pytest(root, stage, "-x", *memory, *NOTES, limit=limit)
     except subprocess.TimeoutExpired:
         return f"no end of {' '.join(stage)}"
     if status in (0, NO_TESTS):

@@ -55,7 +55,7 @@ def test_a_change_replaces_one_piece_of_the_text(text: str, result: str | None) 
 
 
 @pytest.mark.parametrize(
-    "text", ['"""1 < 2"""', "a = f'{1 < 2}'", "_log.warning('a', 1)", "a: int", "assert a", "a = b"]
+    "text", ['"""1 < 2"""', "a = f'{1 < 2}'", "_log.warning('a', 1)", "a: int", "assert a", "a = b", "a = min(b, c)"]
 )
 def test_texts_logs_and_annotations_are_not_changed(text: str) -> None:
     assert not [change for change in changes("a.py", text) if change.before not in ("1",)]

@@ -110,6 +110,23 @@ def _in_another_loop(make: Callable[[], Coroutine[Any, Any, Any]]) -> object:
 
 
 @every_kind
+async def test_a_transaction_of_a_lease_is_carried_out_only_while_its_node_exists(make: Make) -> None:
+    async with scene(P) as stage, no_task_stays():
+        lease = await make(stage.zk).acquire()
+        async with lease.transaction() as transaction:
+            transaction.create("/in-time")
+        late = lease.transaction()
+        late.create("/late")
+        single = lease.leases[P] if isinstance(lease, MultiLease) else lease
+        await stage.other.delete(single.path)
+        with pytest.raises(zkwire.TransactionError):
+            await late.commit()
+        assert await stage.other.exists("/in-time") is not None
+        assert await stage.other.exists("/late") is None
+        await lease.release()
+
+
+@every_kind
 async def test_another_event_loop_gets_an_error_at_once_and_does_no_harm(make: Make) -> None:
     """Pitfall 78."""
     async with scene(P) as stage, no_task_stays():

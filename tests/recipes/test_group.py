@@ -186,6 +186,18 @@ async def test_the_error_that_has_ended_a_membership_is_raised_once_at_the_end_o
         await member.leave()  # raises nothing: the block has raised the error
 
 
+async def test_an_error_of_the_block_is_not_replaced_by_the_one_that_has_ended_the_membership() -> None:
+    async with scene() as stage:
+        with pytest.raises(ValueError, match="of the block"):
+            async with await Group(stage.zk, "/g").join("one") as member:
+                refusal = stage.server.refuse_connections()
+                stage.server.expire(stage.zk.session_id)
+                await Group(stage.other, "/g").join("one")
+                refusal.end()
+                await until(member._over.done)
+                raise ValueError("of the block")
+
+
 async def test_memberships_end_with_their_client() -> None:
     async with scene() as stage:
         zk = await zkwire.connect(stage.server.hosts)

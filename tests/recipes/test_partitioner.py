@@ -6,6 +6,7 @@ import logging
 import sys
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from hashlib import blake2b
 
 import pytest
 from hypothesis import given
@@ -55,6 +56,15 @@ def test_the_division_does_not_depend_on_the_order(partitions: set[str], members
     rng.shuffle(mixed)  # type: ignore[attr-defined]
     given, same = division(sorted(partitions), sorted(members)), division(shuffled, mixed)
     assert {name: set(share) for name, share in given.items()} == {name: set(share) for name, share in same.items()}
+
+
+def test_the_division_stays_what_it_is() -> None:
+    """Each member computes it for itself, so members with different versions of this package have to agree."""
+    members = ["a", "b", "ü", "host 7", "host 8"]
+    shares = division([f"partition-{number}" for number in range(1000)], members)
+    assert {name: len(share) for name, share in shares.items()} == dict.fromkeys(members, 200)
+    text = "\n".join(f"{name}: {' '.join(shares[name])}" for name in sorted(shares))
+    assert blake2b(text.encode(), digest_size=8).hexdigest() == "3bd50e6ab7c23a7e"
 
 
 def test_few_partitions_move_when_a_member_goes() -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Callable
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, Final
 
 import zkwire
 from zkwire import Client, Resync, Stat, WatchEvent, join_path
 from zkwire.command import output
+from zkwire.command.options import positive
+
+_AT_ONCE: Final = 1000  # requests, so that a node with very many children fills no memory
 
 
 def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
@@ -22,7 +26,7 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
 
     command = add("tree", tree, "draw the nodes below a node")
     command.add_argument("path", nargs="?", default="/")
-    command.add_argument("--depth", type=int, metavar="N", help="no more than N levels")
+    command.add_argument("--depth", type=positive, metavar="N", help="no more than N levels")
 
     command = add("get", get, "print the data of a node")
     command.add_argument("path")
@@ -52,7 +56,7 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
     command = add("watch", watch, "print each change of a node, until interrupted")
     command.add_argument("path")
     command.add_argument("-r", "--recursive", action="store_true", help="and of every node below it")
-    command.add_argument("-n", "--number", type=int, metavar="N", help="end after N changes")
+    command.add_argument("-n", "--number", type=positive, metavar="N", help="end after N changes")
 
     command = add("acl", acl, "print the ACL of a node, or set it")
     command.add_argument("path")
@@ -81,14 +85,33 @@ async def ls(zk: Client, options: argparse.Namespace) -> None:
     if not options.long:
         print(output.as_json(names) if options.json else "\n".join(names), end="\n" if names or options.json else "")
         return
-    nodes = await zk.get_many([zkwire.GetData(join_path(options.path, name)) for name in names]) if names else []
-    rows = [_row(name, node.stat) for name, node in zip(names, nodes, strict=True) if isinstance(node, zkwire.Node)]
+    stats = await _stats(zk, options.path, names)
     if options.json:
-        for name, node in zip(names, nodes, strict=True):
-            if isinstance(node, zkwire.Node):
-                print(output.as_json({"name": name, "stat": output.json_of_stat(node.stat)}))
-    elif rows:
+        for name, known in stats.items():
+            print(output.as_json({"name": name, "stat": None if known is None else output.json_of_stat(known)}))
+    elif stats:
+        rows = [_row(name, known) for name, known in stats.items()]
         print("\n".join(output.columns([("version", "bytes", "children", "owner", "changed", "name"), *rows])))
+
+
+async def _stats(zk: Client, parent: str, names: Sequence[str]) -> dict[str, Stat | None]:
+    """Return the Stat of each child that still exists, None if this client may not ask for it."""
+
+    async def stat_of(name: str) -> None:
+        try:
+            stat = await zk.exists(join_path(parent, name))
+        except zkwire.NoAuthError:
+            found[name] = None
+        else:
+            if stat is None:
+                del found[name]
+            else:
+                found[name] = stat
+
+    found: dict[str, Stat | None] = dict.fromkeys(names)
+    for start in range(0, len(names), _AT_ONCE):
+        await asyncio.gather(*map(stat_of, names[start : start + _AT_ONCE]))
+    return found
 
 
 def _print_entry(path: str, stat: Stat, options: argparse.Namespace) -> None:
@@ -100,7 +123,9 @@ def _print_entry(path: str, stat: Stat, options: argparse.Namespace) -> None:
         print(path)
 
 
-def _row(name: str, stat: Stat) -> tuple[str, ...]:
+def _row(name: str, stat: Stat | None) -> tuple[str, ...]:
+    if stat is None:
+        return ("?", "?", "?", "?", "?", name)
     owner = f"{stat.ephemeral_owner % 2**64:#x}" if stat.ephemeral_owner else "-"
     return (
         str(stat.version),
@@ -112,11 +137,14 @@ def _row(name: str, stat: Stat) -> tuple[str, ...]:
     )
 
 
-async def descendants(zk: Client, path: str) -> AsyncIterator[tuple[str, Stat]]:
-    """Yield each node below `path` with its Stat, parents first, siblings by name; nodes that vanish are left out."""
-    waiting = [path]
+async def descendants(zk: Client, path: str, depth: int | None = None) -> AsyncIterator[tuple[str, Stat]]:
+    """Yield each node below `path` with its Stat, parents first, siblings by name; nodes that vanish are left out.
+
+    Arguments: `depth`, of so many levels only.
+    """
+    waiting = [(path, 0)]
     while waiting:
-        parent = waiting.pop()
+        parent, level = waiting.pop()
         try:
             names, stat = await zk.get_children_and_stat(parent)
         except zkwire.NoNodeError:
@@ -125,7 +153,8 @@ async def descendants(zk: Client, path: str) -> AsyncIterator[tuple[str, Stat]]:
             continue
         if parent != path:
             yield parent, stat
-        waiting += [join_path(parent, name) for name in sorted(names, reverse=True)]
+        if depth is None or level < depth:
+            waiting += [(join_path(parent, name), level + 1) for name in sorted(names, reverse=True)]
 
 
 async def tree(zk: Client, options: argparse.Namespace) -> None:
@@ -134,10 +163,8 @@ async def tree(zk: Client, options: argparse.Namespace) -> None:
     count = 0
     if not options.json:
         print(options.path)
-    async for path, stat in descendants(zk, options.path):
+    async for path, stat in descendants(zk, options.path, options.depth):
         level = path.count("/") - top
-        if options.depth is not None and level > options.depth:
-            continue
         count += 1
         if options.json:
             _print_entry(path, stat, options)

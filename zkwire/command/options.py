@@ -68,6 +68,14 @@ def seconds(text: str) -> float:
     return value
 
 
+def positive(text: str) -> int:
+    """Return the whole number above 0 in `text`; argparse reports the ValueError of anything else."""
+    value = int(text)
+    if value < 1:
+        raise ValueError
+    return value
+
+
 def credential(text: str) -> tuple[str, bytes]:
     """Return the scheme and the credential in "digest:user:password".  Raises: argparse.ArgumentTypeError."""
     scheme, colon, secret = text.partition(":")

@@ -16,7 +16,7 @@ from zkwire.command import output
 def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
     """Add each command to the parser, as `nodes.add_commands` does."""
     command = add("ping", ping, "measure how long the server takes to answer")
-    command.add_argument("-n", "--number", type=int, default=1, metavar="N", help="so many times")
+    command.add_argument("-n", "--number", type=connection.positive, default=1, metavar="N", help="so many times")
     for word, text in (("srvr", "print what each server says of itself"), ("mntr", "print each server's counters")):
         add(word, words(word), text, needs_session=False)
 

@@ -1,6 +1,7 @@
 """The commands `zklock run` and `zklock elect`, in processes of their own, on a real server."""
 
 import asyncio
+import itertools
 import json
 import os
 import re
@@ -71,12 +72,18 @@ async def test_commands_of_twenty_processes_never_overlap(zookeeper: RealServer,
     assert len({pid for _, pid in lines}) == 20
 
 
-@pytest.mark.parametrize("command", [BEATS, STUBBORN], ids=["obedient", "stubborn"])
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
 async def test_the_lock_of_a_killed_or_stopped_holder_passes_on_when_its_command_has_ended(
-    zookeeper: RealServer, path: str, tmp_path: Path, how: signal.Signals, command: str
+    zookeeper: RealServer, path: str, tmp_path: Path
 ) -> None:
-    log = tmp_path / "log"
+    """All cases wait for the end of a session, side by side."""
+    async with asyncio.TaskGroup() as group:
+        for how, command in itertools.product((signal.SIGKILL, signal.SIGSTOP), (BEATS, STUBBORN)):
+            case = f"{how.name}-{'obedient' if command is BEATS else 'stubborn'}"
+            passing = _pass_on(zookeeper, f"{path}/{case}", tmp_path / case, how, command)
+            group.create_task(passing, name=case)
+
+
+async def _pass_on(zookeeper: RealServer, path: str, log: Path, how: signal.Signals, command: str) -> None:
     run = ("run", path, "--session-timeout", "8", "--grace", "0.5", "--", "sh", "-c", command)
     async with (
         zkwire.connect(zookeeper.hosts) as zk,

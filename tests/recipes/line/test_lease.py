@@ -1,6 +1,7 @@
 """A lease: its state, its loss and the signals of it, release, and a silent server."""
 
 import asyncio
+import gc
 import time
 
 import pytest
@@ -49,6 +50,22 @@ async def test_a_lease_is_certain_until_it_is_released(zookeeper: RealServer, pa
             lease.check()
         await lease.release()  # once more does no harm
         assert await line(zk, path) == []
+
+
+async def test_a_lease_that_is_over_needs_no_garbage_collector() -> None:
+    """Its memory is free as soon as the lock has another one: no object refers to it in a circle."""
+    async with Server() as server, zkwire.connect(server.hosts) as zk:
+        lock = Lock(zk, "/lock")
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(3):
+                async with lock as lease:
+                    lease.check()
+            kept = [each for each in gc.get_objects() if isinstance(each, Lease) and each is not lease]
+        finally:
+            gc.enable()
+        assert kept == []
 
 
 async def test_releasing_again_does_not_free_the_next_holder(zookeeper: RealServer, path: str) -> None:

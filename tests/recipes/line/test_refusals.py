@@ -68,6 +68,27 @@ async def test_every_acquire_goes_on_after_a_transient_refusal(
     raise AssertionError("there is no end of requests")
 
 
+@every_kind
+@pytest.mark.parametrize("operation", ["create", "getData", "getChildren"])
+async def test_every_try_goes_on_after_a_transient_refusal(
+    make: Callable[[Client], Locking[Any]], operation: str
+) -> None:
+    """Pitfall 79: as for those that wait."""
+    for nth in range(1, 20):
+        async with scene(P) as stage, no_task_stays():
+            held = await holder_of(make, stage.other).acquire()
+            session = stage.zk.session_id
+            refused = stage.server.answering(operation, ThrottledError, session=session, nth=nth, times=2)
+            assert await asyncio.wait_for(make(stage.zk).try_acquire(), 5) is None
+            hits = refused.hits
+            refused.end()
+            await held.release()
+            await nothing_stays(stage, stays=["writers"])
+        if not hits:
+            return
+    raise AssertionError("there is no end of requests")
+
+
 @pytest.mark.parametrize("operation", ["getData", "getChildren"])
 async def test_a_waiter_keeps_its_place(operation: str) -> None:
     """Pitfall 79: it is refused when it looks at the line again, and a later ticket does not overtake it."""

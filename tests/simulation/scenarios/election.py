@@ -2,14 +2,14 @@
 
 import asyncio
 from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from random import Random
 from typing import Any, Final, cast
 
 import zkwire
 from recipes import Election
 from tests.simulation.checks import Guard
-from tests.simulation.scenarios.lock import HeldScenario, cancelled_after, random_tasks
+from tests.simulation.scenarios.lock import GuardedScenario, cancelled_after, random_tasks
 from tests.simulation.schedule import Step
 from tests.simulation.stage import Player, Stage
 
@@ -59,7 +59,7 @@ class _Candidate:
         self.greatest = token
 
 
-class ElectionScenario(HeldScenario):
+class ElectionScenario(GuardedScenario):
     """The steps of HeldScenario, and "observe", "terms", which leads twice, and "cancelled-terms".
 
     A leader writes its token where observers see it: they never see a smaller one after a greater one.  At the end the
@@ -70,7 +70,7 @@ class ElectionScenario(HeldScenario):
 
     def __init__(self, stage: Stage) -> None:
         super().__init__(stage)
-        self._guard = Guard(stage, _PATH)
+        self.guard = Guard(stage, _PATH)
         self._count = 0  # players that have done their steps
 
     @staticmethod
@@ -90,9 +90,6 @@ class ElectionScenario(HeldScenario):
 
     def locking(self, player: Player, what: str) -> Election:
         return cast(_Candidate, player.tool).election
-
-    def watched(self, player: Player, lease: Any, what: str) -> AbstractContextManager[object]:
-        return self._guard.held(player, lease)
 
     async def do(self, player: Player, step: Step) -> None:
         """Do one of those of HeldScenario; observe from now on; lead for two terms, and perhaps give up meanwhile."""
@@ -150,15 +147,6 @@ class ElectionScenario(HeldScenario):
 
     def _all_have_seen_the_last(self) -> bool:
         return all(cast(_Candidate, each.tool).has_seen_last for each in self.stage.players)
-
-    def deletable(self) -> list[str]:
-        return self._guard.tickets()
-
-    def deleted(self, path: str) -> None:
-        self._guard.deleted(path)
-
-    def left(self) -> list[str]:
-        return self._guard.tickets()
 
 
 async def _until(condition: Callable[[], bool]) -> None:

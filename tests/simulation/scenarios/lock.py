@@ -94,6 +94,24 @@ class HeldScenario(Scenario):
             await lease.release()
 
 
+class GuardedScenario(HeldScenario):
+    """One in which a single guard, which a subclass makes, watches all that is held."""
+
+    guard: Guard
+
+    def watched(self, player: Player, lease: Any, what: str) -> AbstractContextManager[object]:
+        return self.guard.held(player, lease)
+
+    def deletable(self) -> list[str]:
+        return self.guard.tickets()
+
+    def deleted(self, path: str) -> None:
+        self.guard.deleted(path)
+
+    def left(self) -> list[str]:
+        return self.guard.tickets()
+
+
 async def _ask_the_leader(player: Player, pause: float) -> None:
     while True:
         with contextlib.suppress(zkwire.ZooKeeperError):
@@ -101,7 +119,7 @@ async def _ask_the_leader(player: Player, pause: float) -> None:
         await asyncio.sleep(pause)
 
 
-class LockScenario(HeldScenario):
+class LockScenario(GuardedScenario):
     """Several players, each with one or two tasks, at one path."""
 
     name = "lock"
@@ -119,15 +137,6 @@ class LockScenario(HeldScenario):
 
     def locking(self, player: Player, what: str) -> Lock:
         return cast(Lock, player.tool)
-
-    def watched(self, player: Player, lease: Any, what: str) -> AbstractContextManager[object]:
-        return self.guard.held(player, lease)
-
-    def deletable(self) -> list[str]:
-        return self.guard.tickets()
-
-    def deleted(self, path: str) -> None:
-        self.guard.deleted(path)
 
     def left(self) -> list[str]:
         return self.stage.ensemble.nodes_below(_PATH)

@@ -11,7 +11,7 @@ from recipes import Lease, ReadWriteLock, WriteLease
 from recipes.line.locking import Locking
 from recipes.line.readers import READ_PREFIX, WRITE_PREFIX
 from tests.simulation.checks import Guard
-from tests.simulation.scenarios.lock import HeldScenario, random_tasks
+from tests.simulation.scenarios.lock import GuardedScenario, random_tasks
 from tests.simulation.schedule import Step
 from tests.simulation.stage import Player, Stage
 
@@ -19,7 +19,7 @@ _PATH: Final = "/locks/rw"
 _PAUSE: Final = 0.1  # seconds
 
 
-class ReadWriteLockScenario(HeldScenario):
+class ReadWriteLockScenario(GuardedScenario):
     """The steps of HeldScenario, each for "read", "write" or "downgrade": to write, and then to go on as a reader.
 
     A writer's token is greater than those of all before; a reader's is greater than those of all writers before.
@@ -30,7 +30,7 @@ class ReadWriteLockScenario(HeldScenario):
     def __init__(self, stage: Stage) -> None:
         super().__init__(stage)
         # Readers hold in any order, so the guard cannot compare all tokens.
-        self._guard = Guard(stage, _PATH, fits=fits, blocks=self._blocks, grows=False)
+        self.guard = Guard(stage, _PATH, fits=fits, blocks=self._blocks, grows=False)
         self._downgraded: set[str] = set()  # names of tickets
         self._former: list[tuple[Player, WriteLease]] = []  # that were downgraded
         self._greatest = {"read": 0, "write": 0}
@@ -66,7 +66,7 @@ class ReadWriteLockScenario(HeldScenario):
                     self.stage.fail(
                         f"{player.actor.name} owns to {kind} beside {former.path}, which is certain to write"
                     )
-        return self._guard.held(player, lease, kind)
+        return self.guard.held(player, lease, kind)
 
     async def body(self, player: Player, lease: Any, what: str, seconds: float) -> None:
         if what != "downgrade":
@@ -77,7 +77,7 @@ class ReadWriteLockScenario(HeldScenario):
         self._downgraded.add(lease.path.rpartition("/")[2])
         self._former.append((player, lease))
         reading = await self._downgraded_lease(lease)
-        with self._guard.held(player, reading, "read"):
+        with self.guard.held(player, reading, "read"):
             await asyncio.sleep(seconds / 2)
 
     async def _downgraded_lease(self, lease: WriteLease) -> Lease:
@@ -89,27 +89,10 @@ class ReadWriteLockScenario(HeldScenario):
                     raise
                 await asyncio.sleep(_PAUSE)
 
-    async def do(self, player: Player, step: Step) -> None:
-        """Do one of those of HeldScenario; a reader that tries may be refused because of overload."""
-        try:
-            await super().do(player, step)
-        except zkwire.ServerError as error:
-            if step.kind != "read try" or not error.is_transient:
-                raise
-
     def _blocks(self, name: str, kind: str) -> bool:
         if kind == "write":
             return READ_PREFIX in name or WRITE_PREFIX in name  # and not a ticket at the gate of waiting writers
         return WRITE_PREFIX in name and name not in self._downgraded
-
-    def deletable(self) -> list[str]:
-        return self._guard.tickets()
-
-    def deleted(self, path: str) -> None:
-        self._guard.deleted(path)
-
-    def left(self) -> list[str]:
-        return self._guard.tickets()
 
 
 def fits(kinds: Sequence[str]) -> bool:

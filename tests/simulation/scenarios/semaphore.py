@@ -9,7 +9,7 @@ import zkwire
 from recipes import PermitsError, Semaphore
 from tests.simulation.checks import Guard
 from tests.simulation.ensemble.history import Replica
-from tests.simulation.scenarios.lock import HeldScenario, cancelled_after, random_tasks
+from tests.simulation.scenarios.lock import GuardedScenario, cancelled_after, random_tasks
 from tests.simulation.schedule import Step
 from tests.simulation.stage import Player, Stage
 from zkwire.testing.memory.state import Settings
@@ -18,7 +18,7 @@ _PATH: Final = "/limits/a"
 _FIRST: Final = 2
 
 
-class SemaphoreScenario(HeldScenario):
+class SemaphoreScenario(GuardedScenario):
     """The steps of HeldScenario, and "resize" and "cancelled-resize".
 
     A ticket owns if fewer stood before it than the number was, at some moment since it was created: this is checked.
@@ -32,7 +32,7 @@ class SemaphoreScenario(HeldScenario):
     def __init__(self, stage: Stage) -> None:
         super().__init__(stage)
         self._history = _History(stage)
-        self._guard = Guard(stage, _PATH, fits=self._fits, blocks=None, grows=False)
+        self.guard = Guard(stage, _PATH, fits=self._fits, blocks=None, grows=False)
 
     @staticmethod
     def tasks(rng: Random, tick: float) -> list[list[Step]]:
@@ -56,7 +56,7 @@ class SemaphoreScenario(HeldScenario):
     def watched(self, player: Player, lease: Any, what: str) -> AbstractContextManager[object]:
         if not self._history.has_owned(lease.path):
             self.stage.fail(f"{player.actor.name} owns by {lease.path}; numbers of permits: {self._history}")
-        return self._guard.held(player, lease, str(lease.token))
+        return self.guard.held(player, lease, str(lease.token))
 
     def _fits(self, kinds: Sequence[str]) -> bool:
         return len(kinds) <= max(self._history.numbers_since(max(map(int, kinds))))
@@ -83,15 +83,6 @@ class SemaphoreScenario(HeldScenario):
         await cast(Semaphore, player.tool).resize(permits)
         if permits not in self._history.numbers_since(before):
             self.stage.fail(f"{player.actor.name} has set {permits} permits, but there were {self._history}")
-
-    def deletable(self) -> list[str]:
-        return self._guard.tickets()
-
-    def deleted(self, path: str) -> None:
-        self._guard.deleted(path)
-
-    def left(self) -> list[str]:
-        return self._guard.tickets()
 
 
 class _History:

@@ -1,27 +1,26 @@
 """The lock with a time limit: bodies that are longer than it, extended limits, and holders that hang."""
 
 import asyncio
-from contextlib import AbstractContextManager
 from random import Random
 from typing import Any, Final, cast
 
 from recipes import TimedLock
 from tests.simulation.checks import Guard
-from tests.simulation.scenarios.lock import HeldScenario, random_tasks
+from tests.simulation.scenarios.lock import GuardedScenario, random_tasks
 from tests.simulation.schedule import Step
 from tests.simulation.stage import Player, Stage
 
 _PATH: Final = "/locks/timed"
 
 
-class TimedLockScenario(HeldScenario):
+class TimedLockScenario(GuardedScenario):
     """The steps of HeldScenario, each for "once" or "extend": to set a new limit again and again while holding."""
 
     name = "timed-lock"
 
     def __init__(self, stage: Stage) -> None:
         super().__init__(stage)
-        self._guard = Guard(stage, _PATH)
+        self.guard = Guard(stage, _PATH)
 
     @staticmethod
     def tasks(rng: Random, tick: float) -> list[list[Step]]:
@@ -38,9 +37,6 @@ class TimedLockScenario(HeldScenario):
     def locking(self, player: Player, what: str) -> TimedLock:
         return cast(TimedLock, player.tool)
 
-    def watched(self, player: Player, lease: Any, what: str) -> AbstractContextManager[object]:
-        return self._guard.held(player, lease)
-
     async def body(self, player: Player, lease: Any, what: str, seconds: float) -> None:
         with self.watched(player, lease, what):
             limit = min(lease.certain_for(), seconds)
@@ -53,12 +49,3 @@ class TimedLockScenario(HeldScenario):
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
-
-    def deletable(self) -> list[str]:
-        return self._guard.tickets()
-
-    def deleted(self, path: str) -> None:
-        self._guard.deleted(path)
-
-    def left(self) -> list[str]:
-        return self._guard.tickets()

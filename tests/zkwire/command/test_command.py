@@ -6,7 +6,7 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,26 +19,6 @@ from zkwire.command.main import main, parser
 from zkwire.testing import Server
 
 ROOT = Path(__file__).resolve().parents[3]
-
-
-@pytest.fixture(scope="module")
-def portal() -> Iterator[Portal]:
-    with Portal() as made:
-        yield made
-
-
-@pytest.fixture
-def server(portal: Portal, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    with portal.enter(Server()) as made:
-        monkeypatch.setenv("ZKWIRE_HOSTS", made.hosts)
-        monkeypatch.delenv("ZKWIRE_AUTH", raising=False)
-        yield made
-
-
-@pytest.fixture
-def zk(portal: Portal, server: Server) -> Iterator[zkwire.Client]:
-    with portal.enter(zkwire.connect(server.hosts)) as made:
-        yield made
 
 
 Run = Callable[..., str]
@@ -120,6 +100,16 @@ def test_tree_draws_the_nodes_with_their_parents(run: Run) -> None:
         run("create", path, "xx" if path == "/t/a" else "")
     assert run("tree", "/t") == "/t\n  a  (2 bytes)\n  b\n    c\n3 nodes\n"
     assert run("tree", "/t", "--depth", "1") == "/t\n  a  (2 bytes)\n  b\n2 nodes\n"
+
+
+def test_nodes_that_may_not_be_read_are_listed(run: Run, portal: Portal, zk: zkwire.Client) -> None:
+    hidden = [zkwire.ACL(zkwire.Perms.CREATE, "world", "anyone")]
+    run("create", "-p", "/a/b")
+    portal.call(zk.create, "/a/b/hidden", b"", acl=hidden)
+    portal.call(zk.create, "/a/b/hidden/c")
+    assert run("ls", "-l", "/a/b").splitlines()[1].split() == ["?", "?", "?", "?", "?", "hidden"]
+    assert json.loads(run("ls", "-l", "/a/b", "--json")) == {"name": "hidden", "stat": None}
+    assert run("tree", "/a", "--depth", "1") == "/a\n  b\n1 nodes\n"
 
 
 def test_a_whole_tree_is_removed(run: Run) -> None:
@@ -253,7 +243,16 @@ def test_bad_input_is_a_line_and_a_status(run: Run, arguments: list[str], messag
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], ["nonsense"], ["ls", "--auth", "nocolon"], ["ls", "--within", "0"], ["ls", "--within", "soon"]]
+    "arguments",
+    [
+        [],
+        ["nonsense"],
+        ["ls", "--auth", "nocolon"],
+        ["ls", "--within", "0"],
+        ["ls", "--within", "soon"],
+        ["tree", "--depth", "0"],
+        ["watch", "/", "-n", "0"],
+    ],
 )
 def test_misuse_prints_the_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:

@@ -5,7 +5,6 @@ import io
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,26 +15,6 @@ from zkwire.command.main import main
 from zkwire.testing import Server
 
 ROOT = Path(__file__).resolve().parents[3]
-
-
-@pytest.fixture(scope="module")
-def portal() -> Iterator[Portal]:
-    with Portal() as made:
-        yield made
-
-
-@pytest.fixture
-def server(portal: Portal, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    with portal.enter(Server()) as made:
-        monkeypatch.setenv("ZKWIRE_HOSTS", made.hosts)
-        monkeypatch.delenv("ZKWIRE_AUTH", raising=False)
-        yield made
-
-
-@pytest.fixture
-def zk(portal: Portal, server: Server) -> Iterator[zkwire.Client]:
-    with portal.enter(zkwire.connect(server.hosts)) as made:
-        yield made
 
 
 def _in_shell(redirected: str, *arguments: str) -> subprocess.CompletedProcess[str]:
