@@ -67,10 +67,7 @@ class Hold(Generic[H]):
         self._cancelling_soon: asyncio.Handle | None = None
 
     async def __aenter__(self) -> H:
-        return await self.enter(current_task())
-
-    async def enter(self, task: asyncio.Task[Any]) -> H:
-        """Acquire the lock for `task`, the one that is running, and begin its body."""
+        task = current_task()
         if self._lease is not None or self._is_entering:
             raise RuntimeError("this hold is entered already: call hold() for each `async with`")
         self._is_entering = True
@@ -215,10 +212,9 @@ class Locking(ABC, Generic[H]):
         return self._zk
 
     async def __aenter__(self) -> H:
-        task = current_task()
         hold = Hold(self.acquire)
-        lease = await hold.enter(task)
-        self._entered.setdefault(task, []).append(hold)
+        lease = await hold.__aenter__()
+        self._entered.setdefault(current_task(), []).append(hold)
         return lease
 
     async def __aexit__(
