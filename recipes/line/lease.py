@@ -243,7 +243,7 @@ class Lease:
 
     def find_loss(self) -> LockLostError | None:
         """Look whether the lease is still certain, lose it if not, and return its loss, None if it is not lost."""
-        if not self.is_over and self._seconds_left() <= 0:
+        if self._seconds_left() <= 0 and not self.is_over:
             self._lose(self._why_uncertain())
         return self._loss
 

@@ -105,7 +105,8 @@ class Hold(Generic[H]):
             passes_cancellation = True
             raise
         finally:
-            _stop_outer_body(task, passes_cancellation=passes_cancellation)
+            if task in _ENTERED:
+                _stop_outer_body(task, passes_cancellation=passes_cancellation)
         if loss is not None and (ours or kind is None or isinstance(error, SessionError)):
             raise loss from error
 

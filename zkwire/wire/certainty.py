@@ -91,7 +91,7 @@ class Certainty:
                 self._prove(self._greeted + self._timeout)
             if self._waiting:
                 self._take_as_y(sent, reach)
-            if self._touches:
+            if self._touches and self._touches[0].answered <= sent - self._timeout * _HALF_TICK:
                 self._take_as_x(sent, now)
         touches = self._touches
         if not touches or sent >= touches[-1].sent + self.grain:
