@@ -8,8 +8,8 @@ Run from the project's root::
 
 Everything runs in one process and one event loop.  The lines and their floors, all on raw blocking sockets:
 
-``N waiters enter``           N locks of one client are acquired behind a holder, 100 at a time, for each: its create
-                              and its list of the line, 100 at a time
+``N waiters enter``           N locks of one client are acquired behind a holder, all at once: a create and a list of
+                              the line for each, 100 at a time
 ``N waiters have their turn`` they acquire and release one after the other, for each: the deletes alone
 ``fan-out``                   one delete, until each of 100 clients that watch the node has its event: 100 sockets
 ``reconnect``                 a client with N watches moves to another connection, until its first answer there, which
@@ -81,13 +81,11 @@ async def waiters(place: Place, add: Add) -> None:
             async def turn(lock: Lock) -> None:
                 await (await lock.acquire()).release()
 
-            tasks: list[asyncio.Task[None]] = []
             began = time.perf_counter()
-            for size in chunks(count, IN_FLIGHT):
-                tasks += [asyncio.create_task(turn(Lock(zk, path))) for _ in range(size)]
-                # Answers come in the order of the requests: with this one, those that made the tickets have come.
-                while (await children_count(zk, path)) <= len(tasks):
-                    pass
+            tasks = [asyncio.create_task(turn(Lock(zk, path))) for _ in range(count)]
+            # Answers come in the order of the requests: with this one, those that made the tickets have come.
+            while (await children_count(zk, path)) <= count:
+                pass
             lease.check()
             add(f"{count:,} waiters enter", "µs each", (time.perf_counter() - began) * 1e6 / count, enter_floor)
             # What is left of looking ahead and of setting watches belongs to the turns.

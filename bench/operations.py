@@ -1,4 +1,4 @@
-"""Measure single operations: get, set, getChildren, many gets in flight, acquire and release of a free lock.
+"""Measure single operations: get, set, getChildren, many gets in flight, acquire and release of a free lock, the codec.
 
 Run from the project's root::
 
@@ -9,7 +9,8 @@ Run from the project's root::
 Each operation is done by zkwire, and by a raw blocking socket with hand-packed frames, in turn in one process: the
 socket sends the same requests in the same writes and decodes as much of the answers.  Nothing in Python can be much
 faster than that.  The contestants take turns in short rounds, so that a change of the machine's speed affects both;
-only the ratios matter.  ``CPU`` is the processor time of this process for each operation, without the server's.
+only the ratios matter.  The codec's lines are without a connection: see codec.py.  ``CPU`` is the processor time of
+this process for each operation, without the server's.
 """
 
 import argparse
@@ -31,7 +32,7 @@ from typing import Final
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import zkwire
-from bench import frames, rawline
+from bench import codec, frames, rawline
 from bench.figures import Figures, median
 from bench.frames import RefusedError
 from bench.rawline import RawSession
@@ -124,6 +125,10 @@ class OurOperations:
             self._locks += 1
             took.append((await _acquire_and_release(Lock(self._zk, f"{self._folder}/ours-{self._locks}")))[0])
         return {NEW: took}
+
+    async def codec(self, count: int) -> dict[str, list[int]]:
+        """Encode a create, a get and a list, and decode their replies, `count` times each."""
+        return codec.ours(count)
 
 
 async def _timed(operation: Callable[[], Awaitable[object]]) -> int:
@@ -292,6 +297,7 @@ def _measure(server: str, folder: str, options: argparse.Namespace) -> dict[str,
             (ours.many_children, raw.many_children, options.count),
             (ours.lock_known, raw.lock_known, options.count),
             (ours.lock_new, raw.lock_new, options.count),
+            (ours.codec, codec.by_hand, options.count),
         ]
         for number in range(-1, options.rounds):  # the first one warms up the server, and does not count
             say("warming up" if number < 0 else f"round {number + 1} of {options.rounds}")
@@ -332,7 +338,9 @@ def _report(results: dict[str, tuple[Sample, Sample]]) -> str:
         lines.append(f"  {name:<27}{cells} {median(ratios):5.2f}   {min(ratios):.2f} to {max(ratios):.2f}")
     new = _ratios(results[NEW][0], results[KNOWN][0])
     lines.append(f"  zkwire: new path / known path  {median(new):.2f}   {min(new):.2f} to {max(new):.2f}")
-    lines.append("  The CPU of an acquire is that of its release too.")
+    lines.append(
+        "  The CPU of an acquire is that of its release too, and that of the codec's lines is that of all three."
+    )
     return "\n".join(lines)
 
 

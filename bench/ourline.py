@@ -10,12 +10,16 @@ from bench.racing import Starter
 from bench.turns import SESSION_TIMEOUT, Order, Turn
 from recipes import Election, Lease, Lock, ReadWriteLock, Semaphore
 
-# How each recipe is acquired; each gives way to one holder at a time.
-ACQUIRE: Final[dict[str, Callable[[zkwire.Client, str], Callable[[], Awaitable[Lease]]]]] = {
-    "zkwire": lambda zk, path: Lock(zk, path).acquire,
-    "write-lock": lambda zk, path: ReadWriteLock(zk, path).write().acquire,
-    "semaphore": lambda zk, path: Semaphore(zk, path, 1).acquire,
-    "election": lambda zk, path: Election(zk, path).acquire,
+# How each recipe is acquired by the worker with this place; each gives way to one holder at a time.  So only one worker
+# reads: with two workers each hand-over is one from a writer to a reader, or back.
+ACQUIRE: Final[dict[str, Callable[[zkwire.Client, str, int], Callable[[], Awaitable[Lease]]]]] = {
+    "zkwire": lambda zk, path, place: Lock(zk, path).acquire,
+    "write-lock": lambda zk, path, place: ReadWriteLock(zk, path).write().acquire,
+    "read-lock": lambda zk, path, place: (
+        ReadWriteLock(zk, path).write().acquire if place else ReadWriteLock(zk, path).read().acquire
+    ),
+    "semaphore": lambda zk, path, place: Semaphore(zk, path, 1).acquire,
+    "election": lambda zk, path, place: Election(zk, path).acquire,
 }
 
 
@@ -30,7 +34,7 @@ async def _race(order: Order, starter: Starter) -> list[Turn]:
         starter.send("ready")
         await readable(starter.fileno())
         starter.recv()
-        acquire = ACQUIRE[order.contestant](zk, order.lock)
+        acquire = ACQUIRE[order.contestant](zk, order.lock, order.place)
         for _ in range(order.turns):
             acquire_called = time.monotonic_ns()
             lease = await acquire()

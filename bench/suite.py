@@ -53,6 +53,9 @@ PROGRAMS: Final[dict[str, Program]] = {
         ("--workers", "2,8,32", "--contestants", "zkwire,write-lock,semaphore,election,floor"),
         (*_FEW_RACES, "--workers", "2"),
     ),
+    "read-lock": Program(
+        "handover.py", ("--workers", "2", "--contestants", "zkwire,read-lock,write-lock,floor"), _FEW_RACES
+    ),
     "operations": Program("operations.py", (), ("--rounds", "1", "--count", "50")),
     "queues": Program("queues.py", (), ("--rounds", "1", "--seconds", "0.2")),
     "costs": Program("costs.py", (), ("--rounds", "1")),

@@ -48,7 +48,11 @@ class Track:
             rawline.make_path(session, lock)
         # On an ensemble each worker has one server, the same for every contestant.
         servers = [self.servers[number % len(self.servers)] for number in range(workers)]
-        return runners.race([Order(contestant, server.host, server.port, lock, turns, hold) for server in servers])
+        orders = [
+            Order(contestant, server.host, server.port, lock, turns, hold, place)
+            for place, server in enumerate(servers)
+        ]
+        return runners.race(orders)
 
     def measure(
         self, runners: Runners, contestants: list[str], workers: int, rounds: int, needed: Sequence[str]

@@ -15,7 +15,10 @@ SESSION_TIMEOUT: Final = 10.0  # seconds, of every contestant's sessions
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """One worker's part in one race: `turns` turns at the lock whose node is ``lock``, a path without a chroot."""
+    """One worker's part in one race: `turns` turns at the lock whose node is ``lock``, a path without a chroot.
+
+    `place` is the worker's number among those of the race, from 0.
+    """
 
     contestant: str
     host: str
@@ -23,6 +26,7 @@ class Order:
     lock: str
     turns: int
     hold: float  # seconds
+    place: int = 0
 
 
 class Turn(NamedTuple):

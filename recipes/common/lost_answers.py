@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable
 from typing import Any, Final, NamedTuple, TypeVar
 
 from zkwire import Client, GetChildren, GetData, Node, NoNodeError, ServerError, SessionError, Sync, join_path
@@ -53,15 +53,15 @@ async def read(zk: Client, path: str, *reads: GetData | GetChildren) -> list[Any
         await asyncio.sleep(_PAUSE)
 
 
-async def find_created(zk: Client, path: str, unique: str, reads: Sequence[GetData | GetChildren]) -> Found | None:
+async def find_created(zk: Client, path: str, unique: str, look: Callable[[], Awaitable[list[Any]]]) -> Found | None:
     """Look for the node below `path` whose name begins with `unique`; None if it was never created, or is gone.
 
     It may belong to a session that has expired since: compare `stat.ephemeral_owner`.
-    Arguments: `reads`, the requests that are sent, the list of the children of `path` first.
+    Arguments: `look`, which calls `read` with the list of the children of `path` first, and returns the answers.
     Raises: the refusal of the server to show the node.  If its name has been seen by then, the node is removed.
     Cancellation: the search goes on in a task of its own, and removes the node.
     """
-    searching = asyncio.get_running_loop().create_task(_search(zk, path, unique, reads))
+    searching = asyncio.get_running_loop().create_task(_search(zk, path, unique, look))
     try:
         return await asyncio.shield(searching)
     except asyncio.CancelledError:
@@ -75,8 +75,12 @@ def _discard_found(zk: Client, path: str, searching: asyncio.Task[Found | None])
         zk.discard(join_path(path, found.name))
 
 
-async def _search(zk: Client, path: str, unique: str, reads: Sequence[GetData | GetChildren]) -> Found | None:
-    answers = await read(zk, path, *reads)
+async def _search(zk: Client, path: str, unique: str, look: Callable[[], Awaitable[list[Any]]]) -> Found | None:
+    try:
+        answers = await look()
+    except ServerError as error:
+        error.hint = _HINT
+        raise
     for name in result(answers[0]) or ():
         if not name.startswith(unique):
             continue

@@ -184,8 +184,7 @@ class DoubleBarrier:
             if isinstance(created, NoNodeError):
                 await make_container(self._zk, self.path, self._acl)
             elif isinstance(created, ConnectionLostError):
-                list_all = GetChildren(self.path)
-                found = await lost_answers.find_created(self._zk, self.path, self._unique, [list_all])
+                found = await lost_answers.find_created(self._zk, self.path, self._unique, self._list_after_loss)
                 if found is not None:
                     # The node may belong to a session that has expired since. It is taken all the same, and replaced.
                     self._own, self._session_id = found.name, found.node.stat.ephemeral_owner
@@ -196,6 +195,9 @@ class DoubleBarrier:
                 path, stat = created
                 self._own, self._session_id = path.rpartition("/")[2], stat.ephemeral_owner
                 return _listed(names)
+
+    async def _list_after_loss(self) -> list[Any]:
+        return await lost_answers.read(self._zk, self.path, GetChildren(self.path))
 
     async def _wait_for_round(self, names: list[str], bound: Bound) -> Round | None:
         """Wait for a round with us in it, and return it; None when our node is gone.

@@ -8,20 +8,26 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple
 
 import zkwire
 from recipes.common import lost_answers
 from recipes.common.own_acl import own_acl, was_refused
 from recipes.common.shared_nodes import make_container
+from recipes.line.looks import Looks
 from recipes.line.proofs import Proofs
 from recipes.line.refusals import any_transient, is_transient, pause
 from recipes.line.standing import Standing
 from recipes.line.ticket import TicketNode
 from zkwire import ACL, OPEN_ACL, Client, Create, GetChildren, GetData, join_path
 
-# A ticket's node; what each read got that was sent behind its create; whether the line's node was created too.
-Entered: TypeAlias = tuple[TicketNode, list[Any], bool]
+
+class Entered(NamedTuple):
+    """A ticket's node; what each read got that was sent behind its create; whether the line's node was created too."""
+
+    node: TicketNode
+    answers: list[Any]
+    is_new_line: bool
 
 
 @dataclass(slots=True, kw_only=True)
@@ -32,9 +38,9 @@ class Entrance:
     are sent together with each create, the list of the children first; `data`, of the tickets' nodes; `acl`, of all
     nodes, None for the default: all clients may use the node at `path`, and a ticket has `own_acl`; `parent_data`,
     returns the data of the node at `path`, if it has to be created; `container`, the topmost node above the tickets
-    that is created as a container; `standing`, the nodes that need not be created; `proofs`, how many proofs a ticket
-    has; `creates_at_once`, whether a node that is not known to stand is created in the first write, or only when the
-    server has said that it is missing.
+    that is created as a container; `standing`, the nodes that need not be created; `looks`, of the client at this line;
+    `proofs`, how many proofs a ticket has; `creates_at_once`, whether a node that is not known to stand is created in
+    the first write, or only when the server has said that it is missing.
     """
 
     zk: Client
@@ -46,11 +52,14 @@ class Entrance:
     parent_data: Callable[[], bytes]
     container: str
     standing: Standing
+    looks: Looks
     proofs: int
     creates_at_once: bool
 
     async def enter(self) -> Entered:
         """Create a node and send the reads; one round trip, also at a path that is new below a parent that stands.
+
+        If many tickets of this client list the line, this one shares a look behind its create.
 
         Nodes above the ticket that are not known to stand are created in the same write.  If the answer is lost, the
         node is searched for: its name begins with an id that no other node has.  After a transient refusal it asks
@@ -59,25 +68,22 @@ class Entrance:
         Cancellation: the node is removed.
         """
         session_id, (unique, proofs) = self.zk.session_id, self._unique_name()
-        now = asyncio.get_running_loop().time()
-        parents = self.standing.missing(self.path, now) if self.creates_at_once else []
+        loop = asyncio.get_running_loop()
+        parents = self.standing.missing(self.path, loop.time()) if self.creates_at_once else []
         while True:
             ticket_acl = own_acl(self.zk, self.path) if self.acl is None else self.acl
-            answers = await self.zk.pipeline(self._operations(unique, ticket_acl, parents))
-            count = len(parents)
-            created = answers[count]
+            made, created, answers = await self._create_and_read(unique, ticket_acl, parents)
             if not isinstance(created, BaseException):
                 path, stat = created
-                is_new = count > 0 and not isinstance(answers[count - 1], BaseException)
-                answers = answers[count + 1 :]
-                self.standing.entered(self.path, now, is_ours=is_new)
-                if any_transient(answers):
-                    answers = await self._read_again(path)
-                return (
-                    TicketNode(path, path.rpartition("/")[2], stat.czxid, stat.ephemeral_owner, proofs),
-                    answers,
-                    is_new,
-                )
+                is_new = bool(made) and not isinstance(made[-1], BaseException)
+                self.standing.entered(self.path, loop.time(), is_ours=is_new)
+                if not answers or any_transient(answers):
+                    answers = await self._look(path)
+                    if self.zk.session_id != stat.ephemeral_owner:  # the look is one of a later session
+                        session_id, (unique, proofs) = self.zk.session_id, self._unique_name()
+                        continue
+                node = TicketNode(path, path.rpartition("/")[2], stat.czxid, stat.ephemeral_owner, proofs)
+                return Entered(node, answers, is_new)
             if isinstance(created, zkwire.NoNodeError):
                 parents = await self._parents_to_make(parents)
                 continue
@@ -98,10 +104,10 @@ class Entrance:
                 continue
             raise created
 
-    async def _read_again(self, path: str) -> list[Any]:
-        """Return the answers to the reads, which a server has refused for the moment, behind the create of `path`."""
+    async def _look(self, path: str) -> list[Any]:
+        """Return the answers to the reads, sent behind the create of `path`, by a look that tickets may share."""
         try:
-            return await lost_answers.read(self.zk, self.path, *self.reads)
+            return await self.looks.share(self.zk, self.path, self.reads)
         except BaseException:
             self.zk.discard(path)
             raise
@@ -114,19 +120,32 @@ class Entrance:
             unique = proofs.id
         return f"_c_{unique}-{self.prefix}", proofs
 
-    def _operations(
+    async def _create_and_read(
         self, unique: str, ticket_acl: Sequence[ACL], parents: Sequence[str]
-    ) -> list[Create | GetChildren | GetData]:
-        """Return the creates of `parents`, the create of the ticket, and the reads."""
+    ) -> tuple[list[Any], Any, list[Any]]:
+        """Send the creates of `parents` and of the ticket, and the reads, in one write; return each one's result or
+        error: those of the parents, that of the ticket, those of the reads.
+
+        The reads are left out if many tickets of this client list the line.
+        """
+        looks = self.looks
+        reads = () if looks.are_many else self.reads
         # The list goes behind the create: a server executes the requests of a session in order, so the list shows every
         # ticket that comes before ours.  No later ticket can.
         operations: list[Create | GetChildren | GetData] = [
             Create(join_path(self.path, unique), self.data, ephemeral=True, sequential=True, acl=ticket_acl),
-            *self.reads,
+            *reads,
         ]
         if parents:
             operations[:0] = [self._create_parent(at) for at in parents]
-        return operations
+        lists = bool(reads)
+        looks.own += lists
+        try:
+            answers = await self.zk.pipeline(operations)
+        finally:
+            looks.own -= lists
+        count = len(parents)
+        return answers[:count], answers[count], answers[count + 1 :]
 
     def _create_parent(self, at: str) -> Create:
         return Create(
@@ -164,11 +183,13 @@ class Entrance:
 
         Cancellation: the search goes on without the caller, and removes the node.
         """
-        found = await lost_answers.find_created(self.zk, self.path, unique, self.reads)
+        found = await lost_answers.find_created(
+            self.zk, self.path, unique, lambda: self.looks.share(self.zk, self.path, self.reads)
+        )
         # A node of a former session is about to go, and must not be taken for ours.
         if found is None or found.node.stat.ephemeral_owner != self.zk.session_id:
             return None
         stat = found.node.stat
         path = join_path(self.path, found.name)
         node = TicketNode(path, found.name, stat.czxid, stat.ephemeral_owner, proofs)
-        return node, found.answers, False
+        return Entered(node, found.answers, is_new_line=False)

@@ -20,6 +20,7 @@ from recipes.common.this_process import or_in_words
 from recipes.common.waiting import raise_unless_renewed
 from recipes.line.certainty import Certainty
 from recipes.line.entering import Entrance
+from recipes.line.looks import looks_of
 from recipes.line.position import every_contender
 from recipes.line.sight import Sight
 from recipes.line.standing import standing_of
@@ -60,7 +61,8 @@ class Line:
         self._zk = zk
         self.path = path
         self._acl = acl
-        self._rules = Rules(path, blocks, slots, ahead, ignores_shared, strangers_of(zk, path))
+        looks = looks_of(zk, path, reads_slots=callable(slots))
+        self._rules = Rules(path, blocks, slots, ahead, ignores_shared, strangers_of(zk, path), looks)
         self._entrance = Entrance(
             zk=zk,
             path=path,
@@ -71,6 +73,7 @@ class Line:
             parent_data=parent_data,
             container=path if container is None else container,
             standing=standing_of(zk),
+            looks=looks,
             proofs=proofs,
             creates_at_once=creates_at_once,
         )

@@ -6,7 +6,8 @@ sends nothing.  docs/waiting-line.md has the argument why this is safe.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import zkwire
 
@@ -28,12 +29,51 @@ def earlier(name: str, names: Iterable[str]) -> list[str]:
         raise ValueError(f"{name!r} has no sequence number, so it is not a ticket")
     before = []
     for other in names:
-        number = None if other == name else zkwire.sequence(other)
-        if number is not None:
+        number = zkwire.sequence(other)
+        if number is not None and other != name:
             distance = zkwire.sequence_distance(number, own)
             if distance < 0:
                 before.append((distance, other))
     return [other for _, other in sorted(before)]
+
+
+class Ranking:
+    """The names of the children of a line, put in order once for many tickets that take in the same list.
+
+    Arguments: `names`, in any order.
+    """
+
+    __slots__ = ("_base", "_blockers", "_names")
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = names
+        numbers = [number for name in names if (number := zkwire.sequence(name)) is not None]
+        # Distances are compared, because a sequence number continues below zero after 2147483647.
+        self._base = numbers[0] if numbers else 0
+        self._blockers: dict[Callable[[str], bool], tuple[list[int], list[str]]] = {}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def before(self, name: str, blocks: Callable[[str], bool]) -> tuple[list[str], int]:
+        """Return the contenders for which `blocks` is true, in their order, and how many of them come before `name`.
+
+        The list is that of all tickets that ask for the same contenders: it must not be changed.
+        """
+        if blocks not in self._blockers:
+            self._blockers[blocks] = self._in_order(filter(blocks, self._names))
+        distances, names = self._blockers[blocks]
+        return names, bisect_left(distances, self._distance(name))
+
+    def _in_order(self, names: Iterable[str]) -> tuple[list[int], list[str]]:
+        contenders = sorted((self._distance(name), name) for name in names if zkwire.sequence(name) is not None)
+        return [distance for distance, _ in contenders], [name for _, name in contenders]
+
+    def _distance(self, name: str) -> int:
+        number = zkwire.sequence(name)
+        if number is None:
+            raise ValueError(f"{name!r} has no sequence number, so it is not a ticket")
+        return zkwire.sequence_distance(number, self._base)
 
 
 class Position:
@@ -50,8 +90,9 @@ class Position:
 
     __slots__ = (
         "_ahead",
-        "_before",
+        "_blockers",
         "_blocks",
+        "_count",
         "_departed",
         "_has_fixed_slots",
         "_is_listed",
@@ -82,7 +123,10 @@ class Position:
         self._is_listed = False
         self._blocks = blocks
         self._ahead = ahead
-        self._before: list[str] = []
+        # The blockers that may remain are the first `_count` of these.  Other tickets may share the list, so it is
+        # replaced and never changed.
+        self._blockers: list[str] = []
+        self._count = 0
         self._watched: set[str] = set()
         self._departed: set[str] = set()
         self._unreadable: set[str] = set()
@@ -94,12 +138,12 @@ class Position:
 
         A list that is out of date does no harm: it can only show too many blockers, never too few.
         """
-        return self._is_informed and not self.is_gone and len(self._before) < self._slots
+        return self._is_informed and not self.is_gone and self._count < self._slots
 
     @property
     def is_armed(self) -> bool:
         """Whether the next departure of a blocker makes the ticket own, and is certain to be noticed."""
-        return self._is_informed and len(self._before) == self._slots and self._watched.issuperset(self._before)
+        return self._is_informed and self._count == self._slots and self._watched.issuperset(self.before)
 
     @property
     def _is_informed(self) -> bool:
@@ -108,21 +152,21 @@ class Position:
     @property
     def before(self) -> Sequence[str]:
         """The blockers that may remain, in the order of the line."""
-        return self._before
+        return self._blockers[: self._count]
 
     @property
     def first(self) -> Sequence[str]:
         """The blockers that come first in the line, as many as there are slots: in general they are the holders."""
-        return self._before[: self._slots]
+        return self._blockers[: min(self._slots, self._count)]
 
     def is_blocked_by(self, name: str) -> bool:
         """Return whether `name` may still be a blocker."""
-        return name in self._before
+        return name in self.before
 
     @property
     def to_watch(self) -> list[str]:
         """The blockers that the ticket should watch and does not watch yet, in the order of the line."""
-        last = self._before[-self._slots - self._ahead :]
+        last = self._blockers[max(0, self._count - self._slots - self._ahead) : self._count]
         return [name for name in last if name not in self._watched and name not in self._unreadable]
 
     @property
@@ -132,21 +176,27 @@ class Position:
         It must as long as a blocker remains that cannot be read: no watch on the blocker itself would report its
         departure.
         """
-        return not self._unreadable.isdisjoint(self._before)
+        return bool(self._unreadable) and not self._unreadable.isdisjoint(self.before)
 
     @property
     def needs_requests(self) -> bool:
         """Whether there is something to ask the server: a list, a watch, or the number of slots."""
         return self.needs_list or self.needs_slots or not self.is_watched or bool(self.to_watch)
 
-    def listed(self, names: Sequence[str], *, is_watched: bool = False) -> None:
+    def listed(self, names: Sequence[str] | Ranking, *, is_watched: bool = False) -> None:
         """Take in a list of the children; it may be older than departures already seen.
 
         Arguments: `is_watched`, whether the same request set a watch on the children.
         """
         self.is_gone = self.is_gone or self.name not in names
-        before = earlier(self.name, names)
-        self._before = [name for name in before if self._blocks(name) and name not in self._departed]
+        if isinstance(names, Ranking):
+            self._blockers, self._count = names.before(self.name, self._blocks)
+        else:
+            self._blockers = [name for name in earlier(self.name, names) if self._blocks(name)]
+            self._count = len(self._blockers)
+        if self._departed:
+            self._blockers = [name for name in self.before if name not in self._departed]
+            self._count = len(self._blockers)
         self._is_listed = True
         self._sees_children = is_watched
         self.needs_list = self.watches_children and not is_watched
@@ -189,10 +239,12 @@ class Position:
             self.is_gone = True
             return
         self._departed.add(name)
-        if name in self._before:
-            self._before.remove(name)
+        before = self._blockers[: self._count]
+        if name in before:
+            before.remove(name)
+            self._blockers, self._count = before, len(before)
             # Unwatched blockers may have left long ago, so that none may remain but the watched ones: list again.
-            self.needs_list = self.needs_list or not self._watched.issuperset(self._before)
+            self.needs_list = self.needs_list or not self._watched.issuperset(before)
 
     def unwatched(self, name: str) -> None:
         """Take note that a change of data has used up the watch on the blocker `name`."""

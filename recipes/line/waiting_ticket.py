@@ -14,6 +14,7 @@ from typing import Any, Final
 import zkwire
 from recipes.line import ticket_data
 from recipes.line.certainty import Certainty
+from recipes.line.looks import Looks
 from recipes.line.position import Position, Promises, every_contender
 from recipes.line.refusals import any_transient, is_transient, pause
 from recipes.line.sight import Sight
@@ -39,7 +40,8 @@ class Rules:
 
     Arguments: `blocks`, `slots` and `ahead`, see Position, but `slots` may be a function of the data of the node at
     `path`, which may raise: then waiting tickets watch this node; `ignores_shared`, whether a holder that lets readers
-    in (see ticket_data) does not block; `strangers`, what the client has found in this line that is no ticket.
+    in (see ticket_data) does not block; `strangers`, what the client has found in this line that is no ticket; `looks`,
+    of the client at this line.
     """
 
     path: str
@@ -48,6 +50,7 @@ class Rules:
     ahead: int = 1
     ignores_shared: bool = False
     strangers: Strangers = field(default_factory=Strangers)
+    looks: Looks = field(default_factory=Looks)
 
     def reads(self) -> list[GetData | GetChildren]:
         """Return the requests that show where a new ticket stands.
@@ -254,8 +257,17 @@ class WaitingTicket:
 
         A blocker that this client may not read has no watch.  Then the list leaves a watch on the children.
         If the server must catch up with the leader first, a sync goes ahead of all.
+
+        If many tickets of this client list the line, this one shares a look, when its own node is watched.
         """
-        path, position, watches = self._rules.path, self._position, self.ticket.watches
+        path, position, watches, looks = self._rules.path, self._position, self.ticket.watches, self._rules.looks
+        watches_children = position.watches_children
+        lists = position.needs_list
+        if lists and looks.are_many and not watches_children:
+            if position.is_watched and not position.needs_slots:
+                self._take_list((await looks.share(self._zk, path, self._rules.reads()))[0])
+                return
+            lists = False
         watched = [] if position.is_watched else [position.name]
         slots = [GetData(path, into=watches)] if position.needs_slots else []
         own = len(watched)
@@ -265,13 +277,16 @@ class WaitingTicket:
             GetData(join_path(path, name), into=watches) for name in watched
         ]
         operations[own:own] = slots
-        watches_children = position.watches_children
-        if position.needs_list:
+        if lists:
             yield_processor()  # a list is never urgent, and the departure behind it has made another ticket own
             operations.append(GetChildren(path, into=watches if watches_children else None))
         if position.needs_sync:
             operations.insert(0, Sync(path))
-        answers = await self._zk.pipeline(operations)
+        looks.own += lists
+        try:
+            answers = await self._zk.pipeline(operations)
+        finally:
+            looks.own -= lists
         if any_transient(answers):
             # Of the watches only some are set.  The order in which they are asked for matters, so ask for all again.
             # An event that has arrived meanwhile may be that our own node is gone.
@@ -283,7 +298,7 @@ class WaitingTicket:
             self._take_sync(answers.pop(0))
         if slots:
             self._take_slots(answers.pop(own), is_watched=True)
-        if position.needs_list:
+        if lists:
             self._take_list(answers.pop(), is_watched=watches_children)
         for name, answer in zip(watched, answers, strict=True):
             self._take_watched(name, answer)

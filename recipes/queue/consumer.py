@@ -2,11 +2,12 @@
 
 How a consumer takes the first item exactly once although an answer may be lost:
 
-- A take is one transaction that creates the ephemeral node `taken/<item>`.  The node can be created once, so only one
-  consumer succeeds; the others see it refused and try another item.
-- The transaction of `get` deletes the item too.  The data of the taken node is an id of this very take.  If the answer
-  is lost the consumer reads the taken node: if it holds that id, the item is ours.  If it does not, the transaction was
-  not carried out, and is sent again; it is refused if another consumer has taken the item meanwhile.
+- A take is one transaction that creates the node `taken/<item>`.  The node can be created once, so only one consumer
+  succeeds; the others see it refused and try another item.
+- The transaction of `claim` leaves this node, which is ephemeral, as long as the claim lasts.
+- The transaction of `get` deletes the item and this node too, and writes a trace (see recipes.common.trace).  If the
+  answer is lost, the trace says whether the transaction was carried out.  If it was not, it is sent again; it is
+  refused if another consumer has taken the item meanwhile.
 - The name of an item is not given to another item (see recipes.queue.nodes), so the second transaction cannot take a
   later item.  Only deleting the whole queue by hand breaks this rule; then the item has another czxid.
 - One case stays open: the whole queue is deleted and made again between the read of an item and the transaction that
@@ -15,7 +16,7 @@ How a consumer takes the first item exactly once although an answer may be lost:
   item was changed, but is 0 for both items here; no operation compares the czxid.  To close the case each queue would
   need another node, with a unique name, that each take checks; kazoo would not create it.  `claim` reads the item
   behind its transaction, and so returns the item that it has.
-- When the session ends before the taken node could be read, nothing shows whether this consumer took the item.  `get`
+- When the session ends before the trace could be read, nothing shows whether this consumer took the item.  `get`
   then goes on with the next item: it promises each item at most once.
 """
 
@@ -27,6 +28,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import zkwire
+from recipes.common.trace import Traces
 from recipes.line.certainty import Certainty
 from recipes.line.refusals import pause
 from recipes.queue.aside import HAS_CHILDREN, UNREADABLE, UnusableItemError, checked
@@ -60,6 +62,7 @@ class Consumer:
     def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes
         self._zk = nodes.zk
+        self._traces = Traces(nodes.zk, nodes.take_prefix, acl=nodes.asked_acl)
         self.view = View(nodes)
 
     async def peek(self) -> bytes | None:
@@ -153,33 +156,33 @@ class Consumer:
                 item = await self._read(name)
             except zkwire.NoNodeError:
                 return None
-        removing = self._nodes.in_background(_outcome(self._remove(name, item, self._zk.unique_id().encode())))
+        removing = self._nodes.in_background(_outcome(self._remove(name, item)))
         try:
-            session_id = await asyncio.shield(removing)
+            was_removed = await asyncio.shield(removing)
         except asyncio.CancelledError:
             undoing = self._nodes.in_background(self._undo_removal(removing, name, item.data))
             # A caller that cancels often closes the client next.  The item would be lost, so put it back first.
             await self._nodes.wait_while_connected(undoing)
             raise
-        if isinstance(session_id, ZooKeeperError):
-            raise session_id
-        if session_id is None:
-            return None
-        self._nodes.discard(self._nodes.taken_node(name), session_id)
-        return item.data
+        if isinstance(was_removed, ZooKeeperError):
+            raise was_removed
+        return item.data if was_removed else None
 
-    async def _remove(self, name: str, item: Node, take_id: bytes) -> int | None:
-        """Delete the item and create its taken node; return the session that did, None if another consumer has it.
+    async def _remove(self, name: str, item: Node) -> bool:
+        """Delete the item, and return whether it is ours; if not, another consumer has it.
 
-        Arguments: `item` as it was read; `take_id`, the data of the taken node.
+        Arguments: `item` as it was read.
         """
         taken_node, entry = self._nodes.taken_node(name), self._nodes.entry(name)
         while True:
+            session_id = self._zk.session_id
             transaction = self._zk.transaction()
-            transaction.create(taken_node, take_id, ephemeral=True, acl=self._nodes.fixed_acl)
+            transaction.create(taken_node, acl=self._nodes.fixed_acl)  # not if another consumer has claimed the item
             transaction.delete(entry, item.stat.version)  # not if its data was changed since it was read
+            transaction.delete(taken_node)
             try:
-                await transaction.commit()
+                if await self._traces.commit(transaction):
+                    return True
             except zkwire.TransactionError as refused:
                 if isinstance(refused.cause, zkwire.NoNodeError) and refused.index == 0:
                     await self._nodes.make()
@@ -188,65 +191,49 @@ class Consumer:
                     raise UnusableItemError(HAS_CHILDREN) from None
                 if isinstance(refused.cause, zkwire.BadVersionError):
                     self.view.expire()  # it is still the first
-                    return None
+                    return False
                 _raise_unless_lost(refused)
-                return None
-            except zkwire.ConnectionLostError:
-                session_id = self._zk.session_id
-                now, (taken, there) = await self._nodes.read_after_loss(taken_node, entry)
-                if now != session_id:
-                    # The taken node, if it was created, was deleted with its session: nothing shows whether we have it.
-                    return None
-                if taken is None or taken.data != take_id:
-                    if there is not None and there.stat.czxid != item.stat.czxid:
-                        return None  # the queue was deleted meanwhile, and this is another item of the same name
-                    continue
-            return self._zk.session_id
+                return False
+            except zkwire.ConnectionLostError as lost:
+                # The trace is gone, usually with its session: nothing shows whether we have the item.
+                if self._zk.session_id == session_id:
+                    return False
+                raise zkwire.SessionExpiredError("the session ended before the outcome of a take was known") from lost
+            _, (there,) = await self._nodes.read_after_loss(entry)
+            if there is not None and there.stat.czxid != item.stat.czxid:
+                return False  # the queue was deleted meanwhile, and this is another item of the same name
 
-    async def _undo_removal(self, removing: asyncio.Task[int | ZooKeeperError | None], name: str, data: bytes) -> None:
-        session_id = await removing
-        if not isinstance(session_id, int):
+    async def _undo_removal(self, removing: asyncio.Task[bool | ZooKeeperError], name: str, data: bytes) -> None:
+        if await removing is not True:
             return
         try:
-            await self._put_back(name, data, session_id)
+            await self._put_back(name, data)
         except ZooKeeperError as error:
             _log.warning("an item of %s that a cancelled get had taken is lost: %s", self._nodes.path, error)
 
-    async def _put_back(self, name: str, data: bytes, session_id: int) -> None:
-        """Create the item again under its old name, and delete its taken node, exactly once.
+    async def _put_back(self, name: str, data: bytes) -> None:
+        """Create the item again under its old name, exactly once.
 
         If the server has given the name to another item since (it gives its last number again and again), the item gets
         the name before that one.
-
-        Both in one transaction: after a lost answer a taken node that is missing shows that it was carried out.
         """
-        taken_node = self._nodes.taken_node(name)
-        while self._zk.session_id == session_id:
+        while True:
             transaction = self._zk.transaction()
             transaction.create(self._nodes.entry(name), data, acl=self._nodes.fixed_acl)
-            transaction.delete(taken_node)
             try:
-                await transaction.commit()
+                if await self._traces.commit(transaction):
+                    return
             except zkwire.TransactionError as refused:
                 if isinstance(refused.cause, zkwire.NoNodeError) and refused.index == 0:
                     await self._nodes.make()
-                    continue
-                if isinstance(refused.cause, zkwire.NodeExistsError):
+                elif isinstance(refused.cause, zkwire.NodeExistsError) and refused.index == 0:
                     name = name_before(name)
-                    continue
-                self._nodes.discard(taken_node, session_id)
-                raise
-            except zkwire.ConnectionLostError:
-                _, (found,) = await self._nodes.read_after_loss(taken_node)
-                if found is not None:
-                    continue
+                else:
+                    raise
             except zkwire.ServerError as refused:
                 if not refused.is_transient:
                     raise
                 await pause()
-                continue
-            return
-        raise zkwire.SessionExpiredError(f"session {session_id:#x} ended before the item was put back")
 
     # -- claiming ---------------------------------------------------------------------------------------------------
 

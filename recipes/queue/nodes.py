@@ -1,9 +1,10 @@
 """The nodes of a queue: their paths, how they are created, and how they are read and deleted in the background.
 
     path/entries/entry-100-0000000001    an item: the data as it was put
-    path/taken/entry-100-0000000001      ephemeral: a consumer has claimed this item, or has just taken it out
+    path/taken/entry-100-0000000001      ephemeral: a consumer has claimed this item
     path/taken/_c_<uuid>                 ephemeral: one claim, which its lease watches
     path/put-<uuid>                      ephemeral: a trace of this client's puts, see recipes.common.trace
+    path/take-<uuid>                     ephemeral: a trace of this client's gets
     path/consumers/, path/producers/     the waiting lines for an item, and for room
     path/room                            of bounded queues: its version counts the puts, its data is `maxsize`
 
@@ -52,7 +53,8 @@ class Nodes:
         self.consumers = join_path(path, "consumers")
         self.producers = join_path(path, "producers")
         self.room = join_path(path, "room")
-        self.trace_prefix = join_path(path, "put-")
+        self.put_prefix = join_path(path, "put-")
+        self.take_prefix = join_path(path, "take-")
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def entry(self, name: str) -> str:

@@ -67,7 +67,7 @@ class Producer:
         self._room_data = b"" if maxsize is None else b"%d" % maxsize
         self._room: _Room | None = None
         self._are_numbers_used_up = False  # by the last put
-        self._traces = Traces(nodes.zk, nodes.trace_prefix, acl=nodes.asked_acl)
+        self._traces = Traces(nodes.zk, nodes.put_prefix, acl=nodes.asked_acl)
 
     async def put(self, items: Sequence[tuple[int, bytes]], within: float | None) -> None:
         """Put all `items`, each a priority and the data, or none of them.
@@ -290,10 +290,9 @@ class Producer:
             transaction.delete(child)
 
     def _renew_numbers(self, transaction: Transaction) -> None:
-        """Make the numbers of the items begin again: create the parents anew, if no item is there or being taken.
+        """Make the numbers of the items begin again: create the parents anew, if both are empty.
 
-        `taken` must be empty too: a cancelled get could put its item back behind the new ones, and a take that is
-        repeated after a lost answer could take a new item of the same name.
+        `taken` must be empty too: a new item could get the name of one that another program is taking.
         """
         for parent in (self._nodes.taken, self._nodes.entries):
             transaction.delete(parent)

@@ -1,7 +1,6 @@
 """What the consumer of a process knows of the queue's items, and the looks by which it learns it.
 
-The tasks that share a queue object share its looks: those that ask for one while another is under way all get the next
-one.  It is sent after each of them has asked, so it is as good as one of their own.
+The tasks that share a queue object share its looks (see SharedLooks).
 
 A look lists all items, or it only confirms the last list.  The server counts the changes of the children of `entries`
 in that node.  If this count has grown by the items that we have taken since, and by no more, the list is still right.
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import zkwire
+from recipes.common.shared_looks import SharedLooks
 from recipes.queue.aside import Aside
 from recipes.queue.nodes import LAST_NUMBER, Nodes, child_names, numbers_given
 from recipes.queue.order import Listing, in_order
@@ -66,9 +66,7 @@ class View:
         self.aside = Aside(nodes)
         self.being_taken: set[str] = set()
         self._listed: tuple[Sequence[str], Sequence[str]] = (), ()  # all items, and all nodes in `taken`, at last
-        self._is_looking = False  # a task looks, or has been asked to
-        # The tasks that wait for the next look.  The result is whether it was made; if not, the task has to make it.
-        self._waiting: list[asyncio.Future[bool]] = []
+        self._looks: SharedLooks[None] = SharedLooks()
         self._read_ahead: dict[str, Node] = {}
         self._ahead_until = 0.0  # on the loop's clock
         self._size_ahead = _MOST_BYTES_AHEAD  # of the largest item read ahead at last
@@ -84,42 +82,7 @@ class View:
         Arguments: `read_ahead`, whether to read the items that will probably be taken next, too.
         Order: tasks that share a look return in the order of their calls.
         """
-        if self._is_looking and await self._was_made():
-            return
-        self._is_looking = True
-        sharing, self._waiting = self._waiting, []
-        try:
-            await self._look(1 + len(sharing) if read_ahead else 0)
-        except BaseException:
-            self._waiting[:0] = sharing
-            raise
-        else:
-            # All in one turn of the event loop, so that their requests are sent in one write.
-            for waiter in sharing:
-                if not waiter.done():
-                    waiter.set_result(True)
-        finally:
-            self._pass_on()
-
-    async def _was_made(self) -> bool:
-        """Wait for the next look; return False if the caller has to make it."""
-        waiter: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._waiting.append(waiter)
-        try:
-            return await waiter
-        except asyncio.CancelledError:
-            if not waiter.cancelled() and not waiter.result():
-                self._pass_on()
-            raise
-
-    def _pass_on(self) -> None:
-        """Have the first task that waits make the next look."""
-        while self._waiting:
-            waiter = self._waiting.pop(0)
-            if not waiter.done():  # not cancelled
-                waiter.set_result(False)
-                return
-        self._is_looking = False
+        await self._looks.share(lambda tasks: self._look(tasks if read_ahead else 0))
 
     async def look_and_watch(self, watches: WatchSet) -> None:
         """List the items that can be taken, and add the watches to `watches` that fire when another item may be there.

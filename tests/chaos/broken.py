@@ -44,7 +44,7 @@ def second_in_line_owns() -> None:
     """A ticket owns although another one is before it."""
 
     def owns(self: Position) -> bool:
-        return self._is_informed and not self.is_gone and len(self._before) <= self._slots
+        return self._is_informed and not self.is_gone and self._count <= self._slots
 
     _replace(Position, "owns", property(owns))
 

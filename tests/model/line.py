@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
+from recipes.line.looks import Looks
 from recipes.line.position import every_contender
 from recipes.line.readers import READ_PREFIX, WRITE_PREFIX, is_writer
 from recipes.line.waiting_ticket import Rules
@@ -36,7 +37,8 @@ class Setup:
     `slots`; `sizes`, the numbers that `slots` takes later, if it changes; `first`, the number of the first ticket; how
     often each thing may happen: `reconnects` (to any server that the client may meet), `evictions` (an operator deletes
     the node of a real ticket), `touches` (an operator writes into any ticket), `downgrades` of a writer, `refusals` of
-    a request for the moment; `aborts`, whether waiting real tickets are given up.
+    a request for the moment; `aborts`, whether waiting real tickets are given up; `shares`, whether real tickets share
+    looks, as they do when many of one client list the line.
     """
 
     kinds: tuple[str, ...]
@@ -50,6 +52,7 @@ class Setup:
     downgrades: int = 0
     refusals: int = 0
     aborts: bool = False
+    shares: bool = False
 
 
 class Moment(NamedTuple):
@@ -161,9 +164,10 @@ class Line:
 
     def _rules(self, place: int) -> Rules:
         slots = int if self.setup.sizes else self.setup.slots
+        looks = Looks(most=0) if self.setup.shares else Looks()
         if self.setup.kinds[place] == READ:
-            return Rules("/line", blocks=is_writer, ahead=0, ignores_shared=True)
-        return Rules("/line", blocks=every_contender, slots=slots)
+            return Rules("/line", blocks=is_writer, ahead=0, ignores_shared=True, looks=looks)
+        return Rules("/line", blocks=every_contender, slots=slots, looks=looks)
 
     def _blocks(self, place: int, other: int) -> bool:
         return self.setup.kinds[place] != READ or self.setup.kinds[other] == WRITE

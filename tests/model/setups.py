@@ -12,6 +12,7 @@ SETUPS: Final = {
     "a lock, with a reconnect and an eviction": Setup((LOCK,) * 3, (2,), reconnects=1, evictions=1),
     "a lock, with two reconnects and an operator": Setup((LOCK,) * 2, (1,), reconnects=2, evictions=1, touches=1),
     "a lock, with a refusal": Setup((LOCK,) * 2, (1,), reconnects=1, evictions=1, touches=1, refusals=1),
+    "a lock, with shared looks": Setup((LOCK,) * 3, (2,), reconnects=1, evictions=1, shares=True),
     "a lock, both tickets": Setup((LOCK,) * 2, (0, 1), reconnects=1, evictions=1, aborts=True),
     "a lock, all three tickets": Setup((LOCK,) * 3, (0, 1, 2), aborts=True),
     "a reader behind writers": Setup((WRITE, READ, WRITE, READ), (3,), reconnects=1, downgrades=1),
@@ -19,6 +20,8 @@ SETUPS: Final = {
     "a writer behind readers": Setup((READ, WRITE, READ, WRITE), (3,), reconnects=1),
     "a writer and two readers": Setup((WRITE, READ, READ), (0, 1, 2), downgrades=1),
     "a semaphore that shrinks": Setup((LOCK,) * 3, (2,), slots=2, sizes=(1,), reconnects=1),
+    "a reader, with shared looks": Setup((WRITE, READ, WRITE, READ), (3,), reconnects=1, downgrades=1, shares=True),
+    "a semaphore, with shared looks": Setup((LOCK,) * 3, (2,), slots=2, sizes=(1,), reconnects=1, shares=True),
     "a semaphore that grows": Setup((LOCK,) * 4, (3,), slots=1, sizes=(2,)),
     "a semaphore that shrinks and grows": Setup((LOCK,) * 2, (1,), slots=2, sizes=(1, 2), reconnects=1, evictions=1),
 }

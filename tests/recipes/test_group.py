@@ -188,13 +188,14 @@ async def test_the_error_that_has_ended_a_membership_is_raised_once_at_the_end_o
 
 async def test_an_error_of_the_block_is_not_replaced_by_the_one_that_has_ended_the_membership() -> None:
     async with scene() as stage:
+        member = await Group(stage.zk, "/g").join("one")
+        refusal = stage.server.refuse_connections()
+        stage.server.expire(stage.zk.session_id)
+        await Group(stage.other, "/g").join("one")
+        refusal.end()
+        await until(member._over.done)
         with pytest.raises(ValueError, match="of the block"):
-            async with await Group(stage.zk, "/g").join("one") as member:
-                refusal = stage.server.refuse_connections()
-                stage.server.expire(stage.zk.session_id)
-                await Group(stage.other, "/g").join("one")
-                refusal.end()
-                await until(member._over.done)
+            async with member:
                 raise ValueError("of the block")
 
 

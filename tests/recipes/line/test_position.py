@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import zkwire
-from recipes.line.position import Position, earlier
+from recipes.line.position import Position, Ranking, earlier, every_contender
 from zkwire import sequence
 
 
@@ -68,6 +68,46 @@ def test_order_is_kept_across_the_overflow(start: int, offsets: list[int]) -> No
     """Pitfall 5: numbers are compared as numbers, signed, and across 2**31."""
     names = [ticket(start + offset) for offset in offsets if offset]
     assert earlier(ticket(start), reversed(names)) == [ticket(start + o) for o in sorted(offsets) if o < 0]
+
+
+@given(
+    st.integers(0, 2**32 - 1),
+    st.lists(st.tuples(st.integers(-(2**30), 2**30), st.booleans()), unique_by=lambda each: each[0], max_size=12),
+    st.permutations(range(12)),
+)
+def test_a_list_that_is_ranked_once_shows_every_ticket_the_same_as_a_list_of_its_own(
+    start: int, tickets: list[tuple[int, bool]], order: list[int]
+) -> None:
+    names = [ticket(start + offset, "__WRIT__" if writes else "__READ__") for offset, writes in tickets]
+    shuffled = [names[place] for place in order if place < len(names)] + ["no ticket"]
+    ranking = Ranking(shuffled)
+    assert list(ranking) == shuffled
+    for name in names:
+        for blocks in (every_contender, writers):
+            own, shared = Position(name, blocks=blocks), Position(name, blocks=blocks)
+            own.listed(shuffled)
+            shared.listed(ranking)
+            assert (shared.before, shared.first, shared.to_watch) == (own.before, own.first, own.to_watch)
+            assert (shared.owns, shared.is_gone) == (own.owns, False)
+
+
+def test_a_departure_from_a_ranking_is_seen_by_one_ticket_only() -> None:
+    names = [ticket(number) for number in range(4)]
+    ranking = Ranking(names)
+    one, other = Position(names[2]), Position(names[3])
+    one.listed(ranking)
+    other.listed(ranking)
+    one.departed(names[0])
+    assert one.before == names[1:2]
+    assert other.before == names[:3]
+    one.listed(Ranking(names))
+    assert one.before == names[1:2]
+
+
+def test_a_ticket_that_is_not_in_a_ranking_is_gone() -> None:
+    position = Position(ticket(1))
+    position.listed(Ranking([ticket(0)]))
+    assert position.is_gone
 
 
 @given(st.integers(-(2**31), 2**31 - 1))

@@ -209,6 +209,35 @@ async def test_an_item_is_put_back_although_another_one_has_its_number_by_now() 
         assert await drain(Queue(other, PATH)) == [b"old", b"new"]
 
 
+async def test_a_get_is_two_round_trips_and_one_write() -> None:
+    count = Counting()
+    async with clients(1) as (server, (zk,)), zkwire.connect(server.hosts, observer=count) as other:
+        await Queue(zk, PATH).put_many(numbers(5))
+        queue = Queue(other, PATH)
+        assert await queue.get() == b"0"
+        await other.ping()
+        count.requests.clear()
+        with server.hold_replies("multi", session=other.session_id) as taking:
+            getting = asyncio.create_task(queue.get())
+            await taking.until_hit()
+            # Carried out, and not answered yet: nothing is left that another consumer could find.
+            assert await zk.get_children(f"{PATH}/taken") == []
+        assert await getting == b"1"
+        await other.ping()
+        assert [each for each in count.requests if each != "ping"] == ["getChildren", "getChildren", "getData", "multi"]
+
+
+async def test_a_get_whose_trace_was_deleted_after_its_answer_was_lost_returns_another_item() -> None:
+    """At most once: nothing shows whether the take was carried out."""
+    async with scene() as stage:
+        await three_are_there(stage)
+        queue = Queue(stage.zk, stage.path)
+        async with answer_lost(stage, queue.get(), carried_out=True) as taking:
+            (trace,) = (name for name in await stage.other.get_children(stage.path) if name.startswith("take-"))
+            await stage.other.delete(f"{stage.path}/{trace}")
+        assert sorted([await taking, *await contents(stage)]) == [b"1", b"2"]
+
+
 # -- the listing ------------------------------------------------------------------------------------------------------
 
 

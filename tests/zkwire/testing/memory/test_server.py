@@ -407,6 +407,7 @@ async def test_containers_are_cleaned_up_when_the_clock_says_so() -> None:
 # -- load ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow("measures processor time, which a tracer changes")
 async def test_5000_gets_take_less_than_a_second_of_processor_with_the_client_in_it() -> None:
     async with Server() as server, zkwire.connect(server.hosts) as zk:
         await zk.create("/a", b"x")

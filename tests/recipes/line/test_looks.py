@@ -1,0 +1,293 @@
+"""Very many tasks of one client in one line: their lists are bounded, and all promises are kept."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+import zkwire
+from recipes import Election, Lock, ReadWriteLock, Semaphore
+from recipes.line.locking import Locking
+from recipes.line.looks import _MOST, _MOST_REMEMBERED, looks_of
+from tests.support.everywhere import (
+    Scene,
+    cancel_at_every_moment,
+    cut_at_every_step,
+    expire_at_every_step,
+    nothing_stays,
+    scene,
+)
+from tests.support.recipes import no_task_stays, proxied, until, until_armed, until_line
+from zkwire import Client, Observer, ThrottledError
+from zkwire.testing import RealServer
+
+pytestmark = pytest.mark.limit(60)
+
+MANY = 300
+
+KINDS: dict[str, Callable[[Client, str], Locking[Any]]] = {
+    "Lock": Lock,
+    "Semaphore": lambda zk, path: Semaphore(zk, path, 2),
+    "Election": Election,
+    "read": lambda zk, path: ReadWriteLock(zk, path).read(),
+    "write": lambda zk, path: ReadWriteLock(zk, path).write(),
+}
+
+
+class Lists(Observer):
+    """Counts the answers to lists."""
+
+    count = 0
+
+    def request_done(self, operation: str, path: str | None, seconds: float, error: Exception | None) -> None:
+        self.count += operation.startswith("getChildren")
+
+
+class Crowd:
+    """Tasks that each acquire and release a lock by an object of its own; they enter at once, in the order of `tasks`.
+
+    `served`, the numbers of the tasks in the order in which they acquired it.
+    """
+
+    def __init__(self, locks: list[Locking[Any]]) -> None:
+        self.served: list[int] = []
+        self.tasks = [asyncio.create_task(self._take_turn(number, lock)) for number, lock in enumerate(locks)]
+
+    async def _take_turn(self, number: int, lock: Locking[Any]) -> None:
+        async with lock as lease:
+            self.served.append(number)
+            lease.check()
+            await asyncio.sleep(0)
+
+
+# How many watches a waiting ticket has: on its own node, on blockers, and a Semaphore's on the number of slots.
+WATCHES = {"Lock": 3, "Semaphore": 5, "Election": 3, "read": 2, "write": 3}
+
+
+@asynccontextmanager
+async def behind_holders(kind: str) -> AsyncIterator[tuple[Scene, Client, Lists, list[Any]]]:
+    """Have another client hold all slots of a lock; yield the scene, a client whose lists are counted, and the leases.
+
+    At the end nothing may be left.
+    """
+    lists = Lists()
+    async with scene() as stage, no_task_stays():
+        make = KINDS["write" if kind == "read" else kind]
+        leases = [await make(stage.other, stage.path).acquire() for _ in range(2 if kind == "Semaphore" else 1)]
+        async with zkwire.connect(stage.server.hosts, observer=lists) as zk:
+            yield stage, zk, lists, leases
+        await nothing_stays(stage)
+
+
+def crowd(zk: Client, path: str, kind: str = "Lock", count: int = MANY) -> Crowd:
+    """Have `count` tasks enter the line at once, each with a lock of its own."""
+    return Crowd([KINDS[kind](zk, path) for _ in range(count)])
+
+
+async def until_all_wait(zk: Client, kind: str = "Lock", count: int = MANY) -> None:
+    """Wait until each ticket has set all its watches; only the first waiter has a watch less."""
+    await until_armed(count * WATCHES[kind] - (kind != "read"), zk)
+
+
+async def release(leases: list[Any]) -> None:
+    """Release the leases."""
+    for lease in leases:
+        await lease.release()
+
+
+# -- how many lists ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_crowd_that_enters_at_once_shares_a_few_lists_and_is_served_in_the_order_of_the_calls(
+    kind: str,
+) -> None:
+    async with behind_holders(kind) as (stage, zk, lists, leases):
+        entering = crowd(zk, stage.path, kind)
+        await until_all_wait(zk, kind)
+        assert lists.count < MANY // 4
+        await release(leases)
+        await asyncio.gather(*entering.tasks)
+        # All readers own by the same event.
+        assert (sorted(entering.served) if kind == "read" else entering.served) == list(range(MANY))
+
+
+async def test_only_a_few_lists_are_under_way_at_a_time() -> None:
+    async with behind_holders("Lock") as (stage, zk, _, leases):
+        entering = crowd(zk, stage.path, count=2 * _MOST)
+        with stage.server.hold_replies("getChildren", session=zk.session_id) as held:
+            await held.until_hit(_MOST)
+            await until_line(stage.other, stage.path, 1 + 2 * _MOST)
+            assert held.hits == _MOST
+        await until_all_wait(zk, count=2 * _MOST)
+        await release(leases)
+        await asyncio.gather(*entering.tasks)
+        assert entering.served == list(range(2 * _MOST))
+
+
+async def test_readers_that_list_again_at_once_share_a_few_lists() -> None:
+    """All of them watch the last writer before them, and do not know whether the writers before that one have left."""
+    async with behind_holders("read") as (stage, zk, lists, leases):
+        leaving = asyncio.create_task(ReadWriteLock(stage.other, stage.path).write().acquire())
+        await until_line(stage.other, stage.path, 2)
+        entering = crowd(zk, stage.path, "read")
+        await until_all_wait(zk, "read")
+        lists.count = 0
+        leaving.cancel()
+        await until(lambda: lists.count > 0)
+        await until_all_wait(zk, "read")
+        assert lists.count < MANY // 4
+        await release(leases)
+        await asyncio.gather(*entering.tasks)
+        assert sorted(entering.served) == list(range(MANY))
+
+
+async def test_lines_that_are_not_used_any_more_are_forgotten() -> None:
+    async with scene() as stage:
+        first = looks_of(stage.zk, "/first", reads_slots=False)
+        for number in range(_MOST_REMEMBERED - 1):
+            looks_of(stage.zk, f"/{number}", reads_slots=False)
+        assert looks_of(stage.zk, "/first", reads_slots=False) is first
+        assert looks_of(stage.zk, "/first", reads_slots=True) is not first
+        assert looks_of(stage.zk, "/first", reads_slots=False) is not first
+        assert looks_of(stage.other, "/0", reads_slots=False) is not looks_of(stage.zk, "/0", reads_slots=False)
+
+
+# -- one round trip ---------------------------------------------------------------------------------------------------
+
+
+async def test_a_few_tasks_that_enter_at_once_need_one_round_trip_each(zookeeper: RealServer, path: str) -> None:
+    async with proxied(zookeeper) as (proxy, _, zk):
+        sem = [Semaphore(zk, path, _MOST) for _ in range(_MOST)]
+        await (await sem[0].acquire()).release()
+        mark = proxy.mark()
+        leases = await asyncio.gather(*(each.acquire() for each in sem))
+        assert proxy.requests(mark) == ["create2", "getChildren", "getData"] * _MOST
+        assert proxy.segments(mark) == 1
+        await release(leases)
+
+
+# -- faults -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_crowd_with_cancelled_tasks_in_it_is_served_in_order_and_leaves_nothing() -> None:
+    async with behind_holders("Lock") as (stage, zk, _, leases):
+        entering = crowd(zk, stage.path, count=50)
+        with stage.server.hold_replies("getChildren", session=zk.session_id) as held:
+            await held.until_hit(_MOST)
+            for number in (0, _MOST, _MOST + 1, 30, 49):
+                entering.tasks[number].cancel()
+        await until_all_wait(zk, count=45)
+        for number in (5, 40):
+            entering.tasks[number].cancel()
+        await release(leases)
+        await asyncio.wait(entering.tasks)
+        assert entering.served == [each for each in range(50) if each not in (0, _MOST, _MOST + 1, 30, 49, 5, 40)]
+
+
+@pytest.mark.parametrize("nth", [1, _MOST, 2 * _MOST, 40])
+async def test_a_crowd_whose_connection_is_cut_while_it_enters_is_served_in_the_order_of_the_line(nth: int) -> None:
+    async with behind_holders("Lock") as (stage, zk, lists, leases):
+        ticket = re.compile(".*/_c_.*")
+        with stage.server.drop_after("create", path=ticket, session=zk.session_id, nth=nth):
+            entering = crowd(zk, stage.path, count=100)
+            await until_all_wait(zk, count=100)
+        assert lists.count < 50
+        await release(leases)
+        await asyncio.gather(*entering.tasks)
+        assert sorted(entering.served) == list(range(100))
+        assert entering.served[:nth] == list(range(nth))  # those whose creates were carried out
+
+
+async def enter_as_a_crowd(stage: Scene) -> None:
+    """A few tasks enter; all but the first share looks."""
+    with patch("recipes.line.looks._MOST", 1):
+        entering = crowd(stage.zk, stage.path, count=4)
+    try:
+        await asyncio.gather(*entering.tasks)
+    finally:
+        for task in entering.tasks:
+            task.cancel()
+        await asyncio.wait(entering.tasks)
+    assert sorted(entering.served) == list(range(4))
+
+
+async def test_a_crowd_is_served_although_its_connection_is_cut_at_any_request() -> None:
+    await cut_at_every_step(enter_as_a_crowd, at_least=12)
+
+
+async def test_a_crowd_is_served_although_its_session_expires_at_any_request() -> None:
+    await expire_at_every_step(enter_as_a_crowd, at_least=12)
+
+
+async def test_a_crowd_that_is_cancelled_at_any_moment_leaves_nothing() -> None:
+    await cancel_at_every_moment(enter_as_a_crowd, at_least=10)
+
+
+@pytest.mark.parametrize("victim", range(4))
+async def test_one_of_a_crowd_may_be_cancelled_at_any_moment(victim: int) -> None:
+    async def play(stage: Scene) -> None:
+        with patch("recipes.line.looks._MOST", 1):
+            entering = crowd(stage.zk, stage.path, count=4)
+        try:
+            await entering.tasks[victim]
+        except asyncio.CancelledError:
+            entering.tasks[victim].cancel()
+            raise
+        finally:
+            await asyncio.wait(entering.tasks)
+            assert set(entering.served) >= set(range(4)) - {victim}
+
+    await cancel_at_every_moment(play, at_least=10)
+
+
+async def test_a_try_whose_session_expires_while_it_shares_a_look_is_repeated() -> None:
+    async with scene() as stage, no_task_stays():
+        with patch("recipes.line.looks._MOST", 0):
+            lock = Lock(stage.zk, stage.path)
+        with stage.server.hold_replies("getChildren", session=stage.zk.session_id) as held:
+            trying = asyncio.create_task(lock.try_acquire())
+            await held.until_hit()
+            old = stage.zk.session_id
+            stage.server.expire(old)
+            stage.server.drop()
+            await until(lambda: stage.zk.session_id != old)
+        lease = await trying
+        assert lease is not None
+        await lease.release()
+        await nothing_stays(stage)
+
+
+async def test_a_try_whose_session_expires_after_its_list_was_refused_for_the_moment_is_repeated() -> None:
+    async with scene() as stage, no_task_stays():
+        old = stage.zk.session_id
+        # The next look is one of the new session.
+        with (
+            patch("recipes.common.lost_answers._PAUSE", 1.0),
+            stage.server.answering("getChildren", ThrottledError, session=old) as refusing,
+        ):
+            trying = asyncio.create_task(Lock(stage.zk, stage.path).try_acquire())
+            await refusing.until_hit(2)
+            stage.server.expire(old)
+            stage.server.drop()
+            lease = await trying
+        assert stage.zk.session_id != old
+        assert lease is not None
+        await lease.release()
+        await nothing_stays(stage)
+
+
+async def test_each_task_of_a_crowd_gets_an_error_of_its_own_when_the_list_is_refused() -> None:
+    async with scene() as stage, no_task_stays():
+        await stage.other.create(stage.path)
+        with stage.server.answering("getChildren", zkwire.NoAuthError, session=stage.zk.session_id):
+            came = await asyncio.gather(
+                *(Lock(stage.zk, stage.path).acquire() for _ in range(3 * _MOST)), return_exceptions=True
+            )
+        assert {type(each) for each in came} == {zkwire.NoAuthError}
+        assert len(set(map(id, came))) == 3 * _MOST
+        await nothing_stays(stage)
