@@ -117,7 +117,7 @@ class MultiLease:
 
     def enter_body(self, body: Body) -> None:
         """Have `body` interrupted when one of the locks is lost."""
-        self._bodies.add(body)
+        self._bodies.append(body)
 
     def leave_body(self, body: Body) -> LockLostError | None:
         """Undo `enter_body`; return the error of the first lock that was lost, None if all are held."""

@@ -165,10 +165,10 @@ class TimedLease(Lease):
         return self._data
 
     def _seconds_left(self) -> float:
-        return max(0.0, min(self._session_seconds_left(), self._end - self._now()))
+        return 0.0 if self.is_over else max(0.0, min(self._certainty.seconds_left(), self._end - self._now()))
 
     def _why_uncertain(self) -> str:
-        return _LIMIT_PASSED if self._end <= self._now() else self._why_session_uncertain()
+        return _LIMIT_PASSED if self._end <= self._now() else self._certainty.why_ended()
 
     def _on_end(self) -> None:
         self._alarm.cancel()

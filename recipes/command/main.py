@@ -3,7 +3,7 @@
 | status | meaning, for run and elect |
 |---|---|
 | that of the command | it has ended by itself; 128 + N if signal N has ended it |
-| 123 | the lock was lost, and the command was ended |
+| 123 | the lock was lost, and the command was ended, or not started |
 | 124 | the lock was not acquired: not in time, or not at once with --try |
 | 125 | an error of zklock itself: bad arguments, no server, or a server that has refused |
 | 126, 127 | the command cannot be run; it is not found |

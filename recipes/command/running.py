@@ -38,6 +38,7 @@ _FEEDS: Final = 40  # in a session timeout
 _SLOWEST_FEED: Final = 0.5  # seconds
 # A larger share of the session timeout would be more than is certain while all is well: two fifths at least.
 _MOST_GRACE: Final = 4
+_NOT_CONFIRMED: Final = "the ensemble did not confirm in time that it is still held"
 
 
 class RunError(Exception):
@@ -52,11 +53,13 @@ class RunError(Exception):
 class Signals:
     """The signals that arrive: they go to the command while it runs, and otherwise cancel the main task.
 
-    Attributes: `first`, that has cancelled the task; `forward`, called with each one while the command runs.
+    Attributes: `first`, that has cancelled the task; `forward`, called with each one while the command runs;
+    `has_stop`, whether one of them asks this process to end, and not, as SIGHUP may, to read its settings again.
     """
 
     first: int | None = None
     forward: Callable[[int], None] | None = None
+    has_stop: bool = False
 
     def install(self) -> None:
         """Take the signals that are passed on, but for those that this process was started to ignore."""
@@ -67,6 +70,7 @@ class Signals:
                 loop.add_signal_handler(number, self._arrived, number, task)
 
     def _arrived(self, number: int, task: asyncio.Task[Any]) -> None:
+        self.has_stop |= number in (signal.SIGINT, signal.SIGTERM)
         if self.forward is not None:
             self.forward(number)
         else:
@@ -78,11 +82,13 @@ class Signals:
 class Ended:
     """How a command has ended: its exit status, negative for a signal; and why the lock was lost, None if it was not.
 
-    The lock counts as lost, too, if the command was ended because it might have been lost soon.
+    The lock counts as lost, too, if the command was ended because it might have been lost soon.  `was_started` is False
+    if that was so before it began.
     """
 
     status: int
     loss: str | None
+    was_started: bool = True
 
     @property
     def exit_status(self) -> int:
@@ -90,6 +96,10 @@ class Ended:
         if self.loss is not None:
             return LOST
         return self.status if self.status >= 0 else BY_SIGNAL - self.status
+
+    def loss_in_words(self) -> str:
+        """Return why the lock was lost, and what that means for the command."""
+        return f"{self.loss}; the command was {'ended' if self.was_started else 'not started'}"
 
 
 class Command:
@@ -112,9 +122,15 @@ class Command:
         self._grace = grace
         self._signals = signals
 
+    @property
+    def is_to_end(self) -> bool:
+        """Whether a signal that has arrived asks this process to end, whatever the command has made of it."""
+        return self._signals.has_stop
+
     async def run(self, lease: Lease, variables: dict[str, str], session_timeout: float) -> Ended:
         """Run the command once, and return when its whole process group has ended.
 
+        It is not started if the lock may be lost too soon to end it.
         Arguments: `lease`, under which it runs; `variables`, for its environment.
         Raises: RunError when it cannot be run, or the supervisor has been killed.
         """
@@ -127,6 +143,8 @@ class Command:
             if "errno" in started:
                 status = NOT_FOUND if started["errno"] == errno.ENOENT else CANNOT_RUN
                 raise RunError(status, f"{self._words[0]}: {started['text']}")
+            if "late" in started:
+                return Ended(0, _why_lost(lease) or _NOT_CONFIRMED, was_started=False)
             feeding = asyncio.create_task(self._feed(lease, session_timeout))
             try:
                 ended = await self._answer(started["group"])
@@ -135,11 +153,7 @@ class Command:
                 await asyncio.wait([feeding])
         finally:
             self._signals.forward = None
-        loss = lease.find_loss()
-        why = None if loss is None else loss.why
-        if why is None and ended["early"]:
-            why = "the ensemble did not confirm in time that it is still held"
-        return Ended(ended["status"], why)
+        return Ended(ended["status"], _why_lost(lease) or (_NOT_CONFIRMED if ended["early"] else None))
 
     async def _feed(self, lease: Lease, session_timeout: float) -> None:
         """Have the supervisor know until when the lock is certain to be held, or that it is lost."""
@@ -174,6 +188,11 @@ class Command:
         raise RunError(FAILED, "the process that supervises the command was killed, and the command with it")
 
 
+def _why_lost(lease: Lease) -> str | None:
+    loss = lease.find_loss()
+    return None if loss is None else loss.why
+
+
 def _until(lease: Lease) -> float:
     # The clock first: what passes between the two lines makes the result earlier, not later.
     now = kernel.now()
@@ -202,7 +221,8 @@ def _with_supervisor(options: argparse.Namespace, body: Callable[..., Any]) -> i
         return BY_SIGNAL + signals.first
     finally:
         orders.close()
-        os.waitpid(pid, 0)  # it ends when the socket is closed
+        with contextlib.suppress(ChildProcessError):  # if SIGCHLD is ignored, the kernel takes its status
+            os.waitpid(pid, 0)  # it ends when the socket is closed
 
 
 async def _connected(
@@ -244,7 +264,7 @@ async def _run(zk: Client, options: argparse.Namespace, command: Command, ended:
     came = await _under(lease, zk, options, command)
     ended.append(came.exit_status)
     if came.loss is not None:
-        print(f"zklock: the lock {options.path} is lost: {came.loss}; the command was ended", file=sys.stderr)
+        print(f"zklock: the lock {options.path} is lost: {came.loss_in_words()}", file=sys.stderr)
     await lease.release()
 
 
@@ -253,12 +273,13 @@ async def _elect(zk: Client, options: argparse.Namespace, command: Command, ende
     while True:
         term = await election.acquire()
         came = await _under(term, zk, options, command)
-        if came.loss is None or options.once:
+        is_last = came.loss is None or options.once or command.is_to_end
+        if is_last:
             ended.append(came.exit_status)
         if came.loss is not None:
-            then = "" if options.once else "; waiting to lead again"
+            then = "" if is_last else "; waiting to lead again"
             print(
-                f"zklock: the leadership of {options.path} is lost: {came.loss}; the command was ended{then}",
+                f"zklock: the leadership of {options.path} is lost: {came.loss_in_words()}{then}",
                 file=sys.stderr,
                 flush=True,
             )

@@ -16,7 +16,7 @@ from recipes.line.contenders import Contender, holders_first, in_line, in_order,
 from recipes.line.strangers import is_ticket
 from recipes.semaphore import PREFIX as PERMIT_PREFIX
 from recipes.semaphore import parse_permits
-from zkwire import Client, GetChildren, GetData, Node, ZooKeeperError, join_path
+from zkwire import Client, GetChildren, GetData, NoAuthError, Node, ZooKeeperError, join_path
 from zkwire.command import output
 from zkwire.command.options import connected
 
@@ -44,10 +44,14 @@ async def show(options: argparse.Namespace) -> None:
 async def find(zk: Client, path: str) -> list[Found]:
     """Return the locks at `path` and below that have a contender, sorted by path.
 
-    Nodes that are gone by the time at which they are read are left out, and so are those that must not be read.
+    Nodes that are gone by the time at which they are read are left out, and so are those below `path` that must not be
+    read.
+    Raises: NoAuthError when `path` itself must not be read.
     Requests: two writes for each level of the tree, however many nodes it has.
     """
     (top,) = await zk.pipeline([GetData(path)])
+    if isinstance(top, NoAuthError):
+        raise top
     found = [Found(path, holders)] if (holders := single(zk, path, top)) else []
     level = {path: top} if isinstance(top, Node) and not found else {}
     while level:

@@ -10,8 +10,9 @@ The holder writes orders, each a line of JSON:
     {"signal": N}                                            send N to the group
     {"end": true}                                            the lock is lost: end the group
 
-It gets answers: {"group": N} or {"errno": N, "text": ...} for a run; and once the whole group has ended
-{"status": N, "early": B}, with the status of the command, and whether it was ended because of the lock.
+It gets answers: for a run {"group": N}, {"errno": N, "text": ...}, or {"late": true} if the command would have to be
+ended at once, so that it was not started; and once the whole group has ended {"status": N, "early": B}, with the status
+of the command, and whether it was ended because of the lock.
 
 The group is ended by SIGTERM, and by SIGKILL after the grace, in any case before T: at T another client may own the
 lock.  It is ended so when T minus the grace has come and no later T, when the lock is lost, when the command has ended
@@ -38,6 +39,11 @@ _LONGEST_SLEEP: Final = 1.0  # seconds: a selector does not count the time durin
 _CANNOT_RUN: Final = 126
 
 
+def last_moment(until: float, grace: float) -> float:
+    """Return when a group has to be ended whose lock is certain to be held until `until`."""
+    return until - max(grace, _MARGIN)
+
+
 @dataclass
 class Group:
     """The process group of a running command.
@@ -54,7 +60,7 @@ class Group:
 
     def next_step(self) -> float | None:
         """Return when something has to be done, on the clock of `kernel.now`."""
-        return self.until - self.grace if self.ended_at is None else None
+        return last_moment(self.until, self.grace) if self.ended_at is None else None
 
     def end(self) -> None:
         """Send SIGTERM, once."""
@@ -67,7 +73,7 @@ class Group:
     def look(self) -> None:
         """Do what the time demands."""
         now = kernel.now()
-        if now >= self.until - self.grace or self.status is not None:
+        if now >= last_moment(self.until, self.grace) or self.status is not None:
             self.end()
         if self.ended_at is not None and now >= min(self.ended_at + self.grace, self.until - _MARGIN):
             self.send(signal.SIGKILL)
@@ -163,6 +169,7 @@ class Supervisor:
             self._group.until = order["until"]
         elif "signal" in order:
             self._group.send(order["signal"])
+            self._group.send(signal.SIGCONT)  # a stopped process would not see it
         else:
             self._group.end()
 
@@ -191,9 +198,16 @@ class Supervisor:
     # -- running ----------------------------------------------------------------------------------------------------
 
     def _run(self, command: list[str], environment: dict[str, str], until: float, grace: float) -> None:
-        failing, failed = os.pipe()  # closed by the exec: both ends are not inheritable
+        if kernel.now() >= last_moment(until, grace):
+            self._answer({"late": True})
+            return
         us = os.getpid()
-        child = os.fork()
+        try:
+            failing, failed = os.pipe()  # closed by the exec: both ends are not inheritable
+            child = os.fork()
+        except OSError as error:  # too many descriptors, or processes
+            self._answer(_failure(error))
+            return
         if not child:
             self._become(command, environment, us, failed)
         os.close(failed)
@@ -215,7 +229,11 @@ class Supervisor:
             kernel.die_with_parent(parent)
             os.execvpe(command[0], command, environment)
         except (OSError, ValueError) as error:
-            answer = {"errno": getattr(error, "errno", None), "text": getattr(error, "strerror", None) or str(error)}
-            os.write(failed, json.dumps(answer).encode())
+            os.write(failed, json.dumps(_failure(error)).encode())
         finally:
             os._exit(_CANNOT_RUN)
+
+
+def _failure(error: OSError | ValueError) -> dict[str, Any]:
+    """Return the answer that says why a command cannot be run."""
+    return {"errno": getattr(error, "errno", None), "text": getattr(error, "strerror", None) or str(error)}

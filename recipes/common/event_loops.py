@@ -23,9 +23,11 @@ def same_loop(loop: asyncio.AbstractEventLoop | None, what: str) -> asyncio.Abst
     Arguments: `what`, the beginning of the error message: what belongs to `loop`.
     Raises: RuntimeError in another event loop.
     """
-    running = running_loop()
-    if running is None:
-        raise RuntimeError(f"{what} is used without an event loop: use it in the loop that has connected its client")
+    try:
+        running = asyncio.get_running_loop()
+    except RuntimeError:
+        error = f"{what} is used without an event loop: use it in the loop that has connected its client"
+        raise RuntimeError(error) from None
     if loop is not None and loop is not running:
         raise RuntimeError(f"{what} belongs to another event loop: connect a client in each event loop")
     return running

@@ -47,21 +47,24 @@ class Certainty:
         is_over = not self.is_present_session or self._zk.certain_until == float("-inf")
         return ENDED if is_over else UNCERTAIN
 
-    def need(self) -> None:
-        """Have the client ask the leader often enough that certainty does not end, until `release`."""
-        self._zk.need_certainty()
+    def need(self, callback: Callable[[], None] | None = None) -> None:
+        """Have the client ask the leader often enough that certainty does not end, until `release`.
 
-    def release(self) -> None:
-        """Undo one `need`."""
+        If it ends all the same, `callback` is called, once: `add_callback` adds it again.
+        """
+        self._zk.need_certainty()
+        if callback is not None:
+            self._zk.on_uncertain.add(callback)
+
+    def release(self, callback: Callable[[], None] | None = None) -> None:
+        """Undo one `need`, with the same argument."""
         self._zk.release_certainty()
+        if callback is not None:
+            self._zk.on_uncertain.discard(callback)
 
     def add_callback(self, callback: Callable[[], None]) -> None:
-        """Have `callback` called once when certainty ends.  To hear of the next end, add it again."""
+        """Have `callback`, which was called, called again at the next end of certainty."""
         self._zk.on_uncertain.add(callback)
-
-    def remove_callback(self, callback: Callable[[], None]) -> None:
-        """Undo `add_callback`."""
-        self._zk.on_uncertain.discard(callback)
 
     async def renew(self) -> None:
         """As `renew_certainty`."""

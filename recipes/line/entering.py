@@ -73,6 +73,17 @@ class Entrance:
         while True:
             ticket_acl = own_acl(self.zk, self.path) if self.acl is None else self.acl
             made, created, answers = await self._create_and_read(unique, ticket_acl, parents)
+            if not isinstance(created, BaseException):
+                path, stat = created
+                is_new = bool(made) and not isinstance(made[-1], BaseException)
+                self.standing.entered(self.path, loop.time(), is_ours=is_new)
+                if not answers or any_transient(answers):
+                    answers = await self._look(path)
+                    if self.zk.session_id != stat.ephemeral_owner:  # the look is one of a later session
+                        session_id, (unique, proofs) = self.zk.session_id, self._unique_name()
+                        continue
+                node = TicketNode(path, path.rpartition("/")[2], stat.czxid, stat.ephemeral_owner, proofs)
+                return Entered(node, answers, is_new)
             if isinstance(created, zkwire.NoNodeError):
                 parents = await self._parents_to_make(parents)
                 continue
@@ -91,18 +102,7 @@ class Entrance:
             if is_transient(created):  # it was not carried out
                 await pause()
                 continue
-            if isinstance(created, BaseException):
-                raise created
-            path, stat = created
-            is_new = bool(made) and not isinstance(made[-1], BaseException)
-            self.standing.entered(self.path, loop.time(), is_ours=is_new)
-            if not answers or any_transient(answers):
-                answers = await self._look(path)
-                if self.zk.session_id != stat.ephemeral_owner:  # the look is one of a later session
-                    session_id, (unique, proofs) = self.zk.session_id, self._unique_name()
-                    continue
-            node = TicketNode(path, path.rpartition("/")[2], stat.czxid, stat.ephemeral_owner, proofs)
-            return Entered(node, answers, is_new)
+            raise created
 
     async def _look(self, path: str) -> list[Any]:
         """Return the answers to the reads, sent behind the create of `path`, by a look that tickets may share."""

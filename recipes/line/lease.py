@@ -47,33 +47,22 @@ class Body(Protocol):
         """Replace the lease `before` by `lease`, which is the one to release from now on."""
 
 
-class Bodies:
+class Bodies(list[Body]):
     """The bodies that run under one lease, the innermost last."""
 
-    __slots__ = ("_bodies",)
-
-    def __init__(self) -> None:
-        self._bodies: list[Body] = []
-
-    def add(self, body: Body) -> None:
-        """Add a body, within those that were added before."""
-        self._bodies.append(body)
-
-    def remove(self, body: Body) -> None:
-        """Remove a body."""
-        self._bodies.remove(body)
+    __slots__ = ()
 
     def interrupt(self, loss: LockLostError) -> None:
         """Interrupt all bodies, the innermost first."""
-        for body in reversed(self._bodies):
+        for body in reversed(self):
             body.interrupt(loss)
 
     def move(self, old: Lease, new: Lease) -> None:
         """Have all bodies, which run under `old`, go on under `new`."""
-        for body in self._bodies:
+        for body in self:
             new.enter_body(body)
             body.go_on_under(new, old)
-        self._bodies.clear()
+        self.clear()
 
 
 class Lease:
@@ -118,7 +107,9 @@ class Lease:
         self._over: asyncio.Future[None] | None = None
         self._bodies = Bodies()
         self._certainty = Certainty(zk, ticket.node.session_id)
-        self._monitor = LossMonitor(zk, ticket, self._certainty, on_uncertain=self.find_loss, on_lost=self._lose)
+        self._monitor = LossMonitor(
+            zk, ticket, self._certainty, self._loop, on_uncertain=self.find_loss, on_lost=self._lose
+        )
 
     def __repr__(self) -> str:
         session = session_in_words(self.ticket.node.session_id)
@@ -243,7 +234,7 @@ class Lease:
 
     def enter_body(self, body: Body) -> None:
         """Have `body` interrupted when the lease is lost."""
-        self._bodies.add(body)
+        self._bodies.append(body)
 
     def leave_body(self, body: Body) -> LockLostError | None:
         """Undo `enter_body`; return the loss of the lease, None if it is not lost."""
@@ -252,7 +243,7 @@ class Lease:
 
     def find_loss(self) -> LockLostError | None:
         """Look whether the lease is still certain, lose it if not, and return its loss, None if it is not lost."""
-        if not self.is_over and self._seconds_left() <= 0:
+        if self._seconds_left() <= 0 and not self.is_over:
             self._lose(self._why_uncertain())
         return self._loss
 
@@ -260,16 +251,10 @@ class Lease:
 
     def _seconds_left(self) -> float:
         """Return how many seconds the lease lasts for certain; 0 once it is over.  Kinds of leases may shorten it."""
-        return self._session_seconds_left()
-
-    def _session_seconds_left(self) -> float:
         return 0.0 if self.is_over else self._certainty.seconds_left()
 
     def _why_uncertain(self) -> str:
         """Return the reason for which `_seconds_left` is 0."""
-        return self._why_session_uncertain()
-
-    def _why_session_uncertain(self) -> str:
         return self._certainty.why_ended()
 
     def _on_end(self) -> None:

@@ -9,6 +9,7 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, Generic, Protocol, TypeVar
 
@@ -66,6 +67,7 @@ class Hold(Generic[H]):
         self._cancelling_soon: asyncio.Handle | None = None
 
     async def __aenter__(self) -> H:
+        task = current_task()
         if self._lease is not None or self._is_entering:
             raise RuntimeError("this hold is entered already: call hold() for each `async with`")
         self._is_entering = True
@@ -73,16 +75,16 @@ class Hold(Generic[H]):
             lease = await self._acquire()
         except BaseException as error:
             # If this is the loss of a lease that an outer body has, the code in between may catch it.
-            _stop_outer_body(current_task(), passes_cancellation=isinstance(error, asyncio.CancelledError))
+            _stop_outer_body(task, passes_cancellation=isinstance(error, asyncio.CancelledError))
             raise
         finally:
             self._is_entering = False
-        self._task = current_task()
-        self._cancelling = self._task.cancelling()
+        self._task = task
+        self._cancelling = task.cancelling()
         self.loss = None
         self.cancellations = 0
         self._lease = lease
-        _ENTERED.setdefault(self._task, []).append(self)
+        _ENTERED.setdefault(task, []).append(self)
         lease.enter_body(self)
         return lease
 
@@ -95,7 +97,7 @@ class Hold(Generic[H]):
         self._lease = None
         loss = lease.leave_body(self)
         self._leave(task)
-        ours = self._take_back_cancellations(task) and kind is asyncio.CancelledError
+        ours = self.cancellations > 0 and self._take_back_cancellations(task) and kind is asyncio.CancelledError
         passes_cancellation = kind is asyncio.CancelledError and not ours
         try:
             await lease.release()
@@ -103,7 +105,8 @@ class Hold(Generic[H]):
             passes_cancellation = True
             raise
         finally:
-            _stop_outer_body(task, passes_cancellation=passes_cancellation)
+            if task in _ENTERED:
+                _stop_outer_body(task, passes_cancellation=passes_cancellation)
         if loss is not None and (ours or kind is None or isinstance(error, SessionError)):
             raise loss from error
 
@@ -145,13 +148,13 @@ class Hold(Generic[H]):
             del _ENTERED[task]
 
     def _take_back_cancellations(self, task: asyncio.Task[Any]) -> bool:
-        """Undo the cancellations by this hold; return whether there were some, and none from elsewhere.
+        """Undo the cancellations by this hold; return whether there are none from elsewhere.
 
         A cancellation from elsewhere at the same time goes on: then `cancelling()` stays above its value on entering.
         If another task leaves the block than the one that entered it, the cancelled task is not the present one, and
         nothing must be taken back.
         """
-        if not self.cancellations or task is not asyncio.current_task():
+        if task is not asyncio.current_task():
             return False
         for _ in range(self.cancellations):
             task.uncancel()
@@ -195,6 +198,7 @@ class Locking(ABC, Generic[H]):
     def __init__(self, zk: Client, path: str) -> None:
         self._zk = zk
         self.path = path
+        self._in_words = f"the {self._noun} {path}"
         self._loop = running_loop()
         self._entered: dict[asyncio.Task[Any], list[Hold[H]]] = {}
         self._latest: H | None = None  # for `repr`
@@ -209,7 +213,7 @@ class Locking(ABC, Generic[H]):
         return self._zk
 
     async def __aenter__(self) -> H:
-        hold = self.hold()
+        hold = Hold(self.acquire)
         lease = await hold.__aenter__()
         self._entered.setdefault(current_task(), []).append(hold)
         return lease
@@ -250,7 +254,7 @@ class Locking(ABC, Generic[H]):
         Arguments: `within`, as of `acquire`.
         """
         checked_within(within)
-        return Hold(lambda: self.acquire(within=within))
+        return Hold(partial(self.acquire, within=within))
 
     async def acquire(self, *, within: float | None = None) -> H:
         """Wait for the lock and return the lease.  The caller must release it, even when it is lost.
@@ -262,18 +266,18 @@ class Locking(ABC, Generic[H]):
         session (if it does, a new ticket is taken in the new session); whatever else the server refuses.
         Cancellation: at any moment; no node stays, and the next ticket in the line gets its turn.
         """
-        self._check_usable()
-        loop = asyncio.get_running_loop()
+        loop = self._check_usable()
         start = loop.time()
-        lease = await (self._acquire() if checked_within(within) is None else self._acquire_within(within))
+        lease = await (self._acquire() if within is None else self._acquire_within(within))
         self._latest = lease
         if loop.time() - start > _LATE:
             _log.info("acquired the %s %s after %.0f s", self._noun, self.path, loop.time() - start)
         return lease
 
-    async def _acquire_within(self, within: float | None) -> H:
+    async def _acquire_within(self, within: float) -> H:
+        checked_within(within)
         sight = Sight()
-        async with bounded(within, f"the {self._noun} {self.path} was not free", sight.in_words) as bound:
+        async with bounded(within, f"{self._in_words} was not free", sight.in_words) as bound:
             if within == 0 and self._can_wait:
                 lease = await self._try_acquire(sight)
                 if lease is not None:
@@ -316,12 +320,15 @@ class Locking(ABC, Generic[H]):
     async def _try_acquire(self, sight: Sight | None = None) -> H | None:
         """Do what `try_acquire` does; `sight`, as for `_acquire`."""
 
-    def _check_usable(self) -> None:
-        """Raise the error of a client that is closed for good; RuntimeError in another event loop than the lock's.
+    def _check_usable(self) -> asyncio.AbstractEventLoop:
+        """Return the event loop.
+
+        Raises: the error of a client that is closed for good; RuntimeError in another event loop than the lock's.
 
         A task of another event loop would wait for ever: nothing wakes its loop, which runs in another thread.
         """
-        self._loop = same_loop(self._loop, f"the {self._noun} {self.path}")
+        self._loop = same_loop(self._loop, self._in_words)
         error = self._zk.on_closed.error
         if error is not None:
             raise error
+        return self._loop

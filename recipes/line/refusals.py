@@ -22,7 +22,7 @@ def is_transient(answer: object) -> bool:
 
 def any_transient(answers: Iterable[object]) -> bool:
     """Return whether one of `answers` is a transient refusal."""
-    return any(is_transient(answer) for answer in answers)
+    return any(map(is_transient, answers))
 
 
 async def pause() -> None:

@@ -208,8 +208,8 @@ class Consumer:
             return
         try:
             await self._put_back(name, data)
-        except ZooKeeperError as error:
-            _log.warning("an item of %s that a cancelled get had taken is lost: %s", self._nodes.path, error)
+        except (ZooKeeperError, ValueError) as error:  # ValueError: too large, though not for the create of its maker
+            _log.warning("an item of %s that a cancelled get had taken may be lost: %s", self._nodes.path, error)
 
     async def _put_back(self, name: str, data: bytes) -> None:
         """Create the item again under its old name, exactly once.

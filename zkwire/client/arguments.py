@@ -16,13 +16,11 @@ from zkwire.session.secrecy import hides_arguments
 from zkwire.wire.records import ACL, OPEN_ACL, Perms
 from zkwire.wire.requests import (
     AnyCreate,
-    Create2Reply,
     Create2Request,
     CreateContainerRequest,
     CreateFlags,
     CreateRequest,
     CreateTTLRequest,
-    Request,
     TTLFlags,
 )
 
@@ -51,8 +49,13 @@ def creation(
     container: bool = False,
     ttl: float | None = None,
     acl: Sequence[ACL] = OPEN_ACL,
+    with_stat: bool = False,
 ) -> AnyCreate:
-    """Return the request that creates `path` below `chroot`.  Raises: TypeError, ValueError."""
+    """Return the request that creates `path` below `chroot`.
+
+    Arguments: `with_stat`, whether the answer must have the node's Stat; the other ones as of Client.create.
+    Raises: TypeError, ValueError.
+    """
     paths.validate(path, sequential=sequential)
     # A sequential node at "/" gets a name that is only a number.  With the chroot /app it must become /app/0000000001,
     # below the chroot: without the slash the server would create /app0000000001 beside it.
@@ -71,14 +74,7 @@ def creation(
         ttl_flags = TTLFlags.SEQUENTIAL if sequential else TTLFlags.PERSISTENT
         return CreateTTLRequest(full_path, content, entries, ttl_flags, _milliseconds(ttl))
     flags = CreateFlags.EPHEMERAL * ephemeral | CreateFlags.SEQUENTIAL * sequential
-    return CreateRequest(full_path, content, entries, flags)
-
-
-def with_stat(creation: AnyCreate) -> Request[Create2Reply]:
-    """Return the request that creates the same node, but is answered with the Stat too."""
-    if isinstance(creation, CreateRequest):
-        return Create2Request(creation.path, creation.data, creation.acl, creation.flags)
-    return creation
+    return (Create2Request if with_stat else CreateRequest)(full_path, content, entries, flags)
 
 
 def _milliseconds(ttl: float) -> int:

@@ -13,13 +13,13 @@ from typing import Any, Final, TypeVar
 
 from zkwire import paths
 from zkwire.client.admin import Administration
-from zkwire.client.arguments import Data, checked_data, checked_version, creation, with_stat
+from zkwire.client.arguments import Data, checked_data, checked_version, creation
 from zkwire.client.batches import Batches
 from zkwire.client.delete_tree import delete_tree
 from zkwire.client.event_stream import BACKLOG, EventStream
 from zkwire.client.in_words import in_words
 from zkwire.client.node_streams import ChildrenStream, DataStream
-from zkwire.client.operations import Node
+from zkwire.client.operations import Node, new_node
 from zkwire.client.requester import Requester
 from zkwire.client.session_view import SessionView
 from zkwire.client.transaction import Transaction
@@ -46,6 +46,9 @@ from zkwire.wire.requests import (
 from zkwire.wire.watch_table import WatchKind
 
 _ANY_VERSION: Final = -1
+# The bits of a UUID that are random, and those that are fixed.  RFC 4122: version 4, variant 2.
+_RANDOM_BITS: Final = ~(0xF << 76 | 0x3 << 62)
+_UUID_BITS: Final = 0x4 << 76 | 0x2 << 62
 
 R = TypeVar("R", bound=Record)
 
@@ -101,10 +104,8 @@ class Client(SessionView, Administration, Batches):
 
     def unique_id(self) -> str:
         """Return a new UUID, made with this client's own source of randomness (`rng` of `connect`)."""
-        # RFC 4122: version 4, variant 2.
-        bits = self._random.getrandbits(128) & ~(0xF << 76) & ~(0x3 << 62) | 0x4 << 76 | 0x2 << 62
-        digits = f"{bits:032x}"
-        return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+        digits = f"{self._random.getrandbits(128) & _RANDOM_BITS | _UUID_BITS:032x}"
+        return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
     async def ping(self) -> float:
         """Return how many seconds a ping took (request: ping).  The client sends its own pings to keep the session."""
@@ -180,7 +181,7 @@ class Client(SessionView, Administration, Batches):
     async def get(self, path: str) -> Node:
         """Return the node's data and Stat (request: getData).  Raises: NoNodeError."""
         reply = await self._ask(GetDataRequest(self._server_path(path), False))
-        return Node(reply.data or b"", reply.stat)
+        return new_node((reply.data or b"", reply.stat))
 
     async def get_and_watch(self, path: str, *, into: WatchSet | None = None) -> tuple[Node, Watch]:
         """Return the node's data and Stat, and a watch for a change of its data or its deletion.
@@ -190,7 +191,7 @@ class Client(SessionView, Administration, Batches):
         """
         request = GetDataRequest(self._server_path(path), True)
         reply, watch = await self._requester.ask_and_watch(request, path, into, WatchKind.DATA)
-        return Node(reply.data or b"", reply.stat), watch
+        return new_node((reply.data or b"", reply.stat)), watch
 
     async def get_children(self, path: str) -> list[str]:
         """Return the names of the children, in no order (request: getChildren).  Raises: NoNodeError."""
@@ -279,10 +280,18 @@ class Client(SessionView, Administration, Batches):
 
         Requests: create2 (ZooKeeper 3.5), createContainer, createTTL.
         """
-        request = creation(
-            self.chroot, path, data, ephemeral=ephemeral, sequential=sequential, container=container, ttl=ttl, acl=acl
+        request: Request[Any] = creation(
+            self.chroot,
+            path,
+            data,
+            ephemeral=ephemeral,
+            sequential=sequential,
+            container=container,
+            ttl=ttl,
+            acl=acl,
+            with_stat=True,
         )
-        reply = await self._requester.create(with_stat(request), make_parents, acl)
+        reply = await self._requester.create(request, make_parents, acl)
         return paths.strip_chroot(self.chroot, reply.path), reply.stat
 
     async def ensure_path(self, path: str, *, container: bool = False, acl: Sequence[ACL] = OPEN_ACL) -> None:

@@ -5,9 +5,10 @@ Each docstring names the Client method that has the same arguments and the same 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from functools import partial
+from typing import Final, NamedTuple, TypeAlias
 
 from zkwire.client.arguments import Data
 from zkwire.client.watch import WatchSet
@@ -19,6 +20,11 @@ class Node(NamedTuple):
 
     data: bytes
     stat: Stat
+
+
+# Node(data, stat) calls a function that NamedTuple wrote in Python, once for each node that is read.  This makes the
+# same object without that call.
+new_node: Final[Callable[[tuple[bytes, Stat]], Node]] = partial(tuple.__new__, Node)
 
 
 @dataclass(slots=True)

@@ -10,11 +10,12 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from zkwire import paths
-from zkwire.client.arguments import creation, with_stat
-from zkwire.client.operations import Create, GetChildren, GetData, Node, Operation, Sync
+from zkwire.client.arguments import creation, server_path
+from zkwire.client.operations import Create, GetChildren, GetData, Operation, Sync, new_node
 from zkwire.client.watch import Watch, WatchSet
 from zkwire.errors import (
     ConnectionLostError,
@@ -39,6 +40,7 @@ from zkwire.wire.watch_table import WatchKind
 
 _FINAL_STATES: Final = (SessionState.EXPIRED, SessionState.AUTH_FAILED, SessionState.CLOSED)
 
+_READS: Final = (GetData, GetChildren)
 _ERRORS_WITH_PATH: Final = (ServerError, ConnectionLostError, ProtocolError, RequestTooLargeError)
 
 R = TypeVar("R", bound=Record)
@@ -55,6 +57,8 @@ class Requester:
         self._requests = session.requests
         self.chroot = chroot
         self.loop = session.requests.loop
+        # Returns the server's path for the caller's path.  Raises: TypeError, ValueError.
+        self.server_path: Callable[[str], str] = partial(server_path, chroot) if chroot else paths.validate
 
     async def ask(self, request: Request[R], watch: Watcher | None = None, kind: WatchKind = WatchKind.DATA) -> R:
         """Send `request` and return its reply.
@@ -137,7 +141,7 @@ class Requester:
         """
         requests: list[Request[Any]] = []
         for read in reads:
-            if not isinstance(read, GetData | GetChildren):
+            if not isinstance(read, _READS):
                 raise TypeError(f"get_many takes GetData and GetChildren, not {read!r}")
             if read.into is not None:
                 raise ValueError(f"{read.path}: get_many sets no watches; leave `into` out, or use pipeline")
@@ -203,11 +207,6 @@ class Requester:
         self._strip(error)
         raise error
 
-    def server_path(self, path: str) -> str:
-        """Return the server's path for the caller's `path`.  Raises: TypeError, ValueError."""
-        paths.validate(path)
-        return paths.add_chroot(self.chroot, path) if self.chroot else path
-
     def watch(self, path: str, into: WatchSet | None) -> Watch:
         """Return a new watch for the caller's `path`; give it to the request that sets it."""
         return Watch(self._requests, self.server_path(path), path, into)
@@ -238,13 +237,14 @@ class Requester:
                 container=operation.container,
                 ttl=operation.ttl,
                 acl=operation.acl,
+                with_stat=True,
             )
-            return with_stat(request), None, WatchKind.DATA
-        if not isinstance(operation, Sync | GetData | GetChildren):
+            return request, None, WatchKind.DATA
+        if isinstance(operation, Sync):
+            return SyncRequest(self.server_path(operation.path)), None, WatchKind.DATA
+        if not isinstance(operation, _READS):
             raise TypeError(f"not an operation: {operation!r}")
         path = self.server_path(operation.path)
-        if isinstance(operation, Sync):
-            return SyncRequest(path), None, WatchKind.DATA
         watch = None if operation.into is None else self.watch(operation.path, operation.into)
         if isinstance(operation, GetData):
             return GetDataRequest(path, watch is not None), watch, WatchKind.DATA
@@ -252,7 +252,8 @@ class Requester:
 
     async def _send_all(self, requests: Sequence[tuple[Request[Any], Watch | None, WatchKind]]) -> list[Any]:
         """Send all requests, each with the watch that it sets; see `ask_all`."""
-        check_loop(self.loop)  # here, because there may be no request
+        if not requests:
+            check_loop(self.loop)  # otherwise `submit` does it
         futures: list[asyncio.Future[Any]] = []
         try:
             for request, watch, kind in requests:
@@ -261,8 +262,10 @@ class Requester:
             # task is woken once instead of once for each request.
             for future in reversed(futures):
                 if not future.done():
-                    with contextlib.suppress(ServerError, ConnectionLostError):
+                    try:
                         await future
+                    except (ServerError, ConnectionLostError):
+                        continue  # it is one of the answers
             return [self._answer(future, watch) for future, (_, watch, _) in zip(futures, requests, strict=True)]
         except BaseException as error:
             self._strip(error)
@@ -296,7 +299,7 @@ class Requester:
         if isinstance(answer, ZooKeeperError):
             return answer
         if isinstance(operation, GetData):
-            return Node(answer.data or b"", answer.stat)
+            return new_node((answer.data or b"", answer.stat))
         if isinstance(operation, GetChildren):
             return answer.children
         return None if isinstance(operation, Sync) else (paths.strip_chroot(self.chroot, answer.path), answer.stat)

@@ -126,7 +126,7 @@ class SessionView:
         Without this call, a client whose event loop ends (`asyncio.run` cancels all tasks) still ends its session.
         Arguments: `keep_session`, whether to keep the session alive on the server, to be resumed by its id and
         password; while no server is connected, this ends at once, and what was released meanwhile may stay in that
-        session; `within`, a shorter bound, in seconds.
+        session; `within`, a shorter bound, in seconds; 0 sends the request, if connected, and waits for no answer.
         Raises: ValueError if `within` is not 0 or more.
         Cancellation: the client closes all the same; the session may then live until it expires.
         Order: verbs called before `close` are answered first; verbs called after it raise SessionClosedError.

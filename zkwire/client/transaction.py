@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeAlias
 
-from zkwire.client.arguments import Data, checked_data, checked_version, creation, server_path, with_stat
+from zkwire.client.arguments import Data, checked_data, checked_version, creation, server_path
 from zkwire.errors import ProtocolError, RuntimeInconsistencyError, ServerError, TransactionError
 from zkwire.paths import strip_chroot
 from zkwire.session.event_loop import check_loop
@@ -114,10 +114,19 @@ class Transaction:
         node since.
         Requests: create2 (ZooKeeper 3.5), createContainer, createTTL.
         """
-        request = creation(
-            self._chroot, path, data, ephemeral=ephemeral, sequential=sequential, container=container, ttl=ttl, acl=acl
+        self._add(
+            creation(
+                self._chroot,
+                path,
+                data,
+                ephemeral=ephemeral,
+                sequential=sequential,
+                container=container,
+                ttl=ttl,
+                acl=acl,
+                with_stat=True,
+            )
         )
-        self._add(with_stat(request))
         self._want_stat.add(len(self._operations) - 1)
 
     def set(self, path: str, data: Data, version: int = -1) -> None:

@@ -56,6 +56,7 @@ R = TypeVar("R", bound=Record)
 class Requests(Protocol):
     """The part of the request queue that the clean-up needs; see RequestQueue."""
 
+    loop: asyncio.AbstractEventLoop
     session_id: int
     last_zxid: int
 
@@ -316,7 +317,7 @@ class Removal:
         # Encoded here and not in `start`: a lock makes its removal while it has time, and starts it when another
         # client waits for the node to go.
         self._first: Call | None = Call(ExistsRequest(path, False) if owner else DeleteRequest(path, -1), self)
-        self._waited_for: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waited_for: asyncio.Future[None] = requests.loop.create_future()
 
     def start(self) -> asyncio.Future[None]:
         """Begin, once, and return a future that is done when the node is known to be gone, or its session is.

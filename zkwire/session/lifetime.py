@@ -16,7 +16,8 @@ from zkwire.session.event_loop import check_loop
 from zkwire.wire.certainty import Certainty as ConnectionCertainty
 
 _NEVER: Final = float("-inf")
-_A_MOMENT: Final = 0.001  # seconds
+# Seconds.  `suspended` reads two clocks, one after the other: a difference that is no greater is no suspension.
+_A_MOMENT: Final = 0.001
 # Seconds between two looks at the clock: the event loop's timers do not run while the machine is suspended.
 _LOOK_EVERY: Final = 1.0
 
@@ -115,7 +116,8 @@ class Certainty:
     @property
     def until(self) -> float:
         """The moment, brought forward by the time that the machine was suspended since it was proven."""
-        return self._until - self._missed()
+        missed = suspension.suspended() - self._suspended
+        return self._until - missed if missed > _A_MOMENT else self._until
 
     def limit(self, until: float) -> None:
         """Take note that the session may end at `until`: a server has granted a shorter timeout than the one before."""
@@ -143,20 +145,17 @@ class Certainty:
 
     def has_missed_time(self) -> bool:
         """Return whether the machine was suspended since the last call, and count that time."""
-        missed = self._missed()
+        missed = suspension.suspended() - self._suspended
+        if missed <= _A_MOMENT:
+            return False
         self._until -= missed
         self._suspended += missed
-        return missed > 0
+        return True
 
     def end(self) -> None:
         """Take note that the session is over, or that the server is about to end it."""
         self._until = _NEVER
         self.on_uncertain.check_soon()
-
-    def _missed(self) -> float:
-        # The two clocks of `suspended` are read one after the other: what is less than a millisecond is no suspension.
-        missed = suspension.suspended() - self._suspended
-        return missed if missed > _A_MOMENT else 0.0
 
 
 class OnClosed(_Callbacks):

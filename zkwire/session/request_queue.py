@@ -139,7 +139,13 @@ class RequestQueue:
             if size + _SET_AGAIN > self.request_limit:  # the watch could not be set again on another connection
                 raise RequestTooLargeError(request, size + _SET_AGAIN, self.request_limit)
             self.watches.asked(call.watch_kind, request.subject or "")
-        self._enqueue(call)
+        self._unsent.append(call)
+        if len(self._unsent) > self._many_unsent:
+            self._drop_cancelled()
+        if not self._flush_due and self._link is not None:
+            # Not at once: what is submitted in this turn of the event loop leaves in one write.
+            self._flush_due = True
+            self.loop.call_soon(self.flush)
 
     def send_at_once(self, call: Call) -> None:
         """Put `call` into the queue, and write the queue before this returns, as far as the connection allows.
@@ -231,9 +237,11 @@ class RequestQueue:
         """Write the calls that wait, in order, as many as may be in flight."""
         self._flush_due = False
         link = self._link
-        if link is None or link.is_blocked or not link.connection.is_open:
+        if link is None or link.is_blocked:
             return
         connection = link.connection
+        if connection.error is not None:
+            return
         now = self.loop.time()
         # If the event loop was blocked, the link may be dead.  Writes that were sent now would fail with it, although
         # the next connection can carry them.
@@ -401,15 +409,6 @@ class RequestQueue:
 
     # -- within -----------------------------------------------------------------------------------------------------
 
-    def _enqueue(self, call: Call) -> None:
-        self._unsent.append(call)
-        if len(self._unsent) > self._many_unsent:
-            self._drop_cancelled()
-        if not self._flush_due and self._link is not None and self._link.connection.is_open:
-            # Not at once: what is submitted in this turn of the event loop leaves in one write.
-            self._flush_due = True
-            self.loop.call_soon(self.flush)
-
     def _drop_cancelled(self) -> None:
         """Forget the waiting calls of cancelled callers.
 
@@ -473,7 +472,7 @@ class RequestQueue:
             return
         what = self.watches.to_remove(where, path)
         if what is not None:
-            self._enqueue(Call(RemoveWatchesRequest(path, what)))
+            self.send(Call(RemoveWatchesRequest(path, what)))
 
     def _remove_later(self, request: RemoveWatchesRequest) -> None:
         """Send `request` again after a pause: an overloaded server has refused it, and has kept the watch."""

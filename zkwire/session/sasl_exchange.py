@@ -27,7 +27,7 @@ async def authenticate(mechanism: SaslMechanism, link: Link, address: Address) -
     request = _ask(mechanism.start, address.host, failed)
     while request is not None:
         answer: asyncio.Future[Any] = loop.create_future()
-        link.connection.send_apart(Call(request, answer), loop.time())
+        link.connection.send(Call(request, answer), loop.time())
         link.flush()
         await asyncio.wait({answer, link.closed}, return_when=asyncio.FIRST_COMPLETED)
         if not answer.done():

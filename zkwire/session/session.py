@@ -195,7 +195,7 @@ class Session:
                 await clean_up(self.requests, self._link, (end - self._loop.time()) / 2)
             if self._is_ready or (self._has_session and not keep_session):
                 farewell = Farewell(self._end_as_closed)
-                self.requests.send(Call(last, farewell))
+                self.requests.send_at_once(Call(last, farewell))  # there may be no time to wait for the next turn
                 self._refuse(closed())
                 if not keep_session:
                     # The server ends the session before it answers, so that a lock must not be trusted until then.

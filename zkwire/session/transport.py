@@ -111,18 +111,19 @@ class Link(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         data = bytes(self._view[:nbytes])
-        urgent = self.connection.take_urgent(data)
+        connection = self.connection
+        urgent = connection.take_urgent(data) if connection.urgent else None
         if urgent is not None:
             # A lock's owner may run its task from this callback.  That is possible here, because the event loop calls a
             # protocol outside of any task.
             urgent()
-        arrived = self.connection.receive(data, self._loop.time())
-        if self._timer is None and self.connection.is_open:
+        arrived = connection.receive(data, self._loop.time())
+        if self._timer is None and connection.is_open:
             self._schedule_tick()
         self._owner.link_delivered(self, arrived)
-        if self.connection.error is not None:
-            self.abort(self.connection.error)
-        elif self.connection.unfolding is not None and self._going_on is None and self._transport is not None:
+        if connection.error is not None:
+            self.abort(connection.error)
+        elif connection.unfolding is not None and self._going_on is None and self._transport is not None:
             if self.is_lost:  # by what the owner did with what was delivered
                 return
             # The peer waits meanwhile, so that memory stays bounded.

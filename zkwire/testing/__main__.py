@@ -43,12 +43,7 @@ async def _serve(server: Server, address: str, *, with_stdin: bool) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ended.set)
     if with_stdin:
-
-        def read_input() -> None:
-            if not os.read(sys.stdin.fileno(), _READ_SIZE):
-                ended.set()
-
-        loop.add_reader(sys.stdin.fileno(), read_input)
+        _end_with_input(loop, ended)
     try:
         await server.start()
     except OSError as error:
@@ -60,6 +55,22 @@ async def _serve(server: Server, address: str, *, with_stdin: bool) -> int:
     finally:
         await server.close()
     return 0
+
+
+def _end_with_input(loop: asyncio.AbstractEventLoop, ended: asyncio.Event) -> None:
+    """Set `ended` when the standard input ends."""
+    if sys.stdin is None:  # it was closed before the start
+        ended.set()
+        return
+
+    def read_input() -> None:
+        if not os.read(sys.stdin.fileno(), _READ_SIZE):
+            ended.set()
+
+    try:
+        loop.add_reader(sys.stdin.fileno(), read_input)
+    except PermissionError:  # a file or /dev/null, which cannot be waited for: nothing will come after what it has
+        ended.set()
 
 
 if __name__ == "__main__":

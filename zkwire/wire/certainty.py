@@ -93,8 +93,10 @@ class Certainty:
                 # The leader touched the session for the handshake, and it had a quorum after that.
                 self.has_quorum = True
                 self._prove(self._greeted + self._timeout)
-            self._take_as_y(sent, reach)
-            self._take_as_x(sent, now)
+            if self._waiting:
+                self._take_as_y(sent, reach)
+            if self._touches and self._touches[0].answered <= sent - self._timeout * _HALF_TICK:
+                self._take_as_x(sent, now)
         touches = self._touches
         if not touches or sent >= touches[-1].sent + self.grain:
             # Every later x covers touches[1] as well, so the one before is of no use any more.  A client that only

@@ -23,7 +23,6 @@ from zkwire.wire.primitives import DecodeError
 from zkwire.wire.progress import Progress
 from zkwire.wire.records import EVENT_XID, PING_XID, ConnectRequest, ConnectResponse, WatcherEvent, printed
 from zkwire.wire.requests import (
-    AUTH_XID,
     CheckVersionRequest,
     PingRequest,
     Request,
@@ -159,6 +158,7 @@ class Connection:
     `is_held`: set by the session; while it is True no ping is sent;
     `unfolding`: a large reply that is being decoded in steps, or None: call `go_on` later, and read no more until then;
     `is_session_over`: whether the server said, in a reply, that it is ending the session;
+    `urgent`: the callbacks of `add_urgent`, by their frames without the zxid and the error code;
     `certainty`: what the replies on this connection prove about the session, None before the handshake and on a server
     without a quorum;
     `keeps_certain`: set by the session; while it is True the pings are requests through the leader, and more frequent;
@@ -185,7 +185,7 @@ class Connection:
         self._undecoded: list[bytes] = []
         self.unfolding: Stepwise | None = None
         self._auth_calls: deque[Call] = deque()
-        self._urgent: dict[bytes, Callable[[], None]] = {}
+        self.urgent: dict[bytes, Callable[[], None]] = {}
         self._xid = 0
         self._progress = Progress(now)
         body = connect_request.encode()
@@ -197,36 +197,29 @@ class Connection:
         return self.timeout > 0 and self.error is None
 
     def send(self, call: Call, now: float) -> None:
-        """Assign `call` its xid and queue its frame."""
-        if call.request.fixed_xid == AUTH_XID:
-            self.send_apart(call, now)
-            return
-        self._queue(call, now)
-        self._last_sent = now
-        if call.request.reach is not _SERVER:
-            self._last_through = now
-        self.calls.append(call)
-        if call.body is None:
-            self.large_in_flight += call.size
+        """Assign `call` its xid and queue its frame.
 
-    def send_apart(self, call: Call, now: float) -> None:
-        """Queue the frame of an auth or sasl request, whose reply may come out of order.
-
-        The server's reading thread answers these two at once: the reply may overtake the replies to earlier requests,
-        but not to an earlier request of this kind.  The server does not count them as a sign of life of the session, so
-        they do not put off the next ping, and their replies do not extend the certainty.
+        The server's reading thread answers an auth or sasl request at once: the reply may overtake the replies to
+        earlier requests, but not to an earlier request of these two kinds.  The server does not count the two as a sign
+        of life of the session, so they do not put off the next ping, and their replies do not extend the certainty.
         """
-        self._queue(call, now)
-        self._auth_calls.append(call)
-
-    def _queue(self, call: Call, now: float) -> None:
-        xid = call.request.fixed_xid
+        request = call.request
+        xid = request.fixed_xid
         if xid is None:
             xid = self._xid = self._xid % _MAX_XID + 1
         call.xid = xid
         call.sent_at = now
-        body = call.request.encode() if call.body is None else call.body
-        self._outgoing.append(_REQUEST_START.pack(call.size, xid, call.request.opcode) + body)
+        body = request.encode() if call.body is None else call.body
+        self._outgoing.append(_REQUEST_START.pack(call.size, xid, request.opcode) + body)
+        if request.is_answered_at_once:
+            self._auth_calls.append(call)
+            return
+        self._last_sent = now
+        if request.reach is not _SERVER:
+            self._last_through = now
+        self.calls.append(call)
+        if call.body is None:
+            self.large_in_flight += call.size
 
     def data_to_send(self) -> bytes:
         """Return all bytes queued since the last call, in one piece."""
@@ -248,12 +241,12 @@ class Connection:
         A later callback for the same path replaces an earlier one.  The caller must also watch the node: the callback
         is only a short cut, and the event always comes through `receive` as well.
         """
-        self._urgent[deletion_frame(path)] = callback
+        self.urgent[deletion_frame(path)] = callback
 
     def discard_urgent(self, path: str) -> None:
         """Remove the callback of `add_urgent` for `path`, if there is one."""
-        if self._urgent:
-            self._urgent.pop(deletion_frame(path), None)
+        if self.urgent:
+            self.urgent.pop(deletion_frame(path), None)
 
     def take_urgent(self, data: bytes) -> Callable[[], None] | None:
         """Remove and return the callback for the event in `data`; None unless `data` is that one event and no more.
@@ -261,10 +254,10 @@ class Connection:
         Call it before `receive`, with the same bytes.  Order: the callback never overtakes an earlier event or reply,
         because bytes of an unfinished frame, or a read with several frames, have no short cut.
         """
-        if not self._urgent or self.error is not None or self._frames.held or self.unfolding is not None:
+        if not self.urgent or self.error is not None or self._frames.held or self.unfolding is not None:
             return None
         # Bytes 8 to 19 are the zxid and the error code.  Servers before 3.9 send no zxid with an event.
-        return self._urgent.pop(data[:8] + data[20:], None)
+        return self.urgent.pop(data[:8] + data[20:], None)
 
     # -- receiving --------------------------------------------------------------------------------------------------
 

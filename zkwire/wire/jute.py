@@ -33,11 +33,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from inspect import get_annotations
-from typing import Any, TypeAlias, TypeVar, dataclass_transform, get_args, get_type_hints, overload
+from typing import Any, Final, TypeAlias, TypeVar, dataclass_transform, get_args, get_type_hints, overload
 
 from zkwire.wire.primitives import INT, DecodeError, Decoder, Encoder, Fixed, Hidden, Variable, VectorOf, vector
 
 _Codec: TypeAlias = "Fixed | Variable | _Nested"
+
+_MOST_REMEMBERED: Final = 100  # vectors
 
 _T = TypeVar("_T")
 
@@ -176,9 +178,33 @@ def _codec(where: str, declared: Any) -> _Codec:
             (element,) = get_args(declared.__origin__)
             codec = _codec(where, element)
             if not isinstance(codec, Fixed):
-                return vector(codec.encode, codec.decode)
+                made = vector(codec.encode, codec.decode)
+                is_frozen = isinstance(codec, _Nested) and codec.is_frozen
+                return Variable(_remembering(made.encode), made.decode) if is_frozen else made
             return _vector_of_fixed(struct.Struct(">" + codec.code))
     raise TypeError(f"{where}: {declared!r} is no jute type")
+
+
+def _remembering(encode: Encoder) -> Encoder:
+    """Return `encode`, for vectors of frozen records, with a memory of the tuples that it has encoded lately.
+
+    Programs create many nodes with few ACLs.  A tuple of frozen records cannot change.  The memory keeps the tuple, so
+    that no other object gets its id.
+    """
+    known: dict[int, tuple[object, bytes]] = {}
+
+    def encode_or_remember(values: Any) -> bytes:
+        found = known.get(id(values))
+        if found is not None:
+            return found[1]
+        encoded = encode(values)
+        if type(values) is tuple:
+            if len(known) >= _MOST_REMEMBERED:
+                known.clear()
+            known[id(values)] = values, encoded
+        return encoded
+
+    return encode_or_remember
 
 
 def _vector_of_fixed(element: struct.Struct) -> Variable:

@@ -226,7 +226,8 @@ NullableUString: TypeAlias = Annotated[str | None, _NULLABLE]
 # server, which then reads None.
 Text: TypeAlias = Annotated[str, _NULLABLE]
 # An id or a user's name, in requests and replies.
-JavaText: TypeAlias = Annotated[str, Variable(encode_nullable_ustring, decode_java_string)]
+_JAVA_TEXT: Final = Variable(encode_nullable_ustring, decode_java_string, inline_encoder=_ENCODE_NULLABLE)
+JavaText: TypeAlias = Annotated[str, _JAVA_TEXT]
 _BUFFER: Final = Variable(encode_buffer, decode_buffer, _INLINE_BUFFER, _ENCODE_BUFFER)
 Buffer: TypeAlias = Annotated[bytes | None, _BUFFER]
 # A password, or what proves that a client knows one.  Records are printed in errors, logs and tracebacks.

@@ -49,7 +49,9 @@ class Request(Record, Generic[R]):
     requests that always have the same one; `since`, the first ZooKeeper version that knows the opcode, for those that
     3.4 does not know; `needs`, what the operation requires besides that version, as the end of a sentence; `hints`,
     what the caller can do about an error code that has a special meaning for this operation; `reach`, how far a request
-    goes to be answered, which decides what its answer proves about the session (see certainty.py).
+    goes to be answered, which decides what its answer proves about the session (see certainty.py);
+    `is_answered_at_once`, whether the server's reading thread answers it, out of the order of the other requests (see
+    Connection.send).
     """
 
     __slots__ = ()
@@ -61,6 +63,7 @@ class Request(Record, Generic[R]):
     operation: ClassVar[str]
     hints: ClassVar[Mapping[int, str]]
     reach: ClassVar[Reach]
+    is_answered_at_once: ClassVar[bool]
 
     def __init_subclass__(
         cls,
@@ -72,6 +75,7 @@ class Request(Record, Generic[R]):
         needs: str = "",
         hints: Mapping[int, str] = MappingProxyType({}),
         reach: Reach = Reach.SERVER,
+        is_answered_at_once: bool = False,
     ) -> None:
         if opcode is None:
             # dataclass(slots=True) makes each class a second time, without the class arguments.  The second class has
@@ -87,6 +91,7 @@ class Request(Record, Generic[R]):
         cls.repeatable = repeatable
         cls.fixed_xid = xid
         cls.reach = reach
+        cls.is_answered_at_once = is_answered_at_once
         name = cls.__name__.removesuffix("Request")
         cls.operation = name[:1].lower() + name[1:]
         too_old = {UnimplementedError.code: f"it needs ZooKeeper {since} or newer{needs}"} if since else {}
@@ -438,7 +443,7 @@ class ReconfigRequest(
 
 
 @record
-class AuthRequest(Request[Nothing], opcode=100, xid=AUTH_XID):
+class AuthRequest(Request[Nothing], opcode=100, xid=AUTH_XID, is_answered_at_once=True):
     """Add an identity to the connection; `type` is 0."""
 
     type: Int
@@ -447,7 +452,7 @@ class AuthRequest(Request[Nothing], opcode=100, xid=AUTH_XID):
 
 
 @record
-class SaslRequest(Request[SaslReply], opcode=102):
+class SaslRequest(Request[SaslReply], opcode=102, is_answered_at_once=True):
     """Send one step of a SASL exchange."""
 
     token: Secret

@@ -232,6 +232,23 @@ async def test_signals_go_to_the_command(
         assert await line(zk, path) == []
 
 
+@pytest.mark.limit(60)
+async def test_a_stopped_command_gets_the_signal_too(zookeeper: RealServer, path: str) -> None:
+    async with start(zookeeper.hosts, "run", path, "--", "sh", "-c", "kill -STOP $$") as running:
+        await until(lambda: _has_stopped_command(running.pid), limit=30)
+        running.send_signal(signal.SIGTERM)
+        assert await ended(running) == (128 + signal.SIGTERM, "", "")
+
+
+def _has_stopped_command(pid: int) -> bool:
+    stopped = [
+        Path(f"/proc/{command}/stat").read_bytes().rpartition(b")")[2].split()[0] == b"T"
+        for supervisor in children(pid)
+        for command in children(supervisor)
+    ]
+    return stopped == [True]
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 async def test_a_signal_ends_the_wait_and_leaves_no_node(
     zookeeper: RealServer, path: str, number: signal.Signals
@@ -262,6 +279,15 @@ async def test_a_signal_that_was_ignored_at_the_start_stays_ignored(
         await until(lambda: len(_lines(log)) > beats + 3)
         running.send_signal(signal.SIGTERM)
         assert (await ended(running))[0] == 128 + signal.SIGTERM
+
+
+async def test_the_status_is_that_of_the_command_where_the_ends_of_children_are_ignored(
+    zookeeper: RealServer, path: str
+) -> None:
+    """Some programs start others so.  The kernel then waits for the children itself."""
+    ignoring = 'set -- env --ignore-signal=CHLD "$@"'
+    async with start(zookeeper.hosts, "run", path, "--", "sh", "-c", "exit 7", before=ignoring) as running:
+        assert await ended(running) == (7, "", "")
 
 
 # -- what the command gets, and exit statuses -----------------------------------------------------------------------
@@ -301,6 +327,11 @@ async def test_exit_statuses(zookeeper: RealServer, path: str, tmp_path: Path) -
         came, out, err = await zklock(zookeeper.hosts, "run", *arguments)
         assert (came, out) == (status, ""), arguments
         assert re.fullmatch(error, err), (arguments, err)
+
+
+async def test_a_command_that_cannot_be_started_for_want_of_descriptors(zookeeper: RealServer, path: str) -> None:
+    async with start(zookeeper.hosts, "run", path, "--", "true", before="ulimit -n 8") as running:
+        assert await ended(running) == (126, "", "zklock: true: Too many open files\n")
 
 
 @pytest.mark.parametrize(
@@ -345,6 +376,28 @@ async def test_a_leader_that_loses_its_leadership_ends_its_command_and_waits_aga
             f"zklock: the leadership of {path} is lost: somebody else has deleted it; the command was ended; waiting to"
             " lead again\n"
         )
+
+
+@pytest.mark.limit(60)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_leader_that_is_to_end_does_not_wait_to_lead_again(
+    zookeeper: RealServer, path: str, tmp_path: Path, number: signal.Signals
+) -> None:
+    """The signal arrives while the command is ending because of the loss."""
+    log = tmp_path / "log"
+    sent = tmp_path / "sent"
+    end = f'echo ending; until test -e "{sent}"; do sleep 0.02; done; exit 3'
+    command = f"trap '' INT; trap '{end}' TERM; {BEATS}"
+    run = ("elect", path, "--grace", "7", "--", "sh", "-c", command)
+    async with start(zookeeper.hosts, *run, variables={"LOG": str(log)}) as leading:
+        assert leading.stdout is not None
+        await _lose_leadership(zookeeper, path, leading, log, 1)
+        assert await leading.stdout.readline() == b"ending\n"
+        leading.send_signal(number)
+        sent.touch()
+        status, _, err = await ended(leading)
+        assert status == 123
+        assert err.endswith("is lost: somebody else has deleted it; the command was ended\n")
 
 
 async def test_a_leader_ends_when_it_is_to_lead_once(zookeeper: RealServer, path: str, tmp_path: Path) -> None:

@@ -105,6 +105,21 @@ async def test_a_node_that_must_not_be_read_is_a_ticket_among_tickets() -> None:
         assert _owners(await show.find(zk, "/l")) == {"/l/a": [True, False]}
 
 
+async def test_a_path_that_must_not_be_read_is_refused_and_no_lock(zookeeper: RealServer, path: str) -> None:
+    async with zkwire.connect(zookeeper.hosts) as zk:
+        await zk.create(path)
+        await zk.create(f"{path}/secret", acl=[zkwire.digest_acl("me", "pw")])
+        for more in ((), ("--json",), ("--watch",)):
+            status, out, err = await zklock(zookeeper.hosts, "show", f"{path}/secret", *more)
+            assert (status, out) == (1, "")
+            assert err.startswith(f"zklock: getData {path}/secret: the ACL does not allow the operation")
+        assert await zklock(zookeeper.hosts, "show", path) == (
+            0,
+            f"no lock at {path} or below is held or waited for\n",
+            "",
+        )
+
+
 async def test_each_change_is_printed_until_interrupted(zookeeper: RealServer, path: str) -> None:
     async with (
         zkwire.connect(zookeeper.hosts) as zk,

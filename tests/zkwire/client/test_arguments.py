@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zkwire.client.arguments import checked_acl, creation, digest_acl, with_stat
+from zkwire.client.arguments import checked_acl, creation, digest_acl
 from zkwire.wire.records import ACL, Perms
 from zkwire.wire.requests import Create2Request, CreateContainerRequest, CreateFlags, CreateRequest, CreateTTLRequest
 
@@ -15,11 +15,12 @@ MOST_MILLISECONDS = 2**40 - 1
 
 @given(st.integers(1, MOST_MILLISECONDS), st.booleans())
 def test_a_ttl_is_sent_in_milliseconds(milliseconds: int, sequential: bool) -> None:
-    request = creation("/app", "/a", b"data", ttl=milliseconds / 1000, sequential=sequential)
+    ttl = milliseconds / 1000
+    request = creation("/app", "/a", b"data", ttl=ttl, sequential=sequential)
     assert isinstance(request, CreateTTLRequest)
     assert (request.path, request.data, request.ttl) == ("/app/a", b"data", milliseconds)
     assert request.flags == (6 if sequential else 5)
-    assert with_stat(request) is request
+    assert creation("/app", "/a", b"data", ttl=ttl, sequential=sequential, with_stat=True) == request
 
 
 @pytest.mark.parametrize("options", [{"container": True}, {"ephemeral": True}, {"ephemeral": True, "sequential": True}])
@@ -32,7 +33,9 @@ def test_creates_without_a_ttl_use_the_other_requests() -> None:
     plain = creation("", "/a", b"", ephemeral=True, sequential=True)
     assert isinstance(plain, CreateRequest)
     assert plain.flags == CreateFlags.EPHEMERAL | CreateFlags.SEQUENTIAL
-    assert isinstance(with_stat(plain), Create2Request)
+    with_stat = creation("", "/a", b"", ephemeral=True, sequential=True, with_stat=True)
+    assert isinstance(with_stat, Create2Request)
+    assert with_stat.flags == plain.flags
     assert isinstance(creation("", "/a", b"", container=True), CreateContainerRequest)
 
 

@@ -41,6 +41,21 @@ async def test_closing_ends_the_session_and_its_ephemeral_nodes_at_once(zookeepe
         await proxy.until(lambda: proxy.open == 0)
 
 
+async def test_closing_without_waiting_asks_for_the_end_of_the_session_all_the_same(
+    zookeeper: RealServer, path: str
+) -> None:
+    async with Proxy(zookeeper.hosts) as proxy:
+        zk = await zkwire.connect(proxy.hosts)
+        await zk.create(path, ephemeral=True)
+        writing = asyncio.ensure_future(zk.set(path, b"x"))
+        await turns(1)
+        await zk.close(within=0)
+        with pytest.raises(zkwire.SessionClosedError):
+            await writing
+        await gone(zookeeper, path)
+        await proxy.until(lambda: proxy.requests()[-2:] == ["setData", "closeSession"])
+
+
 async def test_calls_after_close_say_that_the_client_is_closed_pitfall_6(zookeeper: RealServer, path: str) -> None:
     async with Proxy(zookeeper.hosts) as proxy:
         zk = await zkwire.connect(proxy.hosts)

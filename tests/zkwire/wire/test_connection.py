@@ -907,7 +907,7 @@ def test_auth_and_sasl_are_no_sign_of_life_in_either_direction() -> None:
     due, answered = connection.next_tick(), connection.answered
     _sent(connection, AuthRequest(0, "digest", b"a:1"), now=2.0)
     sasl = Call(SaslRequest(b""))
-    connection.send_apart(sasl, 2.0)
+    connection.send(sasl, 2.0)
     assert connection.next_tick() == due
     assert connection.receive(_reply(-4, zxid=77) + _reply(1, b"\xff\xff\xff\xff", zxid=78), 2.5)[1] is sasl
     assert sasl.reply == SaslReply(None)

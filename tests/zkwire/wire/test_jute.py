@@ -434,6 +434,20 @@ def test_a_record_can_be_copied_and_pickled(value: Record) -> None:
     assert copy.copy(value) == copy.deepcopy(value) == pickle.loads(pickle.dumps(value)) == value
 
 
+def test_a_list_of_frozen_records_may_change_between_two_encodings_and_a_tuple_is_encoded_the_same_each_time() -> None:
+    first, second = ACL(31, "world", "anyone"), ACL(1, "auth", "")
+    acl = [first]
+    one = SomeAcls(acl).encode()
+    acl.append(second)
+    two = SomeAcls(acl).encode()
+    assert two == b"\0\0\0\2" + first.encode() + second.encode()
+    for _ in range(250):  # more than are remembered
+        assert SomeAcls((first,)).encode() == one
+        assert SomeAcls(tuple(acl)).encode() == two
+    kept = (second, first)
+    assert SomeAcls(kept).encode() == SomeAcls(kept).encode() == b"\0\0\0\2" + second.encode() + first.encode()
+
+
 def test_threads_may_use_a_record_first_at_the_same_time() -> None:
     for _ in range(50):
         made: type[Record] = record(type("Shared", (Record,), {"__annotations__": {"first": Int, "second": UString}}))

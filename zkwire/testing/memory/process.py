@@ -68,7 +68,9 @@ class ServerProcess:
         if self._process.returncode is not None:
             return
         try:
-            self._process.communicate(timeout=_END_TIME_LIMIT)  # closes its input, upon which the process ends
+            # Closing its input is not enough: a process that was forked from this one may have the other end, too.
+            self._process.terminate()
+            self._process.communicate(timeout=_END_TIME_LIMIT)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.communicate()

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 import zkwire
-from zkwire.testing import Server, VirtualClock
+from zkwire.testing import Server, ServerProcess, VirtualClock
 from zkwire.wire.records import ConnectRequest, ConnectResponse, ReplyHeader, RequestHeader
 from zkwire.wire.requests import AddWatchRequest, GetDataRequest, PingRequest, Request
 
@@ -454,3 +454,30 @@ async def test_the_command_says_that_the_port_is_taken() -> None:
         _, errors = await process.communicate()
         assert errors.decode() == f"cannot listen on {server.hosts}: Address already in use\n"
         assert process.returncode == 1
+
+
+@pytest.mark.parametrize("before", ["", "exec <&-", "exec < /dev/null", "exec < /etc/hosts"])
+def test_the_command_ends_with_its_input_of_whatever_kind(before: str) -> None:
+    command = [sys.executable, "-m", "zkwire.testing", "--port", "0", "--with-stdin"]
+    shell = ["sh", "-c", f'{before or ":"}; exec "$@"', "sh", *command]
+    ended = subprocess.run(shell, input="", capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "nothing is kept" in ended.stdout
+
+
+def test_a_process_that_was_forked_meanwhile_does_not_keep_the_server() -> None:
+    """As multiprocessing does: the child has all descriptors of its parent, the server's input among them."""
+    gate, key = os.pipe()
+    server = ServerProcess()
+    try:
+        child = os.fork()
+        if not child:
+            os.close(key)
+            os.read(gate, 1)  # until the parent closes its end
+            os._exit(0)
+        server.close()
+        assert os.waitpid(child, os.WNOHANG) == (0, 0)
+    finally:
+        os.close(key)
+        os.close(gate)
+        os.waitpid(child, 0)
