@@ -9,6 +9,7 @@ import random
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Final
 from unittest.mock import patch
 
 import zkwire
@@ -20,6 +21,8 @@ from tests.simulation.loop import Machine, StuckError, World
 from tests.simulation.scenario import Scenario
 from tests.simulation.schedule import Actor, Schedule, Step
 from zkwire.session import suspension
+
+_MOMENT: Final = 0.2  # seconds
 
 
 class Player:
@@ -143,6 +146,8 @@ class Stage:
                 player.close()
             self._run(lambda: all(player.is_over for player in self.players), 2 * longest, "not closed")
             self._run(self._is_at_rest, 5.0, "machines go on")
+            if any(player.machine.left() for player in self.players):
+                self._let_pass(_MOMENT)
         except _FailedError:
             return
         scenario.ended()
@@ -161,6 +166,12 @@ class Stage:
             self.fail(f"{what}: {stuck}: {'; '.join(self._state())}")
         if self.failures:
             raise _FailedError
+
+    def _let_pass(self, seconds: float) -> None:
+        """Let so much time pass: a timer that many leases share may go off once more, shortly after they are over."""
+        end = self.world.now + seconds
+        self.world.at(end, self.world.look)
+        self._run(lambda: self.world.now >= end, seconds + 1.0, "time does not pass")
 
     def _left_on_servers(self) -> list[str]:
         return [*self.scenario.left(), *self.ensemble.watches()]
