@@ -20,8 +20,10 @@ SIZES: Final = (8, 4)
 
 # A write that came too late is tried again after a random time, of at most so many times what a write takes.  Without
 # this, clients that add at the same time read and write in step: each round costs all of them two requests, and one of
-# them succeeds.  A longer pause saves further requests, but then single clients wait for long.
+# them succeeds.  A longer pause saves further requests, but then single clients wait for long.  A write that has taken
+# seconds was held up by a fault, and not by other clients, so it makes no long pause.
 _LONGEST_PAUSE: Final = 16
+_SLOW: Final = 0.05  # seconds
 
 
 def encoded(value: int, size: int, path: str) -> bytes:
@@ -181,7 +183,7 @@ class Counter:
             if is_fresh:
                 losses += 1
                 share = int(self._zk.unique_id()[:8], 16) / 2**32
-                await asyncio.sleep(share * min(2**losses, _LONGEST_PAUSE) * (loop.time() - began))
+                await asyncio.sleep(share * min(2**losses, _LONGEST_PAUSE) * min(loop.time() - began, _SLOW))
 
     def _add_up(self, additions: Sequence[_Addition], value: int) -> int | None:
         """Give each addition its value, beginning from `value`; return the last one, None if none of them fits."""
