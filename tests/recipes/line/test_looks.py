@@ -39,12 +39,14 @@ KINDS: dict[str, Callable[[Client, str], Locking[Any]]] = {
 
 
 class Lists(Observer):
-    """Counts the answers to lists."""
+    """Counts the answers to lists, and those to syncs: each look that tickets share is sent behind one."""
 
     count = 0
+    syncs = 0
 
     def request_done(self, operation: str, path: str | None, seconds: float, error: Exception | None) -> None:
         self.count += operation.startswith("getChildren")
+        self.syncs += operation == "sync"
 
 
 class Crowd:
@@ -127,6 +129,24 @@ async def test_only_a_few_lists_are_under_way_at_a_time() -> None:
         await release(leases)
         await asyncio.gather(*entering.tasks)
         assert entering.served == list(range(2 * _MOST))
+
+
+async def test_after_a_waiting_ticket_has_listed_the_line_another_one_lists_by_itself() -> None:
+    with patch("recipes.line.looks._MOST", 1):
+        async with behind_holders("Lock") as (stage, zk, lists, leases):
+            entering = crowd(zk, stage.path, count=3)
+            await until_all_wait(zk, count=3)
+            lists.count = 0
+            entering.tasks[0].cancel()
+            await until(lambda: lists.count > 0)  # the last ticket does not know whether the holder remains
+            await until_all_wait(zk, count=2)
+            lists.count = lists.syncs = 0
+            late = crowd(zk, stage.path, count=1)
+            await until_all_wait(zk, count=3)
+            assert (lists.count, lists.syncs) == (1, 0)
+            await release(leases)
+            await asyncio.gather(*entering.tasks[1:], *late.tasks)
+            assert (entering.served, late.served) == ([1, 2], [0])
 
 
 async def test_readers_that_list_again_at_once_share_a_few_lists() -> None:

@@ -225,6 +225,19 @@ async def test_an_item_is_put_back_although_another_one_has_its_number_by_now() 
         assert await drain(Queue(other, PATH)) == [b"old", b"new"]
 
 
+async def test_a_get_that_has_read_an_item_does_not_take_it_from_under_a_claim() -> None:
+    async with scene() as stage:
+        await three_are_there(stage)
+        with stage.server.hold_replies("getData", session=stage.zk.session_id, times=1) as reading:
+            getting = asyncio.create_task(Queue(stage.zk, stage.path).get())
+            await reading.until_hit()
+            async with Queue(stage.other, stage.path).claim() as item:
+                assert item.data == b"0"
+                reading.release()
+                taken = await getting
+        assert sorted([taken, *await contents(stage)]) == [b"1", b"2"]
+
+
 async def test_a_get_is_two_round_trips_and_one_write() -> None:
     count = Counting()
     async with clients(1) as (server, (zk,)), zkwire.connect(server.hosts, observer=count) as other:
