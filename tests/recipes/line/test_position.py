@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import zkwire
@@ -70,6 +70,7 @@ def test_order_is_kept_across_the_overflow(start: int, offsets: list[int]) -> No
     assert earlier(ticket(start), reversed(names)) == [ticket(start + o) for o in sorted(offsets) if o < 0]
 
 
+@example(2**31 - 1, [(0, True), (1, True)], list(range(12)))  # the number continues below zero
 @given(
     st.integers(0, 2**32 - 1),
     st.lists(st.tuples(st.integers(-(2**30), 2**30), st.booleans()), unique_by=lambda each: each[0], max_size=12),
