@@ -127,8 +127,12 @@ class _Holding(Generic[P]):
 
     @property
     def is_offered(self) -> bool:
-        """Whether the partition may be given to the body."""
-        return self._is_wanted and self.lease is not None and not self._was_lost
+        """Whether the partition may be given to the body: its lock is certain to be held at this moment.
+
+        The event loop may have been blocked since the lock was acquired.
+        """
+        lease = self.lease
+        return self._is_wanted and not self._was_lost and lease is not None and lease.find_loss() is None
 
     def want(self, tasks: asyncio.TaskGroup | None) -> None:
         """Hold the lock in a task of the group `tasks`; None: release it once the body does not use the partition."""

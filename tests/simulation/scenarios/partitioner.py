@@ -82,6 +82,8 @@ class PartitionerScenario(Scenario):
                         raise
             try:
                 async for partitions in mine:
+                    if uncertain := [each for each in partitions if not mine.lease(each).is_certain()]:
+                        self.stage.fail(f"{player.actor.name} is given {uncertain} without a certain lease")
                     await _stop(works, works.keys() - partitions)
                     for partition in partitions - works.keys():
                         with contextlib.suppress(LookupError):  # lost meanwhile: the next set is without it
@@ -91,8 +93,9 @@ class PartitionerScenario(Scenario):
                 await _stop(works, set(works))
 
     async def _work(self, player: Player, partition: int, lease: Lease) -> None:
-        with self._guards[partition].held(player, lease):
-            await lease.lost()
+        if lease.is_certain():  # time has passed since the partition was given
+            with self._guards[partition].held(player, lease):
+                await lease.lost()
 
     async def finish(self, player: Player) -> None:
         """Serve until all partitions are served at one moment."""
