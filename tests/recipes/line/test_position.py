@@ -79,7 +79,8 @@ def test_order_is_kept_across_the_overflow(start: int, offsets: list[int]) -> No
 def test_a_list_that_is_ranked_once_shows_every_ticket_the_same_as_a_list_of_its_own(
     start: int, tickets: list[tuple[int, bool]], order: list[int]
 ) -> None:
-    names = [ticket(start + offset, "__WRIT__" if writes else "__READ__") for offset, writes in tickets]
+    # The dash: without one at the end of the prefix, the lowest negative numbers are not read as such.
+    names = [ticket(start + offset, "__WRIT__-" if writes else "__READ__-") for offset, writes in tickets]
     shuffled = [names[place] for place in order if place < len(names)] + ["no ticket"]
     ranking = Ranking(shuffled)
     assert list(ranking) == shuffled
