@@ -241,17 +241,16 @@ class Position:
 
         Arguments: `names`, from a list that is newer than this ticket's, without those whose deletion was reported.
 
-        It does so if only blockers remain that the ticket is to watch.  The ticket never owns by this alone: if no
-        blocker seems to remain, it lists as well.
+        It does so if no more blockers remain than the ticket is to watch.  The ticket's own node must be watched, and
+        all events that this watch has brought must have been taken in: then the ticket may own by this as by a list.
         """
         if not (self.needs_list and self._is_informed) or self._unreadable or self.name not in names:
             return
         blockers, count = names.before(self.name, self._blocks)
         if count <= self._slots + self._ahead:
-            remaining = [name for name in blockers[:count] if name not in self._departed]
-            if len(remaining) >= self._slots:
-                self._names, self._count, self._last = [], 0, remaining
-                self.needs_list = False
+            self._names, self._count = [], 0
+            self._last = [name for name in blockers[:count] if name not in self._departed]
+            self.needs_list = False
 
     def slots_read(self, slots: int, *, is_watched: bool = True) -> None:
         """Take in the number of slots; `is_watched`, whether the same request set a watch on it."""

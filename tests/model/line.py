@@ -39,7 +39,8 @@ class Setup:
     often each thing may happen: `reconnects` (to any server that the client may meet), `evictions` (an operator deletes
     the node of a real ticket), `touches` (an operator writes into any ticket), `downgrades` of a writer, `refusals` of
     a request for the moment; `aborts`, whether waiting real tickets are given up; `shares`, whether real tickets share
-    looks, as they do when many of one client list the line; `together`, whether the real tickets are of one client.
+    looks, as they do when many of one client list the line; `together`, whether the real tickets are of one client;
+    `settled`, whether all tickets have entered, and know where they stand, when it begins.
     """
 
     kinds: tuple[str, ...]
@@ -55,6 +56,7 @@ class Setup:
     aborts: bool = False
     shares: bool = False
     together: bool = False
+    settled: bool = False
 
 
 class Moment(NamedTuple):
@@ -160,7 +162,7 @@ class Line:
 
     def _start(self) -> World:
         setup = self.setup
-        return World(
+        world = World(
             (Moment("start", 0, 0, 0, setup.slots),),
             0,
             (None,) * len(self._clients),
@@ -171,6 +173,11 @@ class Line:
             setup.downgrades,
             setup.refusals,
         )
+        while setup.settled and world.created < len(setup.kinds):
+            world = self._entered(world)
+            while under_way := [after for step, after in self._following(world) if step[0] in UNDER_WAY]:
+                world = under_way[0]
+        return world
 
     def _rules(self, place: int, looks: Looks) -> Rules:
         slots = int if self.setup.sizes else self.setup.slots
@@ -210,6 +217,14 @@ class Line:
         most = len(self.setup.kinds) if self._readers and not alone else self._most_slots
         if len(owners) > most:
             raise Broken(f"{', '.join(self.names[place] for place in owners)} own at a time")
+
+    def _check_known(self, world: World, place: int, player: Player, before: frozenset[str] | None) -> None:
+        """Check that a ticket counts all blockers that its present server still shows."""
+        if before is not None:
+            blockers = self._blockers(place, world.history[player.applied])
+            missing = blockers & ~sum(1 << self._place[name] for name in before)
+            if missing:
+                raise Broken(f"{self.names[place]} does not count {self._named(missing)}, which its server still shows")
 
     def _owns(self, world: World, place: int) -> bool:
         player = world.players[self._client[place]]
@@ -473,6 +488,8 @@ class Line:
         player = player._replace(state=moved.state, requests=player.requests + moved.requests)
         for place in owners:
             self._check_owner(world, place, player)
+        for number, place in enumerate(self._clients[client]):
+            self._check_known(world, place, player, table.before(moved.state, number))
         after = self._with(world, client, player)
         if owners:
             self._check_owners(after)

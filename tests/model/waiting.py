@@ -203,6 +203,14 @@ class WaitingTable:
         ticket = self._states[state].tickets[number]
         return ticket is not None and ticket.waiting is not None and name in ticket.watches.registered
 
+    def before(self, state: int, number: int) -> frozenset[str] | None:
+        """Return the blockers that a waiting ticket counts; None if it is going to start over first."""
+        ticket = self._states[state].tickets[number]
+        if ticket is None or ticket.waiting is None or ticket.watches.was_rearmed:
+            return None
+        position = ticket.waiting._position
+        return frozenset(position.before) if position.is_watched else None
+
     # -- steps --------------------------------------------------------------------------------------------------------
 
     def enter(self, state: int, number: int) -> Reached:
