@@ -40,7 +40,8 @@ class Setup:
     the node of a real ticket), `touches` (an operator writes into any ticket), `downgrades` of a writer, `refusals` of
     a request for the moment; `aborts`, whether waiting real tickets are given up; `shares`, whether real tickets share
     looks, as they do when many of one client list the line; `together`, whether the real tickets are of one client;
-    `settled`, whether all tickets have entered, and know where they stand, when it begins.
+    `settled`, whether all tickets have entered, and know where they stand, when it begins;
+    `leaves`, the places of the tickets that are not real and leave, in this order; if it is empty, any may leave.
     """
 
     kinds: tuple[str, ...]
@@ -57,6 +58,7 @@ class Setup:
     shares: bool = False
     together: bool = False
     settled: bool = False
+    leaves: tuple[int, ...] = ()
 
 
 class Moment(NamedTuple):
@@ -310,7 +312,8 @@ class Line:
             if not now.live >> place & 1:
                 continue
             if place not in setup.real:
-                yield ("leave", place), self._changed(world, "delete", place)
+                if not setup.leaves or place == next((each for each in setup.leaves if now.live >> each & 1), None):
+                    yield ("leave", place), self._changed(world, "delete", place)
             elif self._is_there(world, place):
                 owns = self._owns(world, place)
                 if (owns or setup.aborts) and len(setup.real) > 1:

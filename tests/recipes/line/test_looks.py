@@ -214,20 +214,36 @@ async def test_a_ticket_of_another_client_in_the_middle_of_a_crowd_costs_a_few_l
 
 
 async def test_the_crowds_of_two_clients_that_take_turns_are_served_in_the_order_of_the_line() -> None:
-    async with behind_holders("Lock") as (stage, zk, lists, leases):
-        crowds = []
-        for number in range(20):
-            crowds.append(crowd((zk, stage.zk)[number % 2], stage.path, count=3))
-            await until_line(stage.other, stage.path, 4 + 3 * number)
-        await until_armed(30 * WATCHES["Lock"] - 1, zk)
-        await until_armed(30 * WATCHES["Lock"], stage.zk)
-        lists.count = 0
+    async with alternating(3) as (crowds, lists, leases):
         await release(leases)
         for each in crowds:
             await asyncio.gather(*each.tasks)
             assert (each.served, each.most) == ([0, 1, 2], 1)
-        # The first of each three that stand together is watched by no ticket of the other client.
+        # The first of each three of the other client is watched by no ticket of this one.
         assert lists.count <= 20
+
+
+async def test_a_ticket_of_another_client_behind_each_of_a_crowd_costs_no_list() -> None:
+    """Its departure is reported to one ticket only, by the fast path."""
+    async with alternating(1) as (crowds, lists, leases):
+        await release(leases)
+        for each in crowds:
+            await asyncio.gather(*each.tasks)
+        assert lists.count < 5
+
+
+@asynccontextmanager
+async def alternating(size: int) -> AsyncIterator[tuple[list[Crowd], Lists, list[Any]]]:
+    """Have 20 crowds of so many tasks wait, by turns of two clients; the lists of the first one are counted."""
+    async with behind_holders("Lock") as (stage, zk, lists, leases):
+        crowds = []
+        for number in range(20):
+            crowds.append(crowd((zk, stage.zk)[number % 2], stage.path, count=size))
+            await until_line(stage.other, stage.path, 1 + size * (number + 1))
+        await until_armed(10 * size * WATCHES["Lock"] - 1, zk)
+        await until_armed(10 * size * WATCHES["Lock"], stage.zk)
+        lists.count = 0
+        yield crowds, lists, leases
 
 
 @pytest.mark.parametrize("kind", ["Lock", "Semaphore", "write"])
