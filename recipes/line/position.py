@@ -197,11 +197,9 @@ class Position:
     @property
     def to_watch(self) -> list[str]:
         """The blockers that the ticket should watch and does not watch yet, in the order of the line."""
-        last, most = self._last, self._slots + self._ahead
-        if len(last) < most:
-            last = self._names[max(0, self._remaining - most) : self._count] + last
-        else:
-            last = last[-most:]
+        most = self._slots + self._ahead
+        last = self._names[max(0, self._remaining - most) : self._count]
+        last += self._last[max(0, len(self._last) - most) :]
         return [name for name in last if name not in self._watched and name not in self._unreadable]
 
     @property

@@ -2,11 +2,11 @@
 
 Pure: takes in lists and departures, in the order in which the tickets get them; sends nothing.
 
-A departure is a fact, and no name comes back.  But it is a fact of one connection: the next server may lag behind it
-(see
+A departure is a fact, and no name comes back.  But the server of the next connection may lag behind it (see
 `Position.started_over`).  So a ticket takes part only while the watch on its own node stands.  That watch is set on one
-connection, and is set again on the next one, which the ticket notices before it takes in anything else.  What was shared
-since the ticket has joined comes from the connection on which its own node is watched.
+connection, and is set again on the next one, which the ticket notices before it takes in anything else.  What was
+shared since the ticket has joined comes from the connection on which its own node is watched.
+docs/waiting-line.md, "What one of them is told, all of them know", has the argument.
 """
 
 from __future__ import annotations

@@ -523,7 +523,8 @@ class Line:
         return self._with(world._replace(reconnects=world.reconnects - 1), client, after)
 
     def _with(self, world: World, client: int, player: Player) -> World:
-        table, state, kept = self._tables[client], player.state, player
+        table, state = self._tables[client], player.state
+        kept: Player | None = player
         numbers = range(len(self._clients[client]))
         if not table.is_any_waiting(state):
             # What is on the way makes no difference any more.

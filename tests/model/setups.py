@@ -67,6 +67,6 @@ MORE: Final = {
         (LOCK,) * 5, (3, 4), evictions=1, together=True, settled=True, leaves=(1, 2, 0)
     ),
     "a semaphore that shrinks, two tickets of a client": Setup(
-        (LOCK,) * 5, (3, 4), slots=2, sizes=(1,), together=True, settled=True, leaves=(0, 1, 2)
+        (LOCK,) * 6, (4, 5), slots=2, sizes=(1,), together=True, settled=True, leaves=(2, 3, 0, 1)
     ),
 }

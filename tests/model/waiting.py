@@ -438,8 +438,8 @@ def _copied(value: Any, memo: dict[int, Any]) -> Any:
         new = memo[id(value)] = {}
         new.update({key: _copied(one, memo) for key, one in value.items()})
     else:
-        assert hasattr(kind, "__module__") and kind.__module__.startswith(("recipes.", "tests.")), kind
-        new = memo[id(value)] = kind.__new__(kind)
+        assert kind.__module__.startswith(("recipes.", "tests.")), kind
+        new = memo[id(value)] = object.__new__(kind)
         for name in _attributes(kind, value):
             setattr(new, name, _copied(getattr(value, name), memo))
     return new

@@ -4,6 +4,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
@@ -246,6 +247,10 @@ async def alternating(size: int) -> AsyncIterator[tuple[list[Crowd], Lists, list
         yield crowds, lists, leases
 
 
+def _are_served(entering: Crowd, count: int) -> bool:
+    return len(entering.served) >= count
+
+
 @pytest.mark.parametrize("kind", ["Lock", "Semaphore", "write"])
 async def test_a_crowd_whose_connection_is_cut_in_the_middle_of_its_turns_is_served_in_order(kind: str) -> None:
     async with behind_holders(kind) as (stage, zk, _, leases):
@@ -253,7 +258,7 @@ async def test_a_crowd_whose_connection_is_cut_in_the_middle_of_its_turns_is_ser
         await until_all_wait(zk, kind)
         await release(leases)
         for served in (MANY // 4, MANY // 2):
-            await until(lambda served=served: len(entering.served) >= served)
+            await until(partial(_are_served, entering, served))
             stage.server.drop(zk.session_id)
         await asyncio.gather(*entering.tasks)
         assert entering.served == list(range(MANY))
