@@ -287,7 +287,7 @@ class Consumer:
             else:
                 item, claim = read
             if not isinstance(claim, Node) or claim.stat.ephemeral_owner != self._zk.session_id:
-                # It was not carried out, or its node was deleted with its session or by hand: the taken node may be left.
+                # It was not carried out, or its node went with its session or by hand: the taken node may be left.
                 await self._nodes.free(name, claim=path, session_id=self._zk.session_id)
                 if was_lost:
                     continue
