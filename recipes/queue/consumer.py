@@ -161,7 +161,8 @@ class Consumer:
             was_removed = await asyncio.shield(removing)
         except asyncio.CancelledError:
             undoing = self._nodes.in_background(self._undo_removal(removing, name, item.data))
-            # A caller that cancels often closes the client next.  The item would be lost, so put it back first.
+            # A caller that cancels often closes the client next.  The item would be lost, so put it back first, even if
+            # the caller cancels again.
             await self._nodes.wait_while_connected(undoing)
             raise
         if isinstance(was_removed, ZooKeeperError):

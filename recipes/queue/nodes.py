@@ -117,13 +117,18 @@ class Nodes:
                     await discarded
 
     async def wait_while_connected(self, work: asyncio.Task[Any]) -> None:
-        """Return when `work` is done, or when the client has no connection that `work` could use."""
-        if self.zk.state is SessionState.CONNECTED:
-            losing = self.in_background(self._connection_lost())
-            try:
+        """Return when `work` is done, or when the client has no connection that `work` could use.
+
+        Cancellation: does not end the wait, and is not raised.  A caller that was cancelled already uses this to finish
+        its work, and raises CancelledError afterwards.
+        """
+        if self.zk.state is not SessionState.CONNECTED:
+            return
+        losing = self.in_background(self._connection_lost())
+        while not (work.done() or losing.done()):
+            with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait([work, losing], return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                losing.cancel()
+        losing.cancel()
 
     async def _connection_lost(self) -> None:
         """Return when there is no connection."""

@@ -166,8 +166,9 @@ def connect(
     them can ever be used because of TLS.  It names each server and what is wrong: the server's certificate is not
     accepted, the server refuses the client's certificate or the lack of one, or only one of the two sides uses TLS.
     Its `__cause__` is the ssl.SSLError, if there is one.
-    Cancellation, and TimeoutError: leave no connection behind, and no new session but one that a server was just about
-    to begin: its client has not heard of it, and so it ends by its timeout.
+    Cancellation, and TimeoutError: leave no connection behind, and no new session: a server that was just about to
+    begin one gets the request to end it, and a quarter of a second to do so.  A server with Netty (for TLS) that takes
+    longer may not read the request; then the session ends by its timeout.
     """
     addresses, chroot = hosts.parse(connect_string)
     if isinstance(session_timeout, bool) or not isinstance(session_timeout, int | float):
