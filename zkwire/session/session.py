@@ -203,7 +203,7 @@ class Session:
                 until: set[asyncio.Future[Any]] = {self._ended}
                 if keep_session and self._link is not None:
                     until.add(self._link.closed)  # a session that lives on needs no other server
-                await while_heard(until, lambda: self._link.connection.heard if self._link else 0.0, end)
+                await while_heard(until, lambda: self._link, end, self.states.since)
                 if not keep_session:
                     self._log.closed(self.key.id, self.timeout, is_confirmed=farewell.is_answered)
         finally:

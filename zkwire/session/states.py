@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import enum
 from collections.abc import Callable
 
@@ -19,15 +20,20 @@ class SessionState(enum.Enum):
 
 
 class States:
-    """A session's present state, `now`, and the listeners to its changes."""
+    """A session's present state, `now`, and the listeners to its changes.
+
+    `since` is when it was entered, on the event loop's clock.
+    """
 
     def __init__(self) -> None:
         self.now = SessionState.CONNECTING
+        self.since = asyncio.get_running_loop().time()
         self._listeners: list[Callable[[SessionState], None]] = []
 
     def enter(self, state: SessionState) -> None:
         """Change to `state` and call every listener."""
         self.now = state
+        self.since = asyncio.get_running_loop().time()
         for listener in list(self._listeners):  # a copy: a listener may remove itself
             listener(state)
 
