@@ -103,6 +103,19 @@ class Nodes:
             return None
         return self.zk.discard(path, newest_zxid=self.zk.last_zxid)
 
+    async def free(self, name: str, *, claim: str, session_id: int) -> None:
+        """Delete the taken node of the item `name` for certain, if the claim at the path `claim` has created it.
+
+        A later claim of the item, or a session that has ended, keeps what it has.
+        Raises: as read_after_loss.
+        """
+        if self.zk.session_id == session_id:
+            _, (taken,) = await self.read_after_loss(self.taken_node(name))
+            if taken is not None and taken.data == claim.encode():
+                discarded = self.discard(self.taken_node(name), session_id)
+                if discarded is not None:
+                    await discarded
+
     async def wait_while_connected(self, work: asyncio.Task[Any]) -> None:
         """Return when `work` is done, or when the client has no connection that `work` could use.
 

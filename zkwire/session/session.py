@@ -46,7 +46,6 @@ from zkwire.session.starting import given_up, not_in_time
 from zkwire.session.states import SessionState, States
 from zkwire.session.transport import Link, OpenLink
 from zkwire.wire import timing
-from zkwire.wire.certainty import Reach
 from zkwire.wire.connection import AuthenticationDemand, Call, Incoming, Notification
 from zkwire.wire.records import ConnectResponse, printed
 from zkwire.wire.requests import CloseSessionRequest, PingRequest, Request
@@ -63,7 +62,7 @@ class Session:
     how many requests may be unanswered at a time; `rng`, the source of all randomness; `open_link`, which opens
     connections; `auth`, credentials to show on each connection; `sasl`, the mechanism that authenticates on each
     connection before them; `accepts_read_only`, whether to use a server that has lost its quorum until another one can
-    write; `observer`, which sees requests, events and states; `proof`, see Proving; `request_limit` and
+    write; `observer`, which sees requests, events and states; `request_limit` and
     `reply_limit`, the largest frames to send and to accept, in bytes.
 
     `requests` sends requests.  `certainty` says until when the session cannot have expired, and `proving` keeps it so.
@@ -86,7 +85,6 @@ class Session:
         sasl: SaslMechanism | None = None,
         accepts_read_only: bool = False,
         observer: Observer | None = None,
-        proof: Reach = Reach.LEADER,
         request_limit: int = REQUEST_LIMIT,
         reply_limit: int = REPLY_LIMIT,
     ) -> None:
@@ -94,7 +92,7 @@ class Session:
         tap = None if observer is None else ObserverTap(observer)
         self.requests = RequestQueue(max_in_flight, request_limit, tap)
         self.certainty = Certainty()
-        self.proving = Proving(self.certainty, self.requests.submit, proof)
+        self.proving = Proving(self.certainty, self.requests.submit)
         self.on_closed = OnClosed()
         self.states = States()
         if tap is not None:
