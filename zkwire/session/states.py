@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import enum
 from collections.abc import Callable
 
@@ -20,20 +19,15 @@ class SessionState(enum.Enum):
 
 
 class States:
-    """A session's present state, `now`, and the listeners to its changes.
-
-    `since` is when it was entered, on the event loop's clock.
-    """
+    """A session's present state, `now`, and the listeners to its changes."""
 
     def __init__(self) -> None:
         self.now = SessionState.CONNECTING
-        self.since = asyncio.get_running_loop().time()
         self._listeners: list[Callable[[SessionState], None]] = []
 
     def enter(self, state: SessionState) -> None:
         """Change to `state` and call every listener."""
         self.now = state
-        self.since = asyncio.get_running_loop().time()
         for listener in list(self._listeners):  # a copy: a listener may remove itself
             listener(state)
 

@@ -168,7 +168,7 @@ async def test_a_client_closes_sooner_if_no_server_was_heard_for_long_before(
         else:
             await server.stop()
             await states_until(zk.states(), SUSPENDED)
-            session.states.since -= 100
+            session._lost_at -= 100
         await zk.close()
         if is_connected:
             with pytest.raises(zkwire.SessionClosedError):
