@@ -112,6 +112,7 @@ class Session:
         self._attempt: Attempt | None = None
         self._address: Address | None = None
         self._link: Link | None = None
+        self._lost_at = self._loop.time()  # when there was a link last
         # When a server last showed that the ensemble keeps the session; see _time_left.
         self._heard = self._loop.time()
         self._refusal: SessionError | None = None  # what every verb raises, once the session closes or has ended
@@ -201,7 +202,7 @@ class Session:
                 until: set[asyncio.Future[Any]] = {self._ended}
                 if keep_session and self._link is not None:
                     until.add(self._link.closed)  # a session that lives on needs no other server
-                await while_heard(until, lambda: self._link.connection.heard if self._link else 0.0, end)
+                await while_heard(until, lambda: self._link, end, self._lost_at)
                 if not keep_session:
                     self._log.closed(self.key.id, self.timeout, is_confirmed=farewell.is_answered)
         finally:
@@ -258,7 +259,7 @@ class Session:
         """Have the calls in flight settled, and enter the state SUSPENDED."""
         if link is not self._link:
             return
-        self._link = None
+        self._link, self._lost_at = None, self._loop.time()
         self.proving.detach()
         if link.connection.is_session_over:
             self.certainty.end()

@@ -337,6 +337,10 @@ class Connection:
         self.unfolding = Stepwise(self.calls[0].request.reply, frame, _REPLY_HEADER.size)
         return True
 
+    def silent_since(self, now: float) -> float:
+        """Return since when the peer owes an answer and has sent nothing; `now` if it owes none."""
+        return max(self.heard, self.calls[0].sent_at) if self.calls else now
+
     def receive_eof(self) -> None:
         """Note that the peer ended the stream, which is an error inside a frame."""
         if self.error is None and not self._frames.is_between_frames:

@@ -10,10 +10,12 @@ import pytest
 
 import zkwire
 from recipes import Queue
+from recipes.queue.aside import HAS_CHILDREN, TOO_LARGE, Aside
+from recipes.queue.nodes import Nodes
 from tests.support.queues import PATH, Counting, clients, numbers, settled
 from tests.support.recipes import body_raises, until, until_line
 from zkwire import Client, digest_acl
-from zkwire.testing import RealServer
+from zkwire.testing import RealServer, Server
 
 FIRST = "entry-000-0000000001"  # ahead of all items of the default priority
 Plant: TypeAlias = Callable[[Client, str], Awaitable[None]]
@@ -153,6 +155,24 @@ async def test_an_item_that_is_too_large_for_an_answer_goes_aside(caplog: pytest
             assert item == b"2"
         assert len([text for text in warnings(caplog, PATH) if "reply_limit" in text]) == 2
         await settled(other, PATH)
+
+
+async def test_an_item_that_is_too_large_is_tried_again_ever_more_seldom() -> None:
+    """Each try breaks the connection, and with it the writes of other tasks."""
+    async with Server() as server, zkwire.connect(server.hosts) as zk:
+        aside = Aside(Nodes(zk, PATH, None))
+
+        def pause(why: str) -> float:
+            aside.add(FIRST, why)
+            assert aside.next_try is not None
+            return round(aside.next_try - asyncio.get_running_loop().time(), -1)
+
+        assert [pause(HAS_CHILDREN) for _ in range(3)] == [60, 60, 60]
+        assert [pause(TOO_LARGE) for _ in range(8)] == [60, 120, 240, 480, 960, 1920, 3600, 3600]
+        assert aside.among([FIRST]) == {FIRST}
+        assert pause(TOO_LARGE) == 3600
+        assert aside.among([]) == set()  # it is out of the queue
+        assert pause(TOO_LARGE) == 60
 
 
 async def test_an_item_is_tried_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
