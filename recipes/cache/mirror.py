@@ -110,7 +110,7 @@ class Mirror:
         """Take a watch event; return the changes that follow from it without a read."""
         path, zxid = event.path, event.zxid or _UNKNOWN_ZXID
         parent = _parent(path)
-        if event.type is not WatchEventType.CHANGED and path != self.root:
+        if event.type is not WatchEventType.CHANGED:
             self._want(parent, zxid)  # its Stat counts its children
         if not self._has_room_below(parent) and path != self.root:
             return []

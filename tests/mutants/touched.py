@@ -71,7 +71,7 @@ class Notes:
         try:
             return (yield)
         finally:
-            for code in self._called:
+            for code in list(self._called):  # a copy: a thread that the test has left may call something meanwhile
                 self._tests[code].append(item.nodeid)
             if self._starts_process:
                 self._with_process.append(item.nodeid)

@@ -494,6 +494,11 @@ async def test_requests(zookeeper: RealServer, path: str) -> None:
             assert [name for name in asked if name != "getData"] == ["setData", "getChildren"]
 
 
+async def test_an_election_that_was_never_used_has_no_candidates() -> None:
+    async with scene(P) as stage:
+        assert await Election(stage.zk, P).candidates() == []
+
+
 async def test_an_observer_left_by_break_leaves_no_watch() -> None:
     async with scene(P) as stage:
         term = await Election(stage.other, P, b"1").acquire()

@@ -9,6 +9,7 @@ import pytest
 
 import zkwire
 from recipes import Lease, Lock, PermitsError, Semaphore
+from recipes.semaphore import MOST_PERMITS
 from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, nothing_stays, scene
 from tests.support.locks import cancel_every_wait, release, start_waiting, taken, two_clients, watch_count
 from tests.support.proxy import Proxy
@@ -97,6 +98,11 @@ async def test_permits_of_none_use_the_stored_number() -> None:
         assert await other.exists("/s") is None
         async with Semaphore(zk, "/s", 2), Semaphore(other, "/s", None):
             assert await Semaphore(other, "/s", None).try_acquire() is None
+
+
+async def test_the_most_permits_that_can_be_given_are_read_by_others() -> None:
+    async with two_clients() as (zk, other), Semaphore(zk, "/s", MOST_PERMITS), Semaphore(other, "/s", None) as lease:
+        lease.check()
 
 
 @pytest.mark.parametrize("data", [b"many", b"0", b"-1", b"2.0", b"99999999999", b"1" * 5000, "\u0663".encode(), b" 3"])

@@ -140,6 +140,23 @@ async def test_a_limit_can_be_extended_and_shortened() -> None:
         await until_line(other, "/t", 0)
 
 
+async def test_a_lease_that_is_extended_often_has_one_timer() -> None:
+    async with two_clients() as (zk, _):
+        lease = await TimedLock(zk, "/t", 60).acquire()
+        loop: Any = asyncio.get_running_loop()
+
+        def timers() -> int:
+            # The loop's own list, because there is no public one.
+            return sum(not timer.cancelled() and timer._callback == lease._check_limit for timer in loop._scheduled)
+
+        assert timers() == 1
+        for limit in (60, 50, 70):
+            await lease.extend(limit)
+            assert timers() == 1
+        await lease.release()
+        assert timers() == 0
+
+
 async def test_the_old_limit_applies_until_the_server_has_answered_an_extension() -> None:
     """The waiting clients may have read the old limit only."""
     async with scene() as stage:

@@ -337,6 +337,14 @@ def test_events_cost_few_reads(
     assert questions_of(mirror) == reads
 
 
+def test_the_node_above_the_root_is_not_read() -> None:
+    mirror = filled("/r")
+    mirror.handle_event(WatchEvent(DELETED, "/r", 9))
+    assert not mirror.has_questions
+    mirror.handle_event(WatchEvent(CREATED, "/r", 10))
+    assert questions_of(mirror) == ["/r"]
+
+
 @pytest.mark.parametrize("what", [CREATED, CHANGED, DELETED])
 def test_an_event_older_than_the_known_state_costs_no_read(what: WatchEventType) -> None:
     mirror = filled("/r", "/r/a")

@@ -26,3 +26,14 @@ def test_neither_many_nodes_nor_long_names_fill_the_log(caplog: pytest.LogCaptur
     assert len(messages) == 100
     assert max(map(len, messages)) < 400
     assert [text.endswith("is bad (no further node is reported)") for text in messages] == [False] * 99 + [True]
+
+
+def test_a_long_name_is_cut_and_shown_to_be(caplog: pytest.LogCaptureFixture) -> None:
+    notices = Notices(logging.getLogger("recipes.test"), "the queue /q")
+    longest = f"/{'x' * 299}"
+    notices.report(longest, "is bad")
+    notices.report(f"{longest}x", "is bad")
+    assert [record.getMessage() for record in caplog.records] == [
+        f"the queue /q: {longest} is bad",
+        f"the queue /q: {longest}... is bad",
+    ]

@@ -120,3 +120,20 @@ async def test_when_all_that_wait_are_cancelled_the_next_look_is_made_at_once() 
     assert looking.tasks == [1, 1]
     looking.ends[1].set_result(None)
     assert await late == 1
+
+
+async def test_a_task_that_is_cancelled_when_its_look_has_ended_does_not_start_a_second_look() -> None:
+    """The next look is about to be made, and the tasks that have asked since share it."""
+    looking, tasks = await begun(3)
+    looking.ends[0].set_result(None)
+    await turns(3)
+    late = [looking.ask(name) for name in ("late", "later")]
+    await turns(1)
+    looking.ends[1].set_result(None)
+    await turns(1)
+    tasks[2].cancel()  # its look has ended, but it has not gone on
+    await turns(3)
+    assert tasks[2].cancelled()
+    assert looking.tasks == [1, 2, 2]
+    looking.ends[2].set_result(None)
+    assert await asyncio.gather(*late) == [2, 2]

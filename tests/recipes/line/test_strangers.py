@@ -8,7 +8,9 @@ import pytest
 
 import zkwire
 from recipes import Election, Lock, ReadWriteLock, Semaphore, TimedLock
+from recipes.line import strangers
 from recipes.line.locking import Locking
+from recipes.line.strangers import Strangers
 from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, scene
 from tests.support.locks import start_waiting, watch_count
 from tests.support.recipes import line, no_task_stays, proxied, two_clients, until, until_line
@@ -309,3 +311,25 @@ async def test_a_candidate_that_must_not_be_read_is_an_error_for_observers(zooke
         async with Election(zk, path).observe() as leaders:
             with pytest.raises(zkwire.NoAuthError):
                 await anext(leaders)
+
+
+# -- what is remembered -----------------------------------------------------------------------------------------------
+
+
+def test_a_bounded_number_of_nodes_that_are_no_tickets_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that creates such nodes without end must not fill the memory of the others."""
+    monkeypatch.setattr(strangers, "_MOST_REMEMBERED", 3)
+    found = Strangers("/line")
+    names = [f"{number}" for number in range(5)]
+    for name in (*names, "4"):  # the last one is known, and makes no other one be forgotten
+        found.found_no_ticket(f"/line/{name}")
+    assert found.to_look_at(names) == ["2", "3", "4"]
+
+
+async def test_a_bounded_number_of_lines_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(strangers, "_MOST_REMEMBERED", 3)
+    async with scene() as stage:
+        known = [strangers.strangers_of(stage.zk, f"/{number}") for number in range(4)]
+        for number in (3, 2, 1):
+            assert strangers.strangers_of(stage.zk, f"/{number}") is known[number]
+        assert strangers.strangers_of(stage.zk, "/0") is not known[0]

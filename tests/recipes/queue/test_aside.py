@@ -10,10 +10,12 @@ import pytest
 
 import zkwire
 from recipes import Queue
+from recipes.queue.aside import HAS_CHILDREN, TOO_LARGE, Aside
+from recipes.queue.nodes import Nodes
 from tests.support.queues import PATH, Counting, clients, numbers, settled
 from tests.support.recipes import body_raises, until, until_line
 from zkwire import Client, digest_acl
-from zkwire.testing import RealServer
+from zkwire.testing import RealServer, Server
 
 FIRST = "entry-000-0000000001"  # ahead of all items of the default priority
 Plant: TypeAlias = Callable[[Client, str], Awaitable[None]]
@@ -155,6 +157,24 @@ async def test_an_item_that_is_too_large_for_an_answer_goes_aside(caplog: pytest
         await settled(other, PATH)
 
 
+async def test_an_item_that_is_too_large_is_tried_again_ever_more_seldom() -> None:
+    """Each try breaks the connection, and with it the writes of other tasks."""
+    async with Server() as server, zkwire.connect(server.hosts) as zk:
+        aside = Aside(Nodes(zk, PATH, None))
+
+        def pause(why: str) -> float:
+            aside.add(FIRST, why)
+            assert aside.next_try is not None
+            return round(aside.next_try - asyncio.get_running_loop().time(), -1)
+
+        assert [pause(HAS_CHILDREN) for _ in range(3)] == [60, 60, 60]
+        assert [pause(TOO_LARGE) for _ in range(8)] == [60, 120, 240, 480, 960, 1920, 3600, 3600]
+        assert aside.among([FIRST]) == {FIRST}
+        assert pause(TOO_LARGE) == 3600
+        assert aside.among([]) == set()  # it is out of the queue
+        assert pause(TOO_LARGE) == 60
+
+
 async def test_an_item_is_tried_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("recipes.queue.aside._TRIED_AGAIN_AFTER", 0.1)
     async with clients() as (_, (zk, other)):
@@ -270,6 +290,35 @@ async def test_a_persistent_node_in_taken_that_may_not_be_deleted_is_reported(
 
 
 @pytest.mark.usefixtures("impatient")
+async def test_a_persistent_node_whose_delete_got_lost_is_deleted_by_the_next_try() -> None:
+    """The lost answer says nothing about the node, so the consumer looks again at once, and not after a minute."""
+    async with clients() as (server, (zk, other)):
+        queue = Queue(zk, PATH)
+        await queue.put(b"0")
+        (first,) = await zk.get_children(f"{PATH}/entries")
+        await other.create(f"{PATH}/taken/{first}")
+        with server.drop_before("multi", path=f"{PATH}/taken/{first}", session=zk.session_id) as lost:
+            assert await queue.get(within=10) == b"0"
+            assert lost.hits == 1
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_the_node_of_a_consumer_is_read_once_and_not_whenever_a_waiting_consumer_looks() -> None:
+    async with clients() as (server, (zk, other)):
+        queue = Queue(zk, PATH)
+        await queue.put(b"0")
+        async with Queue(other, PATH).claim() as item:
+            taken = item.entry.replace("/entries/", "/taken/")
+            with server.delay_replies(0, "getData", path=taken, session=zk.session_id) as read:
+                waiting = asyncio.create_task(queue.get())
+                await read.until_hit()
+                await other.create(taken.replace("0000000000", "0000000001"))
+                await Queue(other, PATH).put(b"1")
+                assert await waiting == b"1"  # the consumer has looked at its persistent node, to find it
+                assert read.hits == 1
+
+
+@pytest.mark.usefixtures("impatient")
 async def test_a_claim_that_begins_while_a_persistent_node_is_removed_is_left_alone() -> None:
     """The node was read as persistent; by the time of the delete it is the ephemeral node of a consumer."""
     async with clients() as (server, (zk, other)):
@@ -327,6 +376,17 @@ async def test_a_put_that_must_not_wait_ignores_nodes_that_are_no_waiting_produc
         with pytest.raises(TimeoutError):
             await Queue(zk, path, 3).put(b"2", within=0)
         await until(lambda: settled_size(zk, path))
+
+
+async def test_a_put_that_must_not_wait_counts_a_node_that_it_may_not_read_as_a_waiting_producer(
+    zookeeper: RealServer, path: str
+) -> None:
+    async with us_and_a_stranger(zookeeper) as (zk, stranger):
+        await Queue(zk, path, 3).put(b"0", within=0)
+        await stranger.create(f"{path}/producers/put-0000000001", make_parents=True)
+        await stranger.create(f"{path}/producers/put-0000000002", acl=FOREIGN)
+        with pytest.raises(TimeoutError):
+            await Queue(zk, path, 3).put(b"1", within=0)
 
 
 async def settled_size(zk: Client, path: str) -> bool:

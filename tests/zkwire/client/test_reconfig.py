@@ -54,3 +54,14 @@ def test_arguments_are_converted_to_the_servers_format(said: dict[str, Any], req
 def test_the_members_of_a_configuration_can_be_passed_to_reconfig() -> None:
     request = reconfiguration(None, None, Configuration(DATA, STAT).members, 7)
     assert Configuration((request.members or "").replace(",", "\n").encode(), STAT).members == {1: ONE, 12: TWO}
+
+
+@pytest.mark.parametrize("version", [-1, 0, 2**63 - 1])
+def test_every_version_that_a_server_can_have_is_accepted(version: int) -> None:
+    assert reconfiguration("a", None, None, version).config_id == version
+
+
+@pytest.mark.parametrize("version", [-2, 2**63])
+def test_a_version_that_no_server_can_have_is_refused(version: int) -> None:
+    with pytest.raises(ValueError, match="from_config must be the version of a configuration, or -1 for any"):
+        reconfiguration("a", None, None, version)

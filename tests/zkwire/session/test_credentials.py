@@ -37,3 +37,15 @@ async def test_a_credential_that_was_sent_before_its_call_was_cancelled_is_shown
         server.drop()
         await states_until(states, SessionState.SUSPENDED, SessionState.CONNECTED)
         assert await _users(zk) == {"bob"}
+
+
+async def test_a_credential_that_waits_for_its_turn_when_its_call_is_cancelled_is_never_sent() -> None:
+    async with Server() as server, zkwire.connect(server.hosts, max_in_flight=1) as zk:
+        with server.hold_replies("exists"), server.delay_replies(0, "auth") as shown:
+            asking = asyncio.create_task(zk.exists("/a"))
+            adding = asyncio.create_task(zk.add_auth("digest", b"bob:secret"))
+            await turns()
+            await cancelled(adding)
+        assert await asking is None
+        assert await _users(zk) == set()
+        assert shown.hits == 0

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -192,6 +193,66 @@ async def test_the_time_that_the_machine_was_suspended_counts_against_certainty(
     assert not certainty.has_missed_time()
     certainty.proven(loop.time() + 5.0)  # by requests that were sent after the machine woke up
     assert certainty.until > loop.time() + 4.0
+
+
+async def test_each_moment_of_a_suspension_counts_but_not_the_time_between_two_readings(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    slept = 1000.0
+    monkeypatch.setattr(suspension, "suspended", lambda: slept)
+    certainty = Certainty()
+    certainty.proven(5000.0)
+    slept += 0.0005
+    assert certainty.until == 5000.0
+    assert not certainty.has_missed_time()
+    slept += 0.01
+    assert certainty.until == pytest.approx(5000.0 - 0.0105)
+    assert certainty.has_missed_time()
+    assert certainty.until == pytest.approx(5000.0 - 0.0105)
+
+
+async def test_a_look_that_is_asked_for_comes_at_once_and_replaces_the_timer() -> None:
+    session = Session(3600.0)
+    called = session.called
+    loop: Any = asyncio.get_running_loop()
+
+    def timers() -> int:
+        # The loop's own list, because there is no public one.
+        return sum(
+            not timer.cancelled() and timer._callback == session.on_uncertain._check for timer in loop._scheduled
+        )
+
+    session.on_uncertain.add(session.callback("one"))
+    assert timers() == 1
+    for _ in range(3):
+        session.on_uncertain.check_soon()
+        await asyncio.sleep(0)
+    assert (timers(), called) == (1, [])
+    session.certain_until = loop.time()
+    session.on_uncertain.check_soon()
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert (timers(), called) == (0, ["one"])
+
+
+async def test_the_clock_is_looked_at_once_a_second() -> None:
+    """A timer of the event loop does not run while the machine is suspended."""
+    looks = 0
+    loop = asyncio.get_running_loop()
+
+    def certain_until() -> float:
+        nonlocal looks
+        looks += 1
+        return loop.time() + 3600.0
+
+    on_uncertain: Any = OnUncertain(certain_until)
+    on_uncertain.add(print)
+    assert on_uncertain._timer.when() == pytest.approx(loop.time() + 1.0, abs=0.5)
+    looks = 0
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert looks < 5
+    on_uncertain.discard(print)
 
 
 async def test_what_was_asked_before_the_machine_was_suspended_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

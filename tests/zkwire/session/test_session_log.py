@@ -1,13 +1,16 @@
 """What a session writes into the log: each message once, and repeated at growing intervals; docs/logging.md."""
 
 import logging
+import ssl
+from typing import Any
 
 import pytest
 
 import zkwire
 from tests.support.client import states_until
 from zkwire import SessionState
-from zkwire.session.session_log import Repetitions
+from zkwire.errors import ProtocolError
+from zkwire.session.session_log import Repetitions, SessionLog
 from zkwire.testing import Server
 
 LOGGER = "zkwire.session.session_log"
@@ -96,3 +99,111 @@ def test_messages_of_another_kind_and_those_after_a_success_are_logged_at_once()
     assert [repetitions.note(kind, 0.0) for kind in ("one", "one", "two")] == ["", None, ""]
     repetitions.forget()
     assert repetitions.note("one", 0.1) == ""
+
+
+class Clock:
+    """The clock of an event loop, which a test sets."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def time(self) -> float:
+        return self.now
+
+
+def session_log(clock: Clock, session_id: int = 1) -> SessionLog:
+    """Return a log whose time is that of `clock`."""
+    log: Any = SessionLog(session_id)
+    log._loop = clock
+    log._connected_at = clock.now
+    made: SessionLog = log
+    return made
+
+
+async def test_a_server_that_drops_each_connection_is_logged_at_growing_intervals(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock = Clock()
+    log = session_log(clock)
+    for _ in range(26):  # half a second each
+        log.connected("a:1", 1, 4.0, is_read_only=False)
+        clock.now += 0.5
+        log.lost("a:1", ConnectionResetError("reset"))
+    assert logged(caplog) == [
+        ("INFO", "connected to a:1: resumed session 0x1, with a timeout of 4 s"),
+        ("WARNING", "lost the connection to a:1: reset"),
+        ("INFO", "connected to a:1: resumed session 0x1, with a timeout of 4 s (20 times in the last 10 s)"),
+        ("WARNING", "lost the connection to a:1: reset (20 times in the last 10 s)"),
+    ]
+
+
+async def test_a_loss_after_a_connection_that_lasted_is_always_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """And so is what follows it; a connection counts as one that has lasted after ten seconds."""
+    clock = Clock()
+    log = session_log(clock)
+    for seconds in (9.9, 9.9, 10.0, 10.0):
+        log.connected("a:1", 1, 4.0, is_read_only=False)
+        clock.now += seconds
+        log.lost("a:1", ConnectionResetError("reset"))
+    levels = [level for level, _ in logged(caplog)]
+    # The second loss is the first repetition, after 9.9 s: it is left out.
+    assert levels == ["INFO", "WARNING", "INFO", "WARNING", "INFO", "WARNING"]
+    assert "times" not in str(logged(caplog)[3:])
+
+
+async def test_another_session_another_server_and_another_kind_of_loss_are_news(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    log = session_log(Clock())
+    log.connected("a:1", 1, 4.0, is_read_only=False)
+    log.connected("a:1", 2, 4.0, is_read_only=True)
+    log.connected("a:1", 3, 4.0, is_read_only=False)
+    log.connected("b:1", 3, 4.0, is_read_only=False)
+    log.lost("b:1", ConnectionResetError("reset"))
+    log.lost("a:1", ConnectionResetError("reset"))
+    log.lost("a:1", ConnectionAbortedError("aborted"))
+    assert [message for _, message in logged(caplog)] == [
+        "connected to a:1: resumed session 0x1, with a timeout of 4 s",
+        "connected to a:1, which is read-only: new session 0x2, with a timeout of 4 s",
+        "connected to a:1: new session 0x3, with a timeout of 4 s",
+        "connected to b:1: resumed session 0x3, with a timeout of 4 s",
+        "lost the connection to b:1: reset",
+        "lost the connection to a:1: reset",
+        "lost the connection to a:1: aborted",
+    ]
+
+
+async def test_bad_bytes_are_an_error_in_the_log_and_repeated_at_intervals(caplog: pytest.LogCaptureFixture) -> None:
+    clock = Clock()
+    log = session_log(clock)
+    for _ in range(3):
+        log.dropped("a:1", ProtocolError("nonsense"))
+        clock.now += 5
+    assert logged(caplog) == [
+        ("ERROR", "dropped a:1: ProtocolError: nonsense"),
+        ("ERROR", "dropped a:1: ProtocolError: nonsense (2 times in the last 10 s)"),
+    ]
+
+
+async def test_a_failed_attempt_is_logged_with_its_reason(caplog: pytest.LogCaptureFixture) -> None:
+    clock = Clock()
+    log = session_log(clock)
+    no_tls = ssl.SSLError(1, "wrong")
+    no_tls.reason = "WRONG_VERSION_NUMBER"
+    for error in (ConnectionRefusedError(), TimeoutError("late"), no_tls, ConnectionRefusedError()):
+        log.failed("a:1", error)
+    clock.now += 10
+    log.failed("a:1", ConnectionRefusedError())
+    assert logged(caplog) == [
+        ("WARNING", "no session with a:1: ConnectionRefusedError: the connection was refused"),
+        ("WARNING", "no session with a:1: TimeoutError: late"),
+        (
+            "WARNING",
+            "no session with a:1: SSLError: the server does not answer with TLS: the port may be one without TLS, or of"
+            " another service",
+        ),
+        (
+            "WARNING",
+            "no session with a:1: ConnectionRefusedError: the connection was refused (2 times in the last 10 s)",
+        ),
+    ]
