@@ -28,6 +28,9 @@ SETUPS: Final = {
     "a reader and a writer of a client": Setup(
         (WRITE, WRITE, READ, WRITE), (2, 3), downgrades=1, together=True, settled=True
     ),
+    "a semaphore, two tickets of a client": Setup(
+        (LOCK,) * 6, (4, 5), slots=2, together=True, settled=True, leaves=(2, 3, 0, 1)
+    ),
     "two readers of a client": Setup((WRITE, WRITE, READ, READ), (2, 3), together=True),
     # The first reader hears of the first writer, which is not the next before the second reader.
     "two readers of a client, apart, with a reconnect": Setup(
@@ -65,8 +68,5 @@ MORE: Final = {
     ),
     "a lock, two tickets of a client and an operator": Setup(
         (LOCK,) * 5, (3, 4), evictions=1, together=True, settled=True, leaves=(1, 2, 0)
-    ),
-    "a semaphore that shrinks, two tickets of a client": Setup(
-        (LOCK,) * 6, (4, 5), slots=2, sizes=(1,), together=True, settled=True, leaves=(2, 3, 0, 1)
     ),
 }
