@@ -68,15 +68,6 @@ class Ranking:
         distances, names = self._blockers[blocks]
         return names, bisect_left(distances, self._distance(name))
 
-    def copy(self) -> Ranking:
-        """Return a ranking of the same names that can be changed without any effect on this one."""
-        copied = Ranking(self._names)
-        copied._base = self._base
-        copied._blockers = {
-            blocks: (distances.copy(), names.copy()) for blocks, (distances, names) in self._blockers.items()
-        }
-        return copied
-
     def remove(self, name: str) -> None:
         """Leave out `name`, if it is there.  The lists that `before` has returned change as well."""
         if name not in self._names:

@@ -50,7 +50,7 @@ class SharedList:
         """Take in a list that a ticket which takes part has read."""
         if names is not self._source:  # tickets that share a look bring the same one
             self._count += 1
-            self._source, self._names = names, names.copy()
+            self._source, self._names = names, Ranking(names)
 
     def departed(self, name: str) -> None:
         """Take note that the deletion of `name` was reported to a ticket that takes part."""
