@@ -204,12 +204,12 @@ class WaitingTable:
         return ticket is not None and ticket.waiting is not None and name in ticket.watches.registered
 
     def before(self, state: int, number: int) -> frozenset[str] | None:
-        """Return the blockers that a waiting ticket counts; None if it is going to start over first."""
+        """Return the blockers that a waiting ticket counts; None if it is going to start over, or to list, first."""
         ticket = self._states[state].tickets[number]
         if ticket is None or ticket.waiting is None or ticket.watches.was_rearmed:
             return None
         position = ticket.waiting._position
-        return frozenset(position.before) if position.is_watched else None
+        return frozenset(position.before) if position.is_watched and position._is_listed else None
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
