@@ -789,3 +789,24 @@ async def test_a_server_that_throttles_is_asked_for_the_watch_again_in_a_new_ses
             assert change.after is not None
             assert change.after.data == b"2"
             changes.close()
+
+
+@pytest.mark.parametrize("is_error_of_the_block", [False, True])
+async def test_a_defect_of_the_cache_is_raised_at_the_end_of_its_block(
+    is_error_of_the_block: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error of the block itself is not replaced by it."""
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    async with Server() as server, zkwire.connect(server.hosts) as zk:
+        await zk.create("/r")
+        with pytest.raises(KeyError if is_error_of_the_block else ZeroDivisionError):
+            async with Cache(zk, "/r") as cache:
+                changes = cache.changes()
+                monkeypatch.setattr(Mirror, "handle_event", fail)
+                await zk.set("/r", b"1")
+                await outcome(anext(changes))
+                if is_error_of_the_block:
+                    raise KeyError
