@@ -17,7 +17,7 @@ from recipes.cache.mirror import Mirror, differs
 from tests.support import rogue
 from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, no_watch_stays
 from tests.support.proxy import Proxy
-from tests.support.recipes import expire, no_task_stays, outcome, until
+from tests.support.recipes import body_raises, expire, no_task_stays, outcome, until
 from tests.support.rogue import Peer, Rogue
 from zkwire import Client, Node, NoNodeError, SessionState, Stat, ThrottledError, WatchEventType
 from zkwire.testing import RealServer, Server, ServerProcess
@@ -802,7 +802,7 @@ async def test_a_defect_of_the_cache_is_raised_at_the_end_of_its_block(
 
     async with Server() as server, zkwire.connect(server.hosts) as zk:
         await zk.create("/r")
-        with pytest.raises(KeyError if is_error_of_the_block else ZeroDivisionError):
+        with body_raises(KeyError if is_error_of_the_block else ZeroDivisionError):
             async with Cache(zk, "/r") as cache:
                 changes = cache.changes()
                 monkeypatch.setattr(Mirror, "handle_event", fail)

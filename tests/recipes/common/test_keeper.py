@@ -94,9 +94,11 @@ async def test_the_node_is_put_back_with_the_data_that_was_accepted_last() -> No
     async with scene(P) as stage:
         async with kept(stage) as ours:
             await ours.set(b"newer")
-            with stage.server.answering("setData", zkwire.QuotaExceededError, session=stage.zk.session_id):
-                with pytest.raises(zkwire.QuotaExceededError):
-                    await ours.set(b"refused")
+            with (
+                stage.server.answering("setData", zkwire.QuotaExceededError, session=stage.zk.session_id),
+                pytest.raises(zkwire.QuotaExceededError),
+            ):
+                await ours.set(b"refused")
             assert ours.data == b"newer"
             stat = await stage.other.exists(NODE)
             assert stat is not None

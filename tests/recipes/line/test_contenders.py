@@ -64,10 +64,17 @@ def test_readers_behind_a_writer_that_lets_them_in_own() -> None:
     proofs = Proofs("a secret", 3)
     kind = f"_c_{proofs.id}-__WRIT__"
     data = ticket_data.shared(proofs.proof(1) or "", b"host-1")
-    line: list[tuple[str, Node | Exception]] = [(kind, node(1, data=data, version=1)), (READ, node(2)), (WRITE, node(3))]
+    line: list[tuple[str, Node | Exception]] = [
+        (kind, node(1, data=data, version=1)),
+        (READ, node(2)),
+        (WRITE, node(3)),
+    ]
     assert owners(*line) == [True, True, False]
     assert found(*line)[0].data == b"host-1"
-    assert owners((kind, node(1, data=data, version=2)), (READ, node(2))) == [True, False]  # the proof of another version
+    assert owners((kind, node(1, data=data, version=2)), (READ, node(2))) == [
+        True,
+        False,
+    ]  # the proof of another version
 
 
 def test_nodes_that_are_gone_or_not_ephemeral_do_not_count() -> None:

@@ -1,4 +1,4 @@
-"""What a holder writes into its ticket: in the order of the calls, over nothing but its own data, and known at the end."""
+"""What a holder writes into its ticket: in the order of the calls, and over nothing but its own data."""
 
 import asyncio
 from collections.abc import AsyncIterator

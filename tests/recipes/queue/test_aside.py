@@ -271,7 +271,7 @@ async def test_a_persistent_node_in_taken_that_may_not_be_deleted_is_reported(
 
 @pytest.mark.usefixtures("impatient")
 async def test_a_persistent_node_whose_delete_got_lost_is_deleted_by_the_next_try() -> None:
-    """The lost answer says nothing about the node, so the consumer looks at it again at once, and not after a minute."""
+    """The lost answer says nothing about the node, so the consumer looks at it at once, and not after a minute."""
     async with clients() as (server, (zk, other)):
         queue = Queue(zk, PATH)
         await queue.put(b"0")

@@ -1,4 +1,4 @@
-"""A client that follows the configuration of its ensemble, as the server in memory shows it when a test has written it."""
+"""A client that follows the configuration of its ensemble, which the tests write on the server in memory."""
 
 import asyncio
 import base64

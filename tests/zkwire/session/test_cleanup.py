@@ -155,6 +155,25 @@ async def test_a_search_after_a_refusal_spares_nodes_made_meanwhile() -> None:
         assert await stage.other.exists(made) is not None
 
 
+async def test_after_a_cancelled_create_of_a_persistent_node_nothing_is_asked() -> None:
+    """It stays: others may use it by then."""
+    async with scene() as stage:
+        session = stage.zk.session_id
+        with (
+            stage.server.hold_replies("create", session=session) as held,
+            stage.server.delay_replies(0, "sync", session=session) as synced,
+            stage.server.delay_replies(0, "exists", session=session) as looked,
+        ):
+            creating = asyncio.create_task(stage.zk.create("/a"))
+            await held.until_hit()
+            await cancelled(creating)
+            held.release()
+            for _ in range(3):
+                await stage.zk.ping()
+            assert (synced.hits, looked.hits) == (0, 0)
+        assert await stage.other.exists("/a") is not None
+
+
 # -- only what is surely ours is removed -----------------------------------------------------------------------------
 
 PERSISTENT: dict[str, Callable[[Client], Coroutine[Any, Any, object]]] = {

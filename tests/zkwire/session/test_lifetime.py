@@ -218,7 +218,9 @@ async def test_a_look_that_is_asked_for_comes_at_once_and_replaces_the_timer() -
 
     def timers() -> int:
         # The loop's own list, because there is no public one.
-        return sum(not timer.cancelled() and timer._callback == session.on_uncertain._check for timer in loop._scheduled)
+        return sum(
+            not timer.cancelled() and timer._callback == session.on_uncertain._check for timer in loop._scheduled
+        )
 
     session.on_uncertain.add(session.callback("one"))
     assert timers() == 1

@@ -1,4 +1,4 @@
-"""Leaving a server for another one of a new list, and closing meanwhile; one server in memory has two addresses here."""
+"""Leaving a server for another one of a new list, and closing meanwhile; the server in memory has two addresses."""
 
 import asyncio
 from collections.abc import Callable

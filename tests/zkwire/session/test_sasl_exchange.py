@@ -7,7 +7,7 @@ import pytest
 import zkwire
 from tests.support.client import states_until
 from tests.support.recipes import no_task_stays
-from zkwire import AuthFailedError, AuthenticationRequiredError, SessionState
+from zkwire import AuthenticationRequiredError, AuthFailedError, SessionState
 from zkwire.testing import Server
 
 AUTH_FAILED = -115
@@ -21,11 +21,11 @@ class Scripted:
         self.given: list[object] = []
         self._left: list[Any] = []
 
-    def start(self, host: str) -> bytes:
+    def start(self, host: str) -> Any:
         self._left = list(self._tokens)
         return self._next(host)
 
-    def step(self, token: bytes) -> bytes | None:
+    def step(self, token: bytes) -> Any:
         return self._next(token)
 
     def _next(self, given: object) -> Any:
@@ -76,9 +76,11 @@ async def test_what_a_mechanism_does_wrong_ends_the_session(tokens: tuple[Any, .
 
 async def test_a_refusal_of_the_server_ends_the_session() -> None:
     async with Server() as server, no_task_stays():
-        with server.answering("sasl", AUTH_FAILED):
-            with pytest.raises(AuthFailedError, match="the server refuses: "):
-                await zkwire.connect(server.hosts, sasl=Scripted(b"first"))
+        with (
+            server.answering("sasl", AUTH_FAILED),
+            pytest.raises(AuthFailedError, match="the server refuses: "),
+        ):
+            await zkwire.connect(server.hosts, sasl=Scripted(b"first"))
 
 
 async def test_a_connection_that_breaks_during_the_exchange_is_followed_by_another() -> None:
@@ -95,9 +97,8 @@ async def test_a_server_that_demands_an_authentication_ends_the_session() -> Non
     async with Server() as server, no_task_stays():
         zk = await zkwire.connect(server.hosts)
         _, watch = await zk.exists_and_watch("/a")
-        with server.answering("getData", AuthenticationRequiredError):
-            with pytest.raises(AuthFailedError) as failed:
-                await zk.get("/a")
+        with server.answering("getData", AuthenticationRequiredError), pytest.raises(AuthFailedError) as failed:
+            await zk.get("/a")
         text = f"{server.hosts} demands an authentication before getData: see `auth` and `sasl` of zkwire.connect"
         assert text in str(failed.value)
         with pytest.raises(AuthFailedError):

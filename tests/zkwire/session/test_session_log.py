@@ -202,5 +202,8 @@ async def test_a_failed_attempt_is_logged_with_its_reason(caplog: pytest.LogCapt
             "no session with a:1: SSLError: the server does not answer with TLS: the port may be one without TLS, or of"
             " another service",
         ),
-        ("WARNING", "no session with a:1: ConnectionRefusedError: the connection was refused (2 times in the last 10 s)"),
+        (
+            "WARNING",
+            "no session with a:1: ConnectionRefusedError: the connection was refused (2 times in the last 10 s)",
+        ),
     ]
