@@ -9,6 +9,7 @@ import pytest
 
 import zkwire
 from recipes.common.keeper import Keeper, checked_data
+from tests.support.client import turns
 from tests.support.everywhere import Scene, nothing_stays, scene
 from tests.support.recipes import no_task_stays, outcome, until
 from zkwire import ACL, Client, NodeExistsError, Perms
@@ -210,6 +211,29 @@ async def test_a_cancelled_search_for_a_created_node_removes_it() -> None:
             assert isinstance(await outcome(acquiring), asyncio.CancelledError)
             assert await stage.other.exists(NODE) is not None
         await nothing_stays(stage)
+
+
+async def test_when_a_cancelled_keeping_has_ended_the_node_that_it_was_putting_back_is_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also when the connection breaks before the delete."""
+    monkeypatch.setattr("recipes.common.keeper.LEAVES_WITHIN", 3600.0)
+    async with scene(P) as stage, no_task_stays():
+        ours = keeper(stage.zk)
+        await ours.acquire()
+        keeping = asyncio.create_task(ours.keep())
+        await stage.zk.ping()
+        with stage.server.drop_before("delete", session=stage.zk.session_id) as lost:
+            with stage.server.hold_replies("create", path=NODE, session=stage.zk.session_id) as held:
+                await stage.other.delete(NODE)
+                await held.until_hit()
+                keeping.cancel()
+                await turns()
+                assert not keeping.done()
+            assert isinstance(await outcome(keeping), asyncio.CancelledError)
+            assert lost.hits == 1
+        assert await stage.other.exists(NODE) is None
+        assert ours.discard() is None
 
 
 async def test_the_node_is_put_back_in_the_next_session() -> None:
