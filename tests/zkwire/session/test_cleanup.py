@@ -174,6 +174,22 @@ async def test_after_a_cancelled_create_of_a_persistent_node_nothing_is_asked() 
         assert await stage.other.exists("/a") is not None
 
 
+@pytest.mark.parametrize("is_closed", [True, False])
+async def test_the_end_of_the_session_ends_its_removals(is_closed: bool) -> None:
+    async with scene() as stage:
+        cleanup = stage.zk._session.requests.cleanup
+        await stage.zk.create("/e", ephemeral=True)
+        with stage.server.answering("delete", ThrottledError, session=stage.zk.session_id) as refused:
+            removed = stage.zk.discard("/e")
+            await refused.until_hit()
+            if is_closed:
+                await stage.zk.close()
+            else:
+                stage.server.expire(stage.zk.session_id)
+            await asyncio.wait_for(removed, 10)
+            await until(lambda: not cleanup.is_busy)
+
+
 # -- only what is surely ours is removed -----------------------------------------------------------------------------
 
 PERSISTENT: dict[str, Callable[[Client], Coroutine[Any, Any, object]]] = {
