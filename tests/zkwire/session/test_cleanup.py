@@ -174,20 +174,33 @@ async def test_after_a_cancelled_create_of_a_persistent_node_nothing_is_asked() 
         assert await stage.other.exists("/a") is not None
 
 
-@pytest.mark.parametrize("is_closed", [True, False])
-async def test_the_end_of_the_session_ends_its_removals(is_closed: bool) -> None:
+async def test_a_removal_that_waits_when_its_session_ends_deletes_nothing_in_the_next_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its node went with the session, and another client may have created one at the same path."""
+    goes_on = asyncio.Event()
+    continue_ = zkwire.Removal._continue
+
+    def note(removal: zkwire.Removal) -> None:
+        continue_(removal)
+        goes_on.set()
+
+    monkeypatch.setattr(zkwire.Removal, "_continue", note)
+    monkeypatch.setattr("zkwire.session.cleanup._PAUSE", 1.0)
     async with scene() as stage:
-        cleanup = stage.zk._session.requests.cleanup
+        first = stage.zk.session_id
         await stage.zk.create("/e", ephemeral=True)
-        with stage.server.answering("delete", ThrottledError, session=stage.zk.session_id) as refused:
+        with stage.server.answering("delete", ThrottledError, session=first, times=1) as refused:
             removed = stage.zk.discard("/e")
             await refused.until_hit()
-            if is_closed:
-                await stage.zk.close()
-            else:
-                stage.server.expire(stage.zk.session_id)
-            await asyncio.wait_for(removed, 10)
-            await until(lambda: not cleanup.is_busy)
+            await stage.zk.ping()
+        stage.server.expire(first)
+        await stage.other.create("/e")
+        await until(lambda: stage.zk.session_id not in (0, first))
+        await removed
+        await goes_on.wait()
+        await stage.zk.ping()
+        assert await stage.other.exists("/e") is not None
 
 
 # -- only what is surely ours is removed -----------------------------------------------------------------------------
