@@ -111,6 +111,7 @@ def test_each_change_that_was_judged_to_have_no_effect_still_exists() -> None:
         ("FAILED tests/a.py::test_b", "tests/a.py::test_b"),
         ("FAILED tests/a.py::test_b - assert 1 == 2 - or so", "tests/a.py::test_b"),
         ("FAILED tests/a.py::test_b[a read lock] - assert 1", "tests/a.py::test_b[a read lock]"),
+        ("ERROR    zkwire.session:session.py:7 of the log\nFAILED tests/a.py::test_b", "tests/a.py::test_b"),
         ("1 passed", None),
     ],
 )

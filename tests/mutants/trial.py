@@ -20,7 +20,7 @@ TIME_LIMIT: Final = 240.0
 TESTS_FAILED: Final = 1
 NO_TESTS: Final = 5  # none fits the options
 # The id of a test may contain spaces; behind it may come " - " and a message.
-_FAILED: Final = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
+_FAILED: Final = re.compile(r"^(?:FAILED|ERROR) (\S.*?)(?: - .*)?$", re.MULTILINE)
 
 
 @contextmanager
