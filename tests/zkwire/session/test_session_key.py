@@ -12,7 +12,7 @@ def granted(session_id: int, password: bytes | None = PASSWORD) -> ConnectRespon
     return ConnectResponse(0, 4000, session_id, password)
 
 
-def hello(key: SessionKey) -> tuple[int, bytes]:
+def hello(key: SessionKey) -> tuple[int, bytes | None]:
     request = key.hello(4.0, 7, accepts_read_only=False)
     return request.session_id, request.password
 
