@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -156,7 +157,8 @@ class Counter:
             await self._write(additions)
         except (ZooKeeperError, ValueError, RuntimeError) as error:
             for addition in additions:
-                addition.value, addition.error = None, error
+                # Each gets an error of its own: if all raised one object, each would add its traceback to it.
+                addition.value, addition.error = None, copy(error)
         finally:
             self._shared_write = None
             self._sharing = []

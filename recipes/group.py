@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from copy import copy
 from types import TracebackType
 from typing import Final, Self, TypeGuard
 
@@ -87,7 +88,7 @@ class Member:
         self._one_loop.check()
         if self._over.done():
             self._is_reported = True
-            raise self._over.result() or RuntimeError(f"the member {self.path} has left")
+            raise copy(self._over.result()) or RuntimeError(f"the member {self.path} has left")
         await self._keeper.set(data)
 
     async def leave(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from types import MappingProxyType
 from typing import Any
 
@@ -69,7 +70,7 @@ class MultiLease:
         among them is being downgraded.
         """
         if self._loss is not None:
-            raise self._loss
+            raise copy(self._loss)  # each call would add its traceback to one object
         if self._is_released:
             raise RuntimeError(f"the locks {', '.join(self.leases)} were released")
         for lease in self._leases.values():

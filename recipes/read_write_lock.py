@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import Any, Final, Literal
 from weakref import WeakKeyDictionary
 
@@ -73,7 +74,7 @@ class WriteLease(Lease):
         if self.is_released:
             self.check()
         if self._seconds_left() <= 0:
-            raise self._lose(self._why_uncertain())
+            raise copy(self._lose(self._why_uncertain()))
         # Before the request is sent: a reader may hold the lock as soon as the server has the data, which is before we
         # have the answer.
         self._is_exclusive = False

@@ -17,7 +17,7 @@ from typing import Final, get_args
 
 import zkwire
 from recipes import Lock
-from tests.support.partition import Certainty, Fault, Home, Outcome, Trial
+from tests.support.partition import Fault, Home, Outcome, Trial
 from tests.support.split import SplitEnsemble
 from zkwire.testing import ServerFailedError
 
@@ -31,8 +31,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.partition", description=__doc__)
     parser.add_argument("--timeouts", type=float, nargs="+", default=TIMEOUTS, help="session timeouts, in seconds")
     parser.add_argument("--homes", nargs="+", default=get_args(Home), choices=get_args(Home))
-    parser.add_argument("--faults", nargs="+", choices=get_args(Fault), help="two stalls: see docs/waiting-line.md")
-    parser.add_argument("--certainty", default="leader", choices=get_args(Certainty))
+    parser.add_argument("--faults", nargs="+", default=get_args(Fault), choices=get_args(Fault))
     parser.add_argument("--observers", type=int, default=1)
     parser.add_argument("--healthy", type=float, metavar="MINUTES", help="split nothing, and hold for so long")
     options = parser.parse_args()
@@ -40,18 +39,13 @@ def main() -> int:
     if options.healthy is not None:
         return asyncio.run(hold(60 * options.healthy, min(options.timeouts)))
     trials = [
-        Trial(timeout, home, fault, knows_all, options.certainty)
+        Trial(timeout, home, fault, knows_all)
         for timeout, home, fault, knows_all in itertools.product(
-            options.timeouts, options.homes, options.faults or faults(options.certainty), (False, True)
+            options.timeouts, options.homes, options.faults, (False, True)
         )
         if home != "leader" or fault != "both"  # the same as "leader cut off"
     ]
     return asyncio.run(play(trials, options.observers))
-
-
-def faults(certainty: Certainty) -> list[Fault]:
-    """Return the faults under which no two leases may be certain."""
-    return [fault for fault in get_args(Fault) if fault != "two stalls" or certainty == "quorum"]
 
 
 async def play(trials: list[Trial], observers: int) -> int:

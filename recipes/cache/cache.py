@@ -303,6 +303,8 @@ class Cache:
             elif isinstance(outcome, SessionExpiredError):
                 self._awaits_resync = True  # it comes in the new session; without renewal the events end instead
             elif not is_transient(outcome):
+                if isinstance(outcome, ProtocolError):
+                    outcome.path, _ = batch[0]  # the only one
                 raise outcome
         if any_transient(outcomes):
             await pause()

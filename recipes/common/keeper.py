@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Collection, Sequence
+from copy import copy
 from typing import Final, NoReturn
 
 from recipes.common import lost_answers
@@ -89,7 +90,7 @@ class Keeper:
                 self._settled.clear()
             await self._settled.wait()
         if self._error is not None:
-            raise self._error
+            raise copy(self._error)  # each caller would add its traceback to one object
 
     async def acquire(self, *, within: float | None = 0.0) -> None:
         """Create the node.

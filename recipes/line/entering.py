@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -69,7 +70,11 @@ class Entrance:
         """
         session_id, (unique, proofs) = self.zk.session_id, self._unique_name()
         loop = asyncio.get_running_loop()
-        parents = self.standing.missing(self.path, loop.time()) if self.creates_at_once else []
+        parents: list[str] = []
+        # If another ticket of this client creates the line's node, ours comes behind it.  If that create fails, so does
+        # ours, and the next try creates the node by itself.
+        if self.creates_at_once and not self.standing.is_being_made(self.path):
+            parents = self.standing.missing(self.path, loop.time())
         while True:
             ticket_acl = own_acl(self.zk, self.path) if self.acl is None else self.acl
             made, created, answers = await self._create_and_read(unique, ticket_acl, parents)
@@ -141,7 +146,8 @@ class Entrance:
         lists = bool(reads)
         looks.own += lists
         try:
-            answers = await self.zk.pipeline(operations)
+            with self.standing.making(self.path) if parents else nullcontext():
+                answers = await self.zk.pipeline(operations)
         finally:
             looks.own -= lists
         count = len(parents)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from copy import copy
 from typing import ClassVar, Protocol
 
 from recipes.common.event_loops import same_loop
@@ -153,7 +154,7 @@ class Lease:
         if self._loss is None and self.is_released:
             raise RuntimeError(f"the lock node {self.path} was released")
         if self._seconds_left() <= 0:
-            raise self._lose(self._why_uncertain())
+            raise copy(self._lose(self._why_uncertain()))  # each call would add its traceback to one object
 
     async def lost(self) -> LockLostError | None:
         """Wait until the lease is lost or released; return the error with the reason, None when it was released.

@@ -9,6 +9,8 @@ So what was seen is remembered.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 from weakref import WeakKeyDictionary
 
@@ -25,10 +27,11 @@ _MOST_REMEMBERED: Final = 10_000
 class Standing:
     """The nodes that one client takes for standing; `now` is the time on the event loop's clock."""
 
-    __slots__ = ("_until",)
+    __slots__ = ("_being_made", "_until")
 
     def __init__(self) -> None:
         self._until: dict[str, float] = {}
+        self._being_made: set[str] = set()
 
     def missing(self, path: str, now: float) -> list[str]:
         """Return which nodes to create ahead of a child of `path`: those below the lowest one that stands, top first.
@@ -43,6 +46,22 @@ class Standing:
             if nodes[number - 1] in self._until:
                 return nodes[number:]
         return nodes[-1:]
+
+    def is_being_made(self, path: str) -> bool:
+        """Return whether a create of `path` is under way: what is sent now comes behind it."""
+        return path in self._being_made
+
+    @contextmanager
+    def making(self, path: str) -> Iterator[None]:
+        """Record that `path` is being made, as long as the block runs; its creates are sent in this very step."""
+        if path in self._being_made:
+            yield
+            return
+        self._being_made.add(path)
+        try:
+            yield
+        finally:
+            self._being_made.discard(path)
 
     def entered(self, path: str, now: float, *, is_ours: bool) -> None:
         """Take note that a ticket was created below `path`, so that this node and all above it stand.

@@ -21,6 +21,8 @@ _log = logging.getLogger(__name__)
 # In seconds.  A cause may be removed by hand, and no event reports that, so the item is tried again by then, by a
 # consumer that waits, too.
 _TRIED_AGAIN_AFTER: Final = 60.0
+# In seconds: the longest pause between two tries of an item that is too large.
+_LONGEST_PAUSE: Final = 3600.0
 # Taken nodes to read at a time, each with its data.
 _MOST_READ: Final = 16
 
@@ -61,13 +63,17 @@ def checked(item: object) -> Node:
 class Aside:
     """The items that one consumer goes round.
 
-    Each is reported once in the log.  After a minute it is tried again.
+    Each is reported once in the log.  After a minute it is tried again; one that is too large ever more seldom, at
+    last once an hour.
     Arguments: `nodes` of the queue.
     """
 
     def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes
         self._until: dict[str, float] = {}  # by the item's name, on the loop's clock
+        # Of the items that were too large, in seconds.  Each try breaks the connection, and so fails the writes that
+        # other tasks have in flight.
+        self._pauses: dict[str, float] = {}
         # The items whose taken nodes were read, and were a consumer's, and until when that is believed: that consumer
         # may go, and another client may create a persistent node of that name.
         self._claimed: dict[str, float] = {}
@@ -75,16 +81,20 @@ class Aside:
 
     def add(self, name: str, why: str) -> None:
         """Go round the item `name` from now on."""
-        self._until[name] = asyncio.get_running_loop().time() + _TRIED_AGAIN_AFTER
+        pause = _TRIED_AGAIN_AFTER
+        if why == TOO_LARGE:
+            pause = self._pauses[name] = min(2 * self._pauses.get(name, pause / 2), _LONGEST_PAUSE)
+        self._until[name] = asyncio.get_running_loop().time() + pause
         found = f"{why}; this consumer goes round it, and takes the items behind it"
         self._notices.report(self._nodes.entry(name), found)
 
     def among(self, names: Iterable[str]) -> set[str]:
         """Return those of the listed `names` to go round, and forget the items that are not listed any more."""
-        if not self._until:
+        if not self._until and not self._pauses:
             return set()
         now = asyncio.get_running_loop().time()
-        listed = self._until.keys() & set(names)
+        listed = (self._until.keys() | self._pauses.keys()) & set(names)
+        self._pauses = {name: pause for name, pause in self._pauses.items() if name in listed}
         self._until = {name: until for name, until in self._until.items() if name in listed and until > now}
         return set(self._until)
 

@@ -46,6 +46,7 @@ class Item(bytes):
         self.entry = nodes.entry(claimed.name)
         self._nodes = nodes
         self._zk = nodes.zk
+        self._name = claimed.name
         self._taken_node = nodes.taken_node(claimed.name)
         self._session_id = claimed.session_id
         self._on_hand_back = on_hand_back
@@ -126,7 +127,7 @@ class Item(bytes):
         self._on_hand_back()
         if self._is_lost:
             # In the background: it may take until a server answers again, or until the session is over.
-            self._nodes.in_background(self._discard_our_taken_node())
+            self._nodes.in_background(self._free())
             await self._lease.release()
             return
         discarded = self._nodes.discard(self._taken_node, self._session_id)
@@ -134,13 +135,10 @@ class Item(bytes):
         if discarded is not None:
             await discarded
 
-    async def _discard_our_taken_node(self) -> None:
+    async def _free(self) -> None:
         """Delete the taken node of a lost claim, unless it belongs to a later claim of the item."""
         with contextlib.suppress(ZooKeeperError):
-            if self._zk.session_id == self._session_id:
-                _, (taken,) = await self._nodes.read_after_loss(self._taken_node)
-                if taken is not None and taken.data == self.path.encode():
-                    self._nodes.discard(self._taken_node, self._session_id)
+            await self._nodes.free(self._name, claim=self.path, session_id=self._session_id)
 
     async def _delete(self) -> None:
         """Delete the item and both nodes of the claim.

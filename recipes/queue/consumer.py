@@ -30,7 +30,7 @@ from typing import Any, NamedTuple, TypeVar
 import zkwire
 from recipes.common.trace import Traces
 from recipes.line.certainty import Certainty
-from recipes.line.refusals import pause
+from recipes.line.refusals import any_transient, is_transient, pause
 from recipes.queue.aside import HAS_CHILDREN, UNREADABLE, UnusableItemError, checked
 from recipes.queue.nodes import Nodes
 from recipes.queue.order import name_before
@@ -161,7 +161,8 @@ class Consumer:
             was_removed = await asyncio.shield(removing)
         except asyncio.CancelledError:
             undoing = self._nodes.in_background(self._undo_removal(removing, name, item.data))
-            # A caller that cancels often closes the client next.  The item would be lost, so put it back first.
+            # A caller that cancels often closes the client next.  The item would be lost, so put it back first, even if
+            # the caller cancels again.
             await self._nodes.wait_while_connected(undoing)
             raise
         if isinstance(was_removed, ZooKeeperError):
@@ -274,21 +275,24 @@ class Consumer:
                     raise UnusableItemError(UNREADABLE)
                 _raise_unless_lost(committed)
                 return None
+            was_lost = isinstance(committed, zkwire.ConnectionLostError)
+            if isinstance(committed, BaseException) and not was_lost:
+                raise committed
             item: object
-            if isinstance(committed, zkwire.ConnectionLostError) or isinstance(read, zkwire.ProtocolError):
+            if was_lost or isinstance(read, zkwire.ProtocolError) or (isinstance(read, list) and any_transient(read)):
                 # The claim alone: an item that is too large for an answer breaks the connection of all reads with it.
                 _, (claim,) = await self._nodes.read_after_loss(path)
-                if claim is None and isinstance(committed, zkwire.ConnectionLostError):
-                    continue
-                item = await _outcome(self._zk.get(entry))
-            elif isinstance(committed, BaseException):
-                raise committed
+                item = await self._patient_read(entry)
             elif isinstance(read, BaseException):
                 raise read
             else:
                 item, claim = read
             if not isinstance(claim, Node) or claim.stat.ephemeral_owner != self._zk.session_id:
-                return None  # deleted with its session, or because the queue was cleared by hand
+                # It was not carried out, or its node went with its session or by hand: the taken node may be left.
+                await self._nodes.free(name, claim=path, session_id=self._zk.session_id)
+                if was_lost:
+                    continue
+                return None
             unread = Claimed(name, b"", path, claim.stat.czxid, claim.stat.ephemeral_owner)
             try:
                 data = checked(item).data
@@ -299,6 +303,14 @@ class Consumer:
                 self._hand_back(unread)
                 raise
             return Claimed(name, data, path, unread.token, unread.session_id)
+
+    async def _patient_read(self, entry: str) -> object:
+        """Return the node, or the error of the read; ask again after a transient refusal."""
+        while True:
+            item: object = await _outcome(self._zk.get(entry))
+            if not is_transient(item):
+                return item
+            await pause()
 
     async def _is_certain(self, claimed: Claimed) -> bool:
         """Return whether the session of `claimed` is certain to be alive at this moment; if need be, ask the leader.

@@ -103,14 +103,32 @@ class Nodes:
             return None
         return self.zk.discard(path, newest_zxid=self.zk.last_zxid)
 
+    async def free(self, name: str, *, claim: str, session_id: int) -> None:
+        """Delete the taken node of the item `name` for certain, if the claim at the path `claim` has created it.
+
+        A later claim of the item, or a session that has ended, keeps what it has.
+        Raises: as read_after_loss.
+        """
+        if self.zk.session_id == session_id:
+            _, (taken,) = await self.read_after_loss(self.taken_node(name))
+            if taken is not None and taken.data == claim.encode():
+                discarded = self.discard(self.taken_node(name), session_id)
+                if discarded is not None:
+                    await discarded
+
     async def wait_while_connected(self, work: asyncio.Task[Any]) -> None:
-        """Return when `work` is done, or when the client has no connection that `work` could use."""
-        if self.zk.state is SessionState.CONNECTED:
-            losing = self.in_background(self._connection_lost())
-            try:
+        """Return when `work` is done, or when the client has no connection that `work` could use.
+
+        Cancellation: does not end the wait, and is not raised.  A caller that was cancelled already uses this to finish
+        its work, and raises CancelledError afterwards.
+        """
+        if self.zk.state is not SessionState.CONNECTED:
+            return
+        losing = self.in_background(self._connection_lost())
+        while not (work.done() or losing.done()):
+            with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait([work, losing], return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                losing.cancel()
+        losing.cancel()
 
     async def _connection_lost(self) -> None:
         """Return when there is no connection."""

@@ -133,6 +133,7 @@ class Queue:
         Raises: TimeoutError; SessionClosedError; SessionExpiredError if the client renews no session; ServerError for
         anything that the server refuses.
         Cancellation: an item that was taken is put back in its place; a bounded queue may then have one item too many.
+        While the client is connected, the call ends when the item is back, also if it is cancelled once more.
         Order: a consumer that finds an item when it comes takes it, ahead of the waiting ones, which are served in the
         order in which they began to wait.  Tasks that share this object are served in the order of their calls; they
         have one place among the waiting consumers, and each of them that has taken an item leaves it to the next one,

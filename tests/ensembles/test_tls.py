@@ -10,7 +10,7 @@ import pytest
 
 import zkwire
 from recipes import Lock
-from tests.support.client import states_until
+from tests.support.client import cancel_connects, no_session_stays, states_until
 from tests.support.proxy import Proxy
 from tests.support.recipes import until_armed
 from zkwire import SessionState
@@ -154,6 +154,14 @@ async def test_plain_connections_to_a_tls_port_and_tls_to_a_plain_port_are_refus
         for plain in (server.hosts, zookeeper.hosts):
             text = await refusal(zkwire.connect(plain, 4.0, ssl=trusting(tls)))
             assert text.startswith(f"no session with {plain}: the port is one without TLS")
+
+
+@pytest.mark.limit(120)
+async def test_a_connect_that_is_cancelled_at_any_moment_leaves_no_session_with_netty(tls: Certificates) -> None:
+    async with serving(tls) as server:
+        await cancel_connects(lambda: zkwire.connect(server.hosts, 60.0))
+        await cancel_connects(lambda: zkwire.connect(server.secure_hosts, 60.0, ssl=trusting(tls)))
+        await no_session_stays(server.hosts)
 
 
 async def test_a_server_that_is_silent_in_the_tls_handshake_is_given_up(

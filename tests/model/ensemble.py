@@ -3,8 +3,8 @@
 Time is discrete, in quarters of a tick.  Each of the four streams between client, server and leader keeps its order,
 and what is in it may wait for ever.  The leader pings its server each half tick, without fail; the server notes that it
 has heard of the session, and sends its notes in answer to a ping.  A second leader may be elected at any moment: it
-gives the session a whole timeout, and the first one may go on for one tick.  The client may move to another server,
-which follows either of them.
+gives the session a whole timeout, and the first one goes on for ever, but commits no write.  The client may move to
+another server, which follows either of them.
 
 Bytes on the way between client and server only make the client less certain: it counts from when a request was sent,
 and begins the next one when the answer is there.  So they arrive at once, unless `slow_client` is set.
@@ -61,10 +61,9 @@ class World(NamedTuple):
     `certainty`, the number of the connection's certainty, None before its handshake is answered; `proven`, how long the
     client has been certain by any connection; `there`, `up`, `down`, `back`, the streams from the client to the leader
     and back; `pending`, the requests that the server has not answered, with whether it could; `touched`, whether the
-    server has heard of the session since its last notes; `deadlines`, of the session at the first leader and the second
-    one;
-    `next_ping`, of the leader that the server follows; `is_second`, whether that is the second one; `elected`, when
-    that one was, None before; `is_resumed`, whether this connection began behind that.
+    server has heard of the session since its last notes; `deadline`, of the session at the leader that a quorum
+    follows; `next_ping`, of the leader that the client's server follows; `is_second`, whether that is the second one;
+    `is_deposed`, whether there is a second one; `has_ended`, whether the client's server knows of the session's end.
     """
 
     now: int
@@ -76,11 +75,10 @@ class World(NamedTuple):
     up: tuple[int, ...]
     down: tuple[int, ...]
     back: tuple[Sent, ...]
-    deadlines: tuple[int, int]
+    deadline: int
     next_ping: int
     is_second: bool
-    elected: int | None
-    is_resumed: bool
+    is_deposed: bool
     has_ended: bool
     requests: int
     elections: int
@@ -92,9 +90,8 @@ class Ensemble:
 
     def __init__(self, times: Times) -> None:
         self._times = times
-        # Without a second leader a write proves more than a sync.  Behind an election the first leader answers no
-        # write. A session that has moved needs a write, and both touch the session as a ping does.
-        self._kinds = (SYNC, WRITE) if times.moves else (PING, SYNC) if times.elections else (PING, WRITE)
+        # Both touch the session as a ping does.  Without a second leader a write proves all that a sync does, and more.
+        self._kinds = (SYNC, WRITE) if times.moves or times.elections else (PING, WRITE)
         self._certainties: list[Certainty] = []
         self._numbers: dict[object, int] = {}
 
@@ -112,11 +109,10 @@ class Ensemble:
             up=(),
             down=(),
             back=(),
-            deadlines=(self._kept_until(0), 0),
+            deadline=self._kept_until(0),
             next_ping=times.phase,
             is_second=False,
-            elected=None,
-            is_resumed=False,
+            is_deposed=False,
             has_ended=False,
             requests=times.requests,
             elections=times.elections,
@@ -133,8 +129,7 @@ class Ensemble:
         now = world.now
         if not (world.requests or world.moves or world.there or world.pending or world.back):
             return  # the client gets no answer any more
-        leads = self._leads(world)
-        if leads and now == world.next_ping:
+        if now == world.next_ping:
             # First of all at its moment: what comes before a ping at the same moment has come a quarter earlier.
             pinged = world._replace(down=(*world.down, _LEADER_PING), next_ping=now + _HALF_TICK)
             yield ("leader pings",), self._arrived(pinged)
@@ -149,41 +144,30 @@ class Ensemble:
             yield ("server takes", world.there[0][0]), self._taken(world)
         if world.down:
             yield ("server hears", world.down[0]), self._arrived(self._heard(world))
-        if world.up and leads:
+        if world.up:
             yield ("leader takes", world.up[0]), self._led(world)
         if world.back:
             yield ("client takes", world.back[0][0]), self._answered(world)
         if world.elections and not world.has_ended:
             elected = world._replace(
                 elections=world.elections - 1,
-                elected=now,
-                deadlines=(world.deadlines[0], self._kept_until(now)),
+                is_deposed=True,
+                deadline=self._kept_until(now),
             )
             yield ("elect",), elected
         if world.moves:
             yield ("move", 1), self._moved(world, is_second=False)
-            if world.elected is not None:
+            if world.is_deposed:
                 yield ("move", 2), self._moved(world, is_second=True)
-
-    def _leads(self, world: World) -> bool:
-        """Return whether the leader of the client's server does anything.
-
-        The first leader gives up one tick after the election at the latest.  If its process was stopped meanwhile, it
-        may go on much later, and let a session resume.
-        """
-        return world.is_second or world.elected is None or world.is_resumed or world.now <= world.elected + TICK
 
     def _later(self, world: World) -> World:
         now = world.now + 1
-        if world.has_ended or now < self._deadline(world):
+        if world.has_ended or now < world.deadline:
             return world._replace(now=now)
+        if world.is_deposed and not world.is_second:  # the former leader does not hear of it
+            return world._replace(now=now, moves=0)
         # The end of the session reaches the server ahead of every later answer, so that nothing is answered any more.
         return world._replace(now=now, has_ended=True, up=(), requests=0, moves=0)
-
-    @staticmethod
-    def _deadline(world: World) -> int:
-        """Return when the session ends if no notes arrive any more."""
-        return world.deadlines[0] if world.elected is None else world.deadlines[1]
 
     def _arrived(self, world: World) -> World:
         """Deliver what is between client and server, unless that takes its time.
@@ -219,12 +203,11 @@ class Ensemble:
         what = world.up[0]
         world = world._replace(up=world.up[1:])
         if what in (_NOTES, HANDSHAKE):
-            first, second = world.deadlines
-            kept = self._kept_until(world.now)
-            world = world._replace(deadlines=(first, kept) if world.is_second else (kept, second))
+            is_followed = world.is_second or not world.is_deposed
+            world = world._replace(deadline=self._kept_until(world.now) if is_followed else world.deadline)
         if what == _NOTES:
             return world
-        if what == WRITE and not world.is_second and world.elected is not None:
+        if what == WRITE and not world.is_second and world.is_deposed:
             return world  # no quorum commits it any more
         return world._replace(down=(*world.down, what))
 
@@ -238,10 +221,10 @@ class Ensemble:
             certainty = copy.deepcopy(self._certainties[world.certainty])
             certainty.answered(sent, world.now, Reach(kind))
         after = world._replace(back=back, certainty=self._number(certainty), proven=max(world.proven, certainty.until))
-        if after.proven > self._deadline(after):
+        if after.proven > after.deadline:
             raise Broken(
                 f"at {after.now} the client gets the answer to {_NAMES[kind]} of {sent} and is certain until "
-                f"{after.proven:g}, but the leader may expire the session at {self._deadline(after)}"
+                f"{after.proven:g}, but the leader may expire the session at {after.deadline}"
             )
         return after
 
@@ -257,7 +240,6 @@ class Ensemble:
             back=(),
             next_ping=max(world.next_ping, world.now),
             is_second=is_second,
-            is_resumed=True,
             moves=world.moves - 1,
         )
         return self._arrived(moved)

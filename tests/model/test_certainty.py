@@ -6,7 +6,7 @@ from tests.model.ensemble import Ensemble, Times
 
 pytestmark = pytest.mark.slow("visits hundreds of thousands of states")
 
-MOST_STATES = 250_000
+MOST_STATES = 400_000
 
 
 @pytest.mark.parametrize(

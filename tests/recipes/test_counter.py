@@ -1,6 +1,7 @@
 """The counter: every addition counts exactly once, whatever breaks."""
 
 import asyncio
+import traceback
 from contextlib import AsyncExitStack
 
 import pytest
@@ -154,6 +155,19 @@ async def test_an_error_of_a_shared_write_is_raised_by_each_add() -> None:
         for came in await asyncio.gather(*(counter.add(1) for _ in range(5)), return_exceptions=True):
             with pytest.raises(ValueError, match="/c holds 5 bytes"):
                 raise came  # type: ignore[misc]
+
+
+async def test_each_of_the_adds_whose_shared_write_fails_raises_an_error_of_its_own() -> None:
+    """If all raised one object, each would add its traceback to it, and keep the variables of the others alive."""
+    async with scene() as stage:
+        counter = Counter(stage.zk, "/c")
+        await counter.add(1)
+        with stage.server.answering("multi", zkwire.NoAuthError, session=stage.zk.session_id):
+            came = await asyncio.gather(*(counter.add(1) for _ in range(5)), return_exceptions=True)
+        errors = [error for error in came if isinstance(error, zkwire.NoAuthError)]
+        assert len({id(error) for error in errors}) == 5
+        assert {str(error) for error in errors} == {str(errors[0])}
+        assert len({len(traceback.extract_tb(error.__traceback__)) for error in errors[1:]}) == 1
 
 
 @pytest.mark.parametrize("cancelled", range(4))

@@ -272,8 +272,9 @@ async def test_the_first_loss_cancels_the_body(zookeeper: RealServer, path: str,
         assert error.value.path == lease.leases[f"{path}/{name}"].path
         assert await losing is error.value
         assert await lease.lost() is error.value
-        with pytest.raises(LockLostError):
+        with pytest.raises(LockLostError) as checked:
             lease.check()
+        assert checked.value is not error.value
         assert this_task().cancelling() == 0
         assert await held(other, path) == []
         await until_watches(zookeeper, 0)

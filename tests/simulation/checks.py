@@ -100,7 +100,7 @@ class Guard:
             self._fail(f"{new} owns while it has never been entitled to it: now there are {self.tickets()}")
         if self._is_excused(new):
             return  # it owned before, and has not heard of the end yet, where its body begins
-        others = [each for each in self._holders if not self._is_excused(each) and not self._is_deceived(each)]
+        others = [each for each in self._holders if not self._is_excused(each)]
         certain = [holder for holder in others if _is_certain(holder)]
         if not self._fits([new.kind, *(holder.kind for holder in certain)]):
             self._fail(f"{new} owns while {_names(certain)} is certain to")
@@ -146,10 +146,6 @@ class Guard:
             return True
         known = self._stage.ensemble.election.timeouts.get(holder.session_id, 0)
         return known < round(holder.player.zk.session_timeout * 1000)
-
-    def _is_deceived(self, holder: _Holder) -> bool:
-        """Whether a holder relies on syncs, and a leader has gone on for long without its followers: two faults."""
-        return self._stage.ensemble.election.has_overstayed and holder.player.actor.certainty == "leader"
 
     def _fail(self, what: str) -> None:
         self._stage.fail(what)

@@ -8,7 +8,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from random import Random
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from tests.simulation.ensemble.ensemble import Shape
 
@@ -32,7 +32,7 @@ class Actor:
 
     Arguments: `servers`, the names of those that it knows; `timeout`, of its session, in seconds; `rate` and `offset`,
     of its machine's clock; `slowness`, how long each turn of its event loop takes, in seconds; `tasks`, what it does:
-    several lists of steps, which are done beside one another; `certainty`, see zkwire.connect.
+    several lists of steps, which are done beside one another.
     """
 
     name: str
@@ -42,7 +42,6 @@ class Actor:
     offset: float
     slowness: float
     tasks: tuple[tuple[Step, ...], ...]
-    certainty: Literal["leader", "quorum"] = "leader"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +87,8 @@ class Schedule:
         lines = [f"scenario {self.scenario}, seed {self.seed}, {self.shape}"]
         for actor in self.actors:
             speed = f", {actor.slowness:g} s for each turn" if actor.slowness else ""
-            proof = ", certain by a quorum" if actor.certainty == "quorum" else ""
             lines.append(
-                f"  {actor.name}: knows {', '.join(actor.servers)}; session of {actor.timeout:g} s{proof}; clock x"
+                f"  {actor.name}: knows {', '.join(actor.servers)}; session of {actor.timeout:g} s; clock x"
                 f" {actor.rate:.5f}{speed}"
             )
             for steps in actor.tasks:

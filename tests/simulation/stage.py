@@ -62,7 +62,6 @@ class Player:
             rng=random.Random(stage.world.rng.random()),
             open_link=stage.network.opener(self.machine),
             within=None,
-            certainty=actor.certainty,
             **stage.scenario.options(),
         )
         async with options as self.zk:

@@ -5,7 +5,8 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Protocol
 
-from zkwire import SessionState
+import zkwire
+from zkwire import Client, SessionState
 
 PATIENCE = 15.0  # seconds: the limit of every wait; only a failing test reaches it
 
@@ -64,3 +65,29 @@ async def cancelled(task: "asyncio.Task[Any]") -> None:
     assert task.cancel()
     await asyncio.wait({task})
     assert task.cancelled(), task
+
+
+async def cancel_connects(connect: Callable[[], Awaitable[Client]]) -> None:
+    """Cancel `connect()` after 1, 2 ... turns of the loop, until it ends before it is cancelled."""
+    count = 1
+    while True:
+        connecting = asyncio.ensure_future(connect())
+        await turns(count)
+        if connecting.done():
+            await connecting.result().close()
+            return
+        connecting.cancel()
+        await asyncio.wait({connecting})
+        assert connecting.cancelled(), connecting
+        count += max(1, count // 8)  # the handshake of TLS takes many turns
+
+
+async def no_session_stays(hosts: str) -> None:
+    """Wait until the server has no session, and no connection but that of the question."""
+
+    async def none_left() -> bool:
+        values = await zkwire.four_letter_word(hosts, "mntr")
+        assert isinstance(values, dict)
+        return values["zk_global_sessions"] == 0 and values["zk_num_alive_connections"] == 1
+
+    await eventually(none_left)

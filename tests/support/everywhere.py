@@ -119,6 +119,7 @@ async def cancel_at_every_moment(
     stays: Collection[str] = (),
     at_least: int = 3,
     most: int | None = None,
+    again_after: int | None = None,
 ) -> int:
     """Run `act` and cancel its task after 0, 1, 2 ... turns of the loop, until it ends before it is cancelled.
 
@@ -126,7 +127,7 @@ async def cancel_at_every_moment(
 
     Arguments: `prepare`, run before and never cancelled; `afterwards`, run after the cancellation, to see that the
     recipe still works; `stays`, as for `cut_at_every_step`; `most`, the last number of turns, for an `act` that waits
-    for ever.
+    for ever; `again_after`, how many turns later to cancel the task a second time, None for once only.
     """
     async with scene() as stage:
         for count in itertools.count():
@@ -140,6 +141,10 @@ async def cancel_at_every_moment(
                         await asyncio.sleep(0)
                     is_over = task.done()
                     task.cancel()
+                    if again_after is not None:
+                        for _ in range(again_after):
+                            await asyncio.sleep(0)
+                        task.cancel()
                     came = await outcome(task)
                     assert is_over or isinstance(came, asyncio.CancelledError) or came is None, repr(came)
                     if is_over and isinstance(came, BaseException):

@@ -17,7 +17,6 @@ from zkwire.testing import EnsembleServer
 
 Home = Literal["follower", "leader", "observer"]
 Fault = Literal["both", "up", "down", "stopped leader", "leader cut off", "two stalls"]
-Certainty = Literal["leader", "quorum"]
 
 LOOK: float = 0.005  # seconds between two looks at both leases
 BETWEEN_STALLS: float = 8.0  # seconds: the followers give up a silent leader after 10
@@ -51,7 +50,6 @@ class Trial:
     home: Home
     fault: Fault
     knows_all: bool
-    certainty: Certainty = "leader"
     patience: float = 40.0
     outcome: Outcome = field(default_factory=Outcome)
     _later: asyncio.TimerHandle | None = None
@@ -64,7 +62,7 @@ class Trial:
         away = [server for server in others if server is not leader] or others
         hosts = home.hosts if not self.knows_all else ",".join(server.hosts for server in (home, *others))
         async with (
-            zkwire.connect(hosts, self.timeout, rng=InOrder(), certainty=self.certainty) as zk,
+            zkwire.connect(hosts, self.timeout, rng=InOrder()) as zk,
             zkwire.connect(",".join(server.hosts for server in away), self.timeout, rng=InOrder()) as other,
         ):
             assert zk.server == home.hosts

@@ -7,7 +7,7 @@ import ssl as tls
 import warnings
 from collections.abc import Coroutine, Generator, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 from zkwire.client.client import Client
 from zkwire.client.follow_config import follow_config as follow
@@ -19,11 +19,9 @@ from zkwire.session.sasl import DigestMD5, SaslMechanism
 from zkwire.session.secrecy import hides_arguments
 from zkwire.session.session import REPLY_LIMIT, Session
 from zkwire.session.transport import OpenLink
-from zkwire.wire.certainty import Reach
 from zkwire.wire.records import printed
 
 _PASSWORD_BYTES: Final = 16
-_PROOFS: Final = {"leader": Reach.LEADER, "quorum": Reach.QUORUM}
 _LEAST_LIMIT: Final = 1024  # bytes: room for the client's own requests and their replies
 _MOST_LIMIT: Final = 2**31 - 1  # bytes: the wire counts them in 32 bits
 _LONGEST_TIMEOUT: Final = 3600.0  # seconds: servers grant 40 by default, and a larger number means milliseconds
@@ -124,7 +122,6 @@ def connect(
     sasl: SaslMechanism | None = None,
     follow_config: bool = False,
     observer: Observer | None = None,
-    certainty: Literal["leader", "quorum"] = "leader",
     rng: random.Random | None = None,
     open_link: OpenLink | None = None,
 ) -> _ConnectContext:
@@ -161,9 +158,6 @@ def connect(
     The client shows its session and credentials to every server in that list.  Not together with `ssl`: the list names
     the ports without TLS;
     `observer`, an Observer, which gets notified of requests, events and states;
-    `certainty`, what a lock may rely on, see docs/waiting-line.md: "leader", answers that passed through the ensemble's
-    leader, for which the client sends a sync in each tenth of the session timeout while it holds or waits for a lock;
-    "quorum", only committed writes, for which it sends a transaction that changes nothing as often;
     `rng` and `open_link`, the sources of randomness and of connections, for simulations.  Without `rng`, randomness
     comes from the operating system: the names of nodes show some of it, and it must not be guessed.
     Raises: ValueError and TypeError at once for bad arguments; TimeoutError when `within` has passed, which says what
@@ -172,8 +166,9 @@ def connect(
     them can ever be used because of TLS.  It names each server and what is wrong: the server's certificate is not
     accepted, the server refuses the client's certificate or the lack of one, or only one of the two sides uses TLS.
     Its `__cause__` is the ssl.SSLError, if there is one.
-    Cancellation, and TimeoutError: leave no connection behind, and no new session but one that a server was just about
-    to begin: its client has not heard of it, and so it ends by its timeout.
+    Cancellation, and TimeoutError: leave no connection behind, and no new session: a server that was just about to
+    begin one gets the request to end it, and a quarter of a second to do so.  A server with Netty (for TLS) that takes
+    longer may not read the request; then the session ends by its timeout.
     """
     addresses, chroot = hosts.parse(connect_string)
     if isinstance(session_timeout, bool) or not isinstance(session_timeout, int | float):
@@ -225,8 +220,6 @@ def connect(
         raise TypeError(
             f"sasl must have the methods start and step, as zkwire.DigestMD5 has; a {type(sasl).__name__} has not"
         )
-    if certainty not in _PROOFS:
-        raise ValueError(f"certainty must be 'leader' or 'quorum', not {certainty!r}")
     if observer is not None and not isinstance(observer, Observer):
         raise TypeError(f"observer must be a zkwire.Observer, not {type(observer).__name__}")
     # Not a random.Random(): the names of nodes show its output, and with enough of that its later output can be
@@ -246,7 +239,6 @@ def connect(
         "auth": [credentials.checked(*_pair(each), request_limit=request_limit) for each in auth],
         "sasl": sasl.with_rng(rng) if isinstance(sasl, DigestMD5) else sasl,
         "accepts_read_only": bool(read_only),
-        "proof": _PROOFS[certainty],
     }
     return _ConnectContext(
         options, chroot, observer, within=within, follows_config=bool(follow_config), has_tls=bool(ssl)

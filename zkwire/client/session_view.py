@@ -122,7 +122,8 @@ class SessionView:
 
         A second call waits for the first.  It ends within one session timeout, whatever the servers do, and when no
         server was heard for 2 seconds.  While none is connected, it waits as long for the next connection, and ends the
-        session there; if there is none in time, the session is left to expire.
+        session there; if there is none in time, the session is left to expire.  These 2 seconds begin earlier, up to
+        half a second before their end, if no server was heard for some time before this call.
         Without this call, a client whose event loop ends (`asyncio.run` cancels all tasks) still ends its session.
         Arguments: `keep_session`, whether to keep the session alive on the server, to be resumed by its id and
         password; while no server is connected, this ends at once, and what was released meanwhile may stay in that

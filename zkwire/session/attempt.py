@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, Final
 
 from zkwire.errors import ProtocolError
 from zkwire.session.closing import finish
@@ -16,9 +16,13 @@ from zkwire.session.opening import Opener
 from zkwire.session.sasl import SaslMechanism
 from zkwire.session.sasl_exchange import authenticate
 from zkwire.session.transport import Link, LinkOwner, OpenLink
-from zkwire.wire.connection import Connection
+from zkwire.wire.connection import Call, Connection
 from zkwire.wire.frames import TlsRecordError
 from zkwire.wire.records import ConnectRequest
+from zkwire.wire.requests import CloseSessionRequest
+
+# Seconds in which a server that runs ends a session that the client does not want any more.
+_FAREWELL: Final = 0.25
 
 
 class RefusedError(Exception):
@@ -58,20 +62,24 @@ class Attempt:
         Arguments: `open_link`, which opens connections; `within`, in seconds.
         Raises: RefusedError when the server says that the session is gone; AuthFailedError; ProtocolError and OSError
         when this server will not do.
-        Cancellation: leaves no socket.
+        Cancellation: leaves no socket, and no new session but one that a server begins later than a quarter of a second
+        from now, if it does not read what is left of a closed connection.
         """
         try:
             async with asyncio.timeout(within):
                 return await self._run(open_link, address)
         except BaseException as error:
             if self._link is not None:
-                await finish(self._link)
+                await self._give_up(self._link)
             if isinstance(error, TimeoutError) and not str(error):
                 raise TimeoutError(f"no answer within {within:.3g} s") from None
             raise
 
     async def _run(self, open_link: OpenLink, address: Address) -> Link:
         link = await open_link(self._make, address.host, address.port)
+        # Not before: while the link is being opened, a cancellation closes it at once, and a session that has begun
+        # could not be ended.
+        link.flush()
         either: set[asyncio.Future[Any]] = {self._greeted, link.closed}
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if not self._greeted.done():
@@ -86,6 +94,24 @@ class Attempt:
                 raise await link.closed
             link.release()
         return link
+
+    async def _give_up(self, link: Link) -> None:
+        """Close `link`; if the server has begun a new session on it, or is about to, have it end this session.
+
+        The server reads the request to end the session when the session has begun.  With NIO, its default, it does so
+        whenever that is, also after the connection was closed.  With Netty it must have begun before that.
+        """
+        is_in_use = self._greeted.done() and self._sasl is None
+        if not self._hello.session_id and link.is_connected and not is_in_use:
+            link.disown()
+            link.connection.send(Call(CloseSessionRequest()), self._loop.time())
+            link.flush()
+            try:
+                await asyncio.wait({link.closed}, timeout=_FAREWELL)
+            finally:
+                await finish(link)
+        else:
+            await finish(link)
 
     async def _failure(self, link: Link, open_link: OpenLink, address: Address) -> Exception:
         """Return why `link` was closed in place of an answer."""

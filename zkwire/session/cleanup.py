@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from zkwire import paths
@@ -49,6 +49,7 @@ _PAUSE: Final = 0.1  # seconds, before a request that the server refused for the
 # program from ending.  The removals go on.
 _STUCK: Final = 1.0
 _NO_LIMIT: Final = 1 << 63  # later than any zxid
+_NUMBER_LENGTHS: Final = (10, 11)  # of the numbers in names; 11 of those below -999999999
 
 R = TypeVar("R", bound=Record)
 
@@ -61,6 +62,8 @@ class Requests(Protocol):
     last_zxid: int
 
     def submit(self, request: Request[R], /) -> asyncio.Future[R]: ...
+
+    def send(self, call: Call, /) -> None: ...
 
     def send_at_once(self, call: Call, /) -> None: ...
 
@@ -93,6 +96,11 @@ class LostCreate(NamedTuple):
     session_id: int
     after_zxid: int
 
+    @property
+    def is_sequential(self) -> bool:
+        """Whether the server has added a number to the name."""
+        return bool(self.request.flags & CreateFlags.SEQUENTIAL)
+
 
 class Cleanup:
     """The removals and searches that are under way in one session.
@@ -105,6 +113,9 @@ class Cleanup:
         self._loop = asyncio.get_running_loop()
         self._removals: set[Removal] = set()
         self._searches: set[asyncio.Task[None]] = set()
+        # The last search that lists the children of a node, and the last one that looks for a node, by that node.
+        self._listing: dict[str, _Search] = {}
+        self._looking: dict[str, _Search] = {}
         # One timer for all removals, and none for each: a release is on the way of a lock to its next owner.
         self._timer: asyncio.TimerHandle | None = None
         self._has_progress = False  # a removal has ended since the timer was set
@@ -136,21 +147,33 @@ class Cleanup:
         The node is recognised by its owner, which is the session, and by its age: it is newer than `lost.after_zxid`.
         A node of that name with both properties was made by a create that got no answer.
 
-        Order: the first request is submitted before this returns.  It must reach the server ahead of creates that wait
-        in the queue: the search would take their nodes for the lost one.
+        Order: the first request is submitted before this returns, or was submitted for another create and is not
+        written yet.  It must reach the server ahead of creates that wait in the queue: the search would take their
+        nodes for the lost one.
         """
+        if lost.is_sequential:
+            at, searches = paths.split(lost.request.path)[0], self._listing
+        else:
+            at, searches = lost.request.path, self._looking
+        search = searches.get(at)
+        if search is not None and not search.is_sent:
+            search.add(lost)
+            return
         try:
-            search = _Search(self, self._requests, lost)
+            search = searches[at] = _Search(self, self._requests, lost)
         except SessionError:
             return
         task = asyncio.get_running_loop().create_task(search.run())
         self._searches.add(task)
         task.add_done_callback(self._searches.discard)
+        task.add_done_callback(lambda _: searches.pop(at, None) if searches.get(at) is search else None)
 
     def dismiss(self) -> None:
         """Stop everything: the session is over, and its ephemeral nodes go with it."""
         for task in self._searches:
             task.cancel()
+        self._listing.clear()
+        self._looking.clear()
         for removal in list(self._removals):
             self.finished(removal)
         if self._timer is not None:
@@ -211,42 +234,58 @@ class Cleanup:
 
 
 class _Search:
-    """The search for the node of a lost create.
+    """The search for the node of a lost create, or for those of several sequential ones below the same node.
 
+    Very many tasks may enter a line and be cancelled with the connection: a list of all names for each would take the
+    server longer than the session lives.
     Sends the first request when it is made.  Raises: SessionError.
     """
 
     def __init__(self, cleanup: Cleanup, requests: Requests, lost: LostCreate) -> None:
         self._cleanup = cleanup
         self._requests = requests
-        self._lost = lost
-        self._path = lost.request.path
-        self._parent, _ = paths.split(self._path)
-        self._is_sequential = bool(lost.request.flags & CreateFlags.SEQUENTIAL)
-        self._first = self._list()
+        # By the path without a number: of several creates the one that was lost first, which has the least zxid.
+        self._lost = {lost.request.path: lost}
+        self._is_sequential = lost.is_sequential
+        self._path = paths.split(lost.request.path)[0] if lost.is_sequential else lost.request.path
+        self._call, self._asked = self._ask()
+
+    @property
+    def is_sent(self) -> bool:
+        """Whether the first request was written.  If not, its answer shows what former connections have carried out."""
+        return self._call.xid != 0
+
+    def add(self, lost: LostCreate) -> None:
+        """Look for the node of `lost`, too; only while `is_sent` is False."""
+        self._lost.setdefault(lost.request.path, lost)
 
     async def run(self) -> None:
-        """Find the node and start its removal."""
+        """Find the nodes and start their removals."""
         try:
             await self._run()
         except SessionError:
-            pass  # the node is gone with its session
+            pass  # the nodes are gone with their session
         except ZooKeeperError as error:
-            _log.warning("cannot look for the node that a cancelled create of %s left: %s", self._path, error)
+            path = next(iter(self._lost))
+            _log.warning("cannot look for the node that a cancelled create of %s left: %s", path, error)
 
-    def _list(self) -> asyncio.Future[Any]:
-        """Ask for the node, or for all names that a sequential create may have got.  Raises: SessionError."""
+    def _ask(self) -> tuple[Call, asyncio.Future[Any]]:
+        """Ask for the node, or for all names that sequential creates may have got.  Raises: SessionError."""
         # The new server may not have seen yet what the former server carried out: sync first.
-        _ignored(self._requests.submit(SyncRequest(self._parent)))
-        if self._is_sequential:
-            return _ignored(self._requests.submit(GetChildrenRequest(self._parent, False)))
-        return self._stat(self._path)
+        if not self._is_sequential:
+            _ignored(self._requests.submit(SyncRequest(paths.split(self._path)[0])))
+            return self._send(ExistsRequest(self._path, False))
+        _ignored(self._requests.submit(SyncRequest(self._path)))
+        return self._send(GetChildrenRequest(self._path, False))
 
-    def _stat(self, path: str) -> asyncio.Future[Any]:
-        return _ignored(self._requests.submit(ExistsRequest(path, False)))
+    def _send(self, request: Request[Any]) -> tuple[Call, asyncio.Future[Any]]:
+        answer: asyncio.Future[Any] = self._requests.loop.create_future()
+        call = Call(request, _ignored(answer))
+        self._requests.send(call)
+        return call, answer
 
     async def _run(self) -> None:
-        first = self._first
+        first = self._asked
         until_zxid = _NO_LIMIT
         while True:
             try:
@@ -261,22 +300,34 @@ class _Search:
                 # connection.
                 until_zxid = min(until_zxid, self._requests.last_zxid)
                 await asyncio.sleep(_PAUSE)
-                first = self._list()
+                _, first = self._ask()
             else:
                 break
         if self._is_sequential:
             # All at once: one round trip for all candidates.
-            asked = [(path, self._stat(path)) for path in _candidates(self._path, answer.children)]
+            found = list(self._candidates(answer.children))
+            asked = [(path, lost, self._stat(path)) for path, lost in found]
         else:
-            asked = [(self._path, first)]
-        _, session_id, after_zxid = self._lost
-        for path, future in asked:
+            asked = [(self._path, self._lost[self._path], first)]
+        for path, (_, session_id, after_zxid), future in asked:
             stat = await self._answer(path, future)
             if stat is None:
                 continue
             is_ours = stat.ephemeral_owner == session_id == self._requests.session_id
             if is_ours and after_zxid < stat.czxid <= until_zxid:
                 self._cleanup.removal(path, stat.czxid).start()
+
+    def _candidates(self, names: Iterable[str]) -> Iterator[tuple[str, LostCreate]]:
+        """Yield the paths of those of `names` that one of the creates may have got, with that create."""
+        for name in names:
+            path = paths.join(self._path, name)
+            for length in _NUMBER_LENGTHS:
+                lost = self._lost.get(path[:-length])
+                if lost is not None and _is_number(path[-length:]):
+                    yield path, lost
+
+    def _stat(self, path: str) -> asyncio.Future[Any]:
+        return _ignored(self._requests.submit(ExistsRequest(path, False)))
 
     async def _answer(self, path: str, asked: asyncio.Future[Any]) -> Stat | None:
         """Return the Stat of `path`, None for no node; `asked`, an exists, is repeated if its refusal is transient."""
@@ -391,16 +442,10 @@ class Removal:
         self._cleanup.send(self, Call(DeleteRequest(self._path, -1), self))
 
 
-def _candidates(path: str, names: Sequence[str]) -> list[str]:
-    """Return the paths of those of `names` that a sequential create of `path` may have got."""
-    parent, prefix = paths.split(path)
-    found = []
-    for name in names:
-        number = name.removeprefix(prefix)
-        # The server's counter overflows to negative numbers: "lock--2147483648".
-        if name.startswith(prefix) and number.lstrip("-").isdigit() and paths.sequence(name) is not None:
-            found.append(paths.join(parent, name))
-    return found
+def _is_number(text: str) -> bool:
+    """Return whether `text` is a sequence number as the server writes it: see paths.sequence."""
+    number = paths.sequence(f"-{text}")
+    return number is not None and text == f"{number:010d}"
 
 
 def _ignored(future: asyncio.Future[R]) -> asyncio.Future[R]:

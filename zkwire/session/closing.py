@@ -14,6 +14,9 @@ from zkwire.wire.requests import PingRequest
 # Seconds in which `close` waits for a server that sends nothing, or looks for another.  A lost connection is usually
 # replaced in less than one.  But an ensemble that is down must not keep a program from ending.
 _SILENCE: Final = 2.0
+# Seconds that remain of them at least when no server has been heard for long already.  A program may close several
+# clients one after the other.
+_LAST_TRY: Final = 0.5
 
 
 def closed() -> SessionClosedError:
@@ -50,16 +53,24 @@ class Farewell:
             self._end()
 
 
-async def while_heard(ends: set[asyncio.Future[Any]], last_heard: Callable[[], float], until: float) -> None:
+async def while_heard(
+    ends: set[asyncio.Future[Any]], present: Callable[[], Link | None], until: float, lost_at: float
+) -> None:
     """Return when one of `ends` is done, at `until`, or when no server was heard for two seconds.
 
-    Arguments: `last_heard`, returns when bytes have arrived last, on the event loop's clock.
+    Arguments: `present`, returns the link, None while there is no connection; `lost_at`, when the last one was lost;
+    times are on the event loop's clock.
     """
-    loop = asyncio.get_running_loop()
-    start = loop.time()
-    while (left := min(until, max(start, last_heard()) + _SILENCE) - loop.time()) > 0:
-        if (await asyncio.wait(ends, timeout=left, return_when=asyncio.FIRST_COMPLETED))[0]:
+    now = asyncio.get_running_loop().time()
+    link = present()
+    silent_since = lost_at if link is None else link.connection.silent_since(now)
+    start = max(silent_since, now - _SILENCE + _LAST_TRY)
+    while True:
+        heard = 0.0 if link is None else link.connection.heard
+        left = min(until, max(start, heard) + _SILENCE) - asyncio.get_running_loop().time()
+        if left <= 0 or (await asyncio.wait(ends, timeout=left, return_when=asyncio.FIRST_COMPLETED))[0]:
             return
+        link = present()
 
 
 async def clean_up(requests: RequestQueue, link: Link | None, within: float) -> None:
@@ -78,7 +89,7 @@ async def clean_up(requests: RequestQueue, link: Link | None, within: float) -> 
         # When the ping is answered, so is all that was sent before; the removals have then sent their next requests.
         ends: set[asyncio.Future[Any]] = {ping, link.closed}
         try:
-            await while_heard(ends, lambda: link.connection.heard, end)
+            await while_heard(ends, lambda: link, end, loop.time())
         finally:
             has_ended = any(each.done() for each in ends)
             if not ping.cancel() and not ping.cancelled():

@@ -13,10 +13,8 @@ from typing import Any, Final
 
 from zkwire.errors import ConnectionLostError, ServerError
 from zkwire.session.lifetime import Certainty
-from zkwire.wire.certainty import Reach
 from zkwire.wire.connection import Connection
-from zkwire.wire.multi import MultiRequest
-from zkwire.wire.requests import CheckVersionRequest, Request, SyncRequest
+from zkwire.wire.requests import Request, SyncRequest
 
 # So many requests in a row prove a session that was used before; see `certify`.
 _QUICK: Final = 3
@@ -26,18 +24,13 @@ _PAUSE: Final = 1 / 16  # of the session timeout
 class Proving:
     """What makes a session certain, and keeps it so.
 
-    Arguments: `certainty`, the session's; `submit`, which sends a request; `proof`, how far the requests go that prove
-    the session: Reach.LEADER for syncs, which cost the ensemble no write, Reach.QUORUM for transactions that change
-    nothing.
+    Arguments: `certainty`, the session's; `submit`, which sends a request.
     """
 
-    def __init__(
-        self, certainty: Certainty, submit: Callable[[Request[Any]], asyncio.Future[Any]], proof: Reach
-    ) -> None:
+    def __init__(self, certainty: Certainty, submit: Callable[[Request[Any]], asyncio.Future[Any]]) -> None:
         self._loop = asyncio.get_running_loop()
         self._certainty = certainty
         self._submit = submit
-        self._proof = proof
         self._needs = 0
         self._connection: Connection | None = None
 
@@ -59,8 +52,6 @@ class Proving:
         If a lock is held, the first thing to prove is that the new server belongs to a quorum: see certainty.py.
         """
         self._connection = connection
-        if connection.certainty is not None:
-            connection.certainty.proof = self._proof
         connection.keeps_certain = self._needs > 0
         if connection.keeps_certain:
             connection.prove(now)
@@ -80,11 +71,8 @@ class Proving:
             if self._certainty.until > self._loop.time():
                 return
             connection = self._connection
-            certainty = None if connection is None else connection.certainty
-            needs_quorum = certainty is not None and not certainty.has_quorum
-            request: Request[Any] = SyncRequest("/")
-            if needs_quorum or self._proof is Reach.QUORUM:
-                request = MultiRequest([CheckVersionRequest("/", -1)])
+            # Without a connection: a sync, which waits for the next one.
+            request = SyncRequest("/") if connection is None else connection.proof(self._loop.time())
             try:
                 await self._submit(request)
             except ConnectionLostError:

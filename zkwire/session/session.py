@@ -46,7 +46,6 @@ from zkwire.session.starting import given_up, not_in_time
 from zkwire.session.states import SessionState, States
 from zkwire.session.transport import Link, OpenLink
 from zkwire.wire import timing
-from zkwire.wire.certainty import Reach
 from zkwire.wire.connection import AuthenticationDemand, Call, Incoming, Notification
 from zkwire.wire.records import ConnectResponse, printed
 from zkwire.wire.requests import CloseSessionRequest, PingRequest, Request
@@ -63,7 +62,7 @@ class Session:
     how many requests may be unanswered at a time; `rng`, the source of all randomness; `open_link`, which opens
     connections; `auth`, credentials to show on each connection; `sasl`, the mechanism that authenticates on each
     connection before them; `accepts_read_only`, whether to use a server that has lost its quorum until another one can
-    write; `observer`, which sees requests, events and states; `proof`, see Proving; `request_limit` and
+    write; `observer`, which sees requests, events and states; `request_limit` and
     `reply_limit`, the largest frames to send and to accept, in bytes.
 
     `requests` sends requests.  `certainty` says until when the session cannot have expired, and `proving` keeps it so.
@@ -86,7 +85,6 @@ class Session:
         sasl: SaslMechanism | None = None,
         accepts_read_only: bool = False,
         observer: Observer | None = None,
-        proof: Reach = Reach.LEADER,
         request_limit: int = REQUEST_LIMIT,
         reply_limit: int = REPLY_LIMIT,
     ) -> None:
@@ -94,7 +92,7 @@ class Session:
         tap = None if observer is None else ObserverTap(observer)
         self.requests = RequestQueue(max_in_flight, request_limit, tap)
         self.certainty = Certainty()
-        self.proving = Proving(self.certainty, self.requests.submit, proof)
+        self.proving = Proving(self.certainty, self.requests.submit)
         self.on_closed = OnClosed()
         self.states = States()
         if tap is not None:
@@ -114,6 +112,7 @@ class Session:
         self._attempt: Attempt | None = None
         self._address: Address | None = None
         self._link: Link | None = None
+        self._lost_at = self._loop.time()  # when there was a link last
         # When a server last showed that the ensemble keeps the session; see _time_left.
         self._heard = self._loop.time()
         self._refusal: SessionError | None = None  # what every verb raises, once the session closes or has ended
@@ -203,7 +202,7 @@ class Session:
                 until: set[asyncio.Future[Any]] = {self._ended}
                 if keep_session and self._link is not None:
                     until.add(self._link.closed)  # a session that lives on needs no other server
-                await while_heard(until, lambda: self._link.connection.heard if self._link else 0.0, end)
+                await while_heard(until, lambda: self._link, end, self._lost_at)
                 if not keep_session:
                     self._log.closed(self.key.id, self.timeout, is_confirmed=farewell.is_answered)
         finally:
@@ -260,7 +259,7 @@ class Session:
         """Have the calls in flight settled, and enter the state SUSPENDED."""
         if link is not self._link:
             return
-        self._link = None
+        self._link, self._lost_at = None, self._loop.time()
         self.proving.detach()
         if link.connection.is_session_over:
             self.certainty.end()

@@ -30,6 +30,16 @@ class LinkOwner(Protocol):
         """The connection is gone; called once."""
 
 
+class _NoOwner:
+    """The owner of a link whose answers are of no interest."""
+
+    def link_delivered(self, link: Link, arrived: list[Incoming]) -> None: ...
+
+    def link_writable(self, link: Link) -> None: ...
+
+    def link_lost(self, link: Link, reason: Exception) -> None: ...
+
+
 class Link(asyncio.BufferedProtocol):
     """One open socket and the Connection that speaks on it.
 
@@ -50,7 +60,7 @@ class Link(asyncio.BufferedProtocol):
         self.is_blocked = False
         self._loop = asyncio.get_running_loop()
         self.closed: asyncio.Future[Exception] = self._loop.create_future()
-        self._owner = owner
+        self._owner: LinkOwner = owner
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._going_on: asyncio.Handle | None = None
@@ -65,6 +75,15 @@ class Link(asyncio.BufferedProtocol):
     def is_lost(self) -> bool:
         """Whether the link is closed, or about to be."""
         return self._reason is not None or self.closed.done()
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the socket is open."""
+        return self._transport is not None and not self.is_lost
+
+    def disown(self) -> None:
+        """Call the owner no more; the link is about to be closed."""
+        self._owner = _NoOwner()
 
     def flush(self) -> None:
         """Write what the connection has queued."""
@@ -102,8 +121,6 @@ class Link(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         if self.closed.done():  # aborted while the connection was being opened
             self._transport.abort()
-        else:
-            self.flush()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         # Not the bytearray itself: asyncio's TLS writes into slices, and a slice of a bytearray is a copy.

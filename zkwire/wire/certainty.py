@@ -17,16 +17,13 @@ after the touch and before the answer to x, and sent its notes.  Let y be a furt
 sent after the answer to x.  Our server forwarded y behind its notes, so the leader had the notes before it handled y.
 Hence, once y is answered: the session lives until the sending of the touch + timeout at least.
 
-A sync proves only the leader that our server follows, and that leader may have lost its quorum without knowing it yet.
-Under a single fault it gives up at the latest one tick after the last of its followers has, and a new leader gives
-every session a whole timeout from its own start.  So a sync sent at t never certifies more than t + timeout - one tick.
-A committed write proves the quorum, and is not limited in this way.  With `proof` at QUORUM only a write is taken for
-y: this holds also where the leader goes on for longer.  A leader that was stopped, and goes on for a moment after its
-ensemble has elected another one, would accept a reconnecting session and answer its syncs: so on each connection
-nothing counts before a write was committed on it.
+That leader may have lost its quorum without knowing it, and its followers may have a new one.  A sync proves nothing
+against that, but a committed write does: a quorum has it, so a leader that follows is elected after it was sent, and
+a new leader gives every session a whole timeout from its own start.  So nothing is certain for longer than one timeout
+from the sending of the last committed write, however long a leader goes on without its followers.
 
 The tick is not known to clients.  The shortest session timeout that a server grants is two ticks, unless it was
-configured otherwise: half a tick is at most a quarter of the timeout, one tick at most half of it.
+configured otherwise: half a tick is at most a quarter of the timeout.
 
 docs/waiting-line.md has the whole argument, with its assumptions.
 """
@@ -38,7 +35,7 @@ from collections import deque
 from typing import Final, NamedTuple
 
 _HALF_TICK: Final = 1 / 4  # of the timeout, at most
-_TICK: Final = 1 / 2
+_NEVER: Final = float("-inf")
 _GRAIN: Final = 1 / 64  # touches closer together than this are not told apart, so that there are few of them
 
 
@@ -62,22 +59,20 @@ class Certainty:
     handshake was sent; `is_new`, whether it made a new session, which takes a committed write.  All moments are in
     seconds on one monotonic clock.
 
-    `proof` is how far the answer to y must reach: LEADER, or QUORUM, which also holds for a leader that goes on for
-    longer than a tick without its followers.
-    `grain` is how many seconds apart touches must be sent to be told apart.  `has_quorum` is whether a quorum has
-    committed anything on this connection.  `until` is the moment before which the ensemble cannot have expired the
-    session, as far as this connection has proven; -inf while it has proven nothing.
+    `grain` is how many seconds apart touches must be sent to be told apart.  `written` is when the last write was sent
+    that a quorum has committed on this connection, -inf while there is none.  `until` is the moment before which the
+    ensemble cannot have expired the session, as far as this connection has proven; -inf while it has proven nothing.
     """
 
-    __slots__ = ("_greeted", "_timeout", "_touches", "_waiting", "grain", "has_quorum", "proof", "until")
+    __slots__ = ("_greeted", "_timeout", "_touched", "_touches", "_waiting", "grain", "until", "written")
 
     def __init__(self, timeout: float, sent: float, *, is_new: bool) -> None:
         self._timeout = timeout
         self._greeted = sent
-        self.has_quorum = is_new
-        self.proof = Reach.LEADER
         self.grain = timeout * _GRAIN
-        self.until = sent + timeout if is_new else float("-inf")
+        # When the last touch was sent that has reached the leader, as far as is proven.
+        self._touched = self.written = sent if is_new else _NEVER
+        self.until = self.written + timeout
         # Touches that are too recent for an x; then the touches that an answered x covers, with the answer's moment.
         self._touches: deque[_Touch] = deque()
         self._waiting: deque[tuple[float, float]] = deque()
@@ -89,12 +84,16 @@ class Certainty:
         the one that was sent last.
         """
         if reach:
-            if reach is Reach.QUORUM and not self.has_quorum:
-                # The leader touched the session for the handshake, and it had a quorum after that.
-                self.has_quorum = True
-                self._prove(self._greeted + self._timeout)
-            if self._waiting:
-                self._take_as_y(sent, reach)
+            if reach is Reach.QUORUM and sent > self.written:
+                self.written = sent
+                # The leader touched the session for the handshake, which came before.
+                self._touched = max(self._touched, self._greeted)
+            # The request is a y for each chain whose x was answered before it was sent.  Not "<=": a clock that moves
+            # in steps of milliseconds gives one reading to an x that was answered and to a y that was sent before that.
+            waiting = self._waiting
+            while waiting and waiting[0][0] < sent:
+                self._touched = max(self._touched, waiting.popleft()[1])
+            self.until = max(self.until, min(self._touched, self.written) + self._timeout)
             if self._touches and self._touches[0].answered <= sent - self._timeout * _HALF_TICK:
                 self._take_as_x(sent, now)
         touches = self._touches
@@ -112,28 +111,7 @@ class Certainty:
         """
         self._touches.clear()
         self._waiting.clear()
-        self._greeted = self.until = float("-inf")
-        self.has_quorum = False
-
-    def _take_as_y(self, sent: float, reach: Reach) -> None:
-        """Close the chains whose x was answered before this request was sent."""
-        waiting = self._waiting
-        if reach < self.proof:
-            # Every later y closes waiting[1] as well, so the one before is of no use any more.
-            while len(waiting) > 1 and waiting[1][0] < sent:
-                waiting.popleft()
-            return
-        touched = None
-        # Not "<=": a clock that moves in steps of milliseconds gives one reading to an x that was answered and to a y
-        # that was sent before that.
-        while waiting and waiting[0][0] < sent:
-            touched = waiting.popleft()[1]
-        if touched is None or not self.has_quorum:
-            return
-        until = touched + self._timeout
-        if reach is Reach.LEADER:
-            until = min(until, sent + self._timeout * (1 - _TICK))
-        self._prove(until)
+        self._greeted = self._touched = self.written = self.until = _NEVER
 
     def _take_as_x(self, sent: float, now: float) -> None:
         """Begin a chain for the latest touch that was answered half a tick before this request was sent."""
@@ -143,7 +121,3 @@ class Certainty:
             covered = touches.popleft().sent
         if covered is not None:
             self._waiting.append((now, covered))
-
-    def _prove(self, until: float) -> None:
-        if until > self.until:
-            self.until = until

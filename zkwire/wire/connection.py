@@ -337,6 +337,10 @@ class Connection:
         self.unfolding = Stepwise(self.calls[0].request.reply, frame, _REPLY_HEADER.size)
         return True
 
+    def silent_since(self, now: float) -> float:
+        """Return since when the peer owes an answer and has sent nothing; `now` if it owes none."""
+        return max(self.heard, self.calls[0].sent_at) if self.calls else now
+
     def receive_eof(self) -> None:
         """Note that the peer ended the stream, which is an error inside a frame."""
         if self.error is None and not self._frames.is_between_frames:
@@ -369,16 +373,18 @@ class Connection:
         return not self._auth_calls or now < self._auth_calls[0].sent_at + self.timeout
 
     def prove(self, now: float) -> None:
-        """Queue a request whose reply proves that the ensemble keeps the session; see certainty.py.
+        """Queue a request whose reply proves that the ensemble keeps the session."""
+        # A server without a quorum proves nothing, and refuses both kinds of proof.
+        self.send(Call(PingRequest() if self.certainty is None else self.proof(now)), now)
 
-        That is a sync, or, where a quorum must be proven, a transaction that changes nothing.
+    def proof(self, now: float) -> Request[Any]:
+        """Return the request whose reply proves that the ensemble keeps the session, if it is sent now.
+
+        That is a sync, or a transaction that changes nothing if the last committed write is old; see certainty.py.
         """
-        if self.certainty is None:  # a server without a quorum, which refuses both
-            self.send(Call(PingRequest()), now)
-        elif self.certainty.proof is Reach.QUORUM or not self.certainty.has_quorum:
-            self.send(Call(MultiRequest([CheckVersionRequest("/", _ANY_VERSION)])), now)
-        else:
-            self.send(Call(SyncRequest("/")), now)
+        if self.certainty is not None and now >= self.certainty.written + timing.write_after(self.timeout):
+            return MultiRequest([CheckVersionRequest("/", _ANY_VERSION)])
+        return SyncRequest("/")
 
     def _ping_at(self) -> float:
         if self.keeps_certain and self.certainty is not None:

@@ -453,6 +453,20 @@ async def test_nodes_larger_than_a_server_accepts_by_default_are_read_in_smaller
             assert cache._nodes_per_request == 8
 
 
+async def test_a_node_above_the_reply_limit_ends_the_cache_with_an_error_that_names_it(path: str) -> None:
+    async with (
+        Server() as server,
+        zkwire.connect(server.hosts) as other,
+        zkwire.connect(f"{server.hosts}/app", reply_limit=20_000) as zk,
+    ):
+        await other.create(f"/app{path}/large", bytes(30_000), make_parents=True)
+        await other.create(f"/app{path}/small", b"1")
+        with pytest.raises(zkwire.ProtocolError, match=rf"multiRead {path}/large: .*`reply_limit`") as raised:
+            async with Cache(zk, path):
+                pytest.fail("the cache cannot be filled")
+        assert raised.value.path == f"{path}/large"
+
+
 # -- lost connections and sessions ------------------------------------------------------------------------------------
 
 

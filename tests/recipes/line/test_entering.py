@@ -10,6 +10,7 @@ from recipes import Lock
 from recipes.line.standing import Standing
 from tests.support.everywhere import scene
 from tests.support.proxy import Frame, Proxy
+from tests.support.queues import Counting
 from tests.support.recipes import (
     expire,
     line,
@@ -22,7 +23,7 @@ from tests.support.recipes import (
     until_watches,
 )
 from zkwire import SessionState
-from zkwire.testing import RealServer
+from zkwire.testing import RealServer, Server
 
 pytestmark = pytest.mark.limit(50)
 
@@ -88,6 +89,24 @@ async def test_a_path_that_another_client_has_made_fails_to_be_created_once(zook
         await safe.ensure_path(f"{path}/lock")
         assert await steps_of(proxy, Lock(zk, f"{path}/lock")) == (NEW, [zkwire.NodeExistsError.code], 1)
         assert await steps_of(proxy, Lock(zk, f"{path}/lock")) == (KNOWN, [], 1)
+
+
+@pytest.mark.parametrize("depth", [1, 3])
+async def test_the_tickets_of_a_crowd_at_a_new_path_do_not_each_create_its_node(depth: int) -> None:
+    count = Counting()
+    async with Server() as server, zkwire.connect(server.hosts, observer=count) as zk:
+        path = "/a" * depth
+        async with no_task_stays():
+            crowd = [asyncio.create_task(Lock(zk, path).acquire()) for _ in range(50)]
+            await until_line(zk, path, 50)
+            for task in crowd:
+                task.cancel()
+            for task in crowd:
+                if not isinstance(lease := await outcome(task), asyncio.CancelledError):
+                    await lease.release()  # type: ignore[attr-defined]
+        # Where the parents are missing too, each ticket hears that, and creates the node of the line.
+        assert count.requests.count("createContainer") == (1 if depth == 1 else 51)
+        assert count.requests.count("create") <= depth
 
 
 async def test_a_container_that_was_deleted_between_two_uses_is_made_anew(

@@ -10,10 +10,12 @@ import pytest
 
 import zkwire
 from recipes import Queue
+from recipes.queue.aside import HAS_CHILDREN, TOO_LARGE, Aside
+from recipes.queue.nodes import Nodes
 from tests.support.queues import PATH, Counting, clients, numbers, settled
 from tests.support.recipes import body_raises, until, until_line
 from zkwire import Client, digest_acl
-from zkwire.testing import RealServer
+from zkwire.testing import RealServer, Server
 
 FIRST = "entry-000-0000000001"  # ahead of all items of the default priority
 Plant: TypeAlias = Callable[[Client, str], Awaitable[None]]
@@ -155,6 +157,24 @@ async def test_an_item_that_is_too_large_for_an_answer_goes_aside(caplog: pytest
         await settled(other, PATH)
 
 
+async def test_an_item_that_is_too_large_is_tried_again_ever_more_seldom() -> None:
+    """Each try breaks the connection, and with it the writes of other tasks."""
+    async with Server() as server, zkwire.connect(server.hosts) as zk:
+        aside = Aside(Nodes(zk, PATH, None))
+
+        def pause(why: str) -> float:
+            aside.add(FIRST, why)
+            assert aside.next_try is not None
+            return round(aside.next_try - asyncio.get_running_loop().time(), -1)
+
+        assert [pause(HAS_CHILDREN) for _ in range(3)] == [60, 60, 60]
+        assert [pause(TOO_LARGE) for _ in range(8)] == [60, 120, 240, 480, 960, 1920, 3600, 3600]
+        assert aside.among([FIRST]) == {FIRST}
+        assert pause(TOO_LARGE) == 3600
+        assert aside.among([]) == set()  # it is out of the queue
+        assert pause(TOO_LARGE) == 60
+
+
 async def test_an_item_is_tried_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("recipes.queue.aside._TRIED_AGAIN_AFTER", 0.1)
     async with clients() as (_, (zk, other)):
@@ -271,7 +291,7 @@ async def test_a_persistent_node_in_taken_that_may_not_be_deleted_is_reported(
 
 @pytest.mark.usefixtures("impatient")
 async def test_a_persistent_node_whose_delete_got_lost_is_deleted_by_the_next_try() -> None:
-    """The lost answer says nothing about the node, so the consumer looks at it at once, and not after a minute."""
+    """The lost answer says nothing about the node, so the consumer looks again at once, and not after a minute."""
     async with clients() as (server, (zk, other)):
         queue = Queue(zk, PATH)
         await queue.put(b"0")

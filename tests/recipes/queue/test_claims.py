@@ -199,6 +199,48 @@ async def test_a_claim_of_an_item_that_was_deleted_while_its_answer_was_lost_lea
         assert sorted([claimed, *await contents(stage)]) == [b"1", b"2"]
 
 
+async def test_a_claim_whose_own_node_was_deleted_while_its_answer_was_lost_leaves_no_node() -> None:
+    """The node in `taken` that hides the item would stay as long as the session, and the item with it."""
+    async with scene() as stage:
+        await three_are_there(stage)
+        claim = Queue(stage.zk, stage.path).claim()
+        async with answer_lost(stage, claim.__aenter__(), carried_out=True) as claiming:
+            (own,) = (name for name in await stage.other.get_children(f"{stage.path}/taken") if name.startswith("_c_"))
+            await stage.other.delete(f"{stage.path}/taken/{own}")
+        claimed = await claiming
+        await claim.__aexit__(None, None, None)
+        await settled(stage.other, stage.path)
+        assert sorted([claimed, *await contents(stage)]) == numbers(3)
+
+
+async def test_a_claim_whose_own_node_is_deleted_before_it_is_read_is_made_again() -> None:
+    async with clients() as (server, (zk, other)):
+        await Queue(zk, PATH).put(b"x")
+        own = re.compile(f"{PATH}/taken/_c_.*")
+        with server.answering("getData", zkwire.ThrottledError, path=own, times=2) as refused:
+            claiming = asyncio.create_task(Queue(zk, PATH).claim(within=20.0).__aenter__())
+            await refused.until_hit(2)
+            (name,) = (name for name in await other.get_children(f"{PATH}/taken") if name.startswith("_c_"))
+            await other.delete(f"{PATH}/taken/{name}")
+        item = await claiming
+        item.check()
+        assert not item.path.endswith(name)
+
+
+@pytest.mark.parametrize("read", [f"{PATH}/taken/_c_.*", f"{PATH}/entries/.*"])
+async def test_a_claim_whose_reads_are_refused_for_the_moment_is_made_all_the_same(read: str) -> None:
+    async with clients() as (server, (zk, other)):
+        await Queue(zk, PATH).put(b"x")
+        with server.answering(
+            "getData", zkwire.ThrottledError, path=re.compile(read), session=zk.session_id, times=3
+        ) as refused:
+            async with Queue(zk, PATH).claim(within=20.0) as item:
+                assert refused.hits == 3
+                item.check()
+                assert item == b"x"
+        await settled(other, PATH)
+
+
 async def claim_one(stage: Scene) -> None:
     """Pitfall 24."""
     await Queue(stage.other, stage.path).put_many([b"0", b"1"])

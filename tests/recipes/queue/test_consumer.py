@@ -74,7 +74,8 @@ async def test_a_cancelled_get_loses_nothing() -> None:
 
 
 @pytest.mark.usefixtures("idle_traces_go_soon")
-async def test_a_get_whose_client_is_closed_upon_the_cancellation_loses_nothing() -> None:
+@pytest.mark.parametrize("again_after", [None, 1, 2, 3])
+async def test_a_get_whose_client_is_closed_upon_the_cancellation_loses_nothing(again_after: int | None) -> None:
     found: list[bytes] = []
 
     async def prepare(stage: Scene) -> None:
@@ -88,7 +89,9 @@ async def test_a_get_whose_client_is_closed_upon_the_cancellation_loses_nothing(
     async def afterwards(stage: Scene) -> None:
         assert [*found, *await contents(stage)] == numbers(3)
 
-    await cancel_at_every_moment(get, prepare=prepare, afterwards=afterwards, stays=STAYS, at_least=5)
+    await cancel_at_every_moment(
+        get, prepare=prepare, afterwards=afterwards, stays=STAYS, at_least=5, again_after=again_after
+    )
 
 
 @pytest.mark.usefixtures("idle_traces_go_soon")

@@ -20,9 +20,7 @@ _LOOK_EVERY: Final = (0.1, 0.4)  # seconds
 class Election:
     """Looks again and again whether servers without a role can get one.
 
-    `timeouts` has the timeout in ms with which a leader has last touched each session.  `has_overstayed` is whether a
-    leader has gone on for more than a tick after it had lost its quorum of followers: see docs/waiting-line.md, "Two
-    stalls in a row".
+    `timeouts` has the timeout in ms with which a leader has last touched each session.
     """
 
     def __init__(self, network: Network, servers: Sequence[SimulatedServer]) -> None:
@@ -30,8 +28,6 @@ class Election:
         self._servers = servers
         self._voters = [server for server in servers if server.is_voter]
         self.timeouts: dict[int, int] = {}
-        self.has_overstayed = False
-        self._alone_since: dict[Leader, float] = {}
         self.quorum = len(self._voters) // 2 + 1
 
     def look(self) -> None:
@@ -43,9 +39,6 @@ class Election:
             for server in looking:
                 if server.role is None:
                     self._join(server)
-        for server in self._voters:
-            if isinstance(server.role, Leader):
-                self._watch(server, server.role)
         world.after(world.rng.uniform(*_LOOK_EVERY), self.look)
 
     def lead(self, leader: SimulatedServer, group: Sequence[SimulatedServer]) -> None:
@@ -59,14 +52,6 @@ class Election:
         for server in group:
             if server is not leader:
                 self._follow(server, leader)
-
-    def _watch(self, server: SimulatedServer, role: Leader) -> None:
-        """See whether a leader goes on without its followers; one that is stopped answers nothing."""
-        now = server.world.now
-        if not server.is_running or 1 + sum(_follows(each, server) for each in self._voters) >= self.quorum:
-            self._alone_since.pop(role, None)
-        elif role.is_serving and now - self._alone_since.setdefault(role, now) > server.settings.tick_time:
-            self.has_overstayed = True
 
     def _elect(self, looking: Sequence[SimulatedServer]) -> None:
         for candidate in sorted(looking, key=_rank, reverse=True):

@@ -3,6 +3,7 @@
 All servers carry out the same transactions in the same order, so their trees differ only in how far they have come.
 """
 
+from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -34,16 +35,17 @@ class ClientConnection(Connection):
     """A server's side of a client's connection.
 
     `wire` is the link; `frames` cuts its bytes; `heard` is when the last ones came; `session_id` and `timeout_ms` are
-    those of the handshake, and `session` is set once that is through.
+    those of the handshake, and `session` is set once that is through; `early` are the requests that came before that.
     """
 
-    __slots__ = ("frames", "heard", "session_id", "timeout_ms", "wire")
+    __slots__ = ("early", "frames", "heard", "session_id", "timeout_ms", "wire")
 
     def __init__(self, wire: Wire | None, now: float) -> None:
         super().__init__(_ADDRESS, 0, now)
         self.wire = wire
         self.frames = FrameReader(_FRAME_LIMIT)
         self.heard = now
+        self.early: deque[bytes] = deque()
         self.session_id = 0
         self.timeout_ms = 0
 

@@ -202,10 +202,18 @@ class SimulatedServer(Process):
         for payload in client.frames.feed(data):
             if client.closing:
                 break
-            if client.timeout_ms:
-                self._request(client, payload)
-            else:
+            if not client.timeout_ms:
                 self._handshake(client, payload)
+            elif client.session is None or client.early:
+                client.early.append(payload)
+            else:
+                self._request(client, payload)
+        self.flush()
+
+    def _early(self, client: ClientConnection) -> None:
+        """Carry out what came before the answer to the handshake: the real server does not read it earlier."""
+        while client.early and not client.closing:
+            self._request(client, client.early.popleft())
         self.flush()
 
     def _handshake(self, client: ClientConnection, payload: bytes) -> None:
@@ -251,13 +259,15 @@ class SimulatedServer(Process):
         wire.send(LENGTH.pack(len(body)) + body)
         if not is_valid:
             self.drop(wire)
+        elif client.early:
+            self.post(self._early, client)
 
     # -- requests -------------------------------------------------------------------------------------------------
 
     def _request(self, client: ClientConnection, payload: bytes) -> None:
         role = self.role
         assert role is not None
-        assert client.session is not None, "the client has not waited for the answer to its handshake"
+        assert client.session is not None
         xid, opcode = _HEADER.unpack_from(payload)
         if not role.touch(client.session_id, client.timeout_ms):
             return  # as the real leader, which drops requests of a session that it has expired

@@ -130,13 +130,14 @@ class QueueScenario(Scenario):
 
     async def _get(self, player: Player, tool: _Tool, within: float) -> None:
         session_id = player.zk.session_id
+        is_put_back = False
         try:
             data = await tool.queue.get(within=within)
         except asyncio.CancelledError:
-            tool.cancelled_in.append(session_id)  # the item is being put back
+            is_put_back = True
             raise
         except TimeoutError:
-            pass
+            is_put_back = True
         except zkwire.ZooKeeperError as error:
             if not is_passing(error):
                 raise
@@ -145,7 +146,10 @@ class QueueScenario(Scenario):
             self._taken.append(data)
             self._check(data)
         finally:
-            self._may_be_lost += player.zk.session_id != session_id
+            if player.zk.session_id != session_id:
+                self._may_be_lost += 1
+            elif is_put_back:  # and may be lost if the session ends meanwhile
+                tool.cancelled_in.append(session_id)
 
     async def _claim(self, player: Player, tool: _Tool, within: float, seconds: float, *, fails: bool = False) -> None:
         item: Item | None = None

@@ -31,10 +31,20 @@ def is_passing(error: zkwire.ZooKeeperError) -> bool:
 
 
 async def synced(player: Player, path: str) -> None:
-    """Wait until the player's server has all that was written before."""
+    """Wait until the player's server has all that was written before.
+
+    By a transaction that changes nothing, and not by a sync: a leader that was cut off answers syncs for up to a tick
+    after the others have elected a new one.
+    """
     while True:
+        transaction = player.zk.transaction()
+        transaction.check(path)
         try:
-            await player.zk.sync(path)
+            await transaction.commit()
+        except zkwire.TransactionError as refused:
+            if not isinstance(refused.cause, zkwire.NoNodeError):
+                raise
+            return
         except zkwire.ZooKeeperError as error:
             if not is_passing(error):
                 raise

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 import zkwire
-from tests.support.client import InOrder
-from tests.support.recipes import no_task_stays
+from tests.support.client import InOrder, cancel_connects, no_session_stays
+from tests.support.recipes import no_task_stays, outcome, until
 from tests.support.rogue import Rogue, garbage_handshake, silent_handshake
-from zkwire.testing import RealServer, Server
+from zkwire.testing import RealServer, Server, VirtualClock
 
 REFUSED = "127.0.0.1:1"  # a port on which nothing listens
 
@@ -54,6 +54,67 @@ async def test_a_session_that_began_before_the_time_was_over_does_not_stay() -> 
             with pytest.raises(TimeoutError, match=f"{server.hosts}: no answer yet"):
                 await connecting
         assert server.sessions == []
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True], ids=["in time", "cancelled"])
+async def test_a_session_that_the_server_was_just_about_to_begin_does_not_stay(is_cancelled: bool) -> None:
+    async with no_task_stays(), Server() as server:
+        with server.hold_replies() as held:
+            connecting = asyncio.ensure_future(
+                zkwire.connect(server.hosts, within=None if is_cancelled else 0.3)._connect()
+            )
+            await until(lambda: len(server.sessions) == 1)  # it has begun, and the client has not heard of it
+            if is_cancelled:
+                connecting.cancel()
+            assert isinstance(await outcome(connecting), asyncio.CancelledError if is_cancelled else TimeoutError)
+            assert server.sessions == []
+            held.release()
+
+
+async def test_a_session_that_a_slow_server_begins_does_not_stay_when_another_server_is_used() -> None:
+    async with no_task_stays(), Server(clock=VirtualClock()) as slow, Server() as server:
+        with slow.hold_replies():
+            async with zkwire.connect(f"{slow.hosts},{server.hosts}", 1.0, rng=InOrder()) as zk:
+                assert server.sessions == [zk.session_id]
+                await until(lambda: slow.sessions == [])
+
+
+async def test_a_session_that_was_to_be_resumed_survives_a_connect_that_gives_up() -> None:
+    async with no_task_stays(), Server() as server:
+        zk = await zkwire.connect(server.hosts)
+        session_id, password = zk.session_id, zk.session_password
+        await zk.close(keep_session=True)
+        with server.hold_replies(), pytest.raises(TimeoutError):
+            await zkwire.connect(server.hosts, within=0.2, session_id=session_id, session_password=password)
+        assert server.sessions == [session_id]
+
+
+async def test_a_session_that_a_closed_client_was_about_to_renew_does_not_stay() -> None:
+    async with no_task_stays(), Server() as server:
+        zk = await zkwire.connect(server.hosts)
+        with server.hold_replies():
+            server.expire(zk.session_id)
+            await until(lambda: len(server.sessions) == 1)
+            await zk.close()
+            assert server.sessions == []
+
+
+async def test_a_connect_that_is_cancelled_at_any_moment_leaves_no_session(zookeeper_own: RealServer) -> None:
+    async with no_task_stays():
+        await cancel_connects(lambda: zkwire.connect(zookeeper_own.hosts, 60.0))
+    await no_session_stays(zookeeper_own.hosts)
+
+
+async def test_a_server_that_was_stopped_and_goes_on_ends_the_session_of_a_client_that_gave_up(
+    zookeeper_own: RealServer,
+) -> None:
+    zookeeper_own.pause()
+    try:
+        with pytest.raises(TimeoutError):
+            await zkwire.connect(zookeeper_own.hosts, 60.0, within=0.2)
+    finally:
+        zookeeper_own.resume()
+    await no_session_stays(zookeeper_own.hosts)
 
 
 @pytest.mark.limit(50)

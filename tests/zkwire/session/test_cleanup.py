@@ -10,9 +10,10 @@ import zkwire
 from tests.support.client import cancelled, eventually, states_until, turns
 from tests.support.everywhere import Scene, scene
 from tests.support.proxy import Proxy
+from tests.support.queues import Counting
 from tests.support.recipes import until, until_state
 from zkwire import Client, ServerError, SessionState, ThrottledError
-from zkwire.testing import RealServer
+from zkwire.testing import RealServer, Server
 
 TRANSIENT = [
     ThrottledError,
@@ -373,7 +374,8 @@ async def test_a_search_spares_the_nodes_of_other_clients_and_of_answered_create
         assert proxy.requests(mark).count("delete") == 1
 
 
-async def test_a_search_spares_a_lost_node_of_another_prefix(zookeeper: RealServer, path: str) -> None:
+@pytest.mark.parametrize("prefix", ["n-x-", "n-1", "n--"])
+async def test_a_search_spares_a_lost_node_of_another_prefix(zookeeper: RealServer, path: str, prefix: str) -> None:
     """Both answers are lost; the create that was not cancelled fails, and its caller is to look for the node."""
     async with (
         Proxy(zookeeper.hosts) as proxy,
@@ -384,7 +386,7 @@ async def test_a_search_spares_a_lost_node_of_another_prefix(zookeeper: RealServ
         hold = proxy.hold_replies()
         mark = proxy.mark()
         doomed = asyncio.create_task(zk.create(f"{path}/n-", ephemeral=True, sequential=True))
-        wanted = asyncio.create_task(zk.create(f"{path}/n-x-", ephemeral=True, sequential=True))
+        wanted = asyncio.create_task(zk.create(f"{path}/{prefix}", ephemeral=True, sequential=True))
         await proxy.until(lambda: sum(frame.direction == "reply" for frame in proxy.log[mark:]) == 2)
         await cancelled(doomed)
         proxy.drop()
@@ -394,7 +396,42 @@ async def test_a_search_spares_a_lost_node_of_another_prefix(zookeeper: RealServ
         await proxy.seen("delete", mark, direction="reply")
         for _ in range(3):
             await zk.sync(path)
-        assert await other.get_children(path) == ["n-x-0000000001"]
+        assert await other.get_children(path) == [f"{prefix}0000000001"]
+
+
+@pytest.mark.parametrize("is_cancelled_first", [True, False])
+@pytest.mark.parametrize("prefix", ["n-", "n{}-"], ids=["one prefix", "each its own"])
+async def test_many_lost_creates_below_one_node_share_a_search(prefix: str, is_cancelled_first: bool) -> None:
+    """Of 500 tickets of one client each would list 500 nodes, behind a sync, which the leader answers."""
+    count = Counting()
+    async with (
+        Server() as server,
+        zkwire.connect(server.hosts) as other,
+        zkwire.connect(server.hosts, observer=count) as zk,
+    ):
+        await other.create("/p")
+        kept = await zk.create("/p/n-", ephemeral=True, sequential=True)
+        names = [f"/p/{prefix.format(number)}" for number in range(50)]
+        with server.hold_replies("create", session=zk.session_id):
+            tasks = [asyncio.create_task(zk.create(name, ephemeral=True, sequential=True)) for name in names]
+            tasks.append(asyncio.create_task(zk.create("/p/fixed", ephemeral=True)))
+            await eventually(lambda: length(other, 52))
+            count.requests.clear()
+            if is_cancelled_first:
+                await asyncio.gather(*map(cancelled, tasks))
+            else:  # in the turn of the loop in which their requests fail
+                zk._session.states.listen(lambda _: [task.cancel() for task in tasks].clear())
+            server.drop(zk.session_id)
+            await until_state(zk, SessionState.SUSPENDED)
+        await eventually(lambda: length(other, 1))
+        assert await other.get_children("/p") == [kept.removeprefix("/p/")]
+        requests = [name for name in count.requests if name != "create"]
+        assert [requests.count(name) for name in ("sync", "getChildren", "delete")] == [2, 1, 51]
+        assert requests.count("exists") == (52 if prefix == "n-" else 51)
+
+
+async def length(zk: Client, count: int) -> bool:
+    return len(await zk.get_children("/p")) == count
 
 
 @pytest.mark.parametrize("applied", [True, False])

@@ -147,6 +147,35 @@ async def test_closing_ends_within_its_bound_if_no_server_can_be_reached(
             assert zk.state is CLOSED
 
 
+@pytest.mark.limit(20)
+@pytest.mark.parametrize("is_connected", [True, False], ids=["silent", "down"])
+async def test_a_client_closes_sooner_if_no_server_was_heard_for_long_before(
+    is_connected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A service ends within five seconds although the ensemble is down, also if it leaves two clients in turn."""
+    monkeypatch.setattr("zkwire.session.closing._SILENCE", 60.0)
+    async with Server() as server:
+        zk = await zkwire.connect(server.hosts, LONG)
+        session = zk._session
+        if is_connected:
+            server.pause()
+            reading = asyncio.create_task(zk.get("/"))  # the server owes an answer from now on
+            await turns()
+            assert session._link is not None
+            connection = session._link.connection
+            connection.heard -= 100
+            connection.calls[0].sent_at -= 100
+        else:
+            await server.stop()
+            await states_until(zk.states(), SUSPENDED)
+            session._lost_at -= 100
+        await zk.close()
+        if is_connected:
+            with pytest.raises(zkwire.SessionClosedError):
+                await reading
+            server.resume()
+
+
 async def test_nothing_is_accepted_and_nothing_is_certain_while_the_client_closes() -> None:
     async with Server() as server:
         zk = await zkwire.connect(server.hosts, LONG)

@@ -296,26 +296,30 @@ async def test_certainty_counts_from_the_sending(zookeeper: RealServer) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts, 2.0) as zk:
         loop = asyncio.get_running_loop()
         zk.need_certainty()
-        await eventually_certain_by_syncs(zk)
+        await eventually_certain_by_proofs(zk)
         hold = proxy.hold_replies()
-        asked = loop.time()
-        asking = asyncio.create_task(zk.sync("/"))
-        before = zk.certain_until
         mark = proxy.mark()
-        await proxy.seen("sync", mark)
+        asked = loop.time()
+        transaction = zk.transaction()
+        transaction.check("/")
+        asking = asyncio.create_task(transaction.commit())
+        before = zk.certain_until
+        await proxy.seen("multi", mark)
         await asyncio.sleep(0.3)  # a slow answer
         assert zk.certain_until == before  # replies that are held prove nothing
         hold.release()
         await asking
-        assert before < zk.certain_until <= loop.time() - 0.3 + 1.0
-        assert zk.certain_until >= asked + 0.5
+        await zk.sync("/")  # closes the chain that began with the transaction, or with a proof 0.2 s later
+        # The touch was sent half a tick before that, at least, and half a tick is 0.5 s here.
+        assert before < zk.certain_until <= asked + 0.25 + 2.0 - 0.5
+        assert zk.certain_until >= asked + 1.0
 
 
-async def eventually_certain_by_syncs(zk: zkwire.Client) -> None:
+async def eventually_certain_by_proofs(zk: zkwire.Client) -> None:
     """Wait until what the handshake has proven is used up."""
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(10):
-        while zk.certain_until - loop.time() > zk.session_timeout / 2:
+        while zk.certain_until - loop.time() > 0.65 * zk.session_timeout:
             await zk.ping()
             await asyncio.sleep(0.01)
 
