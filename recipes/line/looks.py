@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 from recipes.common import lost_answers
 from recipes.common.shared_looks import SharedLooks
 from recipes.line.position import Ranking
+from recipes.line.shared_list import SharedList
 from zkwire import Client, GetChildren, GetData, NoNodeError
 
 _MOST: Final = 8
@@ -25,12 +26,13 @@ class Looks:
     """The looks that are under way at one line.
 
     Arguments: `most`, how many tickets may list the line by requests of their own at a time.
-    Attributes: `own`, how many do at present: a ticket adds 1 while it does.
+    Attributes: `own`, how many do at present: a ticket adds 1 while it does; `newest`, the newest list.
     """
 
     def __init__(self, most: int = _MOST) -> None:
         self._most = most
         self.own = 0
+        self.newest = SharedList()
         self._shared: SharedLooks[list[Any]] = SharedLooks()
 
     @property

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, islice
 
 import zkwire
 
@@ -45,15 +46,17 @@ class Ranking:
 
     __slots__ = ("_base", "_blockers", "_names")
 
-    def __init__(self, names: Sequence[str]) -> None:
-        self._names = names
-        numbers = [number for name in names if (number := zkwire.sequence(name)) is not None]
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names = dict.fromkeys(names)
         # Distances are compared, because a sequence number continues below zero after 2147483647.
-        self._base = numbers[0] if numbers else 0
+        self._base = next((number for name in self._names if (number := zkwire.sequence(name)) is not None), 0)
         self._blockers: dict[Callable[[str], bool], tuple[list[int], list[str]]] = {}
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._names
 
     def before(self, name: str, blocks: Callable[[str], bool]) -> tuple[list[str], int]:
         """Return the contenders for which `blocks` is true, in their order, and how many of them come before `name`.
@@ -64,6 +67,18 @@ class Ranking:
             self._blockers[blocks] = self._in_order(filter(blocks, self._names))
         distances, names = self._blockers[blocks]
         return names, bisect_left(distances, self._distance(name))
+
+    def remove(self, name: str) -> None:
+        """Leave out `name`, if it is there.  The lists that `before` has returned change as well."""
+        if name not in self._names:
+            return
+        del self._names[name]
+        if zkwire.sequence(name) is not None:
+            for blocks, (distances, names) in self._blockers.items():
+                if blocks(name):
+                    # Several names may have one number, where clients choose names themselves.
+                    place = names.index(name, bisect_left(distances, self._distance(name)))
+                    del distances[place], names[place]
 
     def _in_order(self, names: Iterable[str]) -> tuple[list[int], list[str]]:
         contenders = sorted((self._distance(name), name) for name in names if zkwire.sequence(name) is not None)
@@ -90,13 +105,14 @@ class Position:
 
     __slots__ = (
         "_ahead",
-        "_blockers",
         "_blocks",
         "_count",
         "_departed",
         "_has_fixed_slots",
         "_is_listed",
         "_knows_slots",
+        "_last",
+        "_names",
         "_sees_children",
         "_slots",
         "_unreadable",
@@ -123,10 +139,12 @@ class Position:
         self._is_listed = False
         self._blocks = blocks
         self._ahead = ahead
-        # The blockers that may remain are the first `_count` of these.  Other tickets may share the list, so it is
-        # replaced and never changed.
-        self._blockers: list[str] = []
+        # The blockers that may remain are the first `_count` of `_names`, and behind them those of `_last`.  Other
+        # tickets may share `_names`, so it is replaced and never changed.  In general it is one of the last blockers
+        # that departs: then few names move to `_last`, and the event costs no more if very many remain.
+        self._names: list[str] = []
         self._count = 0
+        self._last: list[str] = []
         self._watched: set[str] = set()
         self._departed: set[str] = set()
         self._unreadable: set[str] = set()
@@ -138,35 +156,41 @@ class Position:
 
         A list that is out of date does no harm: it can only show too many blockers, never too few.
         """
-        return self._is_informed and not self.is_gone and self._count < self._slots
+        return self._is_informed and not self.is_gone and self._remaining < self._slots
 
     @property
     def is_armed(self) -> bool:
         """Whether the next departure of a blocker makes the ticket own, and is certain to be noticed."""
-        return self._is_informed and self._count == self._slots and self._watched.issuperset(self.before)
+        return self._is_informed and self._remaining == self._slots and self._watched.issuperset(self.before)
 
     @property
     def _is_informed(self) -> bool:
         return self._is_listed and self._knows_slots
 
     @property
-    def before(self) -> Sequence[str]:
-        """The blockers that may remain, in the order of the line."""
-        return self._blockers[: self._count]
+    def _remaining(self) -> int:
+        return self._count + len(self._last)
 
     @property
-    def first(self) -> Sequence[str]:
+    def before(self) -> list[str]:
+        """The blockers that may remain, in the order of the line."""
+        return self._names[: self._count] + self._last
+
+    @property
+    def first(self) -> list[str]:
         """The blockers that come first in the line, as many as there are slots: in general they are the holders."""
-        return self._blockers[: min(self._slots, self._count)]
+        return self.before[: self._slots]
 
     def is_blocked_by(self, name: str) -> bool:
         """Return whether `name` may still be a blocker."""
-        return name in self.before
+        return name in self._last or self._place(name) is not None
 
     @property
     def to_watch(self) -> list[str]:
         """The blockers that the ticket should watch and does not watch yet, in the order of the line."""
-        last = self._blockers[max(0, self._count - self._slots - self._ahead) : self._count]
+        most = self._slots + self._ahead
+        last = self._names[max(0, self._remaining - most) : self._count]
+        last += self._last[max(0, len(self._last) - most) :]
         return [name for name in last if name not in self._watched and name not in self._unreadable]
 
     @property
@@ -189,17 +213,33 @@ class Position:
         Arguments: `is_watched`, whether the same request set a watch on the children.
         """
         self.is_gone = self.is_gone or self.name not in names
+        self._last = []
         if isinstance(names, Ranking):
-            self._blockers, self._count = names.before(self.name, self._blocks)
+            self._names, self._count = names.before(self.name, self._blocks)
         else:
-            self._blockers = [name for name in earlier(self.name, names) if self._blocks(name)]
-            self._count = len(self._blockers)
+            self._names = [name for name in earlier(self.name, names) if self._blocks(name)]
+            self._count = len(self._names)
         if self._departed:
-            self._blockers = [name for name in self.before if name not in self._departed]
-            self._count = len(self._blockers)
+            self._last, self._count = [name for name in self.before if name not in self._departed], 0
         self._is_listed = True
         self._sees_children = is_watched
         self.needs_list = self.watches_children and not is_watched
+
+    def caught_up(self, names: Ranking) -> None:
+        """Take in which children may remain, as other tickets of this client know it, if it makes a list unnecessary.
+
+        Arguments: `names`, from a list that is newer than this ticket's, without those whose deletion was reported.
+
+        It does so if no more blockers remain than the ticket is to watch.  The ticket's own node must be watched, and
+        all events that this watch has brought must have been taken in: then the ticket may own by this as by a list.
+        """
+        if not (self.needs_list and self._is_informed) or self._unreadable or self.name not in names:
+            return
+        blockers, count = names.before(self.name, self._blocks)
+        if count <= self._slots + self._ahead:
+            self._names, self._count = [], 0
+            self._last = [name for name in blockers[:count] if name not in self._departed]
+            self.needs_list = False
 
     def slots_read(self, slots: int, *, is_watched: bool = True) -> None:
         """Take in the number of slots; `is_watched`, whether the same request set a watch on it."""
@@ -238,13 +278,24 @@ class Position:
         if name == self.name:
             self.is_gone = True
             return
+        if name in self._departed:
+            return
         self._departed.add(name)
-        before = self._blockers[: self._count]
-        if name in before:
-            before.remove(name)
-            self._blockers, self._count = before, len(before)
-            # Unwatched blockers may have left long ago, so that none may remain but the watched ones: list again.
-            self.needs_list = self.needs_list or not self._watched.issuperset(before)
+        if name in self._last:
+            self._last.remove(name)
+        elif (place := self._place(name)) is not None:
+            self._last[:0] = self._names[place + 1 : self._count]
+            self._count = place
+        else:
+            return
+        # Unwatched blockers may have left long ago, so that none may remain but the watched ones: list again.
+        if not self._watched.issuperset(chain(islice(self._names, self._count), self._last)):
+            self.needs_list = True
+
+    def _place(self, name: str) -> int | None:
+        """Return the place of a blocker in `_names`, None if it is not there; from the end, where most of them are."""
+        names = self._names
+        return next((place for place in range(self._count - 1, -1, -1) if names[place] == name), None)
 
     def unwatched(self, name: str) -> None:
         """Take note that a change of data has used up the watch on the blocker `name`."""

@@ -17,6 +17,7 @@ from recipes.line.certainty import Certainty
 from recipes.line.looks import Looks
 from recipes.line.position import Position, Promises, every_contender
 from recipes.line.refusals import any_transient, is_transient, pause
+from recipes.line.shared_list import Share
 from recipes.line.sight import Sight
 from recipes.line.strangers import Strangers, is_ticket
 from recipes.line.ticket import Ticket, TicketNode
@@ -71,7 +72,7 @@ class WaitingTicket:
     Raises: a server's refusal among the answers; what `rules.slots` raises.
     """
 
-    __slots__ = ("_position", "_promises", "_rules", "_sight", "_zk", "certainty", "ticket")
+    __slots__ = ("_position", "_promises", "_rules", "_share", "_sight", "_zk", "certainty", "ticket")
 
     def __init__(
         self, zk: Client, rules: Rules, ticket: Ticket, answers: list[Any], sight: Sight | None = None
@@ -81,12 +82,13 @@ class WaitingTicket:
         self.ticket = ticket
         self.certainty = Certainty(zk, ticket.node.session_id)
         self._promises = Promises()
+        self._share = Share(rules.looks.newest)
         slots = rules.slots if isinstance(rules.slots, int) else None
         self._position = Position(ticket.node.name, blocks=rules.blocks, slots=slots, ahead=rules.ahead)
         self._sight = sight
         if sight is not None:
             sight.begin(rules.path, self._position)
-        self._take_list(answers[0])
+        self._position.listed(_names(answers[0]))
         if slots is None:
             self._take_slots(answers[1], is_watched=False)
 
@@ -198,12 +200,15 @@ class WaitingTicket:
                 else:
                     gone = await self._next_event()
                     if gone is not None:
-                        position.departed(gone.rpartition("/")[2])
+                        self._take_departure(gone)
+                        self._share.exchange()
                         continue  # the event itself can be taken only a moment later, and is not needed to own
                 self._take_events()
         except BaseException:
             self.ticket.give_up()
             raise
+        finally:
+            self._share.leave()
         self.ticket.is_watched = position.is_watched
         return self.ticket
 
@@ -228,7 +233,7 @@ class WaitingTicket:
         starts_over = ticket.watches.was_rearmed
         for event in ticket.watches.take():
             if event.type is WatchEventType.DELETED:
-                position.departed(event.path.rpartition("/")[2])
+                self._take_departure(event.path)
             elif event.type is WatchEventType.CHILDREN:
                 position.children_changed()
             elif event.path == self._rules.path:
@@ -239,11 +244,22 @@ class WaitingTicket:
                 position.unwatched(event.path.rpartition("/")[2])
         if starts_over:
             self._start_over()
+        # The watch on our own node stands, and all events that it has brought are taken: what the other tickets of this
+        # client know comes from the same connection, and none of it is newer than our node.
+        if position.is_watched and not position.is_gone and (known := self._share.exchange()) is not None:
+            position.caught_up(known)
+
+    def _take_departure(self, path: str) -> None:
+        """Take in that the server has reported the deletion of the node at `path`."""
+        name = path.rpartition("/")[2]
+        self._position.departed(name)
+        self._share.departed(name)
 
     def _start_over(self) -> None:
         """Drop all watches; the ticket does not own before they are set again and there is a new list."""
         self.ticket.watches.cancel()
         self.ticket.watches = WatchSet()
+        self._share.leave()
         self._position.started_over()
 
     async def _send_requests(self) -> None:
@@ -265,7 +281,8 @@ class WaitingTicket:
         lists = position.needs_list
         if lists and looks.are_many and not watches_children:
             if position.is_watched and not position.needs_slots:
-                self._take_list((await looks.share(self._zk, path, self._rules.reads()))[0])
+                names, *_ = await looks.share(self._zk, path, self._rules.reads())
+                position.listed(self._share.listed(names))
                 return
             lists = False
         watched = [] if position.is_watched else [position.name]
@@ -299,7 +316,7 @@ class WaitingTicket:
         if slots:
             self._take_slots(answers.pop(own), is_watched=True)
         if lists:
-            self._take_list(answers.pop(), is_watched=watches_children)
+            position.listed(self._share.listed(_names(answers.pop())), is_watched=watches_children)
         for name, answer in zip(watched, answers, strict=True):
             self._take_watched(name, answer)
 
@@ -312,7 +329,7 @@ class WaitingTicket:
         """Take in the answer to the request that reads and watches `name`, a blocker or the ticket's own node."""
         position = self._position
         if isinstance(answer, zkwire.NoNodeError):
-            position.departed(name)
+            self._take_departure(name)
         elif isinstance(answer, zkwire.NoAuthError) and name != position.name:
             position.unreadable(name)
             self._rules.strangers.found_unreadable(join_path(self._rules.path, name))
@@ -327,13 +344,6 @@ class WaitingTicket:
             # Nothing in it is believed by our clients.  But it is not known what others make of it.
             _log.warning("another client has written into %s, which waits: taking a new ticket", self.node.path)
             position.departed(name)
-
-    def _take_list(self, names: Any, *, is_watched: bool = False) -> None:
-        if isinstance(names, zkwire.NoNodeError):
-            names = []  # sent again after a reconnect, and meanwhile somebody has deleted the whole line
-        if isinstance(names, BaseException):
-            raise names
-        self._position.listed(names, is_watched=is_watched)
 
     def _take_slots(self, node: Any, *, is_watched: bool) -> None:
         if isinstance(node, zkwire.NoNodeError):
@@ -394,3 +404,13 @@ class WaitingTicket:
             else:
                 self._position.departed(name)
             self._promises.forget(name)
+
+
+def _names(answer: Any) -> list[str]:
+    """Return what a list of the children has shown.  Raises: the refusal that the server has answered."""
+    if isinstance(answer, zkwire.NoNodeError):
+        return []  # sent again after a reconnect, and meanwhile somebody has deleted the whole line
+    if isinstance(answer, BaseException):
+        raise answer
+    names: list[str] = answer
+    return names

@@ -24,6 +24,18 @@ SETUPS: Final = {
     "a semaphore, with shared looks": Setup((LOCK,) * 3, (2,), slots=2, sizes=(1,), reconnects=1, shares=True),
     "a semaphore that grows": Setup((LOCK,) * 4, (3,), slots=1, sizes=(2,)),
     "a semaphore that shrinks and grows": Setup((LOCK,) * 2, (1,), slots=2, sizes=(1, 2), reconnects=1, evictions=1),
+    "a lock, two tickets of a client": Setup((LOCK,) * 5, (3, 4), together=True, settled=True),
+    "a reader and a writer of a client": Setup(
+        (WRITE, WRITE, READ, WRITE), (2, 3), downgrades=1, together=True, settled=True
+    ),
+    "a semaphore, two tickets of a client": Setup(
+        (LOCK,) * 6, (4, 5), slots=2, together=True, settled=True, leaves=(2, 3, 0, 1)
+    ),
+    "two readers of a client": Setup((WRITE, WRITE, READ, READ), (2, 3), together=True),
+    # The first reader hears of the first writer, which is not the next before the second reader.
+    "two readers of a client, apart, with a reconnect": Setup(
+        (WRITE, READ, WRITE, WRITE, READ), (1, 4), reconnects=1, together=True, settled=True, leaves=(3, 2, 0)
+    ),
 }
 
 MORE: Final = {
@@ -45,4 +57,16 @@ MORE: Final = {
     "a semaphore, four tickets, two numbers": Setup((LOCK,) * 4, (3,), slots=2, sizes=(1, 2)),
     "a semaphore, two reconnects": Setup((LOCK,) * 3, (2,), slots=2, sizes=(1,), reconnects=2),
     "a semaphore, two real tickets": Setup((LOCK,) * 3, (1, 2), slots=2, sizes=(1,), aborts=True),
+    "two readers of a client, with a reconnect": Setup(
+        (WRITE, WRITE, READ, READ), (2, 3), reconnects=1, together=True, settled=True
+    ),
+    "a lock, all five tickets are of a client": Setup(
+        (LOCK,) * 5, (0, 1, 2, 3, 4), aborts=True, together=True, settled=True
+    ),
+    "a lock, two tickets of a client, with a reconnect": Setup(
+        (LOCK,) * 5, (3, 4), reconnects=1, together=True, settled=True, leaves=(1, 2, 0)
+    ),
+    "a lock, two tickets of a client and an operator": Setup(
+        (LOCK,) * 5, (3, 4), evictions=1, together=True, settled=True, leaves=(1, 2, 0)
+    ),
 }

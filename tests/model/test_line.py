@@ -26,8 +26,20 @@ def test_every_order_of_events(setup: Setup) -> None:
         Setup((WRITE, READ, READ, WRITE, READ, WRITE), tuple(range(6)), reconnects=3, downgrades=2, aborts=True),
         Setup((READ, WRITE, WRITE, READ, READ), tuple(range(5)), evictions=1, touches=2, downgrades=2, reconnects=2),
         Setup((LOCK,) * 5, tuple(range(5)), first=2**32 - 3, reconnects=2),
+        Setup((LOCK,) * 6, (1, 2, 4, 5), reconnects=2, evictions=1, touches=1, refusals=1, aborts=True, together=True),
+        Setup((LOCK,) * 6, (2, 3, 5), slots=2, sizes=(1, 3, 2), reconnects=2, evictions=1, aborts=True, together=True),
+        Setup((WRITE, WRITE, READ, WRITE, READ, READ), (2, 3, 4, 5), reconnects=2, downgrades=2, together=True),
     ],
-    ids=["lock", "semaphore", "writers and readers", "readers and writers", "overflow"],
+    ids=[
+        "lock",
+        "semaphore",
+        "writers and readers",
+        "readers and writers",
+        "overflow",
+        "lock, one client",
+        "semaphore, one client",
+        "writers and readers, one client",
+    ],
 )
 def test_random_orders_of_a_longer_line(setup: Setup) -> None:
     line, rng = Line(setup), random.Random(5)

@@ -1,28 +1,33 @@
-"""One waiting ticket as a table: the code of `recipes.line.waiting_ticket` itself, run step by step without a loop.
+"""The waiting tickets of one client as a table: the code of `recipes.line.waiting_ticket` itself, run step by step
+without a loop.
 
 `WaitingTicket.wait` keeps all that it knows in the ticket, and nothing in local variables, except while requests are
-under way.  So a state of the ticket is a copy of the object: to go on from it, a copy of the copy is made, a new
-coroutine is run up to the await at which the first one stood, and gets what has arrived.  Each state and each of its
-steps is computed once.
+under way.  So a state of a ticket is a copy of the object: to go on from it, a copy of the copy is made, a new
+coroutine is run up to the await at which the first one stood, and gets what has arrived.  The tickets of a client are
+copied together with what they share.  Each state and each of its steps is computed once.
 """
 
 from __future__ import annotations
 
-import copy
+import asyncio
+import operator
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator, Iterable
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 from unittest.mock import patch
 
 import zkwire
 from recipes.line import ticket_data, waiting_ticket
+from recipes.line.shared_list import SharedList
 from recipes.line.ticket import Ticket, TicketNode
 from recipes.line.waiting_ticket import EvictedError, Rules, WaitingTicket
 from zkwire import GetChildren, GetData, Sync, WatchEvent, WatchEventType
 
-# A request: the operation and the path below the line ("" for the line itself), "+watch" where a watch is set.
-Request: TypeAlias = tuple[str, str]
+# A request: the operation, the path below the line ("" for the line itself), and the ticket that sends it.
+Request: TypeAlias = tuple[str, str, int]
+Operation: TypeAlias = GetData | GetChildren | Sync
 # An answer, as the model's servers give it.
 Answer: TypeAlias = tuple[object, ...]
 
@@ -31,24 +36,26 @@ REFUSED: Final[Answer] = ("refused",)
 PLAIN: Final[Answer] = ("exists",)
 SHARED: Final[Answer] = ("lets readers in",)
 
-LIST, READ, WATCH, SYNC = "list", "read", "read and watch", "sync"
+LIST, READ, WATCH, SYNC, CREATE = "list", "read", "read and watch", "sync", "create"
+_ATOMS: Final = frozenset({type(None), bool, int, str, bytes, float, WatchEventType, type(lambda: None), type(int)})
+_SLOTS: Final[dict[type, tuple[str, ...]]] = {}
 _LINE: Final = "/line"
 _SESSION: Final = 7
 
 
 class Reached(NamedTuple):
-    """Where a step leads: the ticket's new state, and the requests that it sends."""
+    """Where a step leads: the client's new state, and the requests that its tickets send."""
 
     state: int
     requests: tuple[Request, ...]
 
 
 @dataclass(slots=True)
-class _State:
-    """What the ticket and its client know.
+class _Ticket:
+    """What a ticket knows.
 
-    `waiting`, None until the first answers are there; `asked` and `answers`, of the requests under way; `urgent`, the
-    names whose deletion has the short cut on this connection; `owns`; `is_over`.
+    `waiting`, None until the first answers are there, and when the wait is over; `asked` and `answers`, of the requests
+    under way; `urgent`, the names whose deletion has the short cut on this connection; `owns`; `is_over`.
     """
 
     waiting: WaitingTicket | None
@@ -71,6 +78,19 @@ class _State:
         if self.asked:
             return len(self.answers) == len(self.asked)
         return bool(self.watches.events)
+
+
+@dataclass(slots=True)
+class _State:
+    """What a client knows: `tickets`, None for one that is not created; `newest`, the list that they share."""
+
+    tickets: list[_Ticket | None]
+    newest: SharedList
+
+    @property
+    def waiting(self) -> list[_Ticket]:
+        """The tickets that have a WatchSet."""
+        return [each for each in self.tickets if each is not None and each.waiting is not None]
 
 
 class Watches:
@@ -98,7 +118,7 @@ class Watches:
 class _Pause:
     """An await of the ticket: for the answers to requests, or for an event."""
 
-    def __init__(self, what: tuple[Request, ...] | frozenset[str]) -> None:
+    def __init__(self, what: tuple[Operation, ...] | frozenset[str]) -> None:
         self.what = what
 
     def __await__(self) -> Generator[_Pause, Any, Any]:
@@ -113,8 +133,8 @@ class _Client:
     def certain_for(self, session_id: int) -> float:
         return 1.0
 
-    async def pipeline(self, operations: Iterable[GetData | GetChildren | Sync]) -> Any:
-        return await _Pause(tuple(map(_request, operations)))
+    async def pipeline(self, operations: Iterable[Operation]) -> Any:
+        return await _Pause(tuple(operations))
 
 
 class _Removal:
@@ -127,85 +147,125 @@ async def _no_pause() -> None:
 
 
 class WaitingTable:
-    """All states of the ticket `name` in which `rules` hold, numbered; state 0 has just sent the create."""
+    """All states of a client with the tickets `names`, for which `rules` hold, numbered; in state 0 it has none yet."""
 
-    def __init__(self, name: str, rules: Rules) -> None:
+    def __init__(self, names: Sequence[str], rules: Sequence[Rules]) -> None:
+        self._names = names
         self._rules = rules
-        self._name = name
         self._zk = _Client()
         self._removal = _Removal()
+        self._shared = (self._zk, self._removal, *rules)
         self._states: list[_State] = []
         self._numbers: dict[object, int] = {}
         self._reached: dict[tuple[object, ...], Reached] = {}
-        self.first_requests = tuple(map(_request, rules.reads()))
-        self._number(_State(None, self.first_requests))
+        self._number(_State([None] * len(names), SharedList()))
 
     # -- what can be asked about a state --------------------------------------------------------------------------
 
-    def can_go_on(self, state: int) -> bool:
-        """Return whether the ticket's task is scheduled."""
-        return self._states[state].can_go_on
+    def can_go_on(self, state: int, number: int) -> bool:
+        """Return whether the task of a ticket is scheduled."""
+        ticket = self._states[state].tickets[number]
+        return ticket is not None and ticket.can_go_on
 
-    def is_entering(self, state: int) -> bool:
+    def is_busy(self, state: int) -> bool:
+        """Return whether the task of any ticket is scheduled."""
+        return any(self.can_go_on(state, number) for number in range(len(self._names)))
+
+    def is_entering(self, state: int, number: int) -> bool:
         """Return whether the answers to the create and the first reads are not there yet."""
-        return self._states[state].waiting is None
+        return self._ticket(state, number).waiting is None
 
-    def owns(self, state: int) -> bool:
-        return self._states[state].owns
+    def waits(self, state: int, number: int) -> bool:
+        """Return whether the ticket is there, and neither owns nor has given up."""
+        ticket = self._states[state].tickets[number]
+        return ticket is not None and not ticket.owns and not ticket.is_over
 
-    def is_over(self, state: int) -> bool:
-        """Return whether the ticket has given up, because its node is gone."""
-        return self._states[state].is_over
+    def is_any_waiting(self, state: int) -> bool:
+        """Return whether any ticket waits."""
+        return any(self.waits(state, number) for number in range(len(self._names)))
 
-    def is_watched(self, state: int) -> bool:
-        """Return whether the owner has a watch on its own node."""
-        waiting = self._states[state].waiting
-        return waiting is not None and waiting.ticket.is_watched
+    def owns(self, state: int, number: int) -> bool:
+        """Return whether the ticket owns."""
+        ticket = self._states[state].tickets[number]
+        return ticket is not None and ticket.owns
 
-    def has_short_cut(self, state: int, name: str) -> bool:
+    def has_short_cut(self, state: int, number: int, name: str) -> bool:
         """Return whether the deletion of `name`, alone in a read, runs the ticket's task at once."""
-        known = self._states[state]
-        return name in known.urgent and not known.can_go_on
+        ticket = self._states[state].tickets[number]
+        return ticket is not None and name in ticket.urgent and not ticket.can_go_on
 
     def registered(self, state: int) -> Collection[str]:
-        """Return the names whose watch would bring an event to the ticket; SetWatches sends these."""
-        known = self._states[state]
-        return known.watches.registered if known.waiting is not None else ()
+        """Return the names whose watch would bring an event to a ticket; SetWatches sends these."""
+        return set().union(*(each.watches.registered for each in self._states[state].waiting))
 
-    def unanswered(self, state: int) -> tuple[Request, ...]:
-        known = self._states[state]
-        return known.asked[len(known.answers) :]
+    def is_registered(self, state: int, number: int, name: str) -> bool:
+        """Return whether the watch of `name` would bring an event to the ticket."""
+        ticket = self._states[state].tickets[number]
+        return ticket is not None and ticket.waiting is not None and name in ticket.watches.registered
+
+    def before(self, state: int, number: int) -> frozenset[str] | None:
+        """Return the blockers that a waiting ticket counts; None if it is going to start over first."""
+        ticket = self._states[state].tickets[number]
+        if ticket is None or ticket.waiting is None or ticket.watches.was_rearmed:
+            return None
+        position = ticket.waiting._position
+        return frozenset(position.before) if position.is_watched else None
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
-    def answer(self, state: int, answer: Answer) -> Reached:
-        """The oldest request is answered."""
-        return self._step(state, ("answer", answer), lambda known: self._take_answer(known, answer))
+    def enter(self, state: int, number: int) -> Reached:
+        """A ticket sends its create, and the reads behind it."""
+
+        def take(known: _State) -> None:
+            reads = (_request(read, number) for read in self._rules[number].reads())
+            known.tickets[number] = _Ticket(None, ((CREATE, self._names[number], number), *reads))
+
+        return self._step(state, ("enter", number), take)
+
+    def answer(self, state: int, request: Request, answer: Answer) -> Reached:
+        """The oldest request is answered, which is `request`."""
+        return self._step(state, ("answer", request, answer), lambda known: self._take_answer(known, request, answer))
 
     def event(self, state: int, name: str, kind: WatchEventType) -> Reached:
         """An event arrives."""
         return self._step(state, ("event", name, kind), lambda known: self._take_event(known, name, kind))
 
-    def short_cut(self, state: int, name: str) -> Reached:
+    def short_cut(self, state: int, number: int, name: str) -> Reached:
         """The deletion of `name` arrives, alone in a read, and the ticket has been waiting for it."""
 
         def take(known: _State) -> None:
-            self._resume(known, f"{_LINE}/{name}")
+            self._resume(known, number, f"{_LINE}/{name}")
             self._take_event(known, name, WatchEventType.DELETED)
 
-        return self._step(state, ("short cut", name), take)
+        return self._step(state, ("short cut", number, name), take)
 
-    def go_on(self, state: int) -> Reached:
+    def go_on(self, state: int, number: int) -> Reached:
         """The ticket's task runs up to its next await."""
-        return self._step(state, ("go on",), lambda known: self._resume(known, None))
+        return self._step(state, ("go on", number), lambda known: self._resume(known, number, None))
+
+    def end(self, state: int, number: int) -> Reached:
+        """The ticket is released, or its wait is cancelled."""
+
+        def take(known: _State) -> None:
+            ticket = self._ticket_of(known, number)
+            if ticket.waiting is not None:
+                task = ticket.waiting.wait()
+                with self._patched(known):
+                    task.send(None)
+                    with suppress(asyncio.CancelledError):
+                        task.throw(asyncio.CancelledError())
+            known.tickets[number] = _Ticket(None, (), is_over=True)
+
+        return self._step(state, ("end", number), take)
 
     def reconnect(self, state: int) -> Reached:
         """The connection is replaced by another one, on which the watches are set again."""
 
         def take(known: _State) -> None:
-            known.urgent = frozenset()
-            if known.waiting is not None and known.watches.registered:
-                known.watches.was_rearmed = True
+            for ticket in known.waiting:
+                ticket.urgent = frozenset()
+                if ticket.watches.registered:
+                    ticket.watches.was_rearmed = True
 
         return self._step(state, ("reconnect",), take)
 
@@ -213,26 +273,47 @@ class WaitingTable:
         known = self._reached.get((number, step))
         if known is None:
             before = self._states[number]
-            after = copy.copy(before)
-            after.waiting = self._forked(before.waiting)
+            after = self._forked(before)
             change(after)
-            sent = after.asked if after.asked is not before.asked else ()
+            sent = tuple(
+                request
+                for old, new in zip(before.tickets, after.tickets, strict=True)
+                if new is not None and (old is None or new.asked != old.asked or len(new.answers) < len(old.answers))
+                for request in new.asked
+            )
             known = self._reached[number, step] = Reached(self._number(after), sent)
         return known
 
-    def _take_answer(self, known: _State, answer: Answer) -> None:
-        what, name = known.asked[len(known.answers)]
+    def _ticket(self, state: int, number: int) -> _Ticket:
+        return self._ticket_of(self._states[state], number)
+
+    @staticmethod
+    def _ticket_of(known: _State, number: int) -> _Ticket:
+        ticket = known.tickets[number]
+        assert ticket is not None
+        return ticket
+
+    def _take_answer(self, known: _State, request: Request, answer: Answer) -> None:
+        what, name, number = request
+        ticket = self._ticket_of(known, number)
+        if ticket.owns or ticket.is_over:
+            return  # it was cancelled
+        assert ticket.asked[len(ticket.answers)] == request
         if what == WATCH and answer not in (GONE, REFUSED):
-            known.watches.registered.add(name)
-        known.answers = (*known.answers, answer)
+            ticket.watches.registered.add(name)
+        ticket.answers = (*ticket.answers, answer)
 
     def _take_event(self, known: _State, name: str, kind: WatchEventType) -> None:
-        if known.waiting is not None and name in known.watches.registered:
-            known.watches.registered.discard(name)
-            known.watches.events.append(WatchEvent(kind, _path(name), None))
+        for ticket in known.waiting:
+            if name in ticket.watches.registered:
+                ticket.watches.registered.discard(name)
+                ticket.watches.events.append(WatchEvent(kind, _path(name), None))
 
-    def _resume(self, known: _State, gone: str | None) -> None:
-        """Run the ticket's task to its next await."""
+    @contextmanager
+    def _patched(self, known: _State) -> Iterator[None]:
+        """Have the tickets run without a loop, and share what is known in this state."""
+        for rules in self._rules:
+            rules.looks.newest = known.newest
         with (
             patch.object(waiting_ticket, "WatchSet", Watches),
             patch.object(waiting_ticket, "pause", _no_pause),
@@ -240,44 +321,51 @@ class WaitingTable:
             # The model's servers say who lets readers in; that this is proven is another test's affair.
             patch.object(ticket_data, "is_proven", lambda name, version, proof: True),
         ):
-            answers = [_result(request, answer) for request, answer in zip(known.asked, known.answers, strict=True)]
-            if known.waiting is None:
-                known.waiting = self._waiting(answers)
-                self._run(known, known.waiting.wait(), None)
-                return
-            task = known.waiting.wait()
-            again = task.send(None)
-            assert again.what == known.asked or not known.asked, "the ticket's state decides what it sends"
-            self._run(known, task, answers if known.asked else gone)
+            yield
 
-    def _run(self, known: _State, task: Coroutine[_Pause, Any, Ticket], value: Any) -> None:
-        known.asked, known.answers, known.urgent = (), (), frozenset()
+    def _resume(self, known: _State, number: int, gone: str | None) -> None:
+        """Run the ticket's task to its next await."""
+        ticket = self._ticket_of(known, number)
+        answers = [_result(request, answer) for request, answer in zip(ticket.asked, ticket.answers, strict=True)]
+        with self._patched(known):
+            if ticket.waiting is None:
+                _, *reads = answers
+                ticket.waiting = self._waiting(number, reads)
+                self._run(known, number, ticket.waiting.wait(), None)
+                return
+            task = ticket.waiting.wait()
+            again = task.send(None)
+            assert _asked(again.what, number) == ticket.asked, "the ticket's state decides what it sends"
+            self._run(known, number, task, answers if ticket.asked else gone)
+
+    def _run(self, known: _State, number: int, task: Coroutine[_Pause, Any, Ticket], value: Any) -> None:
         try:
             pause = task.send(value)
         except StopIteration:
-            known.owns = True
+            known.tickets[number] = _Ticket(None, (), owns=True)
         except EvictedError:
-            known.is_over = True
+            known.tickets[number] = _Ticket(None, (), is_over=True)
         else:
-            if isinstance(pause.what, tuple):
-                known.asked = pause.what
-            else:
-                known.urgent = pause.what
+            ticket = self._ticket_of(known, number)
+            ticket.asked, ticket.answers = _asked(pause.what, number), ()
+            ticket.urgent = frozenset() if ticket.asked else frozenset(cast(Iterable[str], pause.what))
             # Ending the coroutine cancels the wait, which gives the ticket up: keep a copy from before that.
-            known.waiting = self._forked(known.waiting)
+            copied = self._forked(known)
+            known.tickets, known.newest = copied.tickets, copied.newest
             task.close()
 
-    def _waiting(self, answers: list[Any]) -> WaitingTicket:
-        node = TicketNode(_path(self._name), self._name, 1, _SESSION)
+    def _waiting(self, number: int, answers: list[Any]) -> WaitingTicket:
+        name = self._names[number]
+        node = TicketNode(_path(name), name, 1, _SESSION)
         ticket = Ticket(node, cast(Any, self._removal), cast(Any, Watches()))
-        return WaitingTicket(cast(Any, self._zk), self._rules, ticket, answers)
+        return WaitingTicket(cast(Any, self._zk), self._rules[number], ticket, answers)
 
-    def _forked(self, waiting: WaitingTicket | None) -> WaitingTicket | None:
-        shared = {id(each): each for each in (self._zk, self._removal, self._rules)}
-        return copy.deepcopy(waiting, cast(Any, shared))
+    def _forked(self, known: _State) -> _State:
+        copied: _State = _copied(known, {id(each): each for each in self._shared})
+        return copied
 
     def _number(self, known: _State) -> int:
-        key = _frozen(known, (self._zk, self._removal, self._rules))
+        key = _frozen(known, self._shared)
         number = self._numbers.get(key)
         if number is None:
             number = self._numbers[key] = len(self._states)
@@ -293,14 +381,19 @@ def _name(path: str) -> str:
     return path.removeprefix(_LINE).removeprefix("/")
 
 
-def _request(operation: GetData | GetChildren | Sync) -> Request:
+def _asked(what: tuple[Operation, ...] | frozenset[str], number: int) -> tuple[Request, ...]:
+    """Return the requests for which a ticket waits, none if it waits for an event."""
+    return tuple(_request(each, number) for each in what) if isinstance(what, tuple) else ()
+
+
+def _request(operation: Operation, number: int) -> Request:
     match operation:
         case GetData(path, into):
-            return READ if into is None else WATCH, _name(path)
+            return READ if into is None else WATCH, _name(path), number
         case GetChildren(path):
-            return LIST, _name(path)
+            return LIST, _name(path), number
         case Sync(path):
-            return SYNC, _name(path)
+            return SYNC, _name(path), number
 
 
 def _result(request: Request, answer: Answer) -> Any:
@@ -310,7 +403,7 @@ def _result(request: Request, answer: Answer) -> Any:
     if answer == REFUSED:
         return zkwire.ThrottledError(zkwire.ThrottledError.code)
     match request[0], answer:
-        case "sync", _:
+        case (("sync" | "create"), _):
             return None
         case "list", names:
             return list(names)
@@ -323,6 +416,40 @@ def _result(request: Request, answer: Answer) -> Any:
 def _node(data: bytes) -> zkwire.Node:
     # Version 0: a change of the ticket's own data is one that it goes on after.
     return zkwire.Node(data, zkwire.Stat(1, 1, 0, 0, 0, 0, 0, _SESSION, len(data), 0, 1))
+
+
+def _copied(value: Any, memo: dict[int, Any]) -> Any:
+    """Return a deep copy of `value`: as `copy.deepcopy` does, but only of what a ticket keeps, and in less time."""
+    kind = type(value)
+    if kind in _ATOMS or kind in (frozenset, WatchEvent, TicketNode):
+        return value
+    if id(value) in memo:
+        return memo[id(value)]
+    new: Any
+    if kind is set:
+        new = memo[id(value)] = set(value)  # of names
+    elif kind is tuple:
+        each = [_copied(one, memo) for one in value]
+        new = value if all(map(operator.is_, each, value)) else tuple(each)
+    elif kind is list:
+        new = memo[id(value)] = []
+        new += [_copied(one, memo) for one in value]
+    elif kind is dict:
+        new = memo[id(value)] = {}
+        new.update({key: _copied(one, memo) for key, one in value.items()})
+    else:
+        assert kind.__module__.startswith(("recipes.", "tests.")), kind
+        new = memo[id(value)] = object.__new__(kind)
+        for name in _attributes(kind, value):
+            setattr(new, name, _copied(getattr(value, name), memo))
+    return new
+
+
+def _attributes(kind: type, value: Any) -> Iterable[str]:
+    slots = _SLOTS.get(kind)
+    if slots is None:
+        slots = _SLOTS[kind] = tuple(name for each in kind.__mro__ for name in getattr(each, "__slots__", ()))
+    return slots or value.__dict__
 
 
 def _frozen(value: Any, shared: Collection[object]) -> object:
@@ -338,5 +465,6 @@ def _frozen(value: Any, shared: Collection[object]) -> object:
             return tuple(_frozen(each, shared) for each in value)
     if callable(value) or any(value is each for each in shared):
         return id(value)
-    attributes = value.__dict__ if hasattr(value, "__dict__") else copy.copy(value).__getstate__()[1]
-    return type(value).__name__, _frozen(attributes, shared)
+    return type(value).__name__, tuple(
+        _frozen(getattr(value, name), shared) for name in _attributes(type(value), value)
+    )

@@ -4,6 +4,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
@@ -39,31 +40,37 @@ KINDS: dict[str, Callable[[Client, str], Locking[Any]]] = {
 
 
 class Lists(Observer):
-    """Counts the answers to lists, and those to syncs: each look that tickets share is sent behind one."""
+    """Counts the answers to lists, to reads, and to syncs: each look that tickets share is sent behind one."""
 
     count = 0
+    reads = 0
     syncs = 0
 
     def request_done(self, operation: str, path: str | None, seconds: float, error: Exception | None) -> None:
         self.count += operation.startswith("getChildren")
+        self.reads += operation == "getData"
         self.syncs += operation == "sync"
 
 
 class Crowd:
     """Tasks that each acquire and release a lock by an object of its own; they enter at once, in the order of `tasks`.
 
-    `served`, the numbers of the tasks in the order in which they acquired it.
+    `served`, the numbers of the tasks in the order in which they acquired it; `most`, how many held it at a time.
     """
 
     def __init__(self, locks: list[Locking[Any]]) -> None:
         self.served: list[int] = []
+        self.most = self._holders = 0
         self.tasks = [asyncio.create_task(self._take_turn(number, lock)) for number, lock in enumerate(locks)]
 
     async def _take_turn(self, number: int, lock: Locking[Any]) -> None:
         async with lock as lease:
             self.served.append(number)
+            self._holders += 1
+            self.most = max(self.most, self._holders)
             lease.check()
             await asyncio.sleep(0)
+            self._holders -= 1
 
 
 # How many watches a waiting ticket has: on its own node, on blockers, and a Semaphore's on the number of slots.
@@ -175,6 +182,106 @@ async def test_lines_that_are_not_used_any_more_are_forgotten() -> None:
         assert looks_of(stage.zk, "/first", reads_slots=True) is not first
         assert looks_of(stage.zk, "/first", reads_slots=False) is not first
         assert looks_of(stage.other, "/0", reads_slots=False) is not looks_of(stage.zk, "/0", reads_slots=False)
+
+
+# -- the turns: what one ticket is told of departures, all of them know ------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["Lock", "Semaphore", "Election", "write"])
+async def test_however_many_wait_their_turns_cost_a_few_lists(kind: str) -> None:
+    async with behind_holders(kind) as (stage, zk, lists, leases):
+        entering = crowd(zk, stage.path, kind)
+        await until_all_wait(zk, kind)
+        lists.count = 0
+        await release(leases)
+        await asyncio.gather(*entering.tasks)
+        assert entering.served == list(range(MANY))
+        assert entering.most == len(leases)
+        assert lists.count < 8
+
+
+async def test_a_ticket_of_another_client_in_the_middle_of_a_crowd_costs_a_few_lists() -> None:
+    async with behind_holders("Lock") as (stage, zk, lists, leases):
+        first = crowd(zk, stage.path, count=MANY // 2)
+        await until_line(stage.other, stage.path, MANY // 2 + 1)
+        foreign = crowd(stage.other, stage.path, count=1)
+        await until_line(stage.other, stage.path, MANY // 2 + 2)
+        last = crowd(zk, stage.path, count=MANY // 2)
+        await until_all_wait(zk)
+        lists.count = 0
+        await release(leases)
+        await asyncio.gather(*first.tasks)
+        await asyncio.gather(*foreign.tasks, *last.tasks)
+        assert first.served == last.served == list(range(MANY // 2))
+        assert lists.count < 8
+
+
+async def test_the_crowds_of_two_clients_that_take_turns_are_served_in_the_order_of_the_line() -> None:
+    async with alternating(3) as (crowds, lists, leases):
+        await release(leases)
+        for each in crowds:
+            await asyncio.gather(*each.tasks)
+            assert (each.served, each.most) == ([0, 1, 2], 1)
+        # The first of each three of the other client is watched by no ticket of this one.
+        assert lists.count <= 20
+
+
+async def test_a_ticket_of_another_client_behind_each_of_a_crowd_costs_no_request() -> None:
+    """Its departure is reported to one ticket only, by the fast path."""
+    async with alternating(1) as (crowds, lists, leases):
+        await release(leases)
+        for each in crowds:
+            await asyncio.gather(*each.tasks)
+        assert lists.count + lists.reads < 5
+
+
+@asynccontextmanager
+async def alternating(size: int) -> AsyncIterator[tuple[list[Crowd], Lists, list[Any]]]:
+    """Have 20 crowds of so many tasks wait, by turns of two clients; the lists of the first one are counted."""
+    async with behind_holders("Lock") as (stage, zk, lists, leases):
+        crowds = []
+        for number in range(20):
+            crowds.append(crowd((zk, stage.zk)[number % 2], stage.path, count=size))
+            await until_line(stage.other, stage.path, 1 + size * (number + 1))
+        await until_armed(10 * size * WATCHES["Lock"] - 1, zk)
+        await until_armed(10 * size * WATCHES["Lock"], stage.zk)
+        lists.count = lists.reads = 0
+        yield crowds, lists, leases
+
+
+def _are_served(entering: Crowd, count: int) -> bool:
+    return len(entering.served) >= count
+
+
+@pytest.mark.parametrize("kind", ["Lock", "Semaphore", "write"])
+async def test_a_crowd_whose_connection_is_cut_in_the_middle_of_its_turns_is_served_in_order(kind: str) -> None:
+    async with behind_holders(kind) as (stage, zk, _, leases):
+        entering = crowd(zk, stage.path, kind)
+        await until_all_wait(zk, kind)
+        await release(leases)
+        for served in (MANY // 4, MANY // 2):
+            await until(partial(_are_served, entering, served))
+            stage.server.drop(zk.session_id)
+        await asyncio.gather(*entering.tasks)
+        assert entering.served == list(range(MANY))
+        assert entering.most == len(leases)
+
+
+async def test_when_no_ticket_waits_no_list_is_kept() -> None:
+    async with behind_holders("Lock") as (stage, zk, _, leases):
+        newest = looks_of(zk, stage.path, reads_slots=False).newest
+        entering = crowd(zk, stage.path, count=40)
+        await until_all_wait(zk, count=40)
+        assert newest.tickets == 40
+        entering.tasks[30].cancel()
+        await release(leases)
+        await until(lambda: len(entering.served) > 10)
+        assert newest.newer(-1) is not None
+        for task in entering.tasks[35:]:
+            task.cancel()
+        await asyncio.wait(entering.tasks)
+        assert newest.tickets == 0
+        assert newest.newer(-1) is None
 
 
 # -- one round trip ---------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from tests.simulation.scenarios.barrier import BarrierScenario
 from tests.simulation.scenarios.cache import CacheScenario
 from tests.simulation.scenarios.client import ClientScenario
 from tests.simulation.scenarios.counter import CounterScenario
+from tests.simulation.scenarios.crowd import CrowdScenario
 from tests.simulation.scenarios.election import ElectionScenario
 from tests.simulation.scenarios.group import GroupScenario
 from tests.simulation.scenarios.lock import LockScenario
@@ -21,6 +22,7 @@ SCENARIOS: Final[dict[str, type[Scenario]]] = {
     each.name: each
     for each in (
         LockScenario,
+        CrowdScenario,
         ClientScenario,
         ReadWriteLockScenario,
         SemaphoreScenario,

@@ -1,0 +1,265 @@
+"""The list that the tickets of one client share; `tests/model` plays it with the tickets themselves."""
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from recipes.line.position import Position, Ranking, every_contender
+from recipes.line.shared_list import Share, SharedList
+
+
+def ticket(number: int) -> str:
+    return f"_c_0d3a-lock-{number:010d}"
+
+
+NAMES = [ticket(number) for number in range(6)]
+A, B, C, D, E, F = NAMES
+
+
+def before(known: Ranking | None, name: str) -> list[str] | None:
+    """Return which names come before `name`, None if no list is known."""
+    if known is None:
+        return None
+    names, count = known.before(name, every_contender)
+    return names[:count]
+
+
+def joined(shared: SharedList) -> Share:
+    share = Share(shared)
+    assert share.exchange() is None
+    return share
+
+
+# -- a ranking that changes -------------------------------------------------------------------------------------------
+
+
+@example([(0, "a"), (0, "b"), (1, "a")], [1])  # two names with one number
+@given(
+    st.lists(st.tuples(st.integers(-3, 3), st.sampled_from("ab")), unique=True, max_size=10),
+    st.lists(st.integers(0, 9), max_size=10),
+)
+def test_names_that_are_removed_from_a_ranking_are_not_there(tickets: list[tuple[int, str]], places: list[int]) -> None:
+    def is_a(name: str) -> bool:
+        return name.startswith("a")
+
+    names = [f"{prefix}--{(number + 2**31) % 2**32 - 2**31:010d}" for number, prefix in tickets] + ["no ticket"]
+    ranking = Ranking(names)
+    for name in names[:-1]:
+        ranking.before(name, every_contender)
+    copied = Ranking(ranking)
+    for name in names[:-1]:
+        copied.before(name, every_contender)
+    left = list(names)
+    for place in places:
+        if place < len(names):
+            copied.remove(names[place])
+            left = [name for name in left if name != names[place]]
+            assert list(copied) == left
+            for blocks in (every_contender, is_a):
+                for name in names[:-1]:
+                    assert copied.before(name, blocks) == Ranking(left).before(name, blocks) or not left
+    assert list(ranking) == names
+    for name in names[:-1]:
+        assert ranking.before(name, every_contender) == Ranking(names).before(name, every_contender)
+
+
+# -- what is shared ---------------------------------------------------------------------------------------------------
+
+
+def test_a_ticket_alone_puts_nothing_in_order_and_shares_nothing() -> None:
+    share = joined(SharedList())
+    assert share.listed(NAMES) is NAMES
+    assert share.exchange() is None
+
+
+def test_what_one_ticket_has_listed_and_seen_to_leave_another_one_knows() -> None:
+    shared = SharedList()
+    one, other = joined(shared), joined(shared)
+    assert list(one.listed(NAMES)) == NAMES
+    one.departed(B)
+    assert other.exchange() is None
+    one.exchange()
+    assert before(other.exchange(), D) == [A, C]
+    other.departed(A)
+    assert before(other.exchange(), D) == [C]
+    assert before(one.exchange(), D) == [C]
+
+
+def test_a_ticket_is_not_given_a_list_from_before_it_has_joined() -> None:
+    """It may come from a former connection."""
+    shared = SharedList()
+    one, _ = joined(shared), joined(shared)
+    one.listed(NAMES)
+    one.exchange()
+    late = Share(shared)
+    assert late.exchange() is None
+    one.departed(A)
+    one.exchange()
+    assert late.exchange() is None
+    one.listed(NAMES[1:])
+    one.exchange()
+    assert before(late.exchange(), D) == [B, C]
+
+
+def test_what_a_ticket_has_not_shared_when_it_leaves_is_forgotten() -> None:
+    """It may come from a former connection."""
+    shared = SharedList()
+    one, other = joined(shared), joined(shared)
+    other.listed(NAMES)
+    other.exchange()
+    one.listed(NAMES[3:])
+    one.departed(A)
+    one.leave()
+    one.exchange()
+    assert before(other.exchange(), D) == [A, B, C]
+
+
+def test_a_ticket_that_has_left_is_given_what_is_listed_after_it_has_joined_again() -> None:
+    shared = SharedList()
+    one, other = joined(shared), joined(shared)
+    other.listed(NAMES)
+    other.exchange()
+    assert before(one.exchange(), D) == [A, B, C]
+    one.leave()
+    assert one.exchange() is None
+    other.listed(NAMES[1:])
+    other.exchange()
+    assert before(one.exchange(), D) == [B, C]
+
+
+def test_a_list_that_many_tickets_bring_is_taken_in_once() -> None:
+    shared = SharedList()
+    one, other = joined(shared), joined(shared)
+    ranking = Ranking(NAMES)
+    assert one.listed(ranking) is ranking
+    one.departed(A)
+    one.exchange()
+    other.listed(ranking)
+    assert before(other.exchange(), D) == [B, C]
+    assert list(ranking) == NAMES
+
+
+def test_what_nobody_can_use_is_dropped() -> None:
+    shared = SharedList()
+    one, other = joined(shared), joined(shared)
+    one.listed(NAMES)
+    one.exchange()
+    one.leave()
+    one.leave()
+    assert (shared.tickets, before(other.exchange(), D)) == (1, [A, B, C])
+    other.leave()
+    assert (shared.tickets, shared.newer(-1)) == (0, None)
+
+
+# -- what a ticket makes of it ----------------------------------------------------------------------------------------
+
+
+def looking_ahead(name: str, *, slots: int | None = 1) -> Position:
+    """Return a ticket that would have to list the line: its last but one blocker has left."""
+    position = Position(name, slots=slots)
+    position.listed(NAMES)
+    position.watched(name)
+    for each in position.to_watch:
+        position.watched(each)
+    position.departed(NAMES[NAMES.index(name) - 2])
+    assert position.needs_list
+    return position
+
+
+def test_a_ticket_whose_last_blocker_is_known_to_be_the_only_one_is_armed_without_a_list() -> None:
+    position = looking_ahead(E)
+    position.caught_up(Ranking([D, E, F]))
+    assert not position.needs_list
+    assert position.is_armed
+    position.departed(D)
+    assert position.owns
+
+
+def test_a_ticket_watches_the_blockers_that_are_known_to_remain() -> None:
+    position = looking_ahead(E)
+    position.caught_up(Ranking([A, D, E]))
+    assert not position.needs_list
+    assert position.to_watch == [A]
+    assert not position.is_armed
+
+
+def test_where_more_blockers_seem_to_remain_than_a_ticket_watches_it_lists() -> None:
+    position = looking_ahead(E)
+    position.caught_up(Ranking([A, B, D, E]))
+    assert position.needs_list
+    assert position.before == [A, B, D]
+
+
+def test_a_ticket_whose_blockers_are_all_known_to_have_left_owns() -> None:
+    position = looking_ahead(E)
+    assert not position.owns
+    position.caught_up(Ranking([E, F]))
+    assert not position.needs_list
+    assert position.owns
+
+
+def test_a_ticket_whose_node_is_gone_does_not_own_by_what_others_know() -> None:
+    position = looking_ahead(E)
+    position.departed(E)
+    position.caught_up(Ranking([E, F]))
+    assert not position.owns
+
+
+def test_a_departure_that_only_this_ticket_has_seen_counts() -> None:
+    position = looking_ahead(E)
+    position.caught_up(Ranking([C, D, E]))
+    assert position.before == [D]
+
+
+def test_a_list_without_the_ticket_is_of_no_use() -> None:
+    position = looking_ahead(E)
+    position.caught_up(Ranking([D]))
+    assert position.needs_list
+    assert not position.is_gone
+
+
+def test_a_ticket_without_a_list_or_number_of_its_own_lists() -> None:
+    for slots in (1, None):
+        position = looking_ahead(E, slots=slots)
+        if slots is None:
+            position.slots_changed()
+        else:
+            position.started_over()
+        position.caught_up(Ranking([D, E]))
+        assert position.needs_list
+
+
+def test_where_a_blocker_must_not_be_read_a_ticket_lists() -> None:
+    position = looking_ahead(E)
+    position.unreadable(A)
+    position.caught_up(Ranking([D, E]))
+    assert position.needs_list
+
+
+@given(st.data())
+def test_no_blocker_that_is_there_is_ever_lost(data: st.DataObject) -> None:
+    """Departures reach one ticket or the other, lists are late: what a ticket knows contains what is there."""
+    slots, mine = data.draw(st.integers(1, 3)), data.draw(st.integers(0, 9))
+    names = [ticket(number) for number in range(10)]
+    shared = SharedList()
+    friend, share = joined(shared), joined(shared)
+    position = Position(names[mine], slots=slots)
+    position.listed(names)
+    there = names
+    for _ in range(data.draw(st.integers(0, 20))):
+        gone = data.draw(st.sampled_from(names))
+        if gone != names[mine] and gone in there:
+            there = [name for name in there if name != gone]
+        match data.draw(st.sampled_from(["friend lists", "friend hears", "hears", "nothing"])):
+            case "friend lists":
+                friend.listed(there)
+            case "friend hears" if gone not in there:
+                friend.departed(gone)
+            case "hears" if gone not in there:
+                share.departed(gone)
+                position.departed(gone)
+        friend.exchange()
+        known = share.exchange()
+        if known is not None:
+            position.caught_up(known)
+        assert set(position.before) >= {name for name in there if names.index(name) < mine}
+        assert position.before == [name for name in names[:mine] if name in position.before]
