@@ -8,6 +8,7 @@ import pytest
 from tests.mutants.changes import Change, changes
 from tests.mutants.mutant import ROOT
 from tests.mutants.sample import core_files, drawn, equivalents, guards
+from tests.mutants.trial import first_failed
 
 
 @functools.cache
@@ -102,3 +103,17 @@ def test_an_unknown_module_is_refused() -> None:
 def test_each_change_that_was_judged_to_have_no_effect_still_exists() -> None:
     there = {change.key for file in core_files([]) for change in _changes_of(file)[1]}
     assert equivalents() <= there
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("FAILED tests/a.py::test_b", "tests/a.py::test_b"),
+        ("FAILED tests/a.py::test_b - assert 1 == 2 - or so", "tests/a.py::test_b"),
+        ("FAILED tests/a.py::test_b[a read lock] - assert 1", "tests/a.py::test_b[a read lock]"),
+        ("ERROR    zkwire.session:session.py:7 of the log\nFAILED tests/a.py::test_b", "tests/a.py::test_b"),
+        ("1 passed", None),
+    ],
+)
+def test_the_first_failed_test_is_named_with_its_parameters(line: str, found: str | None) -> None:
+    assert first_failed(f"...F\n{line}\n1 failed in 2 s\n") == found

@@ -19,7 +19,8 @@ TIME_LIMIT: Final = 240.0
 # The exit status of pytest when tests have failed.  A collection error gives another one.
 TESTS_FAILED: Final = 1
 NO_TESTS: Final = 5  # none fits the options
-_FAILED: Final = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
+# The id of a test may contain spaces; behind it may come " - " and a message.
+_FAILED: Final = re.compile(r"^(?:FAILED|ERROR) (\S.*?)(?: - .*)?$", re.MULTILINE)
 
 
 @contextmanager

@@ -132,6 +132,18 @@ async def test_a_node_without_a_number_gets_the_number_of_the_first_client() -> 
         await release(await taken(Semaphore(other, "/s", 2)))
 
 
+@pytest.mark.parametrize("operation", ["getData", "setData"])
+async def test_a_client_that_may_not_store_the_number_gets_the_refusal(operation: str) -> None:
+    async with scene("/s") as stage:
+        await stage.other.create("/s")
+        with (
+            stage.server.answering(operation, zkwire.NoAuthError, path="/s", session=stage.zk.session_id),
+            pytest.raises(zkwire.NoAuthError),
+        ):
+            await Semaphore(stage.zk, "/s", 2).acquire()
+        assert await line(stage.other, "/s") == []
+
+
 async def test_of_two_clients_that_create_it_with_different_numbers_one_gets_an_error() -> None:
     """Pitfall 21: exactly one of them stores its number."""
     async with two_clients() as (zk, other):

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 import zkwire
-from recipes import LockLostError, LockTakenError, TryLock
+from recipes import LockLostError, LockTakenError, TryLock, try_lock
 from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, scene
-from tests.support.locks import expire_at_every_step, taken, watch_count
+from tests.support.locks import expire_at_every_step, taken, two_clients, watch_count
 from tests.support.proxy import Proxy
 from tests.support.recipes import (
     body_raises,
@@ -350,3 +350,15 @@ async def test_expired_at_every_step() -> None:
         await take_and_release(stage)
 
     await expire_at_every_step(take_and_release, steps=5, afterwards=find_it_free)
+
+
+async def test_a_program_that_tries_ever_new_paths_does_not_fill_the_memory() -> None:
+    async with two_clients() as (zk, other):
+        for number in range(20):
+            path = f"/{number}"
+            lease = await TryLock(zk, path).try_acquire()
+            assert lease is not None
+            assert await TryLock(other, path).try_acquire() is None
+            await lease.release()
+        await zk.ping()
+        assert not any(try_lock._TRIES.get(client) for client in (zk, other))

@@ -17,7 +17,7 @@ from recipes.cache.mirror import Mirror, differs
 from tests.support import rogue
 from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, no_watch_stays
 from tests.support.proxy import Proxy
-from tests.support.recipes import expire, no_task_stays, outcome, until
+from tests.support.recipes import body_raises, expire, no_task_stays, outcome, until
 from tests.support.rogue import Peer, Rogue
 from zkwire import Client, Node, NoNodeError, SessionState, Stat, ThrottledError, WatchEventType
 from zkwire.testing import RealServer, Server, ServerProcess
@@ -803,3 +803,24 @@ async def test_a_server_that_throttles_is_asked_for_the_watch_again_in_a_new_ses
             assert change.after is not None
             assert change.after.data == b"2"
             changes.close()
+
+
+@pytest.mark.parametrize("is_error_of_the_block", [False, True])
+async def test_a_defect_of_the_cache_is_raised_at_the_end_of_its_block(
+    is_error_of_the_block: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error of the block itself is not replaced by it."""
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    async with Server() as server, zkwire.connect(server.hosts) as zk:
+        await zk.create("/r")
+        with body_raises(KeyError if is_error_of_the_block else ZeroDivisionError):
+            async with Cache(zk, "/r") as cache:
+                changes = cache.changes()
+                monkeypatch.setattr(Mirror, "handle_event", fail)
+                await zk.set("/r", b"1")
+                await outcome(anext(changes))
+                if is_error_of_the_block:
+                    raise KeyError

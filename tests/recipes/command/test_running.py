@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 import zkwire
-from recipes import Lock
+from recipes import Election, Lock
 from tests.support.recipes import line, until, until_line
 from tests.support.zklock import Process, children, ended, is_running, start, zklock
-from zkwire.testing import RealServer
+from zkwire.testing import RealServer, ServerProcess
 
 pytestmark = pytest.mark.limit(180)
 
@@ -421,3 +421,25 @@ async def test_the_next_candidate_leads_when_the_leaders_command_has_ended(zooke
         ]
         assert await asyncio.gather(*(ended(each) for each in candidates)) == [(0, "led\n", "")] * 2
         assert await line(zk, path) == []
+
+
+@pytest.mark.limit(60)
+async def test_a_leader_that_waits_to_lead_again_is_ended_by_a_signal(
+    memory: ServerProcess, path: str, tmp_path: Path
+) -> None:
+    """There is no command that the signal could go to."""
+    log = tmp_path / "log"
+    run = ("elect", path, "--", "sh", "-c", BEATS)
+    async with zkwire.connect(memory.hosts) as zk, start(memory.hosts, *run, variables={"LOG": str(log)}) as leading:
+        (ticket,) = await until_line(zk, path, 1)
+        await _until_begun(log)
+        next_one = asyncio.create_task(Election(zk, path).acquire())
+        await until_line(zk, path, 2)
+        await zk.delete(f"{path}/{ticket}")
+        term = await next_one
+        await until_line(zk, path, 2)
+        leading.send_signal(signal.SIGTERM)
+        status, _, _ = await ended(leading)
+        assert status == 128 + signal.SIGTERM
+        await until_line(zk, path, 1)
+        await term.resign()

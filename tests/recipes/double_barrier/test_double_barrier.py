@@ -561,3 +561,17 @@ async def test_a_member_that_must_not_read_its_own_node_gets_the_error(zookeeper
         stat = await zk.exists(path)
         assert stat is not None
         assert stat.cversion <= 2  # one member came and went
+
+
+@pytest.mark.parametrize("refusal", [zkwire.NoAuthError, zkwire.QuotaExceededError])
+async def test_a_member_that_cannot_find_out_whether_a_round_has_ended_gets_the_refusal(
+    refusal: type[zkwire.ServerError],
+) -> None:
+    async with scene() as stage:
+        await stage.other.create(stage.path, b"1")
+        await stage.other.create(f"{stage.path}/ready", b"of no members")
+        with stage.server.answering("getData", refusal, path=stage.path, session=stage.zk.session_id) as refused:
+            with pytest.raises(refusal):
+                await DoubleBarrier(stage.zk, stage.path, 1).enter(within=10)
+            assert refused.hits == 1
+        assert await stage.other.get_children(stage.path) == ["ready"]

@@ -9,8 +9,9 @@ import pytest
 
 import zkwire
 from recipes import Lock, TryLock
+from recipes.line.certainty import Certainty
 from recipes.line.ticket import TicketNode
-from tests.support.everywhere import Scene, nothing_stays
+from tests.support.everywhere import Scene, nothing_stays, scene
 from tests.support.recipes import no_task_stays, outcome, until, until_armed, until_line, until_state
 from zkwire import SessionState
 from zkwire.testing import Server
@@ -129,3 +130,23 @@ async def test_the_end_of_the_client_ends_the_wait_for_a_quorum(monkeypatch: pyt
         await stage.zk.exists("/")
         await stage.zk.close()
         assert isinstance(await waiter, zkwire.SessionClosedError)
+
+
+async def test_a_callback_that_is_not_needed_any_more_is_forgotten() -> None:
+    """A program that takes locks all day must not fill the memory."""
+    called: list[str] = []
+
+    def callback() -> None:
+        called.append("called")
+
+    async with scene() as stage:
+        zk = stage.zk
+        certainty = Certainty(zk, zk.session_id)
+        certainty.need(callback)
+        certainty.release(callback)
+        assert not zk.on_uncertain._callbacks
+        certainty.need(callback)
+        stage.server.expire(zk.session_id)
+        await until(lambda: bool(called))
+        certainty.release(callback)
+        assert called == ["called"]

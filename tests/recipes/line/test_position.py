@@ -352,3 +352,8 @@ def test_a_semaphores_ticket_is_armed_only_when_all_its_blockers_are_watched() -
     assert not position.is_armed
     position.departed("lock-0000000002")
     assert position.owns
+
+
+def test_a_name_without_a_number_has_no_place_in_a_line() -> None:
+    with pytest.raises(ValueError, match="'note' has no sequence number, so it is not a ticket"):
+        Ranking(["_c_x-lock-0000000001"]).before("note", every_contender)

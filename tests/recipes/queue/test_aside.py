@@ -391,3 +391,33 @@ async def test_a_put_that_must_not_wait_counts_a_node_that_it_may_not_read_as_a_
 
 async def settled_size(zk: Client, path: str) -> bool:
     return await Queue(zk, path).size() == 2
+
+
+@pytest.mark.parametrize("take", [take_by_get, take_by_claim])
+async def test_a_consumer_that_may_not_take_any_item_gets_the_refusal(take: Take) -> None:
+    """It is not the item's fault, so the consumer does not go round it."""
+    async with clients() as (_, (zk, other)):
+        await Queue(other, PATH).put(b"0")
+        await other.ensure_path(f"{PATH}/taken")
+        await other.set_acl(f"{PATH}/taken", zkwire.READ_ONLY_ACL)
+        with pytest.raises(zkwire.NoAuthError) as refused:
+            await take(Queue(zk, PATH))
+        assert refused.value.path is not None
+        assert refused.value.path.startswith(f"{PATH}/taken/")
+
+
+@pytest.mark.parametrize("take", [wait_and_get, wait_and_claim])
+async def test_an_item_that_another_consumer_takes_at_the_same_moment_is_no_reason_for_a_warning(
+    take: Take, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with clients() as (server, (zk, other)):
+        queue = Queue(zk, PATH)
+        await queue.put_many(numbers(1))
+        async with server.hold_replies("getChildren", path=f"{PATH}/entries", session=zk.session_id) as held:
+            taking = asyncio.create_task(take(queue))
+            await held.until_hit()
+            assert await Queue(other, PATH).get() == b"0"
+        await until_line(other, f"{PATH}/consumers", 1)
+        await Queue(other, PATH).put(b"1")
+        assert await taking == b"1"
+        assert warnings(caplog, PATH) == []

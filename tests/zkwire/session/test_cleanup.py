@@ -156,6 +156,54 @@ async def test_a_search_after_a_refusal_spares_nodes_made_meanwhile() -> None:
         assert await stage.other.exists(made) is not None
 
 
+async def test_after_a_cancelled_create_of_a_persistent_node_nothing_is_asked() -> None:
+    """It stays: others may use it by then."""
+    async with scene() as stage:
+        session = stage.zk.session_id
+        with (
+            stage.server.hold_replies("create", session=session) as held,
+            stage.server.delay_replies(0, "sync", session=session) as synced,
+            stage.server.delay_replies(0, "exists", session=session) as looked,
+        ):
+            creating = asyncio.create_task(stage.zk.create("/a"))
+            await held.until_hit()
+            await cancelled(creating)
+            held.release()
+            for _ in range(3):
+                await stage.zk.ping()
+            assert (synced.hits, looked.hits) == (0, 0)
+        assert await stage.other.exists("/a") is not None
+
+
+async def test_a_removal_that_waits_when_its_session_ends_deletes_nothing_in_the_next_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its node went with the session, and another client may have created one at the same path."""
+    goes_on = asyncio.Event()
+    continue_ = zkwire.Removal._continue
+
+    def note(removal: zkwire.Removal) -> None:
+        continue_(removal)
+        goes_on.set()
+
+    monkeypatch.setattr(zkwire.Removal, "_continue", note)
+    monkeypatch.setattr("zkwire.session.cleanup._PAUSE", 1.0)
+    async with scene() as stage:
+        first = stage.zk.session_id
+        await stage.zk.create("/e", ephemeral=True)
+        with stage.server.answering("delete", ThrottledError, session=first, times=1) as refused:
+            removed = stage.zk.discard("/e")
+            await refused.until_hit()
+            await stage.zk.ping()
+        stage.server.expire(first)
+        await stage.other.create("/e")
+        await until(lambda: stage.zk.session_id not in (0, first))
+        await removed
+        await goes_on.wait()
+        await stage.zk.ping()
+        assert await stage.other.exists("/e") is not None
+
+
 # -- only what is surely ours is removed -----------------------------------------------------------------------------
 
 PERSISTENT: dict[str, Callable[[Client], Coroutine[Any, Any, object]]] = {

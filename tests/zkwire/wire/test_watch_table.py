@@ -355,6 +355,20 @@ def test_chunks_of_any_paths_are_bounded_and_lose_nothing(sizes: list[tuple[Watc
         assert count == 1 or _frame_size(request) <= CHUNK + 100
 
 
+@pytest.mark.parametrize("kind", [DATA, PERSISTENT])
+@pytest.mark.parametrize(("last", "chunks"), [(37, 3), (38, 4)])
+def test_no_request_is_a_byte_larger_than_a_small_limit_of_the_server(kind: WatchKind, last: int, chunks: int) -> None:
+    """Four paths of 37 bytes, each behind its length, fill a chunk: in the first one and in those behind it."""
+    limit = 36 + 4 * (4 + 37)
+    table: WatchTable[int] = WatchTable(limit)
+    for number in range(12):
+        length = last if number == 7 else 37  # the last one in the second chunk
+        table.add(kind, f"/{number:02d}".ljust(length, "x"), number)
+    requests = table.rearm(1)
+    assert max(map(_frame_size, requests)) <= limit
+    assert len(requests) == chunks
+
+
 # -- all together, against a model --------------------------------------------------------------------
 
 

@@ -1,0 +1,258 @@
+"""A node that is kept: whose node is waited for, what a refusal says, and with which data it is put back."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+import zkwire
+from recipes.common.keeper import Keeper, checked_data
+from tests.support.client import turns
+from tests.support.everywhere import Scene, nothing_stays, scene
+from tests.support.recipes import no_task_stays, outcome, until
+from zkwire import ACL, Client, NodeExistsError, Perms
+
+pytestmark = pytest.mark.limit(30)
+
+P = "/recipe"
+NODE = f"{P}/node"
+NOT_READABLE = [ACL(Perms.ALL & ~Perms.READ, "world", "anyone")]
+
+
+def keeper(zk: Client, data: bytes = b"mine") -> Keeper:
+    return Keeper(zk, NODE, data, acl=None)
+
+
+@asynccontextmanager
+async def kept(stage: Scene, data: bytes = b"mine") -> AsyncIterator[Keeper]:
+    """A node that exists and is kept, as long as the body lasts."""
+    ours = keeper(stage.zk, data)
+    await ours.acquire()
+    keeping = asyncio.create_task(ours.keep())
+    try:
+        yield ours
+    finally:
+        keeping.cancel()
+        await outcome(keeping)
+        removed = ours.discard()
+        if removed is not None:
+            await removed
+
+
+async def hint_of(zk: Client, within: float | None = 0) -> str:
+    """Return the hint of the refusal to create the node, which exists."""
+    with pytest.raises(NodeExistsError) as refused:
+        await keeper(zk).acquire(within=within)
+    assert refused.value.path == NODE
+    return refused.value.hint
+
+
+@pytest.mark.parametrize("within", [0, None])
+async def test_a_refusal_says_why_this_node_does_not_go_by_itself(within: float | None) -> None:
+    """So it is not waited for either."""
+    async with scene(P) as stage:
+        await stage.other.create(NODE, make_parents=True)
+        assert "it is not an ephemeral node, so no session's end removes it" in await hint_of(stage.zk, within)
+        await stage.other.delete(NODE)
+        await stage.other.create(NODE, ephemeral=True, acl=NOT_READABLE)
+        assert "this client may not read it (its ACL)" in await hint_of(stage.zk, within)
+        await stage.other.delete(NODE)
+        await stage.zk.create(NODE, ephemeral=True)
+        assert "this client has created it already" in await hint_of(stage.zk, within)
+        await stage.zk.delete(NODE)
+
+
+async def test_the_node_of_another_session_is_waited_for_if_the_caller_wants_that() -> None:
+    async with scene(P) as stage, no_task_stays():
+        await stage.other.create(NODE, ephemeral=True, make_parents=True)
+        hint = await hint_of(stage.zk)
+        assert f"it belongs to another session, {stage.other.session_id % 2**64:#x}" in hint
+        assert "wait for it with within=" in hint
+        with pytest.raises(TimeoutError, match=f"{NODE} was not free within 0.01 s"):
+            await keeper(stage.zk).acquire(within=0.01)
+        ours = keeper(stage.zk)
+        with stage.server.delay_replies(0, "getData", path=NODE, session=stage.zk.session_id) as looked:
+            waiting = asyncio.create_task(ours.acquire(within=None))
+            await looked.until_hit()
+            for _ in range(20):
+                await stage.zk.ping()
+            assert looked.hits == 1
+            await stage.other.delete(NODE)
+            await waiting
+        assert ours.exists
+        await until_removed(ours)
+
+
+async def until_removed(ours: Keeper) -> None:
+    removed = ours.discard()
+    assert removed is not None
+    await removed
+
+
+async def test_the_node_is_put_back_with_the_data_that_was_accepted_last() -> None:
+    async with scene(P) as stage:
+        async with kept(stage) as ours:
+            await ours.set(b"newer")
+            with (
+                stage.server.answering("setData", zkwire.QuotaExceededError, session=stage.zk.session_id),
+                pytest.raises(zkwire.QuotaExceededError),
+            ):
+                await ours.set(b"refused")
+            assert ours.data == b"newer"
+            stat = await stage.other.exists(NODE)
+            assert stat is not None
+            await stage.other.delete(NODE)
+
+            async def is_back() -> bool:
+                found = await stage.other.exists(NODE)
+                return found is not None and found.czxid > stat.czxid
+
+            await until(is_back)
+            await ours.created()
+            assert (await stage.other.get(NODE)).data == b"newer"
+        await nothing_stays(stage)
+
+
+async def test_a_write_whose_answer_was_lost_is_repeated() -> None:
+    async with scene(P) as stage:
+        async with kept(stage) as ours:
+            for fault in (stage.server.drop_before, stage.server.drop_after):
+                with fault("setData", session=stage.zk.session_id) as lost:
+                    data = b"%d" % lost.hits + fault.__name__.encode()
+                    await ours.set(data)
+                    assert (await stage.other.get(NODE)).data == data
+        await nothing_stays(stage)
+
+
+async def test_a_write_meets_a_node_that_was_deleted_and_waits_until_it_is_back() -> None:
+    async with scene(P) as stage:
+        async with kept(stage) as ours:
+            with stage.server.hold_replies(session=stage.zk.session_id) as blind:
+                await stage.other.delete(NODE)
+                writing = asyncio.create_task(ours.set(b"newer"))
+                await blind.until_hit()
+            await asyncio.wait_for(writing, 10)
+            assert (await stage.other.get(NODE)).data == b"newer"
+        await nothing_stays(stage)
+
+
+async def test_keeping_goes_on_after_a_transient_refusal() -> None:
+    async with scene(P) as stage:
+        async with kept(stage):
+            for operation in ("create", "getData"):
+                with stage.server.answering(
+                    operation, zkwire.ThrottledError, session=stage.zk.session_id, times=2
+                ) as refused:
+                    await stage.other.delete(NODE)
+                    await refused.until_hit(2)
+
+                async def is_back() -> bool:
+                    return await stage.other.exists(NODE) is not None
+
+                await until(is_back)
+        await nothing_stays(stage)
+
+
+async def test_what_has_ended_the_keeping_is_raised_to_all_that_use_the_node() -> None:
+    async with scene(P) as stage:
+        ours = keeper(stage.zk)
+        await ours.acquire()
+        keeping = asyncio.create_task(ours.keep())
+        with stage.server.answering("create", zkwire.NoAuthError, session=stage.zk.session_id):
+            await stage.other.delete(NODE)
+            assert isinstance(await outcome(keeping), zkwire.NoAuthError)
+        assert not ours.exists
+        for use in (ours.created, lambda: ours.set(b"more")):
+            with pytest.raises(zkwire.NoAuthError):
+                await use()
+        assert ours.discard() is None
+
+
+async def test_a_node_that_is_no_longer_kept_cannot_be_used() -> None:
+    async with scene(P) as stage:
+        ours = keeper(stage.zk)
+        await ours.acquire()
+        await until_removed(ours)
+        assert not ours.exists
+        for use in (ours.created, lambda: ours.set(b"more")):
+            with pytest.raises(RuntimeError, match=f"the node {NODE} is no longer kept"):
+                await use()
+        assert ours.discard() is None
+        assert await stage.other.exists(NODE) is None
+
+
+@pytest.mark.parametrize("is_before", [True, False])
+async def test_a_create_whose_answer_was_lost_finds_its_own_node_and_no_older_one(is_before: bool) -> None:
+    async with scene(P) as stage:
+        await stage.zk.create(NODE, ephemeral=True, make_parents=True)  # by other code with the same client
+        with stage.server.drop_after("create", session=stage.zk.session_id):
+            assert isinstance(await outcome(keeper(stage.zk).acquire()), NodeExistsError)
+        await stage.zk.delete(NODE)
+        drop = stage.server.drop_before if is_before else stage.server.drop_after
+        ours = keeper(stage.zk)
+        with drop("create", session=stage.zk.session_id):
+            await ours.acquire()
+        found = await stage.other.get(NODE)
+        assert (found.data, found.stat.ephemeral_owner) == (b"mine", stage.zk.session_id)
+        await until_removed(ours)
+
+
+async def test_a_cancelled_search_for_a_created_node_removes_it() -> None:
+    async with scene(P) as stage, no_task_stays():
+        await stage.zk.ensure_path(P)
+        ours = keeper(stage.zk)
+        async with stage.server.hold_replies("getData", path=NODE, session=stage.zk.session_id) as held:
+            with stage.server.drop_after("create", path=NODE, session=stage.zk.session_id):
+                acquiring = asyncio.create_task(ours.acquire())
+                await held.until_hit()
+            acquiring.cancel()
+            assert isinstance(await outcome(acquiring), asyncio.CancelledError)
+            assert await stage.other.exists(NODE) is not None
+        await nothing_stays(stage)
+
+
+async def test_when_a_cancelled_keeping_has_ended_the_node_that_it_was_putting_back_is_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also when the connection breaks before the delete."""
+    monkeypatch.setattr("recipes.common.keeper.LEAVES_WITHIN", 3600.0)
+    async with scene(P) as stage, no_task_stays():
+        ours = keeper(stage.zk)
+        await ours.acquire()
+        keeping = asyncio.create_task(ours.keep())
+        await stage.zk.ping()
+        with stage.server.drop_before("delete", session=stage.zk.session_id) as lost:
+            with stage.server.hold_replies("create", path=NODE, session=stage.zk.session_id) as held:
+                await stage.other.delete(NODE)
+                await held.until_hit()
+                keeping.cancel()
+                await turns()
+                assert not keeping.done()
+            assert isinstance(await outcome(keeping), asyncio.CancelledError)
+            assert lost.hits == 1
+        assert await stage.other.exists(NODE) is None
+        assert ours.discard() is None
+
+
+async def test_the_node_is_put_back_in_the_next_session() -> None:
+    async with scene(P) as stage:
+        async with kept(stage) as ours:
+            first = stage.zk.session_id
+            stage.server.expire(first)
+
+            async def is_in_the_next_one() -> bool:
+                stat = await stage.other.exists(NODE)
+                return stat is not None and stat.ephemeral_owner not in (0, first)
+
+            await until(is_in_the_next_one)
+            await ours.created()
+            assert ours.exists
+        await nothing_stays(stage)
+
+
+@pytest.mark.parametrize("bad", ["text", bytearray(b"x"), None])
+def test_data_is_bytes(bad: Any) -> None:
+    with pytest.raises(TypeError, match="data is bytes, not"):
+        checked_data(bad)

@@ -1,0 +1,152 @@
+"""What the nodes of a line say about who holds it and who waits, without a server."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+import zkwire
+from recipes.line import ticket_data
+from recipes.line.contenders import Contender, holders_first, in_line, in_order, look, session_in_words, single
+from recipes.line.proofs import Proofs
+from tests.support.everywhere import scene
+from zkwire import NoAuthError, Node, NoNodeError, Stat
+
+P = "/line"
+US, THEM = 0x10, -1
+LOCK, READ, WRITE = "_c_x-lock-", "_c_x-__READ__", "_c_x-__WRIT__"
+
+
+def node(czxid: int, *, owner: int = THEM, data: bytes = b"", ctime: int = 0, version: int = 0) -> Node:
+    return Node(data, Stat(czxid, czxid, ctime, 0, version, 0, 0, owner, len(data), 0, czxid))
+
+
+def found(*line: tuple[str, Node | Exception], slots: int = 1) -> list[Contender]:
+    names = [f"{kind}{number:010d}" for number, (kind, _) in enumerate(line)]
+    return in_line(P, names, [each for _, each in line], slots=slots, session_id=US)
+
+
+def owners(*line: tuple[str, Node | Exception], slots: int = 1) -> list[bool]:
+    return [each.owns for each in found(*line, slots=slots)]
+
+
+def unread(path: str) -> Contender:
+    """Return the owner at `path` of which nothing else is known."""
+    return Contender(path=path, data=b"", session="", since=None, token=0, is_mine=False, owns=True)
+
+
+def test_a_contender_has_what_its_node_says() -> None:
+    (first, second) = found((LOCK, node(7, owner=US, data=b"host-1", ctime=1500)), (LOCK, node(9)))
+    assert first == Contender(
+        path=f"{P}/{LOCK}0000000000",
+        data=b"host-1",
+        session="0x10",
+        since=datetime.fromtimestamp(1.5, UTC),
+        token=7,
+        is_mine=True,
+        owns=True,
+    )
+    assert (second.session, second.is_mine, second.owns) == ("0xffffffffffffffff", False, False)
+
+
+def test_as_many_own_as_there_are_slots() -> None:
+    line = [(LOCK, node(number)) for number in range(1, 5)]
+    assert owners(*line) == [True, False, False, False]
+    assert owners(*line, slots=3) == [True, True, True, False]
+
+
+def test_readers_own_until_the_first_writer_and_a_writer_only_as_the_first() -> None:
+    n = node(1)
+    assert owners((READ, n), (READ, n), (WRITE, n), (READ, n)) == [True, True, False, False]
+    assert owners((WRITE, n), (READ, n)) == [True, False]
+
+
+def test_readers_behind_a_writer_that_lets_them_in_own() -> None:
+    proofs = Proofs("a secret", 3)
+    kind = f"_c_{proofs.id}-__WRIT__"
+    data = ticket_data.shared(proofs.proof(1) or "", b"host-1")
+    line: list[tuple[str, Node | Exception]] = [
+        (kind, node(1, data=data, version=1)),
+        (READ, node(2)),
+        (WRITE, node(3)),
+    ]
+    assert owners(*line) == [True, True, False]
+    assert found(*line)[0].data == b"host-1"
+    assert owners((kind, node(1, data=data, version=2)), (READ, node(2))) == [
+        True,
+        False,
+    ]  # the proof of another version
+
+
+def test_nodes_that_are_gone_or_not_ephemeral_do_not_count() -> None:
+    gone = NoNodeError(NoNodeError.code, P)
+    (only,) = found((LOCK, gone), (LOCK, node(1, owner=0)), (LOCK, node(2)))
+    assert (only.token, only.owns) == (2, True)
+
+
+def test_a_node_that_must_not_be_read_counts_and_shows_nothing() -> None:
+    secret = NoAuthError(NoAuthError.code, P)
+    first, second = found((WRITE, secret), (READ, node(2)))
+    assert first == unread(f"{P}/{WRITE}0000000000")
+    assert not second.owns
+    assert owners((READ, secret), (READ, node(2)), (WRITE, node(3))) == [True, True, False]
+
+
+def test_another_error_of_a_read_is_raised() -> None:
+    with pytest.raises(zkwire.ThrottledError):
+        found((LOCK, node(1)), (LOCK, zkwire.ThrottledError(zkwire.ThrottledError.code, P)))
+
+
+@pytest.mark.parametrize(
+    ("ctime", "year"), [(0, 1970), (253_402_300_799_000, 9999), (2**62, 9999), (-62_135_596_800_000, 1), (-(2**62), 1)]
+)
+def test_a_clock_beyond_the_calendar_is_shown_as_its_end(ctime: int, year: int) -> None:
+    (only,) = found((LOCK, node(1, ctime=ctime)))
+    assert only.since is not None
+    assert (only.since.year, only.since.tzinfo) == (year, UTC)
+
+
+def test_a_session_is_printed_as_servers_do() -> None:
+    assert [session_in_words(session) for session in (0x1F, -(2**63))] == ["0x1f", "0x8000000000000000"]
+
+
+def test_names_are_ordered_by_their_numbers_across_the_overflow() -> None:
+    names = ["a-0000000002", "z--2147483648", "note", "b-2147483647", "c-0000000001"]
+    assert in_order(names[1:4]) == ["b-2147483647", "z--2147483648"]
+    assert in_order([names[0], names[4]]) == ["c-0000000001", "a-0000000002"]
+    assert in_order(["note"]) == []
+
+
+def test_holders_come_first_and_each_group_keeps_its_order() -> None:
+    line = found((READ, node(1)), (WRITE, node(2)), (READ, node(3)), slots=1)
+    mixed = [line[1], line[0], line[2]]
+    assert [each.token for each in holders_first(mixed)] == [1, 2, 3]
+
+
+async def test_the_holder_of_a_lock_without_a_line() -> None:
+    async with scene(P) as stage:
+        zk = stage.zk
+        assert single(zk, P, NoNodeError(NoNodeError.code, P)) == []
+        assert single(zk, P, node(1, owner=0)) == []
+        assert single(zk, P, NoAuthError(NoAuthError.code, P)) == [unread(P)]
+        with pytest.raises(zkwire.ThrottledError):
+            single(zk, P, zkwire.ThrottledError(zkwire.ThrottledError.code, P))
+        (holder,) = single(zk, P, node(5, owner=zk.session_id))
+        assert (holder.path, holder.token, holder.is_mine, holder.owns) == (P, 5, True, True)
+
+
+async def test_a_look_at_a_line_of_a_server(caplog: pytest.LogCaptureFixture) -> None:
+    async with scene(P) as stage:
+        assert await look(stage.zk, P) == []
+        await stage.other.create(P, b"2")
+        assert await look(stage.zk, P, int) == []
+        persistent = await stage.other.create(f"{P}/{LOCK}", sequential=True)
+        for _ in range(3):
+            await stage.other.create(f"{P}/{LOCK}", sequential=True, ephemeral=True)
+        await look(stage.zk, P, reports=False)
+        assert caplog.records == []
+        assert [each.owns for each in await look(stage.zk, P, int)] == [True, True, False]
+        assert [each.owns for each in await look(stage.zk, P)] == [True, False, False]
+        (report,) = [record.getMessage() for record in caplog.records]
+        assert f"{persistent} is not ephemeral" in report
+        with stage.server.answering("getChildren", zkwire.QuotaExceededError), pytest.raises(zkwire.QuotaExceededError):
+            await look(stage.zk, P)

@@ -1,0 +1,90 @@
+"""A stream of the states of a session, without a server."""
+
+import asyncio
+import gc
+
+import pytest
+
+from tests.support.client import cancelled, turns
+from zkwire import SessionState
+from zkwire.client.state_stream import StateStream
+from zkwire.session.states import States
+
+CONNECTING, CONNECTED, READ_ONLY, SUSPENDED, EXPIRED, AUTH_FAILED, CLOSED = SessionState
+
+
+def stream() -> tuple[States, StateStream]:
+    states = States()
+    return states, StateStream(states, asyncio.get_running_loop())
+
+
+async def test_a_slow_reader_misses_no_state_and_the_end_follows_closed() -> None:
+    states, seen = stream()
+    for state in (CONNECTED, SUSPENDED, CONNECTED, CLOSED):
+        states.enter(state)
+    assert [state async for state in seen] == [CONNECTING, CONNECTED, SUSPENDED, CONNECTED, CLOSED]
+    with pytest.raises(StopAsyncIteration):
+        await anext(seen)
+    assert states._listeners == []
+
+
+async def test_a_waiting_reader_gets_each_state_once() -> None:
+    states, seen = stream()
+    assert await anext(seen) is CONNECTING
+    waiting = asyncio.ensure_future(anext(seen))
+    await turns()
+    assert not waiting.done()
+    states.enter(CONNECTED)
+    states.enter(SUSPENDED)  # before the reader could go on
+    assert await waiting is CONNECTED
+    assert await anext(seen) is SUSPENDED
+
+
+async def test_a_second_task_that_waits_gets_an_error_and_the_first_one_its_state() -> None:
+    states, seen = stream()
+    await anext(seen)
+    first = asyncio.ensure_future(anext(seen))
+    await turns()
+    with pytest.raises(RuntimeError, match=r"another task waits for the next state already: call zk\.states again"):
+        await anext(seen)
+    states.enter(CONNECTED)
+    assert await first is CONNECTED
+
+
+async def test_closing_ends_a_wait_and_drops_what_was_not_read() -> None:
+    states, seen = stream()
+    await anext(seen)
+    waiting = asyncio.ensure_future(anext(seen))
+    await turns()
+    seen.close()
+    with pytest.raises(StopAsyncIteration):
+        await waiting
+    states.enter(CONNECTED)
+    seen.close()
+    with pytest.raises(StopAsyncIteration):
+        await anext(seen)
+    other = StateStream(states, asyncio.get_running_loop())
+    await other.aclose()
+    with pytest.raises(StopAsyncIteration):
+        await anext(other)
+    async with StateStream(states, asyncio.get_running_loop()) as third:
+        assert await anext(third) is CONNECTED
+    assert states._listeners == []
+
+
+async def test_a_cancelled_wait_loses_nothing() -> None:
+    states, seen = stream()
+    await anext(seen)
+    waiting = asyncio.create_task(asyncio.wait_for(anext(seen), 60))
+    await turns()
+    await cancelled(waiting)
+    states.enter(CONNECTED)
+    assert await anext(seen) is CONNECTED
+
+
+async def test_a_stream_that_was_dropped_listens_no_more() -> None:
+    states, seen = stream()
+    del seen
+    gc.collect()
+    states.enter(CONNECTED)
+    assert states._listeners == []

@@ -1,0 +1,249 @@
+"""Leaving a server for another one of a new list, and closing meanwhile; the server in memory has two addresses."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+import zkwire
+from tests.support.client import InOrder, cancelled, states_until, turns
+from tests.support.everywhere import scene
+from tests.support.recipes import no_task_stays, outcome, until
+from zkwire import SessionState
+from zkwire.session import suspension
+from zkwire.testing import Server
+
+pytestmark = pytest.mark.limit(30)
+
+CONNECTED, SUSPENDED = SessionState.CONNECTED, SessionState.SUSPENDED
+
+
+def elsewhere(server: Server) -> str:
+    """Return another address of the server."""
+    return server.hosts.replace("127.0.0.1", "localhost")
+
+
+async def test_what_is_in_flight_is_answered_before_the_server_is_left_and_what_comes_then_goes_to_the_next() -> None:
+    async with Server() as server, zkwire.connect(server.hosts) as zk, no_task_stays():
+        session, states = zk.session_id, zk.states()
+        with server.hold_replies("create", session=session) as held:
+            creating = asyncio.create_task(zk.create("/a"))
+            await held.until_hit()
+            zk.set_hosts(elsewhere(server))
+            await turns(3)
+            reading = asyncio.create_task(zk.get("/a"))
+            await turns(20)
+            assert zk.state is CONNECTED  # the create is not cut off
+            assert not reading.done()
+        assert await creating == "/a"
+        assert await states_until(states, SUSPENDED) == [CONNECTED, SUSPENDED]
+        assert await states_until(states, CONNECTED) == [CONNECTED]
+        assert (await reading).data == b""
+        assert zk.server == elsewhere(server)
+        assert zk.session_id == session
+
+
+async def test_a_second_new_list_does_not_make_it_leave_twice() -> None:
+    async with Server() as server, zkwire.connect(server.hosts) as zk:
+        states = zk.states()
+        with server.hold_replies("create", session=zk.session_id) as held, server.delay_replies(0, 11) as pinged:
+            creating = asyncio.create_task(zk.create("/a"))
+            await held.until_hit()
+            zk.set_hosts(elsewhere(server))
+            zk.set_hosts(elsewhere(server))
+            await turns(20)
+        await creating
+        assert pinged.hits <= 1
+        await states_until(states, SUSPENDED)
+        await states_until(states, CONNECTED)
+        assert zk.server == elsewhere(server)
+
+
+async def test_a_list_with_the_same_server_changes_nothing() -> None:
+    async with Server() as server, zkwire.connect(server.hosts) as zk:
+        zk.set_hosts(server.hosts)
+        for _ in range(3):
+            await zk.ping()
+        assert zk.state is CONNECTED
+        assert zk.server == server.hosts
+
+
+async def test_a_close_while_the_server_is_being_left_ends_the_session_on_the_connection_that_is_there() -> None:
+    async with Server() as server, zkwire.connect(server.hosts) as other:
+        zk = await zkwire.connect(server.hosts)
+        session, states = zk.session_id, zk.states()
+        await zk.create("/e", ephemeral=True)
+        with server.hold_replies("create", session=session) as held:
+            creating = asyncio.create_task(zk.create("/a"))
+            await held.until_hit()
+            zk.set_hosts(elsewhere(server))
+            await turns(3)
+            closing = asyncio.create_task(zk.close())
+            await turns(3)
+        await closing
+        assert await creating == "/a"
+        assert [state async for state in states] == [CONNECTED, SessionState.CLOSED]
+        assert session not in server.sessions
+        assert await other.exists("/e") is None
+
+
+# -- closing with the session kept ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("keep_session", [True, False])
+async def test_the_node_of_a_cancelled_create_does_not_stay_in_a_session_that_is_kept(keep_session: bool) -> None:
+    async with scene() as stage:
+        session = stage.zk.session_id
+        with stage.server.hold_replies("create", session=session) as held:
+            task = asyncio.create_task(stage.zk.create("/e", ephemeral=True))
+            await held.until_hit()
+            await cancelled(task)
+            closing = asyncio.create_task(stage.zk.close(keep_session=keep_session))
+            await turns(5)
+            assert not closing.done()
+        await closing
+        assert (session in stage.server.sessions) == keep_session
+        assert await stage.other.exists("/e") is None
+
+
+async def test_a_kept_session_does_not_wait_for_ever_for_a_clean_up_that_is_refused() -> None:
+    async with scene(session_timeout=2.0) as stage:
+        session = stage.zk.session_id
+        await stage.zk.create("/e", ephemeral=True)
+        with stage.server.answering("delete", zkwire.ThrottledError, session=session) as refused:
+            stage.zk.discard("/e")
+            await refused.until_hit()
+            await asyncio.wait_for(stage.zk.close(keep_session=True), 10)
+        assert session in stage.server.sessions
+        assert await stage.other.exists("/e") is not None
+
+
+async def test_a_connection_that_breaks_during_the_clean_up_of_a_kept_session_ends_the_close() -> None:
+    async with scene() as stage:
+        session = stage.zk.session_id
+        with stage.server.hold_replies("create", session=session) as held:
+            task = asyncio.create_task(stage.zk.create("/e", ephemeral=True))
+            await held.until_hit()
+            await cancelled(task)
+            closing = asyncio.create_task(stage.zk.close(keep_session=True))
+            await turns(5)
+            stage.server.refuse_connections()
+            stage.server.drop(session)
+            await asyncio.wait_for(closing, 10)
+        assert session in stage.server.sessions
+
+
+# -- failures inside --------------------------------------------------------------------------------------------------
+
+
+async def test_a_defect_in_the_session_is_reported_and_leaves_no_caller_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loop = asyncio.get_running_loop()
+    handler, complaints = loop.get_exception_handler(), []
+    async with Server() as server:
+        zk = await zkwire.connect(server.hosts, rng=InOrder())
+        _, watch = await zk.exists_and_watch("/a")
+        held = server.hold_replies("getData", session=zk.session_id)
+        waiting = [asyncio.create_task(call) for call in (zk.get("/a"), watch_for(watch))]
+        await held.until_hit()
+        loop.set_exception_handler(lambda _, context: complaints.append(context))
+        try:
+            monkeypatch.setattr(zk._session._hosts, "next", lambda: 1 / 0)
+            server.drop()
+            for task in waiting:
+                error = await outcome(task)
+                assert isinstance(error, zkwire.SessionClosedError)
+                assert "the client has failed inside: ZeroDivisionError" in str(error)
+            await until(lambda: bool(complaints))
+        finally:
+            loop.set_exception_handler(handler)
+        (complaint,) = complaints
+        assert isinstance(complaint["exception"], ZeroDivisionError)
+        assert zk.state is SessionState.CLOSED
+        await zk.close()
+
+
+async def watch_for(watch: zkwire.Watch) -> zkwire.WatchEvent:
+    return await watch
+
+
+# -- proofs -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def awakened(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Return a function after which nothing is certain any more: the machine was suspended for an hour."""
+    slept = 0.0
+
+    def sleep() -> None:
+        nonlocal slept
+        slept += 3600.0
+
+    monkeypatch.setattr(suspension, "suspended", lambda: slept)
+    return sleep
+
+
+@pytest.mark.parametrize("operation", ["sync", "multi"])
+async def test_a_proof_goes_on_after_lost_connections_and_transient_refusals(
+    operation: str, awakened: Callable[[], None]
+) -> None:
+    async with scene(session_timeout=2.0) as stage:
+        awakened()
+        with (
+            stage.server.drop_before("sync", session=stage.zk.session_id) as lost,
+            stage.server.answering(operation, zkwire.ThrottledError, session=stage.zk.session_id, times=2) as refused,
+        ):
+            await stage.zk.certify()
+            assert lost.hits == 1
+            assert refused.hits == 2
+        assert stage.zk.certain_for(stage.zk.session_id) > 0
+
+
+async def test_a_proof_that_is_refused_for_good_is_an_error(awakened: Callable[[], None]) -> None:
+    async with scene() as stage:
+        awakened()
+        with (
+            stage.server.answering("sync", zkwire.NoAuthError, session=stage.zk.session_id),
+            pytest.raises(zkwire.NoAuthError),
+        ):
+            await stage.zk.certify()
+
+
+# -- searches ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("sequential", "operation"), [(True, "getChildren"), (True, "exists"), (False, "exists")])
+async def test_a_search_that_is_refused_for_good_is_reported(
+    sequential: bool, operation: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with scene() as stage, no_task_stays():
+        await stage.other.create("/a")
+        with stage.server.answering(operation, zkwire.NoAuthError, session=stage.zk.session_id):
+            with stage.server.drop_after("create", session=stage.zk.session_id) as lost:
+                task = asyncio.create_task(stage.zk.create("/a/n-", ephemeral=True, sequential=sequential))
+                await turns(2)
+                task.cancel()
+                await lost.until_hit()
+
+            def reports() -> list[str]:
+                return [text for text in map(str, caplog.messages) if "cannot look for the node" in text]
+
+            await until(lambda: bool(reports()))
+        (report,) = reports()
+        assert "that a cancelled create of /a/n- left: " in report
+        assert len(await stage.other.get_children("/a")) == 1
+
+
+async def test_a_search_that_finds_nothing_is_silent(caplog: pytest.LogCaptureFixture) -> None:
+    async with scene() as stage, no_task_stays():
+        for path, sequential in (("/none/n-", True), ("/n", False)):
+            with stage.server.drop_before("create", session=stage.zk.session_id) as lost:
+                task = asyncio.create_task(stage.zk.create(path, ephemeral=True, sequential=sequential))
+                await turns(2)
+                task.cancel()
+                await lost.until_hit()
+            await until(lambda: stage.zk.state is CONNECTED)
+            for _ in range(3):
+                await stage.zk.ping()
+        assert not [text for text in caplog.messages if "cannot look for the node" in text]

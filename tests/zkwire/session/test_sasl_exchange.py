@@ -1,0 +1,120 @@
+"""The exchange of SASL tokens: what is sent, and what a mechanism or a server can do wrong."""
+
+from typing import Any
+
+import pytest
+
+import zkwire
+from tests.support.client import states_until
+from tests.support.recipes import no_task_stays
+from zkwire import AuthenticationRequiredError, AuthFailedError, SessionState
+from zkwire.testing import Server
+
+AUTH_FAILED = -115
+
+
+class Scripted:
+    """A mechanism that sends `tokens`, one after the other, and records what it is given."""
+
+    def __init__(self, *tokens: Any) -> None:
+        self._tokens = tokens
+        self.given: list[object] = []
+        self._left: list[Any] = []
+
+    def start(self, host: str) -> Any:
+        self._left = list(self._tokens)
+        return self._next(host)
+
+    def step(self, token: bytes) -> Any:
+        return self._next(token)
+
+    def _next(self, given: object) -> Any:
+        self.given.append(given)
+        token = self._left.pop(0) if self._left else None
+        if isinstance(token, Exception):
+            raise token
+        return token
+
+
+async def test_tokens_are_exchanged_until_the_mechanism_has_no_more() -> None:
+    mechanism = Scripted(b"first", b"second")
+    async with Server() as server:
+        with server.delay_replies(0, "sasl") as sent:
+            async with zkwire.connect(server.hosts, sasl=mechanism) as zk:
+                assert await zk.exists("/a") is None
+                assert (mechanism.given, sent.hits) == (["127.0.0.1", b"", b""], 2)
+                states = zk.states()
+                server.drop()
+                await states_until(states, SessionState.SUSPENDED)
+                await states_until(states, SessionState.CONNECTED)
+                assert sent.hits == 4  # on every connection
+
+
+async def test_a_mechanism_may_have_nothing_to_send() -> None:
+    async with Server() as server:
+        with server.delay_replies(0, "sasl") as sent:
+            async with zkwire.connect(server.hosts, sasl=Scripted(None)) as zk:
+                assert await zk.exists("/a") is None
+            assert sent.hits == 0
+
+
+@pytest.mark.parametrize(
+    ("tokens", "why"),
+    [
+        (("text",), "the mechanism must return bytes or None, and returned str"),
+        ((b"first", 7), "the mechanism must return bytes or None, and returned int"),
+        ((ValueError("no ticket"),), "no ticket"),
+        ((b"first", ValueError("the server lies")), "the server lies"),
+    ],
+)
+async def test_what_a_mechanism_does_wrong_ends_the_session(tokens: tuple[Any, ...], why: str) -> None:
+    async with Server() as server, no_task_stays():
+        with pytest.raises(AuthFailedError) as failed:
+            await zkwire.connect(server.hosts, sasl=Scripted(*tokens))
+        assert f"no authentication by SASL with {server.hosts}: {why}" in str(failed.value)
+
+
+async def test_a_refusal_of_the_server_ends_the_session() -> None:
+    async with Server() as server, no_task_stays():
+        with (
+            server.answering("sasl", AUTH_FAILED),
+            pytest.raises(AuthFailedError, match="the server refuses: "),
+        ):
+            await zkwire.connect(server.hosts, sasl=Scripted(b"first"))
+
+
+async def test_a_connection_that_breaks_during_the_exchange_is_followed_by_another() -> None:
+    mechanism = Scripted(b"first")
+    async with Server() as server:
+        with server.drop_before("sasl") as lost:
+            async with zkwire.connect(server.hosts, sasl=mechanism) as zk:
+                assert await zk.exists("/a") is None
+            assert lost.hits == 1
+        assert mechanism.given == ["127.0.0.1", "127.0.0.1", b""]
+
+
+async def test_a_server_that_demands_an_authentication_ends_the_session() -> None:
+    async with Server() as server, no_task_stays():
+        zk = await zkwire.connect(server.hosts)
+        _, watch = await zk.exists_and_watch("/a")
+        with server.answering("getData", AuthenticationRequiredError), pytest.raises(AuthFailedError) as failed:
+            await zk.get("/a")
+        text = f"{server.hosts} demands an authentication before getData: see `auth` and `sasl` of zkwire.connect"
+        assert text in str(failed.value)
+        with pytest.raises(AuthFailedError):
+            await watch
+        assert zk.state is SessionState.AUTH_FAILED
+        await zk.close()
+
+
+async def test_a_refused_credential_ends_the_session_once() -> None:
+    async with Server() as server, no_task_stays():
+        zk = await zkwire.connect(server.hosts)
+        states = zk.states()
+        with pytest.raises(AuthFailedError, match="refuses the credential of scheme 'none'"):
+            await zk.add_auth("none", b"x")
+        assert await states_until(states, SessionState.AUTH_FAILED) == [
+            SessionState.CONNECTED,
+            SessionState.AUTH_FAILED,
+        ]
+        await zk.close()
