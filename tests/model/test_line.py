@@ -27,8 +27,8 @@ def test_every_order_of_events(setup: Setup) -> None:
         Setup((READ, WRITE, WRITE, READ, READ), tuple(range(5)), evictions=1, touches=2, downgrades=2, reconnects=2),
         Setup((LOCK,) * 5, tuple(range(5)), first=2**32 - 3, reconnects=2),
         Setup((LOCK,) * 6, (1, 2, 4, 5), reconnects=2, evictions=1, touches=1, refusals=1, aborts=True, together=True),
-        # Without evictions: a ticket that an operator deletes between its list and the read of a new number owns until it
-        # hears of that.
+        # Without evictions: a ticket that an operator deletes between its list and the read of a new number owns until
+        # it hears of that.
         Setup((LOCK,) * 6, (2, 3, 5), slots=2, sizes=(1, 3, 2), reconnects=2, aborts=True, together=True),
         Setup((WRITE, WRITE, READ, WRITE, READ, READ), (2, 3, 4, 5), reconnects=2, downgrades=2, together=True),
     ],
