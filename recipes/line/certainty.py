@@ -19,8 +19,8 @@ UNCERTAIN: Final = "the session may have expired: the ensemble's leader has not 
 class Certainty:
     """The certainty that the session `session_id`, which created a ticket, is alive.
 
-    It comes from answers that have passed through the ensemble's leader, and lasts for half to two thirds of the session
-    timeout behind the last of them.  docs/waiting-line.md says why.
+    It comes from answers that have passed through the ensemble's leader, and lasts for half to two thirds of the
+    session timeout behind the last of them.  docs/waiting-line.md says why.
     """
 
     __slots__ = ("_session_id", "_zk")
