@@ -147,6 +147,8 @@ class Stage:
             self._run(self._is_at_rest, 5.0, "machines go on")
             if any(player.machine.left() for player in self.players):
                 self._let_pass(_MOMENT)
+                # A fault may have begun meanwhile that stops a machine.
+                self._run(self._is_at_rest, self.schedule.calm + 5.0, "machines go on")
         except _FailedError:
             return
         scenario.ended()
