@@ -23,7 +23,7 @@ async def started(*command: str, **environment: str) -> AsyncIterator[Process]:
         env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
         stdout=PIPE,
         stderr=STDOUT,
-        process_group=0,  # apart from the signals of a terminal
+        start_new_session=True,  # apart from the signals of a terminal
     )
     try:
         yield process

@@ -144,6 +144,8 @@ async def test_a_lease_that_is_extended_often_has_one_timer() -> None:
     async with two_clients() as (zk, _):
         lease = await TimedLock(zk, "/t", 60).acquire()
         loop: Any = asyncio.get_running_loop()
+        if not hasattr(loop, "_scheduled"):
+            pytest.skip("this event loop, which is not asyncio's, does not show its timers")
 
         def timers() -> int:
             # The loop's own list, because there is no public one.

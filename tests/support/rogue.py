@@ -393,7 +393,8 @@ class Rogue:
                 await behaviour(peer)
             # Closing over unread bytes would send RST and destroy what is on its way: hence FIN, and read to the end.
             with contextlib.suppress(OSError):
-                writer.write_eof()
+                if not writer.transport.is_closing():
+                    writer.write_eof()
                 await peer.ignore()
         finally:
             writer.transport.abort()

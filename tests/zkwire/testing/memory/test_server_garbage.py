@@ -95,7 +95,7 @@ async def test_garbage_takes_nothing_down(make: Callable[[random.Random], bytes]
         await zk.create("/witness", b"here", ephemeral=True)
         for _ in range(CONNECTIONS):
             reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
-            with contextlib.suppress(ConnectionError):
+            with contextlib.suppress(OSError):
                 stream = make(rng)
                 cut = rng.randrange(len(stream) + 1)
                 writer.write(stream[:cut])
@@ -104,7 +104,7 @@ async def test_garbage_takes_nothing_down(make: Callable[[random.Random], bytes]
                 writer.write_eof()
                 await reader.read()
             writer.close()
-            with contextlib.suppress(ConnectionError):
+            with contextlib.suppress(OSError):
                 await writer.wait_closed()
         assert zk.session_id == session
         assert (await zk.get("/witness")).data == b"here"
