@@ -134,7 +134,7 @@ async def test_a_limit_can_be_extended_and_shortened() -> None:
         await lease.extend(60)
         assert lease.certain_for() > 2  # far beyond the former limit; the certainty of the session bounds it now
         await lease.extend(0.05)  # and shorter
-        assert lease.certain_for() <= 0.05
+        assert lease.certain_for() <= 0.051  # the difference of two readings of the clock
         assert isinstance(await lease.lost(), LockLostError)
         await lease.release()
         await until_line(other, "/t", 0)
