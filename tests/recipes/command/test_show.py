@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 import signal
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -105,14 +106,25 @@ async def test_a_node_that_must_not_be_read_is_a_ticket_among_tickets() -> None:
         assert _owners(await show.find(zk, "/l")) == {"/l/a": [True, False]}
 
 
-async def test_a_path_that_must_not_be_read_is_refused_and_no_lock(zookeeper: RealServer, path: str) -> None:
+@pytest.mark.parametrize(
+    "more",
+    [(), ("--json",), pytest.param(("--watch",), marks=pytest.mark.since("3.6.0", "addWatch", raises=AssertionError))],
+)
+async def test_a_path_that_must_not_be_read_is_refused_and_no_lock(
+    zookeeper: RealServer, path: str, more: Sequence[str]
+) -> None:
     async with zkwire.connect(zookeeper.hosts) as zk:
         await zk.create(path)
         await zk.create(f"{path}/secret", acl=[zkwire.digest_acl("me", "pw")])
-        for more in ((), ("--json",), ("--watch",)):
-            status, out, err = await zklock(zookeeper.hosts, "show", f"{path}/secret", *more)
-            assert (status, out) == (1, "")
-            assert err.startswith(f"zklock: getData {path}/secret: the ACL does not allow the operation")
+        status, out, err = await zklock(zookeeper.hosts, "show", f"{path}/secret", *more)
+        assert (status, out) == (1, "")
+        assert err.startswith(f"zklock: getData {path}/secret: the ACL does not allow the operation")
+
+
+async def test_a_path_whose_children_must_not_be_read_has_no_lock(zookeeper: RealServer, path: str) -> None:
+    async with zkwire.connect(zookeeper.hosts) as zk:
+        await zk.create(path)
+        await zk.create(f"{path}/secret", acl=[zkwire.digest_acl("me", "pw")])
         assert await zklock(zookeeper.hosts, "show", path) == (
             0,
             f"no lock at {path} or below is held or waited for\n",
@@ -120,6 +132,7 @@ async def test_a_path_that_must_not_be_read_is_refused_and_no_lock(zookeeper: Re
         )
 
 
+@pytest.mark.since("3.6.0", "addWatch", raises=json.JSONDecodeError)  # the command prints its error elsewhere
 async def test_each_change_is_printed_until_interrupted(zookeeper: RealServer, path: str) -> None:
     async with (
         zkwire.connect(zookeeper.hosts) as zk,
