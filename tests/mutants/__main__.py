@@ -50,7 +50,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--quick", action="store_true", help="leave out the tests that need Java or take long")
     parser.add_argument(
-        "--lines", type=Path, metavar="FILE", help="of an earlier run of the same tests on the same code, or to write"
+        "--lines", type=Path, metavar="FOLDER", help="keeps what each test executes, for another sample of this code"
     )
     given = parser.parse_args(arguments)
     if given.sample is not None:

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from tests.mutants.changes import Change, changes
 from tests.mutants.mutant import EQUIVALENT, ROOT
 from tests.mutants.slot import Slot, slots
-from tests.mutants.touched import QUICK, Touched
+from tests.mutants.touched import NOT_QUICK, QUICK, Touched
 from tests.mutants.trial import copy_of_the_tree, run_pytest
 
 CORE: Final = ("recipes", "zkwire/wire", "zkwire/session", "zkwire/client")
@@ -72,16 +72,21 @@ def drawn(count: int, seed: int, modules: Sequence[str]) -> list[Change]:
 def main(count: int, seed: int, modules: Sequence[str], notes: Path | None, *, quick_only: bool = False) -> int:
     """Draw and try `count` changes, print a table and at its end the survivors; return 0, or 1 if there are any.
 
-    Arguments: `notes`, the file with the lines that each test executes: written by a run of all tests if it is missing,
-    and used as it is if it is there; `quick_only`, whether to leave out the tests that need Java or take long.
+    Arguments: `notes`, the folder with the lines that each test executes: what is missing there is written by a run of
+    the tests, and what is there is used; `quick_only`, whether to leave out the tests that need Java or take long.
     """
     chosen = drawn(count, seed, modules)
     with tempfile.TemporaryDirectory() as folder:
-        notes = notes or Path(folder, "lines.json")
-        if not notes.is_file() and (failure := _note_lines(notes.resolve(), quick_only)):
-            print(f"the tests must pass while there is no change:\n{failure}")
+        notes = (notes or Path(folder)).resolve()
+        marks = {notes / "quick.json": QUICK}
+        if not quick_only:
+            marks[notes / "others.json"] = NOT_QUICK
+        with ThreadPoolExecutor() as pool:  # side by side
+            failures = "".join(pool.map(_note_lines, marks, marks.values()))
+        if failures:
+            print(f"the tests must pass while there is no change:\n{failures}")
             return 1
-        touched = Touched(notes)
+        touched = Touched(*marks)
     print(f"{len(chosen)} changes, drawn by seed {seed}; {SIDE_BY_SIDE} at a time", flush=True)
     results = []
     with slots(min(SIDE_BY_SIDE, count)) as free, ThreadPoolExecutor(len(free)) as pool:
@@ -95,11 +100,13 @@ def main(count: int, seed: int, modules: Sequence[str], notes: Path | None, *, q
     return 1 if survivors else 0
 
 
-def _note_lines(notes: Path, quick_only: bool) -> str:
-    """Run the tests without any change and write down what they execute; return the output if one fails."""
-    marks = ("-m", QUICK) if quick_only else ()
+def _note_lines(file: Path, mark: str) -> str:
+    """Write down what the tests with `mark` execute, unless `file` is there; return the output if one fails."""
+    if file.is_file():
+        return ""
+    file.parent.mkdir(parents=True, exist_ok=True)
     with copy_of_the_tree() as root:
-        status, output = run_pytest(root, ["tests"], *marks, *_NOTING, str(notes), limit=None)
+        status, output = run_pytest(root, ["tests", "-m", mark], *_NOTING, str(file), limit=None)
     return output if status else ""
 
 

@@ -22,6 +22,7 @@ from tests.mutants.changes import Change
 from tests.mutants.mutant import ROOT
 
 QUICK: Final = "not java and not slow"  # the marks of tests, as an argument of pytest
+NOT_QUICK: Final = "java or slow"
 _PRODUCT: Final = (f"{ROOT}/zkwire/", f"{ROOT}/recipes/")
 _PROCESSES: Final = ("subprocess.Popen", "os.fork", "os.posix_spawn")
 
@@ -116,19 +117,29 @@ def _lines(executed: Iterable[tuple[CodeType, int]]) -> set[tuple[str, int]]:
 
 
 class Touched:
-    """What was written down in `file`."""
+    """What was written down in `files`, each by a run of other tests."""
 
-    def __init__(self, file: Path) -> None:
-        found = json.loads(file.read_text(encoding="utf-8"))
-        self._tests = [Guard(*each) for each in found["tests"]]
-        self._lines: dict[str, dict[str, list[int]]] = found["lines"]
-        self._with_process: list[int] = found["with_process"]
-        self._at_import: dict[str, list[int]] = found["at_import"]
+    def __init__(self, *files: Path) -> None:
+        self._tests: list[Guard] = []
+        self._lines: defaultdict[str, defaultdict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
+        self._with_process: list[int] = []
+        self._at_import: defaultdict[str, set[int]] = defaultdict(set)
+        for file in files:
+            self._add(json.loads(file.read_text(encoding="utf-8")))
+
+    def _add(self, notes: dict[str, Any]) -> None:
+        first = len(self._tests)
+        self._tests += [Guard(*each) for each in notes["tests"]]
+        self._with_process += [first + number for number in notes["with_process"]]
+        for file, lines in notes["lines"].items():
+            for line, numbers in lines.items():
+                self._lines[file][int(line)] += [first + number for number in numbers]
+        for file, at_import in notes["at_import"].items():
+            self._at_import[file].update(at_import)
 
     def is_at_import(self, change: Change, text: str) -> bool:
         """Return whether the changed statement of `text` is executed before the first test."""
-        at_import = self._at_import.get(change.file, [])
-        return not change.is_in_function or not set(at_import).isdisjoint(statement_at(text, change.line))
+        return not change.is_in_function or not self._at_import[change.file].isdisjoint(statement_at(text, change.line))
 
     def tests_of(self, change: Change, text: str) -> list[Guard]:
         """Return the tests that execute the changed statement of `text`, those that will soonest notice it first.
@@ -136,10 +147,10 @@ class Touched:
         For a change outside of functions these are the tests that execute any line of the file.  A test that starts a
         process counts as one that executes everything, because processes of the product are not traced.
         """
-        lines = self._lines.get(change.file, {})
+        lines = self._lines[change.file]
         executing = list(lines.values())
         if change.is_in_function:
-            executing = [lines.get(str(line), []) for line in statement_at(text, change.line)]
+            executing = [lines[line] for line in statement_at(text, change.line)]
         found = {*self._with_process, *(number for numbers in executing for number in numbers)}
         path = Path(change.file)
         near = (f"tests/{path.parent}/test_{path.stem}", f"tests/{path.parent}/")
