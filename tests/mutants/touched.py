@@ -67,26 +67,54 @@ class Notes:
         self._lines: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
         self._with_process: list[int] = []
         sys.addaudithook(self._audit)
-        sys.settrace(self._enter)
+        self._begin_tracing()
 
     def _audit(self, event: str, _: object) -> None:
         self._starts_process |= event in _PROCESSES
 
-    def _enter(self, frame: FrameType, event: str, _: object) -> Any:
-        return self._step if frame.f_code.co_filename.startswith(_PRODUCT) else None
+    if sys.version_info >= (3, 12):
 
-    def _step(self, frame: FrameType, event: str, _: object) -> Any:
-        if event == "line":
-            self._executed.add((frame.f_code, frame.f_lineno))
-        return self._step
+        def _begin_tracing(self) -> None:
+            """See each line once more; in all threads."""
+            monitoring = sys.monitoring
+            if monitoring.get_tool(monitoring.COVERAGE_ID) is None:
+                monitoring.use_tool_id(monitoring.COVERAGE_ID, __name__)
+                monitoring.register_callback(monitoring.COVERAGE_ID, monitoring.events.LINE, self._line)
+                monitoring.set_events(monitoring.COVERAGE_ID, monitoring.events.LINE)
+            monitoring.restart_events()
+
+        def _end_tracing(self) -> None:
+            sys.monitoring.free_tool_id(sys.monitoring.COVERAGE_ID)
+
+        def _line(self, code: CodeType, line: int) -> object:
+            if code.co_filename.startswith(_PRODUCT):
+                self._executed.add((code, line))
+            return sys.monitoring.DISABLE  # until the next test
+
+    else:  # takes twice as long
+
+        def _begin_tracing(self) -> None:
+            threading.settrace(self._enter)
+            sys.settrace(self._enter)
+
+        def _end_tracing(self) -> None:
+            sys.settrace(None)
+            threading.settrace(None)
+
+        def _enter(self, frame: FrameType, event: str, _: object) -> Any:
+            return self._step if frame.f_code.co_filename.startswith(_PRODUCT) else None
+
+        def _step(self, frame: FrameType, event: str, _: object) -> Any:
+            if event == "line":
+                self._executed.add((frame.f_code, frame.f_lineno))
+            return self._step
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
         """Trace the lines of a test and of its fixtures."""
         self._executed = set()
         self._starts_process = False
-        threading.settrace(self._enter)
-        sys.settrace(self._enter)
+        self._begin_tracing()
         started = time.monotonic()
         try:
             return (yield)
@@ -100,8 +128,7 @@ class Notes:
                 self._with_process.append(number)
 
     def pytest_sessionfinish(self) -> None:
-        sys.settrace(None)
-        threading.settrace(None)
+        self._end_tracing()
         lines: defaultdict[str, dict[int, list[int]]] = defaultdict(dict)
         for (file, line), numbers in self._lines.items():
             lines[file][line] = numbers
