@@ -337,6 +337,19 @@ def test_a_request_that_is_sent_a_quarter_of_the_timeout_after_the_answer_to_ano
         assert certainty.written == 142
 
 
+def test_a_request_completes_the_chains_whose_second_request_was_answered_before_it_was_sent() -> None:
+    certainty = Certainty(UNIT, 100, is_new=True)
+    certainty.answered(101, 102, Reach.SERVER)  # a touch for each of the next two
+    certainty.answered(105, 106, Reach.SERVER)
+    certainty.answered(120, 125, Reach.LEADER)
+    certainty.answered(122, 140, Reach.LEADER)
+    assert certainty.until == 100 + UNIT
+    certainty.answered(130, 141, Reach.QUORUM)  # between the two answers
+    assert certainty.until == 101 + UNIT
+    certainty.answered(141, 142, Reach.LEADER)
+    assert certainty.until == 105 + UNIT
+
+
 REQUESTS: dict[Reach, tuple[Request[Any], bytes]] = {
     Reach.SERVER: (PingRequest(), b""),
     Reach.LEADER: (SyncRequest("/"), SyncReply("/").encode()),
