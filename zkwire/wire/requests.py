@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import ClassVar, Final, Generic, TypeAlias, TypeVar, get_args
 
-from zkwire.errors import BadArgumentsError, ServerError, UnimplementedError, described
+from zkwire.errors import BadArgumentsError, ServerError, UnimplementedError
 from zkwire.wire.certainty import Reach
 from zkwire.wire.jute import Record, record
 from zkwire.wire.primitives import (
@@ -101,11 +101,6 @@ class Request(Record, Generic[R]):
     def subject(self) -> str | None:
         """The path of the node that the request is about; None if it is not about one node."""
         return getattr(self, "path", None)
-
-    @property
-    def described(self) -> str:
-        """The request as error messages name it: the operation, and the path if there is one."""
-        return described(self.operation, self.subject)
 
     def refusal(self, code: int, server: str = "", path: str | None = None) -> ServerError:
         """Return the error that says that a server refused this request.

@@ -885,14 +885,20 @@ ASKED: dict[str, Request[Any]] = {
 }
 
 
-@pytest.mark.parametrize(("early", "opcode"), [(0.001, 9), (0.0, 14)], ids=["sync", "transaction"])
-def test_a_session_is_proven_by_a_sync_or_if_its_last_write_is_old_by_a_transaction(early: float, opcode: int) -> None:
+PROOFS = {
+    "a sync": (0.001, "00000009 00000001 2f"),
+    "a transaction that changes nothing": (0.0, "0000000e 0000000d 00 ffffffff 00000001 2f ffffffff ffffffff 01 ffffffff"),
+}
+
+
+@pytest.mark.parametrize(("early", "proof"), PROOFS.values(), ids=PROOFS)
+def test_a_session_is_proven_by_a_sync_or_if_its_last_write_is_old_by_a_transaction(early: float, proof: str) -> None:
     connection = _opened(now=0.0)
     _sent(connection, DeleteRequest("/a", -1), now=5.0)
     connection.receive(_reply(1), 5.5)
     connection.data_to_send()
     connection.prove(5.0 + timing.write_after(TIMEOUT) - early)
-    assert connection.data_to_send()[8:12] == struct.pack(">i", opcode)
+    assert connection.data_to_send() == _framed(bytes.fromhex(f"00000002 {proof}"))
 
 
 def test_without_a_quorum_a_ping_proves_what_can_be_proven() -> None:
