@@ -394,3 +394,16 @@ def test_a_connection_proves_by_its_replies_exactly_what_the_rule_does(
         assert connection.error is None
         proof = connection.certainty.written, connection.certainty.until
         assert proof == proven(history, UNIT, 100, is_new=is_new)
+
+
+def test_replies_to_requests_that_were_sent_a_64th_of_the_timeout_apart_are_told_apart() -> None:
+    connection = Connection(ConnectRequest(0, 0, 1000 * UNIT, 0, bytes(16), False), 1000, 100)
+    accepted = ConnectResponse(0, 1000 * UNIT, 7, bytes(16)).encode() + b"\0"
+    connection.receive(struct.pack(">i", len(accepted)) + accepted, 100)
+    assert connection.certainty is not None
+    for sent, reach in [(101, Reach.SERVER), (102, Reach.SERVER), (118, Reach.LEADER), (119, Reach.QUORUM)]:
+        request, body = REQUESTS[reach]
+        call = Call(request)
+        connection.send(call, sent)
+        connection.receive(struct.pack(">iiqi", 16 + len(body), call.xid, 5, 0) + body, sent)
+    assert connection.certainty.until == 102 + UNIT

@@ -575,11 +575,13 @@ def test_a_frame_of_exactly_the_limit_is_accepted_and_a_longer_one_is_not() -> N
 
 def test_the_first_error_stays() -> None:
     connection = _opened()
-    connection.receive(_reply(1), 0.0)
+    connection.receive(_reply(1) + b"\0\0", 0.0)
     error = connection.error
-    connection.receive(struct.pack(">i", -1), 0.0)
+    assert error is not None
+    connection.receive(struct.pack(">i", -1), 5.0)
     connection.receive_eof()
     assert connection.error is error
+    assert connection.heard == 0.0
 
 
 # -- xids and zxids -----------------------------------------------------------------------------------
@@ -832,9 +834,7 @@ class Link:
         connection = self.connection
         assert list(connection.calls) == self.owed
         assert (connection.heard, connection.answered) == (self.heard, self.answered)
-        assert connection.silent_since(self.now) == (
-            max(self.heard, self.owed[0].sent_at) if self.owed else self.now
-        )
+        assert connection.silent_since(self.now) == (max(self.heard, self.owed[0].sent_at) if self.owed else self.now)
         assert connection.next_tick() == (self.dead_at() if self.is_held else min(self.ping_at(), self.dead_at()))
 
 
@@ -887,7 +887,10 @@ ASKED: dict[str, Request[Any]] = {
 
 PROOFS = {
     "a sync": (0.001, "00000009 00000001 2f"),
-    "a transaction that changes nothing": (0.0, "0000000e 0000000d 00 ffffffff 00000001 2f ffffffff ffffffff 01 ffffffff"),
+    "a transaction that changes nothing": (
+        0.0,
+        "0000000e 0000000d 00 ffffffff 00000001 2f ffffffff ffffffff 01 ffffffff",
+    ),
 }
 
 

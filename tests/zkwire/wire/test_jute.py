@@ -279,7 +279,7 @@ def test_a_length_is_minus_1_for_null_or_within_the_frame(declared: Any, null: A
 
     def decode(length: int) -> tuple[Any, int]:
         made, end = cls.decode(before + struct.pack(">i", length) + b"four", 0)
-        value = made.field0  # type: ignore[attr-defined]
+        value = made.field0
         return value[0] if before else value, end - len(before)
 
     four: Any = b"four" if declared in (Buffer, Secret) else "four"
