@@ -849,6 +849,14 @@ class Link:
         max_size=40,
     ),
 )
+@example(False, [("read", 0), ("wait", 1), ("read", 0), ("wait", 1), ("answer", 0), ("wait", 1), *[("jump", 0.0)] * 3])
+@example(False, [("keep certain", 0), ("write", 0), ("wait", 1), ("answer", 0), *[("jump", 0), ("answer", 0)] * 9])
+@example(False, [("keep certain", 0), ("jump", 0), ("hear", 0), ("read", 0), ("jump", 0), ("hear", 0), ("jump", 0)])
+@example(False, [("wait", 2), ("keep certain", 0), ("wait", 2), ("keep certain", 0), ("wait", 2), ("jump", 0)])
+@example(True, [("keep certain", 0), *[("jump", 0), ("answer", 0)] * 4, *[("jump", 0)] * 3])
+@example(False, [("hold", 0), ("keep certain", 0), ("wait", 3), ("hold", 0), ("wait", 0), ("hold", 0), ("jump", 0)])
+@example(False, [("auth", 0), ("wait", 1), ("auth", 0), *[("wait", 2), ("hear", 0), ("answer", 0)] * 7])
+@example(False, [("wait", 1), ("auth", 0), ("answer auth", 0), ("sync", 0), *[("wait", 2), ("hear", 0)] * 8])
 def test_the_times_and_the_pings_of_a_link_follow_from_what_it_sent_and_heard(
     is_read_only: bool, steps: list[tuple[str, float]]
 ) -> None:
