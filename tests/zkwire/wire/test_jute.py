@@ -8,7 +8,7 @@ import threading
 import tracemalloc
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, get_args, get_type_hints
+from typing import Annotated, Any, get_args, get_type_hints
 
 import pytest
 from hypothesis import given
@@ -18,9 +18,11 @@ from tests.support.examples import examples
 from zkwire.wire import multi, primitives, records, requests
 from zkwire.wire.jute import Record, record
 from zkwire.wire.primitives import (
+    INT,
     Boolean,
     Buffer,
     DecodeError,
+    Fixed,
     Int,
     JavaText,
     Long,
@@ -30,6 +32,7 @@ from zkwire.wire.primitives import (
     Text,
     Texts,
     UString,
+    Variable,
     Vector,
 )
 from zkwire.wire.records import ACL, Stat, WatcherEvent
@@ -194,7 +197,7 @@ def _encoded(declared: Any, value: Any) -> bytes:
 def _declare(fields: list[Any], *, frozen: bool) -> type[Record]:
     annotations = {f"field{number}": declared for number, declared in enumerate(fields)}
     made: Any = type("Made", (Record,), {"__annotations__": annotations})
-    return record(frozen=True)(made) if frozen else record(made)  # type: ignore[no-any-return]
+    return record(frozen=True)(made) if frozen else record(made)
 
 
 def _is_coded_by_hand_as_by_the_record(fields: list[Any], values: list[Any], *, frozen: bool, first: str) -> None:
@@ -260,6 +263,36 @@ def test_any_field_alone_and_any_two_kinds_beside_each_other_are_coded_as_by_han
         fields = [field for other, _ in BESIDE for field in (declared, other)]
         values = [field for _, other in BESIDE for field in (value, other)]
         _is_coded_by_hand_as_by_the_record(fields, values, frozen=frozen, first="decode")
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_a_new_record_may_be_a_field_and_an_element_of_another_new_one(frozen: bool) -> None:
+    inner = _declare([UString, Long], frozen=frozen)
+    outer = _declare([inner, Int, AnyVector[inner], inner], frozen=False)
+    one, two = inner("a", 1), inner("bc", -1)
+    value = outer(one, 5, [two, one], two)
+    first, second = b"\0\0\0\1a" + struct.pack(">q", 1), b"\0\0\0\2bc" + struct.pack(">q", -1)
+    encoded = first + struct.pack(">ii", 5, 2) + second + first + second
+    assert outer.decode(encoded, 0) == (value, len(encoded))
+    assert value.encode() == encoded
+
+
+def test_a_record_may_have_fields_of_a_new_type() -> None:
+    """One of fixed size, and one with a length, which is decoded by its own source lines unless it is in a vector."""
+    short: Any = Annotated[int, Fixed("h")]
+    shouted: Any = Annotated[
+        bytes,
+        Variable(
+            lambda value: INT.pack(len(value)) + value.title(),
+            lambda data, at: (data[at + 4 : at + 6].swapcase(), at + 6),
+            "{target} = data[at : at + size].upper()\nat += size",
+            "{target} = pack_int(len({source})) + {source}.lower()",
+        ),
+    ]
+    cls = _declare([short, short, shouted, AnyVector[shouted], AnyVector[short]], frozen=False)
+    encoded = cls(-2, 3, b"aB", [b"cD"], [4]).encode()
+    assert encoded == bytes.fromhex("fffe 0003 00000002 6162 00000001 00000002 4364 00000001 0004")
+    assert cls.decode(encoded, 0) == (cls(-2, 3, b"AB", [b"cD"], [4]), len(encoded))
 
 
 WITH_LENGTH: list[tuple[Any, Any]] = [
