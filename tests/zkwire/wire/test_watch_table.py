@@ -153,6 +153,16 @@ def test_clear_returns_every_watcher_once_and_leaves_none(watches: list[Entry]) 
     assert table.clear() == []
 
 
+def test_a_watch_of_the_next_session_need_not_wait_for_what_the_former_one_had_to_set_again() -> None:
+    table = _filled([(PERSISTENT, "/a"), (RECURSIVE, "/a")])
+    table.rearm(1)
+    table.clear()
+    table.add(PERSISTENT, "/a", 7)
+    table.add(RECURSIVE, "/a", 8)
+    assert table.concerned(CREATED, "/a") == [7, 8]
+    assert (len(table), table.lasting) == (2, 2)
+
+
 # -- requests in flight --------------------------------------------------------------------------------
 
 
