@@ -83,11 +83,12 @@ class Request(Record, Generic[R]):
             if not hasattr(cls, "opcode"):
                 raise TypeError(f"{cls.__name__} must name its opcode: class {cls.__name__}(Request[...], opcode=...)")
             return
-        replies = [get_args(base)[0] for base in getattr(cls, "__orig_bases__", ()) if get_args(base)]
-        if len(replies) != 1 or not (isinstance(replies[0], type) and issubclass(replies[0], Record)):
+        replies = [reply for base in getattr(cls, "__orig_bases__", ()) for reply in get_args(base)]
+        reply = replies.pop() if len(replies) == 1 else None
+        if not (isinstance(reply, type) and issubclass(reply, Record)):
             raise TypeError(f"{cls.__name__} must name the record that answers it: Request[...Reply]")
         cls.opcode = opcode
-        cls.reply = replies[0]
+        cls.reply = reply
         cls.repeatable = repeatable
         cls.fixed_xid = xid
         cls.reach = reach
