@@ -83,8 +83,10 @@ class Certainty:
         Order: to be called in the order of the answers; of several answers that came together it is enough to take in
         the one that was sent last.
         """
+        touches = self._touches
+        old = sent - self._timeout * _HALF_TICK  # a touch that was answered by then is covered, if this is an x
         if reach:
-            if reach is Reach.QUORUM and sent > self.written:
+            if reach is Reach.QUORUM:
                 self.written = sent
                 # The leader touched the session for the handshake, which came before.
                 self._touched = max(self._touched, self._greeted)
@@ -93,14 +95,16 @@ class Certainty:
             waiting = self._waiting
             while waiting and waiting[0][0] < sent:
                 self._touched = max(self._touched, waiting.popleft()[1])
-            self.until = max(self.until, min(self._touched, self.written) + self._timeout)
-            if self._touches and self._touches[0].answered <= sent - self._timeout * _HALF_TICK:
-                self._take_as_x(sent, now)
-        touches = self._touches
+            self.until = min(self._touched, self.written) + self._timeout
+            covered = None
+            while touches and touches[0].answered <= old:
+                covered = touches.popleft().sent
+            if covered is not None:
+                waiting.append((now, covered))
         if not touches or sent >= touches[-1].sent + self.grain:
             # Every later x covers touches[1] as well, so the one before is of no use any more.  A client that only
             # reads sends no x, and would keep a touch for each `grain` of its life.
-            while len(touches) > 1 and touches[1].answered <= sent - self._timeout * _HALF_TICK:
+            while len(touches) > 1 and touches[1].answered <= old:
                 touches.popleft()
             touches.append(_Touch(sent, now))
 
@@ -112,12 +116,3 @@ class Certainty:
         self._touches.clear()
         self._waiting.clear()
         self._greeted = self._touched = self.written = self.until = _NEVER
-
-    def _take_as_x(self, sent: float, now: float) -> None:
-        """Begin a chain for the latest touch that was answered half a tick before this request was sent."""
-        touches = self._touches
-        covered = None
-        while touches and touches[0].answered <= sent - self._timeout * _HALF_TICK:
-            covered = touches.popleft().sent
-        if covered is not None:
-            self._waiting.append((now, covered))

@@ -178,7 +178,7 @@ class Connection:
         self.answered = self.heard = self._last_sent = self._last_through = now
         self._connect_sent = now
         self._wanted_session = connect_request.session_id
-        self._least_timeout = 1000 * timing.least_granted(connect_request.timeout / 1000)
+        self._least_timeout = timing.least_granted(connect_request.timeout / 1000)
         self._is_refused = False
         self._frames = FrameReader(frame_limit)
         self._bad_length: FrameError | None = None
@@ -254,7 +254,7 @@ class Connection:
         Call it before `receive`, with the same bytes.  Order: the callback never overtakes an earlier event or reply,
         because bytes of an unfinished frame, or a read with several frames, have no short cut.
         """
-        if not self.urgent or self.error is not None or self._frames.held or self.unfolding is not None:
+        if self.error is not None or self._frames.held or self.unfolding is not None:
             return None
         # Bytes 8 to 19 are the zxid and the error code.  Servers before 3.9 send no zxid with an event.
         return self.urgent.pop(data[:8] + data[20:], None)
@@ -362,7 +362,7 @@ class Connection:
         # First the ping, then the judgement: on an event loop that was late the ping that was due has not been sent,
         # and the silence is our own.
         if not self.is_held and now >= self._ping_at():
-            if self.keeps_certain and self.certainty is not None:
+            if self.keeps_certain:
                 self.prove(now)
             else:
                 self.send(Call(PingRequest()), now)
@@ -410,23 +410,24 @@ class Connection:
             raise ProtocolError("a frame came after the refusal of the session, where the stream must end")
         response: ConnectResponse
         response, end = ConnectResponse.decode(frame, 0)
-        self._is_refused = response.timeout <= 0
-        if response.timeout > 0:
-            if response.session_id == 0 or len(response.password or b"") != _PASSWORD_BYTES:
-                raise ProtocolError(f"a handshake response that makes no session: {response}")
-            if self._wanted_session not in (0, response.session_id):
-                raise ProtocolError(
-                    f"asked for session {printed(self._wanted_session)}, got {printed(response.session_id)}"
-                )
-            if response.timeout < self._least_timeout:
-                raise ProtocolError(f"granted a session timeout of {response.timeout} ms, too short to keep a session")
-            self.timeout = response.timeout / 1000
-            self.is_read_only = frame[end : end + 1] > b"\0"
-            self.confirms_session = not self.is_read_only
-            self.answered = self._connect_sent
-            if not self.is_read_only:
-                is_new = self._wanted_session == 0
-                self.certainty = Certainty(self.timeout, self._connect_sent, is_new=is_new)
+        if response.timeout <= 0:
+            self._is_refused = True
+            return response
+        if response.session_id == 0 or len(response.password or b"") != _PASSWORD_BYTES:
+            raise ProtocolError(f"a handshake response that makes no session: {response}")
+        if self._wanted_session not in (0, response.session_id):
+            raise ProtocolError(
+                f"asked for session {printed(self._wanted_session)}, got {printed(response.session_id)}"
+            )
+        timeout = response.timeout / 1000
+        if timeout < self._least_timeout:
+            raise ProtocolError(f"granted a session timeout of {response.timeout} ms, too short to keep a session")
+        self.timeout = timeout
+        self.is_read_only = frame[end : end + 1] > b"\0"
+        self.confirms_session = not self.is_read_only
+        self.answered = self._connect_sent
+        if not self.is_read_only:
+            self.certainty = Certainty(timeout, self._connect_sent, is_new=self._wanted_session == 0)
         return response
 
     def _reply(self, frame: bytes, decoded: Record | None = None) -> Call | Notification | AuthenticationDemand:

@@ -45,8 +45,9 @@ class FrameReader:
         self.held = 0  # number of bytes kept of the unfinished frame at the end of what has come
         self._parts: list[bytes] = []
         # How many kept bytes it takes to get any further: the rest of the length, or of the frame once its length is
-        # known.  Without it a large frame that comes in small pieces would be joined again for each piece.
-        self._wanted = 4
+        # known.  Without it a large frame that comes in small pieces would be joined again for each piece.  It is set
+        # whenever bytes are kept.
+        self._wanted: int
 
     def feed(self, data: bytes) -> list[bytes]:
         """Take the next bytes of the stream and return the frames that are now complete, without their lengths.

@@ -210,9 +210,10 @@ def _remembering(encode: Encoder) -> Encoder:
 def _vector_of_fixed(element: struct.Struct) -> Variable:
     def decode(data: bytes, at: int) -> tuple[Any, int]:
         try:
-            return element.unpack_from(data, at)[0], at + element.size
+            (value,) = element.unpack_from(data, at)
         except struct.error:
             raise DecodeError(f"the frame ends inside a field of {element.size} bytes, at byte {at}") from None
+        return value, at + element.size
 
     return vector(element.pack, decode)
 

@@ -32,6 +32,6 @@ class Progress:
         """
         if oldest is not self._oldest or held >= self._held + _GROWTH:
             self._oldest, self._since, self._held = oldest, now, held
-        elif held < self._held:  # another frame
-            self._held = held
+        else:
+            self._held = min(self._held, held)  # less is another frame
         return oldest is not None and now >= self._since + timeout

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import ClassVar, Final, Generic, TypeAlias, TypeVar, get_args
 
-from zkwire.errors import BadArgumentsError, ServerError, UnimplementedError, described
+from zkwire.errors import BadArgumentsError, ServerError, UnimplementedError
 from zkwire.wire.certainty import Reach
 from zkwire.wire.jute import Record, record
 from zkwire.wire.primitives import (
@@ -83,11 +83,12 @@ class Request(Record, Generic[R]):
             if not hasattr(cls, "opcode"):
                 raise TypeError(f"{cls.__name__} must name its opcode: class {cls.__name__}(Request[...], opcode=...)")
             return
-        replies = [get_args(base)[0] for base in getattr(cls, "__orig_bases__", ()) if get_args(base)]
-        if len(replies) != 1 or not (isinstance(replies[0], type) and issubclass(replies[0], Record)):
+        replies = [reply for base in getattr(cls, "__orig_bases__", ()) for reply in get_args(base)]
+        reply = replies.pop() if len(replies) == 1 else None
+        if not (isinstance(reply, type) and issubclass(reply, Record)):
             raise TypeError(f"{cls.__name__} must name the record that answers it: Request[...Reply]")
         cls.opcode = opcode
-        cls.reply = replies[0]
+        cls.reply = reply
         cls.repeatable = repeatable
         cls.fixed_xid = xid
         cls.reach = reach
@@ -101,11 +102,6 @@ class Request(Record, Generic[R]):
     def subject(self) -> str | None:
         """The path of the node that the request is about; None if it is not about one node."""
         return getattr(self, "path", None)
-
-    @property
-    def described(self) -> str:
-        """The request as error messages name it: the operation, and the path if there is one."""
-        return described(self.operation, self.subject)
 
     def refusal(self, code: int, server: str = "", path: str | None = None) -> ServerError:
         """Return the error that says that a server refused this request.

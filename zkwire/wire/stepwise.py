@@ -80,8 +80,6 @@ def _vector(kind: type[Record], data: bytes, at: int) -> _Decoding:
     if count <= _CHUNK:
         return kind.decode(data, at)
     at += INT.size
-    if count > len(data) - at:  # each element takes at least one byte
-        raise DecodeError(f"a count of {count} at byte {at - 4}, but only {len(data) - at} bytes follow")
     elements: list[Any] = []
     while len(elements) < count:
         chunk = min(_CHUNK, count - len(elements))

@@ -9,15 +9,23 @@ on for ever: it answers all but writes.
 import heapq
 import math
 import random
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import product
+from typing import Any, NamedTuple
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.support.examples import some_in_quick
 from zkwire.wire import timing
 from zkwire.wire.certainty import Certainty, Reach
+from zkwire.wire.connection import Call, Connection
+from zkwire.wire.records import ConnectRequest, ConnectResponse
+from zkwire.wire.requests import DeleteRequest, PingRequest, Request, SyncReply, SyncRequest
 
 TICK = 2000  # milliseconds, as all times of the model
 NEVER = math.inf
@@ -253,3 +261,149 @@ def test_a_client_that_only_reads_does_not_keep_every_touch(every: float, latenc
     certainty.answered(last + 0.001, last + latency + 0.001, Reach.QUORUM)
     certainty.answered(last + latency + 0.01, last + 2 * latency + 0.01, Reach.QUORUM)
     assert last - 2.5 - 3.0 - latency - certainty.grain <= certainty.until - 10.0 <= last - 2.5 - latency + 0.001
+
+
+# -- the rule once more, in the words of the module's docstring ----------------------------------------------------
+
+
+class Answer(NamedTuple):
+    sent: int
+    came: int
+    reach: Reach
+
+
+def proven(history: list[Answer], timeout: float, greeted: float, *, is_new: bool) -> tuple[float, float]:
+    """Return when the last committed write was sent, and until when the session is certain."""
+    led = [each for each in history if each.reach is not Reach.SERVER]
+    touched: list[float] = [
+        touch.sent
+        for touch, x, y in product(history, led, led)
+        if touch.came <= x.sent - timeout / 4 and x.came < y.sent
+    ]
+    written: list[float] = [each.sent for each in history if each.reach is Reach.QUORUM]
+    if is_new:
+        written.append(greeted)
+    if written:
+        touched.append(greeted)  # the leader touched the session for the handshake, which came before
+    last = max(written, default=-math.inf)
+    return last, min(max(touched, default=-math.inf), last) + timeout
+
+
+# Touches that are a 64th of the timeout apart are told apart: here all that are not sent at the same time.
+UNIT = 64
+steps = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 12), st.sampled_from(Reach)), max_size=12)
+
+
+def _answers(asked: list[tuple[int, int, Reach]], now: int = 0) -> list[Answer]:
+    """Requests that are sent one after the other, and answered in that order."""
+    answers: list[Answer] = []
+    sent = came = now
+    for gap, delay, reach in asked:
+        sent += gap
+        came = max(came, sent + delay)
+        answers.append(Answer(sent, came, reach))
+    return answers
+
+
+@given(steps, st.booleans(), st.integers(0, 11))
+def test_exactly_what_the_rule_proves_is_certain(
+    asked: list[tuple[int, int, Reach]], is_new: bool, forgotten: int
+) -> None:
+    """Before and after all is forgotten; a suspended machine does not know how old its handshake is."""
+    certainty = Certainty(UNIT, 100, is_new=is_new)
+    greeted: float = 100
+    history: list[Answer] = []
+    assert (certainty.written, certainty.until) == proven(history, UNIT, greeted, is_new=is_new)
+    for number, answer in enumerate(_answers(asked, 100)):
+        certainty.answered(*answer)
+        history.append(answer)
+        assert (certainty.written, certainty.until) == proven(history, UNIT, greeted, is_new=is_new)
+        if number == forgotten:
+            certainty.forget()
+            greeted, is_new = -math.inf, False
+            history.clear()
+            assert (certainty.written, certainty.until) == (-math.inf, -math.inf)
+
+
+def test_a_request_that_is_sent_a_quarter_of_the_timeout_after_the_answer_to_another_covers_it() -> None:
+    """Just at the bound, and a moment before it; and the last of several that it covers counts."""
+    for late, until in [(0, 112 + UNIT), (-1, 111 + UNIT)]:
+        certainty = Certainty(UNIT, 100, is_new=True)
+        for sent, came in [(110, 114), (111, 115), (112, 116), (113, 140)]:
+            certainty.answered(sent, came, Reach.SERVER)
+        certainty.answered(132 + late, 141, Reach.LEADER)
+        certainty.answered(142, 143, Reach.QUORUM)
+        assert certainty.until == until
+        assert certainty.written == 142
+
+
+def test_a_request_completes_the_chains_whose_second_request_was_answered_before_it_was_sent() -> None:
+    certainty = Certainty(UNIT, 100, is_new=True)
+    certainty.answered(101, 102, Reach.SERVER)  # a touch for each of the next two
+    certainty.answered(105, 106, Reach.SERVER)
+    certainty.answered(120, 125, Reach.LEADER)
+    certainty.answered(122, 140, Reach.LEADER)
+    assert certainty.until == 100 + UNIT
+    certainty.answered(130, 141, Reach.QUORUM)  # between the two answers
+    assert certainty.until == 101 + UNIT
+    certainty.answered(141, 142, Reach.LEADER)
+    assert certainty.until == 105 + UNIT
+
+
+REQUESTS: dict[Reach, tuple[Request[Any], bytes]] = {
+    Reach.SERVER: (PingRequest(), b""),
+    Reach.LEADER: (SyncRequest("/"), SyncReply("/").encode()),
+    Reach.QUORUM: (DeleteRequest("/a", -1), b""),
+}
+
+
+@given(steps, st.booleans(), st.lists(st.booleans(), min_size=12, max_size=12), st.sets(st.integers(0, 11)))
+def test_a_connection_proves_by_its_replies_exactly_what_the_rule_does(
+    asked: list[tuple[int, int, Reach]], is_new: bool, waits: list[bool], refused: set[int]
+) -> None:
+    """A reply may share a read with those behind it.  A refusal may come from the server alone, so it is a touch."""
+    session = 7
+    wanted = ConnectRequest(0, 0, 1000 * UNIT, 0 if is_new else session, bytes(16), False)
+    connection = Connection(wanted, 1000, 100)
+    accepted = ConnectResponse(0, 1000 * UNIT, session, bytes(16)).encode() + b"\0"
+    connection.receive(struct.pack(">i", len(accepted)) + accepted, 100)
+    assert connection.certainty is not None
+    answers = _answers(asked, 100)
+    # Replies wait until the next one comes, or until a further request is sent.
+    reads: list[list[int]] = []
+    for number in range(len(answers)):
+        if reads and waits[number]:
+            reads[-1].append(number)
+        else:
+            reads.append([number])
+    history: list[Answer] = []
+    calls = [Call(REQUESTS[answer.reach][0]) for answer in answers]
+    moments = [(answer.sent, 1, number) for number, answer in enumerate(answers)]
+    moments += [(answers[read[-1]].came, 2, number) for number, read in enumerate(reads)]
+    for now, what, number in sorted(moments, key=lambda each: (each[0], each[1])):
+        if what == 1:
+            connection.send(calls[number], now)
+            continue
+        data = b""
+        for each in reads[number]:
+            code = -101 if each in refused else 0
+            body = b"" if code else REQUESTS[answers[each].reach][1]
+            data += struct.pack(">iiqi", 16 + len(body), calls[each].xid, 5, code) + body
+            history.append(Answer(answers[each].sent, now, Reach.SERVER if code else answers[each].reach))
+        connection.receive(data, now)
+        assert connection.error is None
+        proof = connection.certainty.written, connection.certainty.until
+        assert proof == proven(history, UNIT, 100, is_new=is_new)
+
+
+def test_replies_to_requests_that_were_sent_a_64th_of_the_timeout_apart_are_told_apart() -> None:
+    connection = Connection(ConnectRequest(0, 0, 1000 * UNIT, 0, bytes(16), False), 1000, 100)
+    accepted = ConnectResponse(0, 1000 * UNIT, 7, bytes(16)).encode() + b"\0"
+    connection.receive(struct.pack(">i", len(accepted)) + accepted, 100)
+    assert connection.certainty is not None
+    for sent, reach in [(101, Reach.SERVER), (102, Reach.SERVER), (118, Reach.LEADER), (119, Reach.QUORUM)]:
+        request, body = REQUESTS[reach]
+        call = Call(request)
+        connection.send(call, sent)
+        connection.receive(struct.pack(">iiqi", 16 + len(body), call.xid, 5, 0) + body, sent)
+    assert connection.certainty.until == 102 + UNIT

@@ -20,6 +20,7 @@ from zkwire.wire.multi import ErrorResult, MultiReply, MultiRequest
 from zkwire.wire.records import OPEN_ACL, PING_XID, ConnectRequest, ConnectResponse, Stat
 from zkwire.wire.requests import (
     AuthRequest,
+    CheckVersionRequest,
     CloseSessionRequest,
     CreateReply,
     CreateRequest,
@@ -34,12 +35,14 @@ from zkwire.wire.requests import (
     Request,
     SaslReply,
     SaslRequest,
+    SetDataRequest,
     SetWatches2Request,
     SetWatchesRequest,
     StatReply,
     SyncRequest,
     WhoAmIRequest,
 )
+from zkwire.wire.watch_table import WatchKind
 
 SESSION = 0x0100001E14CA0000
 PASSWORD = bytes(range(16))
@@ -174,6 +177,35 @@ def test_a_handshake_that_makes_no_session_is_an_error(answer: bytes) -> None:
     assert "makes no session" in _message(connection)
 
 
+@pytest.mark.parametrize(("wanted", "least"), [(12_000, 50), (50, 50), (49, 49), (3, 3)])
+def test_a_timeout_that_no_real_server_would_grant_is_an_error(wanted: int, least: int) -> None:
+    """50 ms, or less if less was asked for."""
+    connection = Connection(ConnectRequest(0, 0, wanted, 0, PASSWORD, False), LIMIT, 0.0)
+    assert len(connection.receive(_accepted(least), 0.0)) == 1
+    assert (connection.timeout, connection.is_open) == (least / 1000, True)
+    connection = Connection(ConnectRequest(0, 0, wanted, 0, PASSWORD, False), LIMIT, 0.0)
+    assert connection.receive(_accepted(least - 1), 0.0) == []
+    assert "too short to keep a session" in _message(connection)
+
+
+def test_before_the_handshake_a_connection_knows_nothing() -> None:
+    connection = _fresh(last_zxid=7, now=5.0)
+    assert (connection.timeout, connection.last_zxid, connection.large_in_flight) == (0.0, 7, 0)
+    assert (connection.answered, connection.heard, connection.silent_since(9.0)) == (5.0, 5.0, 9.0)
+    assert (connection.error, connection.certainty, connection.unfolding) == (None, None, None)
+    assert (list(connection.calls), connection.urgent) == ([], {})
+    assert not any(
+        [
+            connection.is_open,
+            connection.is_read_only,
+            connection.confirms_session,
+            connection.is_held,
+            connection.is_session_over,
+            connection.keeps_certain,
+        ]
+    )
+
+
 def test_another_session_than_the_one_to_resume_is_an_error() -> None:
     connection = _fresh(session=0x77)
     assert connection.receive(_accepted(), 0.0) == []
@@ -194,6 +226,38 @@ def test_a_request_is_sent_with_its_length_its_xid_and_its_opcode() -> None:
         "0000000e 00000002 00000008 00000001 2f 00"
     )
     assert connection.data_to_send() == b""
+
+
+def test_a_call_has_neither_a_result_nor_an_xid_before_it_is_sent_and_then_those_of_its_reply() -> None:
+    connection = _opened()
+    call = Call(GetDataRequest("/a", False))
+    assert (call.xid, call.sent_at, call.code, call.zxid, call.reply) == (0, 0.0, 0, 0, None)
+    assert (call.waiter, call.watcher, call.watch_kind, call.times_unreadable) == (None, None, WatchKind.DATA, 0)
+    connection.send(call, 3.0)
+    assert (call.xid, call.sent_at, call.code, call.zxid, call.reply) == (1, 3.0, 0, 0, None)
+    connection.receive(_reply(1, GetDataReply(b"data", STAT).encode(), zxid=9), 4.0)
+    assert (call.xid, call.sent_at, call.code, call.zxid) == (1, 3.0, 0, 9)
+    assert call.reply == GetDataReply(b"data", STAT)
+
+
+def test_a_large_request_is_not_kept_in_memory_and_counts_while_it_is_in_flight() -> None:
+    """More than 4 KiB with the header; it is encoded when it is sent, and sent whole."""
+    connection = _opened(limit=100_000)
+    overhead = 8 + len(SetDataRequest("/a", b"", -1).encode())
+    small, large, larger = (SetDataRequest("/a", bytes(size - overhead), -1) for size in (4096, 4097, 50_000))
+    calls = [Call(request) for request in (small, large, larger)]
+    assert [call.size for call in calls] == [4096, 4097, 50_000]
+    assert [call.body for call in calls] == [small.encode(), None, None]
+    in_flight = []
+    for call in calls:
+        connection.send(call, 0.0)
+        in_flight.append(connection.large_in_flight)
+    assert in_flight == [0, 4097, 54_097]
+    frames = [struct.pack(">ii", each.xid, 5) + each.request.encode() for each in calls]
+    assert connection.data_to_send() == b"".join(map(_framed, frames))
+    for xid, left in [(1, 54_097), (2, 50_000), (3, 0)]:
+        connection.receive(_reply(xid, err=-101), 0.0)
+        assert connection.large_in_flight == left
 
 
 # A whole conversation: the requests, and what the server sends, with events between the replies.
@@ -487,6 +551,20 @@ def test_a_bad_length_ends_the_connection_after_the_complete_frames_before_it(le
     assert connection.receive(_event(2, "/b"), 0.0) == []
 
 
+def test_a_bad_length_counts_as_the_unreadable_reply_to_the_oldest_call() -> None:
+    connection = _opened()
+    first, second, third = _sent(connection, DeleteRequest("/a", -1), DeleteRequest("/b", -1), DeleteRequest("/c", -1))
+    assert connection.receive(_reply(1) + struct.pack(">i", -1), 0.0) == [first]
+    assert [call.times_unreadable for call in (first, second, third)] == [0, 1, 0]
+
+
+def test_a_reply_that_cannot_be_decoded_is_counted_by_its_own_call() -> None:
+    connection = _opened()
+    first, second, third = _sent(connection, DeleteRequest("/a", -1), SyncRequest("/"), SyncRequest("/"))
+    assert connection.receive(_reply(1) + _reply(2, b"\0\0"), 0.0) == [first]
+    assert [call.times_unreadable for call in (first, second, third)] == [0, 1, 0]
+
+
 def test_a_frame_of_exactly_the_limit_is_accepted_and_a_longer_one_is_not() -> None:
     connection = _opened()
     path = "/" + "x" * (LIMIT - 16 - 12 - 1)
@@ -497,11 +575,13 @@ def test_a_frame_of_exactly_the_limit_is_accepted_and_a_longer_one_is_not() -> N
 
 def test_the_first_error_stays() -> None:
     connection = _opened()
-    connection.receive(_reply(1), 0.0)
+    connection.receive(_reply(1) + b"\0\0", 0.0)
     error = connection.error
-    connection.receive(struct.pack(">i", -1), 0.0)
+    assert error is not None
+    connection.receive(struct.pack(">i", -1), 5.0)
     connection.receive_eof()
     assert connection.error is error
+    assert connection.heard == 0.0
 
 
 # -- xids and zxids -----------------------------------------------------------------------------------
@@ -659,42 +739,190 @@ def test_certainty_counts_from_the_sending_of_the_last_request_that_was_answered
     assert (connection.answered, connection.heard) == (3.0, 6.0)
 
 
-@given(st.lists(st.tuples(st.floats(0, 4), st.sampled_from(["tick", "hear", "ask"])), max_size=40))
-def test_a_living_link_pings_at_every_tick_that_is_due(steps: list[tuple[float, str]]) -> None:
-    """Pitfalls 51, 52, for any course of events"""
-    connection = _opened(now=0.0)
-    now = sent = heard = 0.0
-    owed: list[float] = []  # when the unanswered requests were sent
-    owed_since = float("inf")  # the first tick that found a request unanswered; the server here never answers
+class Link:
+    """A connection, and beside it what its times and its pings must be: the rules once more, in a few lines."""
 
-    def dead_at() -> float:
-        dead = timing.dead_after(TIMEOUT)
-        return max(heard + dead, owed[0] + dead / 2) if owed else heard + dead
+    def __init__(self, *, is_read_only: bool) -> None:
+        self.connection = _fresh()
+        self.connection.receive(_accepted(tail=b"\1" if is_read_only else b"\0"), 0.0)
+        self.connection.data_to_send()
+        self.now = self.sent = self.through = self.heard = 0.0
+        self.answered = 0.0
+        self.is_held = self.keeps_certain = False
+        self.owed: list[Call] = []
+        self.auths: list[Call] = []
+        self.looked_at: Call | None = None  # the oldest request at the last look
+        self.looked_since = 0.0
 
-    for wait, what in steps:
-        now += wait
-        if what == "tick":
-            alive = connection.tick(now)
-            if now >= sent + timing.ping_after(TIMEOUT):
-                assert connection.data_to_send()
-                sent = now
-                owed.append(now)
-            assert not connection.data_to_send()
-            assert alive is (now < min(dead_at(), owed_since + TIMEOUT))
-            if not alive:
-                return
-            if owed:
-                owed_since = min(owed_since, now)
+    @property
+    def proves(self) -> bool:
+        return self.keeps_certain and self.connection.certainty is not None
+
+    def ping_at(self) -> float:
+        certainty = self.connection.certainty
+        if self.proves and certainty is not None:
+            return self.through + timing.prove_after(TIMEOUT, certainty.until - self.through)
+        return self.sent + timing.ping_after(TIMEOUT)
+
+    def dead_at(self) -> float:
+        dead = timing.dead_after(TIMEOUT, keeps_certain=self.keeps_certain)
+        return max(self.heard + dead, self.owed[0].sent_at + dead / 2) if self.owed else self.heard + dead
+
+    def proof(self) -> Request[Any]:
+        certainty = self.connection.certainty
+        if certainty is not None and self.now >= certainty.written + timing.write_after(TIMEOUT):
+            return MultiRequest([CheckVersionRequest("/", -1)])
+        return SyncRequest("/")
+
+    def is_alive(self) -> bool:
+        if self.now >= self.dead_at():
+            return False
+        oldest = self.owed[0] if self.owed else None
+        if oldest is not self.looked_at:
+            self.looked_at, self.looked_since = oldest, self.now
+        is_stuck = oldest is not None and self.now >= self.looked_since + TIMEOUT
+        return not is_stuck and not (self.auths and self.now >= self.auths[0].sent_at + TIMEOUT)
+
+    def tick(self) -> bool:
+        expected: Request[Any] | None = None
+        if not self.is_held and self.now >= self.ping_at():
+            expected = self.proof() if self.proves else PingRequest()
+        is_alive = self.connection.tick(self.now)
+        if expected is not None:
+            self.owed.append(self.connection.calls[-1])
+            self.was_sent(expected)
+        assert self.connection.data_to_send() == (b"" if expected is None else self.frame(expected))
+        assert is_alive is self.is_alive()
+        return is_alive
+
+    def was_sent(self, request: Request[Any]) -> None:
+        self.sent = self.now
+        if not isinstance(request, PingRequest | GetDataRequest):
+            self.through = self.now
+
+    def frame(self, request: Request[Any]) -> bytes:
+        return _framed(struct.pack(">ii", self.owed[-1].xid, request.opcode) + request.encode())
+
+    def send(self, request: Request[Any]) -> None:
+        call = Call(request)
+        self.connection.send(call, self.now)
+        if isinstance(request, AuthRequest):
+            self.auths.append(call)
+            self.connection.data_to_send()
+            return
+        self.owed.append(call)
+        self.was_sent(request)
+        assert self.connection.data_to_send() == self.frame(request)
+
+    def answer(self) -> None:
+        if self.owed:
+            call = self.owed.pop(0)
+            code = 0 if isinstance(call.request, PingRequest) else -101
+            assert self.connection.receive(_reply(call.xid, err=code), self.now) == [call]
+            self.heard, self.answered = self.now, call.sent_at
+
+    def answer_auth(self) -> None:
+        if self.auths:
+            assert self.connection.receive(_reply(-4, zxid=0), self.now) == [self.auths.pop(0)]
+            self.heard = self.now
+
+    def hear(self) -> None:
+        self.connection.receive(_event(1, "/a"), self.now)
+        self.heard = self.now
+
+    def agrees(self) -> None:
+        connection = self.connection
+        assert list(connection.calls) == self.owed
+        assert (connection.heard, connection.answered) == (self.heard, self.answered)
+        assert connection.silent_since(self.now) == (max(self.heard, self.owed[0].sent_at) if self.owed else self.now)
+        assert connection.next_tick() == (self.dead_at() if self.is_held else min(self.ping_at(), self.dead_at()))
+
+
+@given(
+    st.booleans(),
+    st.lists(
+        st.tuples(
+            st.sampled_from(["wait", "wait", "jump", "hear", "read", "sync", "write", "auth", "answer", "answer auth"])
+            | st.sampled_from(["hold", "keep certain"]),
+            st.floats(0, 4),
+        ),
+        max_size=40,
+    ),
+)
+@example(False, [("read", 0), ("wait", 1), ("read", 0), ("wait", 1), ("answer", 0), ("wait", 1), *[("jump", 0.0)] * 3])
+@example(False, [("keep certain", 0), ("write", 0), ("wait", 1), ("answer", 0), *[("jump", 0), ("answer", 0)] * 9])
+@example(False, [("keep certain", 0), ("jump", 0), ("hear", 0), ("read", 0), ("jump", 0), ("hear", 0), ("jump", 0)])
+@example(False, [("wait", 2), ("keep certain", 0), ("wait", 2), ("keep certain", 0), ("wait", 2), ("jump", 0)])
+@example(True, [("keep certain", 0), *[("jump", 0), ("answer", 0)] * 4, *[("jump", 0)] * 3])
+@example(False, [("hold", 0), ("keep certain", 0), ("wait", 3), ("hold", 0), ("wait", 0), ("hold", 0), ("jump", 0)])
+@example(False, [("auth", 0), ("wait", 1), ("auth", 0), *[("wait", 2), ("hear", 0), ("answer", 0)] * 7])
+@example(False, [("wait", 1), ("auth", 0), ("answer auth", 0), ("sync", 0), *[("wait", 2), ("hear", 0)] * 8])
+def test_the_times_and_the_pings_of_a_link_follow_from_what_it_sent_and_heard(
+    is_read_only: bool, steps: list[tuple[str, float]]
+) -> None:
+    """Pitfalls 51, 52, for any course of events, also while the session must be certain."""
+    link = Link(is_read_only=is_read_only)
+    link.agrees()
+    for what, wait in steps:
+        if what == "wait":
+            link.now += wait
+        elif what == "jump":
+            link.now = max(link.now, link.connection.next_tick())
         elif what == "hear":
-            connection.receive(_event(1, "/a"), now)
-            heard = now
+            link.hear()
+        elif what == "answer":
+            link.answer()
+        elif what == "answer auth":
+            link.answer_auth()
+        elif what == "hold":
+            link.is_held = link.connection.is_held = not link.is_held
+        elif what == "keep certain":
+            link.keeps_certain = link.connection.keeps_certain = not link.keeps_certain
         else:
-            _sent(connection, SyncRequest("/"), now=now)
-            connection.data_to_send()
-            sent = now
-            owed.append(now)
-        assert connection.next_tick() == min(sent + timing.ping_after(TIMEOUT), dead_at())
-        assert connection.next_tick() > now or what != "tick"
+            link.send(ASKED[what])
+        if what in ("wait", "jump") and not link.tick():
+            return
+        link.agrees()
+
+
+ASKED: dict[str, Request[Any]] = {
+    "read": GetDataRequest("/a", False),
+    "sync": SyncRequest("/"),
+    "write": DeleteRequest("/a", -1),
+    "auth": AuthRequest(0, "digest", b"a:b"),
+}
+
+
+PROOFS = {
+    "a sync": (0.001, "00000009 00000001 2f"),
+    "a transaction that changes nothing": (
+        0.0,
+        "0000000e 0000000d 00 ffffffff 00000001 2f ffffffff ffffffff 01 ffffffff",
+    ),
+}
+
+
+@pytest.mark.parametrize(("early", "proof"), PROOFS.values(), ids=PROOFS)
+def test_a_session_is_proven_by_a_sync_or_if_its_last_write_is_old_by_a_transaction(early: float, proof: str) -> None:
+    connection = _opened(now=0.0)
+    _sent(connection, DeleteRequest("/a", -1), now=5.0)
+    connection.receive(_reply(1), 5.5)
+    connection.data_to_send()
+    connection.prove(5.0 + timing.write_after(TIMEOUT) - early)
+    assert connection.data_to_send() == _framed(bytes.fromhex(f"00000002 {proof}"))
+
+
+def test_without_a_quorum_a_ping_proves_what_can_be_proven() -> None:
+    """A server without a quorum refuses writes and syncs."""
+    connection = _fresh()
+    connection.receive(_accepted(tail=b"\1"), 0.0)
+    connection.data_to_send()
+    assert connection.certainty is None
+    connection.prove(1.0)
+    assert connection.data_to_send() == bytes.fromhex("00000008 fffffffe 0000000b")
+    assert connection.proof(1000.0) == SyncRequest("/")  # what the next server is asked
+    connection.receive(_reply(PING_XID), 2.0)
+    assert (connection.answered, connection.certainty, connection.error) == (1.0, None, None)
 
 
 def test_a_server_that_sends_events_and_never_answers_is_dead_after_a_session_timeout() -> None:
@@ -759,6 +987,18 @@ def test_a_server_that_never_answers_an_auth_is_dead_after_a_session_timeout_pit
         if not connection.tick(float(now)):
             ends.append(now)
     assert ends[0] == TIMEOUT
+
+
+def test_of_several_auths_the_oldest_unanswered_one_counts() -> None:
+    connection = _opened(now=0.0)
+    for now in (1.0, 4.0, 5.0):
+        _sent(connection, AuthRequest(0, "digest", b"a:b"), now=now)
+    connection.receive(_reply(-4), 4.0)
+    for now in (8.0, 12.0, 15.999):
+        connection.receive(_event(1, "/a"), now)
+        assert connection.tick(now)
+        connection.receive(_reply(PING_XID), now)
+    assert not connection.tick(4.0 + TIMEOUT)
 
 
 def test_a_reply_that_the_session_is_ending_ends_the_connection_and_extends_no_certainty() -> None:
@@ -874,6 +1114,21 @@ def test_the_reply_to_set_watches_does_not_raise_last_zxid_pitfall_71(request_: 
     assert connection.last_zxid == 5
 
 
+@pytest.mark.parametrize(
+    "request_",
+    [SetWatchesRequest(2, ["/a"], [], []), SetWatches2Request(2, ["/a"], [], [], ["/b"], [])],
+    ids=["SetWatches", "SetWatches2"],
+)
+def test_behind_a_refused_set_watches_no_reply_raises_last_zxid(request_: Request[Any]) -> None:
+    """Its watches are not set, so their events are missing: the next connection must set them from the same zxid."""
+    connection = _opened(last_zxid=2)
+    _sent(connection, GetDataRequest("/a", False), request_, GetDataRequest("/a", False))
+    connection.receive(_reply(1, err=-101, zxid=4), 0.0)  # the refusal of any other request changes nothing
+    assert connection.last_zxid == 4
+    connection.receive(_reply(2, err=-4, zxid=0) + _reply(3, DATA, zxid=9), 0.0)
+    assert connection.last_zxid == 4
+
+
 # -- replies out of order -------------------------------------------------------------------------------
 
 
@@ -938,11 +1193,12 @@ def test_the_demand_for_authentication_may_overtake_other_replies(xid: int) -> N
 
 def test_a_server_without_a_quorum_does_not_confirm_the_session() -> None:
     """Its replies do not prove that the ensemble keeps the session, so they must not extend a lease."""
-    for tail, is_read_only in ((b"\1", True), (b"\0", False), (b"", False)):
+    for tail, is_read_only in ((b"\1", True), (b"\0", False), (b"", False), (b"\0\1", False), (b"\1\0", True)):
         connection = _fresh()
         assert not connection.confirms_session
         connection.receive(_accepted(tail=tail), 0.0)
         assert (connection.is_read_only, connection.confirms_session) == (is_read_only, not is_read_only)
+        assert (connection.certainty is None) is is_read_only
 
 
 def test_the_refusal_of_an_unknown_opcode_may_overtake_earlier_replies() -> None:

@@ -1,6 +1,7 @@
 """Framing: a stream gives the same frames however it is cut; bad lengths are refused at once; memory is bounded."""
 
 import struct
+import sys
 import tracemalloc
 from itertools import pairwise
 
@@ -8,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zkwire.wire.frames import FrameError, FrameReader
+from zkwire.errors import ProtocolError
+from zkwire.wire.frames import FrameError, FrameReader, TlsRecordError
 
 LIMIT = 40
 payloads = st.lists(st.binary(max_size=LIMIT), max_size=8)
@@ -65,6 +67,71 @@ def test_a_new_reader_is_between_frames() -> None:
 
 def test_an_empty_frame_and_one_of_exactly_the_limit_are_accepted() -> None:
     assert FrameReader(LIMIT).feed(_framed([bytes(LIMIT), b""])) == [bytes(LIMIT), b""]
+
+
+@pytest.mark.parametrize("size", [0, 1, 8, LIMIT])
+def test_a_frame_with_one_byte_less_or_more_is_cut_out_as_any_other(size: int) -> None:
+    frame = bytes(range(size))
+    stream = _framed([frame])
+    for cut in range(len(stream)):
+        reader = FrameReader(LIMIT)
+        assert (reader.feed(stream[:cut]), reader.held) == ([], cut)
+        assert (reader.feed(stream[cut:]), reader.held) == ([frame], 0)
+        assert reader.feed(stream) == [frame]
+        assert (reader.feed(stream + stream[:cut]), reader.held) == ([frame], cut)
+        assert (reader.feed(stream[cut:] + stream), reader.held) == ([frame, frame], 0)
+        assert [reader.feed(bytes([byte])) for byte in stream] == [[]] * (len(stream) - 1) + [[frame]]
+
+
+def test_bytes_within_a_frame_that_look_like_a_frame_are_none() -> None:
+    inner = _framed([b"inner"])
+    reader = FrameReader(LIMIT)
+    assert reader.feed(struct.pack(">i", 2 * len(inner))) == []
+    assert reader.feed(inner) == []
+    assert reader.feed(inner) == [inner + inner]
+
+
+def test_a_large_frame_in_small_pieces_is_joined_once() -> None:
+    """Joined again for each piece, a frame of 64 MiB would take minutes."""
+    stream = _framed([bytes(100_000)])
+    joins = 0
+
+    def count(_: object, event: str, called: object) -> None:
+        nonlocal joins
+        joins += event == "c_call" and getattr(called, "__name__", "") == "join"
+
+    reader = FrameReader(100_000)
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        frames = [frame for at in range(0, len(stream), 100) for frame in reader.feed(stream[at : at + 100])]
+    finally:
+        sys.setprofile(before)
+    assert frames == [bytes(100_000)]
+    assert joins <= 2
+
+
+@pytest.mark.parametrize(
+    ("length", "kind"),
+    [
+        (0x15030300, TlsRecordError),  # an alert
+        (0x1503FFFF, TlsRecordError),
+        (0x16030302, TlsRecordError),  # a handshake
+        (0x15020300, ProtocolError),
+        (0x15040000, ProtocolError),
+        (0x16020302, ProtocolError),
+        (0x16040302, ProtocolError),
+        (0x48545450, ProtocolError),  # "HTTP"
+        (-1, ProtocolError),
+    ],
+)
+def test_the_beginning_of_a_tls_record_is_known(length: int, kind: type[ProtocolError]) -> None:
+    with pytest.raises(FrameError) as caught:
+        FrameReader(LIMIT).feed(struct.pack(">i", length))
+    error = caught.value.protocol_error()
+    assert type(error) is kind
+    assert str(error) == str(caught.value) == f"a frame of {length} bytes, where 0 to {LIMIT} are accepted"
+    assert (caught.value.length, caught.value.frames) == (length, [])
 
 
 bad_lengths = st.one_of(

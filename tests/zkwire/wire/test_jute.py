@@ -8,7 +8,7 @@ import threading
 import tracemalloc
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, get_type_hints
+from typing import Annotated, Any, get_args, get_type_hints
 
 import pytest
 from hypothesis import given
@@ -18,9 +18,11 @@ from tests.support.examples import examples
 from zkwire.wire import multi, primitives, records, requests
 from zkwire.wire.jute import Record, record
 from zkwire.wire.primitives import (
+    INT,
     Boolean,
     Buffer,
     DecodeError,
+    Fixed,
     Int,
     JavaText,
     Long,
@@ -30,6 +32,7 @@ from zkwire.wire.primitives import (
     Text,
     Texts,
     UString,
+    Variable,
     Vector,
 )
 from zkwire.wire.records import ACL, Stat, WatcherEvent
@@ -155,6 +158,190 @@ def test_noise_gives_a_record_or_a_decode_error(cls: type[Record], noise: bytes,
     assert isinstance(decoded, cls)
     assert at <= end
     assert end <= len(noise) or end == at  # a record without fields may be anywhere
+
+
+# -- records of any fields, against an encoder that is written by hand --------------------------------------------
+
+
+@record
+class Inner(Record):
+    number: Int
+    stat: Stat
+    name: UString
+    acl: ACL
+
+
+PLAIN: list[Any] = [declared for declared, _ in PRIMITIVES]
+FIELDS = [*PLAIN, *(AnyVector[declared] for declared in PLAIN), Stat, ACL, Inner, AnyVector[ACL], AnyVector[Stat]]
+NUMBERS = {bool: ">?", int: ">i"}
+
+
+def _encoded(declared: Any, value: Any) -> bytes:
+    """The bytes of a field, by the rules of jute."""
+    if isinstance(value, Record):
+        hints = get_type_hints(type(value), include_extras=True)
+        return b"".join(_encoded(hints[field.name], getattr(value, field.name)) for field in dataclasses.fields(value))  # type: ignore[arg-type]
+    if declared == Long:
+        return struct.pack(">q", value)
+    if isinstance(value, list):
+        (element,) = get_args(get_args(declared)[0])
+        return struct.pack(">i", len(value)) + b"".join(_encoded(element, each) for each in value)
+    if isinstance(value, int):
+        return struct.pack(NUMBERS[type(value)], value)
+    if value is None:
+        return b"\xff\xff\xff\xff"
+    raw = value.encode() if isinstance(value, str) else value
+    return struct.pack(">i", len(raw)) + raw
+
+
+def _declare(fields: list[Any], *, frozen: bool) -> type[Record]:
+    annotations = {f"field{number}": declared for number, declared in enumerate(fields)}
+    made: Any = type("Made", (Record,), {"__annotations__": annotations})
+    return record(frozen=True)(made) if frozen else record(made)
+
+
+def _is_coded_by_hand_as_by_the_record(fields: list[Any], values: list[Any], *, frozen: bool, first: str) -> None:
+    """`first` is what the new class is used for first: its codec is made then."""
+    encoded = b"".join(_encoded(declared, value) for declared, value in zip(fields, values, strict=True))
+    cls = _declare(fields, frozen=frozen)
+    if first == "decode":
+        assert cls.decode(b"before" + encoded + b"behind", 6)[1] == 6 + len(encoded)
+    value = cls(*values)
+    assert value.encode() == encoded
+    assert cls.decode(b"before" + encoded + b"behind", 6) == (value, 6 + len(encoded))
+    assert cls.decode(encoded, 0) == (value, len(encoded))
+    if encoded:
+        with pytest.raises(DecodeError):
+            cls.decode(encoded[:-1], 0)
+
+
+@given(st.lists(st.sampled_from(FIELDS), max_size=6), st.booleans(), st.sampled_from(["make", "decode"]), st.data())
+def test_a_record_of_any_fields_is_coded_as_by_hand(
+    fields: list[Any], frozen: bool, first: str, data: st.DataObject
+) -> None:
+    values = [data.draw(values_of(declared)) for declared in fields]
+    _is_coded_by_hand_as_by_the_record(fields, values, frozen=frozen, first=first)
+
+
+STAT = Stat(*range(11))
+WORLD = ACL(31, "world", "anyone")
+SAMPLES: list[tuple[Any, Any]] = [
+    (Boolean, True),
+    (Int, -2),
+    (Long, 2**40),
+    (UString, "é"),
+    (Text, "/a"),
+    (JavaText, "bob"),
+    (NullableUString, None),
+    (Buffer, b"\0\1"),
+    (Secret, b"key"),
+    (Names, ["", "a"]),
+    (Texts, ["/b", ""]),
+    (AnyVector[Boolean], [True, False]),
+    (AnyVector[Int], [3]),
+    (AnyVector[Long], [4]),
+    (AnyVector[UString], ["x", ""]),
+    (AnyVector[Text], ["y"]),
+    (AnyVector[Buffer], [None, b""]),
+    (AnyVector[ACL], [WORLD]),
+    (AnyVector[Stat], [STAT]),
+    (ACL, WORLD),
+    (Stat, STAT),
+    (Inner, Inner(5, STAT, "in", WORLD)),
+]
+
+
+BESIDE = [*SAMPLES[1:4], *SAMPLES[5:6], *SAMPLES[9:10], *SAMPLES[12:13], *SAMPLES[-3:]]
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_any_field_alone_and_any_two_kinds_beside_each_other_are_coded_as_by_hand(frozen: bool) -> None:
+    """One may end the group of fixed fields in which the other one is decoded."""
+    for declared, value in SAMPLES:
+        _is_coded_by_hand_as_by_the_record([declared], [value], frozen=frozen, first="make")
+    for declared, value in BESIDE:
+        fields = [field for other, _ in BESIDE for field in (declared, other)]
+        values = [field for _, other in BESIDE for field in (value, other)]
+        _is_coded_by_hand_as_by_the_record(fields, values, frozen=frozen, first="decode")
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_a_new_record_may_be_a_field_and_an_element_of_another_new_one(frozen: bool) -> None:
+    inner = _declare([UString, Long], frozen=frozen)
+    outer = _declare([inner, Int, AnyVector[inner], inner], frozen=False)
+    one, two = inner("a", 1), inner("bc", -1)
+    value = outer(one, 5, [two, one], two)
+    first, second = b"\0\0\0\1a" + struct.pack(">q", 1), b"\0\0\0\2bc" + struct.pack(">q", -1)
+    encoded = first + struct.pack(">ii", 5, 2) + second + first + second
+    assert outer.decode(encoded, 0) == (value, len(encoded))
+    assert value.encode() == encoded
+
+
+def test_a_record_may_have_fields_of_a_new_type() -> None:
+    """One of fixed size, and one with a length, which is decoded by its own source lines unless it is in a vector."""
+    short: Any = Annotated[int, Fixed("h")]
+    shouted: Any = Annotated[
+        bytes,
+        Variable(
+            lambda value: INT.pack(len(value)) + value.title(),
+            lambda data, at: (data[at + 4 : at + 6].swapcase(), at + 6),
+            "{target} = data[at : at + size].upper()\nat += size",
+            "{target} = pack_int(len({source})) + {source}.lower()",
+        ),
+    ]
+    cls = _declare([short, short, shouted, AnyVector[shouted], AnyVector[short]], frozen=False)
+    encoded = cls(-2, 3, b"aB", [b"cD"], [4]).encode()
+    assert encoded == bytes.fromhex("fffe 0003 00000002 6162 00000001 00000002 4364 00000001 0004")
+    assert cls.decode(encoded, 0) == (cls(-2, 3, b"AB", [b"cD"], [4]), len(encoded))
+
+
+WITH_LENGTH: list[tuple[Any, Any]] = [
+    (UString, ""),
+    (Text, None),
+    (JavaText, None),
+    (NullableUString, None),
+    (Buffer, None),
+    (Secret, None),
+]
+
+
+@pytest.mark.parametrize(("declared", "null"), WITH_LENGTH)
+@pytest.mark.parametrize("before", [b"", b"\0\0\0\1"], ids=["alone", "in a vector"])
+def test_a_length_is_minus_1_for_null_or_within_the_frame(declared: Any, null: Any, before: bytes) -> None:
+    cls = _declare([AnyVector[declared] if before else declared], frozen=False)
+
+    def decode(length: int) -> tuple[Any, int]:
+        made, end = cls.decode(before + struct.pack(">i", length) + b"four", 0)
+        value = made.field0
+        return value[0] if before else value, end - len(before)
+
+    four: Any = b"four" if declared in (Buffer, Secret) else "four"
+    assert [decode(length) for length in (-1, 0, 3, 4)] == [(null, 4), (four[:0], 4), (four[:3], 7), (four, 8)]
+    for length in (-(2**31), -2, 5, 2**31 - 1):
+        with pytest.raises(DecodeError):
+            decode(length)
+    for size in range(4):
+        with pytest.raises(DecodeError):
+            cls.decode(before + bytes(size), 0)
+
+
+@pytest.mark.parametrize("before", [b"", b"\0\0\0\1"], ids=["alone", "in a vector"])
+def test_only_a_string_in_a_reply_must_be_utf8(before: bytes) -> None:
+    data = before + b"\0\0\0\2a\xff"
+    for declared in (Text, JavaText, NullableUString):
+        made, _ = _declare([AnyVector[declared] if before else declared], frozen=False).decode(data, 0)
+        assert made.field0 == (["a\ufffd"] if before else "a\ufffd")
+    with pytest.raises(DecodeError, match="not UTF-8"):
+        _declare([AnyVector[UString] if before else UString], frozen=False).decode(data, 0)
+
+
+def test_a_frozen_record_is_complete_when_it_is_declared_and_any_other_when_it_is_first_used() -> None:
+    """An import of zkwire makes no codec that it may not need."""
+    assert "encode" in vars(_declare([Int], frozen=True))
+    cls = _declare([Int], frozen=False)
+    assert "encode" not in vars(cls)
+    cls(1)
+    assert "encode" in vars(cls)
 
 
 # -- the primitive types --------------------------------------------------------------------------------------
@@ -393,7 +580,7 @@ def test_an_undeclared_record_cannot_be_coded() -> None:
         Undeclared.decode(b"", 0)
 
 
-@pytest.mark.parametrize("use", ["make", "decode", "fields"])
+@pytest.mark.parametrize("use", ["make", "encode", "decode", "fields"])
 def test_a_plain_subclass_may_be_used_before_its_record(use: str) -> None:
     @record
     class Declared(Record):
@@ -404,6 +591,10 @@ def test_a_plain_subclass_may_be_used_before_its_record(use: str) -> None:
 
     if use == "decode":
         assert Derived.decode(b"\0\0\0\3", 0) == (Declared(3), 4)
+    elif use == "encode":
+        made = object.__new__(Derived)  # as a decoder makes it
+        made.number = 3
+        assert made.encode() == b"\0\0\0\3"
     elif use == "fields":
         assert [field.name for field in dataclasses.fields(Derived)] == ["number"]
     else:
@@ -446,6 +637,56 @@ def test_a_list_of_frozen_records_may_change_between_two_encodings_and_a_tuple_i
         assert SomeAcls(tuple(acl)).encode() == two
     kept = (second, first)
     assert SomeAcls(kept).encode() == SomeAcls(kept).encode() == b"\0\0\0\2" + second.encode() + first.encode()
+
+
+class Counted:
+    """What an ACL is, and how often it was encoded."""
+
+    scheme = "world"
+    id = "anyone"
+
+    def __init__(self) -> None:
+        self.times = 0
+
+    @property
+    def perms(self) -> int:
+        self.times += 1
+        return 31
+
+
+def test_tuples_of_frozen_records_are_encoded_once_while_few_are_in_use_and_lists_each_time() -> None:
+    tuples: list[Any] = [(Counted(),) for _ in range(50)]
+    lists: list[Any] = [[Counted()] for _ in range(2)]
+    _remembers(tuples, [1] * 50)
+    _remembers(lists, [3] * 2)
+
+
+def _remembers(lists: list[Any], times: list[int]) -> None:
+    cls = _declare([AnyVector[ACL]], frozen=False)
+    for _ in range(3):
+        for acl in lists:
+            assert cls(acl).encode() == b"\0\0\0\1" + WORLD.encode()
+    assert [acl[0].times for acl in lists] == times
+
+
+def test_the_memory_of_encoded_tuples_is_bounded() -> None:
+    acls = [(ACL(31, "digest", f"{number:01000}"),) for number in range(1000)]
+    tracemalloc.start()
+    try:
+        for acl in acls:
+            SomeAcls(acl).encode()
+        assert tracemalloc.get_traced_memory()[0] < 300_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_vector_of_records_that_may_change_is_encoded_each_time() -> None:
+    cls = _declare([AnyVector[Stat]], frozen=False)
+    stat = Stat(*range(11))
+    value = cls((stat,))
+    before = value.encode()
+    stat.version = 77
+    assert value.encode() == b"\0\0\0\1" + stat.encode() != before
 
 
 def test_threads_may_use_a_record_first_at_the_same_time() -> None:

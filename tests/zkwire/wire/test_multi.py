@@ -256,3 +256,18 @@ def test_batches_hold_all_operations_in_order_within_the_limits(
         assert len(batch) == 1 or len(MultiRequest(batch).encode()) <= most_bytes
         if after is not None:  # the next operation would have exceeded a limit
             assert len(batch) == most or len(MultiRequest([*batch, after[0]]).encode()) > most_bytes
+
+
+@pytest.mark.parametrize(
+    ("room", "most", "sizes"),
+    [(0, None, [3, 3, 1]), (-1, None, [2, 2, 2, 1]), (0, 3, [3, 3, 1]), (0, 2, [2, 2, 2, 1]), (0, 1, [1] * 7)],
+)
+def test_a_batch_is_filled_to_the_last_byte_and_to_the_last_operation(
+    room: int, most: int | None, sizes: list[int]
+) -> None:
+    operations = [DeleteRequest(f"/{number}", -1) for number in range(7)]
+    three = len(MultiRequest(operations[:3]).encode())
+    batches = batched(operations, three + room, most)
+    assert [len(batch) for batch in batches] == sizes
+    assert [operation for batch in batches for operation in batch] == operations
+    assert batched([], 0) == []

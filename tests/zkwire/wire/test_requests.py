@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 import pytest
 
 from zkwire.wire import multi, requests
+from zkwire.wire.certainty import Reach
 from zkwire.wire.jute import Record, record
 from zkwire.wire.primitives import UString
 from zkwire.wire.records import ACL, OPEN_ACL, PING_XID, Stat
@@ -115,6 +116,30 @@ def test_the_table_names_all_requests() -> None:
 def test_each_request_has_the_opcode_the_reply_and_the_repeatability_of_the_table(cls: type[Request[Any]]) -> None:
     """Pitfall 60: a write must not be repeated.  Pitfall 68: a container has an opcode of its own."""
     assert (cls.opcode, cls.reply, cls.repeatable) == TABLE[cls][:3]
+
+
+# The requests that a quorum must commit.
+QUORUM = {
+    CreateRequest,
+    Create2Request,
+    CreateContainerRequest,
+    CreateTTLRequest,
+    DeleteRequest,
+    SetDataRequest,
+    SetACLRequest,
+    ReconfigRequest,
+    multi.MultiRequest,
+}
+
+
+@each_request
+def test_only_a_write_proves_a_quorum_and_a_sync_the_leader(cls: type[Request[Any]]) -> None:
+    assert cls.reach is (Reach.QUORUM if cls in QUORUM else Reach.LEADER if cls is SyncRequest else Reach.SERVER)
+
+
+@each_request
+def test_auth_and_sasl_are_answered_out_of_order(cls: type[Request[Any]]) -> None:
+    assert cls.is_answered_at_once is (cls in (AuthRequest, SaslRequest))
 
 
 @each_request

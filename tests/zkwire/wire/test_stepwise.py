@@ -87,7 +87,7 @@ def test_a_null_name_is_refused_as_when_decoded_at_once() -> None:
 @pytest.mark.parametrize(
     ("kind", "data"),
     [
-        (GetChildrenReply, struct.pack(">i", MiB) + bytes(4 * MiB)),
+        (GetChildrenReply, struct.pack(">i", 100_000) + bytes(4 * 100_000)),
         (GetACLReply, struct.pack(">i", 100_000) + bytes(12 * 100_000) + bytes(68)),
         (WhoAmIReply, struct.pack(">i", 100_000) + bytes(8 * 100_000)),
         (MultiReply, struct.pack(">i?ii", -1, False, 0, 0) * 100_000 + struct.pack(">i?i", -1, True, -1)),
@@ -188,3 +188,47 @@ def test_a_large_frame_under_a_wrong_xid_ends_the_connection() -> None:
     _read(made)
     assert made.receive(_framed(9, bytes(stepwise.LARGE + 1)), 2.0) == []
     assert "xid 9" in str(made.error)
+
+
+def test_a_large_refusal_ends_its_call_and_not_the_connection() -> None:
+    made = _open()
+    first, second = _read(made)
+    body = bytes(stepwise.LARGE)
+    refusal = struct.pack(">iiqi", 16 + len(body), 1, 1, -101) + body
+    assert made.receive(refusal + _framed(2, GetChildrenReply(["b"]).encode()), 2.0) == [first, second]
+    assert (first.code, first.reply, second.reply) == (-101, None, GetChildrenReply(["b"]))
+
+
+def test_a_large_reply_to_nothing_ends_the_connection() -> None:
+    made = _open()
+    assert made.receive(_framed(1, bytes(stepwise.LARGE)), 2.0) == []
+    assert "nothing was expected" in str(made.error)
+
+
+def test_a_large_handshake_response_is_no_reply() -> None:
+    """Its first bytes would fit the header of one."""
+    made = Connection(ConnectRequest(0, 0, 12_000, 0, bytes(16), False), 64 * MiB, 0.0)
+    made.send(Call(GetChildrenRequest("/a", False)), 0.0)
+    response = ConnectResponse(1, 12_000, 1 << 32, bytes(range(16))).encode() + bytes(stepwise.LARGE)
+    assert made.receive(struct.pack(">i", len(response)) + response, 0.0) == [
+        ConnectResponse(1, 12_000, 1 << 32, bytes(range(16)))
+    ]
+    assert made.is_open
+
+
+def test_no_urgent_event_overtakes_a_large_reply_that_is_being_decoded() -> None:
+    made = _open()
+    first, _ = _read(made)
+    woken: list[str] = []
+    made.add_urgent("/a", lambda: woken.append("/a"))
+    deletion = _framed(-1, struct.pack(">iii", 2, 3, 2) + b"/a")
+    assert made.receive(_framed(1, GetChildrenReply(["name"] * 100_000).encode()), 2.0) == []
+    assert made.take_urgent(deletion) is None
+    assert made.receive(deletion, 2.0) == []
+    arrived: list[Incoming] = []
+    while made.unfolding is not None:
+        arrived += made.go_on(3.0)
+    assert arrived == [first, Notification(2, "/a", 1)]
+    assert made.take_urgent(deletion) is None  # used up by the event
+    assert made.go_on(4.0) == []
+    assert made.heard == 3.0

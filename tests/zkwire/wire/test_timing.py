@@ -1,10 +1,38 @@
 """The order and the distances of the times that follow from the session timeout."""
 
+from collections.abc import Callable
+from functools import partial
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from zkwire.wire import timing
+
+# For a timeout of 120 s, in seconds, as the pages of the documentation say.
+TIMES: dict[str, tuple[Callable[[], float], float]] = {
+    "a ping": (partial(timing.ping_after, 120), 30),
+    "a proof": (partial(timing.prove_after, 120, 40), 12),
+    "a proof while less than a third is certain": (partial(timing.prove_after, 120, 39.999), 3),
+    "a write in place of a sync": (partial(timing.write_after, 120), 48),
+    "a dead link": (partial(timing.dead_after, 120), 60),
+    "a dead link while the session must be certain": (partial(timing.dead_after, 120, keeps_certain=True), 40),
+    "a late event loop": (partial(timing.late_after, 120), 15),
+    "an attempt to reach the only host": (partial(timing.connect_within, 120, 1), 60),
+    "an attempt to reach one of three hosts": (partial(timing.connect_within, 120, 3), 40),
+    "an attempt to reach one of many hosts": (partial(timing.connect_within, 120, 100), 6),
+    "giving up": (partial(timing.give_up_after, 120), 160),
+    "the least timeout to accept": (partial(timing.least_granted, 120), 0.05),
+    "the least timeout to accept where less was asked for": (partial(timing.least_granted, 0.02), 0.02),
+    "the first pause": (partial(timing.ask_again_after, 0, 120), 0.1),
+    "the fourth pause": (partial(timing.ask_again_after, 3, 120), 0.8),
+}
+
+
+@pytest.mark.parametrize(("seconds", "expected"), TIMES.values(), ids=TIMES)
+def test_each_time_is_the_documented_part_of_the_timeout(seconds: Callable[[], float], expected: float) -> None:
+    assert seconds() == pytest.approx(expected)
+
 
 timeouts = st.floats(0.001, 2**31 / 1000)
 

@@ -153,6 +153,16 @@ def test_clear_returns_every_watcher_once_and_leaves_none(watches: list[Entry]) 
     assert table.clear() == []
 
 
+def test_a_watch_of_the_next_session_need_not_wait_for_what_the_former_one_had_to_set_again() -> None:
+    table = _filled([(PERSISTENT, "/a"), (RECURSIVE, "/a")])
+    table.rearm(1)
+    table.clear()
+    table.add(PERSISTENT, "/a", 7)
+    table.add(RECURSIVE, "/a", 8)
+    assert table.concerned(CREATED, "/a") == [7, 8]
+    assert (len(table), table.lasting) == (2, 2)
+
+
 # -- requests in flight --------------------------------------------------------------------------------
 
 
@@ -164,6 +174,18 @@ def test_a_watch_is_wanted_while_a_request_for_it_is_in_flight() -> None:
     assert not table.is_wanted(WatcherType.CHILDREN, "/a")
     assert not table.is_wanted(WatcherType.DATA, "/b")
     table.answered(EXIST, "/a")
+    assert not table.is_wanted(WatcherType.DATA, "/a")
+
+
+def test_a_watch_is_wanted_until_each_of_several_requests_for_it_is_answered() -> None:
+    table: WatchTable[str] = WatchTable()
+    wanted = []
+    for kind in (DATA, EXIST, DATA):
+        table.asked(kind, "/a")
+    for kind in (DATA, DATA, EXIST):
+        wanted.append(table.is_wanted(WatcherType.DATA, "/a"))
+        table.answered(kind, "/a")
+    assert wanted == [True] * 3
     assert not table.is_wanted(WatcherType.DATA, "/a")
 
 
@@ -228,6 +250,14 @@ def test_a_removal_takes_away_no_watch_that_is_still_needed(
     where = table.discard("/a", 0)
     assert where is gone.on_server
     assert table.to_remove(where, "/a") is removed
+
+
+@pytest.mark.parametrize("others", [[DATA], [CHILD], [PERSISTENT], [DATA, RECURSIVE]])
+def test_a_removal_of_everything_is_given_up_when_there_are_new_watchers(others: list[WatchKind]) -> None:
+    """It was refused, and is asked for again."""
+    table = _filled([(kind, "/a") for kind in others])
+    assert table.to_remove(ANY, "/a") is None
+    assert table.to_remove(ANY, "/b") is ANY
 
 
 def test_removal_is_not_tried_again_in_a_session_once_a_server_did_not_know_it() -> None:
@@ -303,6 +333,18 @@ def test_persistent_watchers_get_events_again_once_the_server_has_confirmed_them
     assert [table.heard(request, -6) for request in requests] == [[] for _ in requests]
     table.clear()
     assert [table.heard(request, 0) for request in requests] == [[] for _ in requests]
+
+
+def test_a_persistent_watch_that_the_server_refused_to_set_again_hears_of_nothing() -> None:
+    table = _filled([(PERSISTENT, "/a"), (RECURSIVE, "/a")])
+    (request,) = table.rearm(1)
+    for code in (-1, 1, -6):
+        assert table.heard(request, code) == []
+        assert table.concerned(CREATED, "/a") == []
+    assert table.heard(SetWatchesRequest(1, ["/a"], [], []), 0) == []
+    assert table.concerned(CREATED, "/a") == []
+    assert table.heard(request, 0) == [0, 1]
+    assert table.concerned(CREATED, "/a") == [0, 1]
 
 
 def _frame_size(request: SetWatchesRequest | SetWatches2Request) -> int:
