@@ -217,8 +217,11 @@ async def test_a_client_that_is_dropped_without_a_close_warns_and_says_what_to_d
     async with Server() as server:
         zk = await zkwire.connect(server.hosts)
         session, session_id = zk._session, zk.session_id
-        with pytest.warns(ResourceWarning, match=rf"session 0x{session_id:x}.* `await zk.close\(\)`.*`async with "):
+        with pytest.warns(
+            ResourceWarning, match=rf"session 0x{session_id:x}.* `await zk.close\(\)`.*`async with "
+        ) as warned:
             del zk
+        assert warned[0].filename == __file__
         await session.close()
 
 
