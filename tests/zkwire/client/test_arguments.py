@@ -78,7 +78,9 @@ def test_a_version_of_more_than_32_bits_is_refused(version: int) -> None:
     ids=str,
 )
 def test_an_acl_of_another_type_is_refused_with_the_types_that_it_has(acl: Any, message: str) -> None:
-    with pytest.raises(TypeError, match=f"acl must be a sequence of zkwire.ACL, each of an int and two str, .*{message}$"):
+    with pytest.raises(
+        TypeError, match=f"acl must be a sequence of zkwire.ACL, each of an int and two str, .*{message}$"
+    ):
         checked_acl(acl)
 
 
@@ -99,14 +101,14 @@ def test_a_digest_entry_shows_the_user_and_not_the_password(user: str, password:
 
 @pytest.mark.parametrize(("user", "password"), [(None, "pw"), ("bob", None), (b"bob", "pw"), ("bob", b"pw"), (5, 5)])
 def test_user_and_password_must_be_str_and_the_error_does_not_show_them(user: Any, password: Any) -> None:
-    with pytest.raises(TypeError, match="^user and password must be str, not ") as refused:
+    with pytest.raises(TypeError, match=r"^user and password must be str, not ") as refused:
         digest_acl(user, password)
     assert "pw" not in str(refused.value)
 
 
 @pytest.mark.parametrize(("user", "password"), [("bob\ud800", "pw"), ("bob", "pw\ud800")])
 def test_half_a_character_is_refused_and_the_error_does_not_show_it(user: str, password: str) -> None:
-    with pytest.raises(ValueError, match="must have a UTF-8 form: one of them contains half a character$") as refused:
+    with pytest.raises(ValueError, match=r"must have a UTF-8 form: one of them contains half a character$") as refused:
         digest_acl(user, password)
     assert refused.value.__cause__ is None
     assert refused.value.__suppress_context__

@@ -145,5 +145,5 @@ async def test_a_timeout_of_the_network_is_raised_as_it_is(monkeypatch: pytest.M
         raise TimeoutError("the network timed out")
 
     monkeypatch.setattr(asyncio, "open_connection", open_connection)
-    with pytest.raises(TimeoutError, match="^the network timed out$"):
+    with pytest.raises(TimeoutError, match=r"^the network timed out$"):
         await zkwire.four_letter_word("zk1:2181", "ruok", within=60.0)
