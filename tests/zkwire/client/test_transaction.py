@@ -117,3 +117,14 @@ async def test_an_answer_with_another_number_of_results_breaks_the_protocol(coun
     transaction.delete("/b")
     with pytest.raises(zkwire.ProtocolError, match=f"^{count} results for 2 operations"):
         await transaction.commit()
+
+
+async def test_a_transaction_that_is_too_large_for_one_request_says_of_how_many_operations_it_is() -> None:
+    async def commit(request: MultiRequest) -> MultiReply:
+        raise ValueError("multi: the request has 9 bytes, but a server accepts 8")
+
+    transaction = Transaction(commit, "", _refusal, asyncio.get_running_loop())
+    transaction.delete("/a")
+    transaction.delete("/b")
+    with pytest.raises(ValueError, match=r"^a transaction of 2 operations is too large, make several of it: multi: the"):
+        await transaction.commit()
