@@ -24,7 +24,7 @@ from zkwire.wire.requests import (
     StatReply,
 )
 
-STAT = Stat(7, 7, 1, 1, 0, 0, 0, 0, 0, 0, 7)
+STAT = Stat(1, 7, 1, 1, 0, 0, 0, 0, 0, 0, 7)  # the smallest zxid that a node can have
 EMPTY = Stat(*[0] * 11)
 
 
