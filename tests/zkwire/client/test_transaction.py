@@ -126,5 +126,7 @@ async def test_a_transaction_that_is_too_large_for_one_request_says_of_how_many_
     transaction = Transaction(commit, "", _refusal, asyncio.get_running_loop())
     transaction.delete("/a")
     transaction.delete("/b")
-    with pytest.raises(ValueError, match=r"^a transaction of 2 operations is too large, make several of it: multi: the"):
+    with pytest.raises(
+        ValueError, match=r"^a transaction of 2 operations is too large, make several of it: multi: the"
+    ):
         await transaction.commit()

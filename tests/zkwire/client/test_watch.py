@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import gc
 import time
+import weakref
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -13,7 +14,7 @@ from tests.support.client import turns
 from tests.support.everywhere import Scene, scene
 from tests.support.recipes import until
 from tests.support.rogue import CLOSE_SESSION, NO_NODE, Peer, Rogue
-from zkwire import SessionExpiredError, WatchEvent, WatchEventType, WatchSet, four_letter_word
+from zkwire import SessionExpiredError, Watch, WatchEvent, WatchEventType, WatchSet, four_letter_word
 
 EXISTS, ADD_WATCH = 3, 106
 
@@ -272,3 +273,62 @@ async def test_the_end_of_the_session_is_one_call_of_the_callback_whatever_fails
             watches.take()
         with pytest.raises(SessionExpiredError):
             await watches.next()
+
+
+@pytest.mark.parametrize("end", ["fired", "failed", "given up"])
+async def test_a_watch_that_is_over_and_dropped_leaves_an_urgent_wait_for_its_node_alone(end: str) -> None:
+    async with scene() as stage:
+        await stage.other.create("/a")
+        _, watch = await stage.zk.get_and_watch("/a")
+        if end == "fired":
+            await stage.zk.set("/a", b"1")
+        elif end == "failed":
+            first = stage.zk.session_id
+            stage.server.expire(first)
+            await until(lambda: stage.zk.session_id not in (0, first))
+        else:
+            watch.cancel()
+        await stage.zk.ping()
+        assert watch.done()
+        with WatchSet() as watches:
+            await stage.zk.get_and_watch("/a", into=watches)
+            ready = watches.ready(urgent=["/a"])
+            del watch
+            await turns()
+            await stage.other.delete("/a")
+            assert await ready == "/a"
+            assert [event.type for event in await taken(watches)] == [WatchEventType.DELETED]
+            assert not watches._watches
+
+
+async def taken(watches: WatchSet) -> list[WatchEvent]:
+    """Return the events of the step in which an urgent wait has ended."""
+    await turns()
+    return watches.take()
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True])
+async def test_a_watch_that_was_awaited_needs_no_garbage_collector(is_cancelled: bool) -> None:
+    gc.disable()
+    try:
+        async with scene() as stage:
+            await stage.other.create("/a")
+            _, watch = await stage.zk.get_and_watch("/a")
+
+            async def wait(watch: Watch) -> None:
+                await watch
+
+            waiting = asyncio.create_task(wait(watch))
+            await turns()
+            if is_cancelled:
+                waiting.cancel()
+            else:
+                await stage.other.set("/a", b"1")
+            await asyncio.wait({waiting})
+            assert waiting.cancelled() is is_cancelled
+            left = weakref.ref(watch)
+            del watch, waiting
+            await turns()
+            assert left() is None
+    finally:
+        gc.enable()
