@@ -236,6 +236,11 @@ class _Finder(ast.NodeVisitor):
             self._add(node, ast.unparse(ast.Call(node.func, swapped, node.keywords)))
         self.generic_visit(node)
 
+    def visit_keyword(self, node: ast.keyword) -> None:
+        is_assertion = node.arg == "strict" and isinstance(node.value, ast.Constant) and node.value.value is True
+        if not is_assertion:  # the strict=True of a zip: both are of one length
+            self.generic_visit(node)
+
 
 def _is_log(node: ast.expr) -> bool:
     function = node.func if isinstance(node, ast.Call) else None

@@ -44,6 +44,7 @@ def _results(text: str) -> list[str]:
         ("a = [b for b in c if d(b)]", "a = [b for b in c if (not (d(b)))]"),
         ("f(a, b, *c)", None),
         ("f(a, b, c=1)", "f(b, a, c=1)"),
+        ("zip(a, b, strict=False)", "zip(a, b, strict=True)"),
         ("try:\n    a()\nexcept B:\n    c()\n    d()", "try:\n    a()\nexcept B:\n    raise"),
         ("if a: raise B", "if a: pass"),
     ],
@@ -56,9 +57,19 @@ def test_a_change_replaces_one_piece_of_the_text(text: str, result: str | None) 
 
 
 @pytest.mark.parametrize(
-    "text", ['"""1 < 2"""', "a = f'{1 < 2}'", "_log.warning('a', 1)", "a: int", "assert a", "a = b", "a = min(b, c)"]
+    "text",
+    [
+        '"""1 < 2"""',
+        "a = f'{1 < 2}'",
+        "_log.warning('a', 1)",
+        "a: int",
+        "assert a",
+        "a = zip(*b, strict=True)",
+        "a = b",
+        "a = min(b, c)",
+    ],
 )
-def test_texts_logs_and_annotations_are_not_changed(text: str) -> None:
+def test_texts_logs_annotations_and_assertions_are_not_changed(text: str) -> None:
     assert not [change for change in changes("a.py", text) if change.before not in ("1",)]
 
 

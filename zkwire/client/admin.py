@@ -77,7 +77,7 @@ class Administration:
         server_prefix = chroot + prefix if prefix != "/" else chroot or "/"
         found = (await self._requester.ask(GetEphemeralsRequest(server_prefix))).ephemerals
         # The server does not know about chroots, and compares text: for the chroot /app it returns /app2/x as well.
-        ours = [path for path in found if not chroot or path == chroot or path.startswith(f"{chroot}/")]
+        ours = [path for path in found if path == chroot or path.startswith(f"{chroot}/")]
         return [paths.strip_chroot(chroot, path) for path in ours]
 
     async def count_descendants(self, path: str) -> int:

@@ -48,5 +48,3 @@ async def follow_config(session: Session) -> None:
                 continue
             _log.warning("cannot read the list of servers in %s, and will not follow it any more: %s", CONFIG, error)
             return
-        finally:
-            watch.cancel()

@@ -78,10 +78,12 @@ class StateStream:
         self._is_ended = True
         self._states.clear()
         self._source.unlisten(self._listener)
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        self._wake()
 
     def _add(self, state: SessionState) -> None:
         self._states.append(state)
+        self._wake()
+
+    def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Self, TypeAlias
 
 from zkwire.client.arguments import Data, checked_data, checked_version, creation, server_path
-from zkwire.errors import ProtocolError, RuntimeInconsistencyError, ServerError, TransactionError
+from zkwire.errors import ProtocolError, ServerError, TransactionError
 from zkwire.paths import strip_chroot
 from zkwire.session.event_loop import check_loop
 from zkwire.wire.jute import Record
@@ -167,9 +167,9 @@ class Transaction:
             raise ProtocolError(f"{len(reply.results)} results for {len(self._operations)} operations")
         errors = [self._error(result, request) for result, request in zip(reply.results, self._operations, strict=True)]
         # When the server refuses a transaction, each operation has an error code: 0 before the refused operation, and
-        # RuntimeInconsistency after it.  So the one other code is the reason.
+        # RuntimeInconsistency after it.  So the first other code is the reason.
         for index, error in enumerate(errors):
-            if error is not None and not isinstance(error, RuntimeInconsistencyError):
+            if error is not None:
                 raise TransactionError(error, index, errors)
         self._results = [self._result(index, result) for index, result in enumerate(reply.results)]
         return self._results

@@ -299,7 +299,7 @@ class WatchSet:
         if self._ready is not None and not self._ready.done():
             raise RuntimeError("another task waits for this WatchSet already")
         loop = asyncio.get_running_loop()
-        if self._loop is not None and self._loop is not loop:
+        if self._loop is not None:
             check_loop(self._loop)
         self._ready = ReadyFuture(loop=loop)
         if urgent:

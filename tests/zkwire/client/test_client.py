@@ -1,10 +1,18 @@
-"""The client's own promises: a cancelled create leaves no node, and a transaction may be bound to one session."""
+"""The client's own promises: of cancelled creates, ids, lists of servers, and of what it shows of its session."""
+
+import asyncio
+import contextlib
+import math
+import random
+import uuid
 
 import pytest
 
 import zkwire
-from tests.support.everywhere import Scene, cancel_at_every_moment, scene
+from tests.support.everywhere import Scene, cancel_at_every_moment, no_watch_stays, scene
+from tests.support.proxy import Proxy
 from tests.support.recipes import until
+from zkwire import GetChildren, GetData, WatchSet
 
 
 async def test_a_create_cancelled_at_every_turn_leaves_no_ephemeral_node() -> None:
@@ -28,3 +36,107 @@ async def test_a_transaction_of_a_session_that_is_over_is_not_sent_in_the_next()
         with pytest.raises(zkwire.SessionExpiredError, match=f"{first:#x}"):
             await transaction.commit()
         assert await stage.other.exists("/a") is None
+
+
+class Fixed(random.Random):
+    """Randomness whose bits are all 0, or all 1."""
+
+    def __init__(self, *, ones: bool) -> None:
+        super().__init__()
+        self._ones = ones
+
+    def getrandbits(self, k: int) -> int:
+        return (1 << k) - 1 if self._ones else 0
+
+
+@pytest.mark.parametrize(
+    ("ones", "shown"),
+    [(True, "ffffffff-ffff-4fff-bfff-ffffffffffff"), (False, "00000000-0000-4000-8000-000000000000")],
+)
+async def test_a_unique_id_is_a_random_uuid_of_version_4(ones: bool, shown: str) -> None:
+    async with scene() as stage:
+        zk = zkwire.Client(stage.zk._session, "", Fixed(ones=ones))
+        assert zk.unique_id() == shown
+        assert uuid.UUID(shown).version == 4
+        assert uuid.UUID(shown).variant == uuid.RFC_4122
+
+
+async def test_a_list_of_servers_with_another_chroot_is_refused_and_changes_nothing() -> None:
+    async with scene() as stage, zkwire.connect(stage.server.hosts + "/app") as app:
+        states = app.states()
+        with pytest.raises(ValueError, match="the chroot of 'zk1:1/other' is not the one of this client, '/app'"):
+            app.set_hosts("zk1:1/other")
+        with pytest.raises(ValueError, match="is not the one of this client, ''"):
+            stage.zk.set_hosts("zk1:1/app")
+        for hosts in (stage.server.hosts + "/app", stage.server.hosts):
+            app.set_hosts(hosts)
+        await app.ping()
+        async with states:
+            assert await anext(states) is zkwire.SessionState.CONNECTED
+        assert app.state is zkwire.SessionState.CONNECTED
+
+
+async def test_a_ping_takes_the_time_until_its_answer() -> None:
+    async with scene() as stage:
+        loop = asyncio.get_running_loop()
+        start = loop.time()
+        async with stage.server.hold_replies("ping", session=stage.zk.session_id) as held:
+            pinging = asyncio.ensure_future(stage.zk.ping())
+            await held.until_hit()
+            assert not pinging.done()
+        seconds = await pinging
+        assert 0 < seconds <= loop.time() - start
+
+
+async def test_a_refused_exists_leaves_no_watch() -> None:
+    async with scene() as stage:
+        with WatchSet() as watches:
+            with (
+                stage.server.answering("exists", zkwire.ThrottledError, session=stage.zk.session_id),
+                pytest.raises(zkwire.ThrottledError),
+            ):
+                await stage.zk.exists_and_watch("/a", into=watches)
+            assert not watches._watches
+            for _ in range(2):
+                await stage.zk.exists_and_watch("/a", into=watches)
+            assert len(watches._watches) == 2
+
+
+async def test_a_session_is_certain_for_no_time_once_it_is_over_or_is_another_one() -> None:
+    async with scene() as stage, zkwire.connect(stage.server.hosts, renew=False) as zk:
+        session_id = zk.session_id
+        assert 0 < zk.certain_for(session_id) <= zk.session_timeout
+        assert zk.certain_for(session_id + 1) == 0
+        assert zk.certain_for(0) == 0
+        stage.server.expire(session_id)
+        await until(lambda: zk.state is zkwire.SessionState.EXPIRED)
+        assert (zk.certain_for(session_id), zk.certain_until) == (0, -math.inf)
+        for bad in (-1, math.nan):
+            with pytest.raises(ValueError, match="close: within must be 0 seconds or more, not"):
+                await zk.close(within=bad)
+        await zk.close(within=0)
+        assert zk.state is zkwire.SessionState.CLOSED
+
+
+async def test_verbs_that_return_no_watch_set_none() -> None:
+    async with scene() as stage, Proxy(stage.server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+        locked = [zkwire.ACL(zkwire.Perms.READ, "world", "anyone")]
+        await zk.create("/a/b", make_parents=True)
+        await zk.create("/locked", acl=locked)
+        for path in ("/a", "/none"):
+            assert (await zk.exists(path) is None) is (path == "/none")
+            for verb in (zk.get, zk.get_children, zk.get_children_and_stat, zk.get_acl):
+                with contextlib.suppress(zkwire.NoNodeError):
+                    await verb(path)
+            await zk.pipeline([GetData(path), GetChildren(path)])
+            await zk.get_many([GetData(path), GetChildren(path)])
+        await zk.get_config()
+        with pytest.raises(zkwire.NoAuthError):
+            await zk.ensure_path("/locked/a/b")
+        await zk.ensure_path("/a/b")
+        await no_watch_stays(stage.server.hosts)
+        await zk.set("/a", b"1")
+        await zk.delete_tree("/a")
+        await zk.ping()
+        assert [frame for frame in proxy.log if frame.direction == "event"] == []
+        await no_watch_stays(stage.server.hosts)

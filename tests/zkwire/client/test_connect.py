@@ -1,6 +1,8 @@
-"""The options of `connect`: limits of requests and replies, memory for requests in flight, and the missing await."""
+"""The options of `connect`: their checks, limits of requests and replies, memory for requests in flight."""
 
 import asyncio
+import re
+import ssl
 import subprocess
 import sys
 from typing import Any
@@ -116,15 +118,112 @@ async def test_a_reply_above_the_reply_limit_fails_the_read_that_asked_for_it() 
         assert len((await zk.get("/a")).data) == 9_000
 
 
-@pytest.mark.parametrize("name", ["request_limit", "reply_limit"])
+LIMIT = "must be at least 1024 and at most 2147483647 bytes, not"
+TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+
+async def open_nothing(*_: object) -> Any:
+    """Stand in for a function that opens connections."""
+
+
 @pytest.mark.parametrize(
-    ("value", "error"),
-    [(1023, ValueError), (2**31, ValueError), (-1, ValueError), (1e6, TypeError), (True, TypeError), ("1", TypeError)],
+    ("options", "error", "message"),
+    [
+        ({"session_timeout": True}, TypeError, "session_timeout must be a number of seconds, not bool"),
+        ({"session_timeout": "10"}, TypeError, "session_timeout must be a number of seconds, not str"),
+        ({"session_timeout": 0}, ValueError, "session_timeout must be a positive number of seconds, not 0"),
+        ({"session_timeout": 3601}, ValueError, "3601 are more than an hour: for milliseconds give 3.601"),
+        ({"session_timeout": 3_599_999}, ValueError, "are more than an hour: for milliseconds give 3600"),
+        ({"session_timeout": 3_600_000}, ValueError, "3600000 are more than an hour"),
+        ({"within": True}, TypeError, "within must be a number of seconds, or None to wait for ever, not True"),
+        ({"within": "5"}, TypeError, "within must be a number of seconds, or None to wait for ever, not '5'"),
+        ({"within": -1}, ValueError, "within must be 0 seconds or more, or None to wait for ever, not -1"),
+        ({"within": float("nan")}, ValueError, "within must be 0 seconds or more, or None to wait for ever, not nan"),
+        ({"max_in_flight": True}, TypeError, "max_in_flight must be a number of requests, not bool"),
+        ({"max_in_flight": 1.5}, TypeError, "max_in_flight must be a number of requests, not float"),
+        ({"max_in_flight": 0}, ValueError, "max_in_flight must be at least 1, not 0"),
+        *(
+            ({name: value}, error, f"{name} {message}")
+            for name in ("request_limit", "reply_limit")
+            for value, error, message in (
+                (1023, ValueError, f"{LIMIT} 1023"),
+                (2**31, ValueError, f"{LIMIT} 2147483648"),
+                (-1, ValueError, f"{LIMIT} -1"),
+                (1e6, TypeError, "must be a number of bytes, not float"),
+                (True, TypeError, "must be a number of bytes, not bool"),
+            )
+        ),
+        ({"session_id": "5"}, TypeError, "session_id must be an int and session_password bytes, not str and bytes"),
+        ({"session_password": "5"}, TypeError, "session_id must be an int and session_password bytes, not int and str"),
+        ({"session_id": 2**63}, ValueError, "session_id must fit in 64 bits, and 9223372036854775808 does not"),
+        ({"session_id": -(2**63) - 1}, ValueError, "session_id must fit in 64 bits, and -9223372036854775809 does not"),
+        ({"session_id": 5}, ValueError, "to resume session 0x5, give its session_password of 16 bytes"),
+        ({"session_password": bytes(16)}, ValueError, "a session_password needs a session_id"),
+        ({"ssl": TLS, "open_link": open_nothing}, ValueError, "give ssl or open_link, not both"),
+        ({"ssl": TLS, "follow_config": True}, ValueError, "follow_config cannot be used with ssl"),
+        ({"ssl": "yes"}, TypeError, "ssl must be an SSLContext, or True for the default one, not str"),
+        ({"sasl": 5}, TypeError, "sasl must have the methods start and step, as zkwire.DigestMD5 has; a int has not"),
+        ({"observer": 5}, TypeError, "observer must be a zkwire.Observer, not int"),
+        ({"auth": ["digest"]}, TypeError, "auth must be a sequence of pairs of a scheme and bytes"),
+        ({"auth": [("digest", b"bob:pw", b"")]}, TypeError, "auth must be a sequence of pairs of a scheme and bytes"),
+        ({"auth": [("digest",)]}, TypeError, "auth must be a sequence of pairs of a scheme and bytes"),
+    ],
+    ids=str,
 )
-def test_a_limit_that_is_no_number_of_bytes_is_refused(name: str, value: object, error: type[Exception]) -> None:
-    options: dict[str, Any] = {name: value}
-    with pytest.raises(error, match=name):
+def test_an_option_that_no_session_can_have_is_refused_at_once(
+    options: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=re.escape(message) + ("$" if "hour" in message else "")):
         zkwire.connect("localhost", **options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"session_timeout": 3600},
+        {"session_timeout": 0.001},
+        {"within": 0},
+        {"within": None},
+        {"max_in_flight": 1},
+        *({name: value} for name in ("request_limit", "reply_limit") for value in (1024, 2**31 - 1)),
+        *({"session_id": value, "session_password": bytes(16)} for value in (2**63 - 1, -(2**63), 1)),
+        {"session_id": 5, "session_password": bytearray(16)},
+        {"ssl": False, "open_link": open_nothing, "follow_config": True},
+        {"ssl": TLS},
+        {"auth": [["digest", b"bob:pw"]]},
+        {"sasl": zkwire.DigestMD5("bob", "pw")},
+    ],
+    ids=str,
+)
+def test_the_least_and_the_largest_value_of_an_option_are_taken(options: dict[str, Any]) -> None:
+    with pytest.warns(RuntimeWarning, match="never awaited") as warned:
+        zkwire.connect("localhost", **options)
+    assert warned[0].filename == __file__  # the warning shows the line that has called connect
+
+
+async def test_connections_are_opened_by_the_function_that_is_given() -> None:
+    class NoLinkError(OSError):
+        pass
+
+    async def refuse(*_: object) -> Any:
+        raise NoLinkError("no link today")
+
+    with pytest.raises(TimeoutError, match="no link today"):
+        await zkwire.connect("localhost:1", within=0, open_link=refuse)
+
+
+async def test_the_identities_of_a_client_are_counted() -> None:
+    async with Server() as server:
+        async with zkwire.connect(server.hosts) as zk:
+            assert zk.identity_count == 0
+            await zk.add_auth("digest", b"bob:pw")
+            assert zk.identity_count == 1
+            with pytest.raises(TypeError):
+                await zk.add_auth("digest", "bob:pw")  # type: ignore[arg-type]
+            assert zk.identity_count == 1
+        two = [("digest", b"bob:pw"), ("digest", b"eve:pw")]
+        async with zkwire.connect(server.hosts, auth=two) as zk:
+            assert zk.identity_count == 2
 
 
 async def test_a_client_that_was_not_awaited_says_so() -> None:

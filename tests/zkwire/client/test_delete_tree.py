@@ -1,5 +1,6 @@
 """The deletion of a tree by a client whose server, or whose colleagues, make nodes without end."""
 
+import asyncio
 import itertools
 import struct
 import tracemalloc
@@ -11,6 +12,7 @@ from tests.support.examples import some_in_quick
 from tests.support.rogue import Peer, Rogue
 from zkwire.client import delete_tree as module
 from zkwire.testing import Server
+from zkwire.wire.requests import GetChildren2Request
 
 MiB = 1 << 20
 DELETE, GET_CHILDREN, GET_CHILDREN2 = 2, 8, 12
@@ -71,3 +73,101 @@ async def test_a_tree_of_the_largest_size_is_deleted(monkeypatch: pytest.MonkeyP
         monkeypatch.setattr(module, "_MOST_LISTED", size)
         await zk.delete_tree("/tree")
         assert await zk.get_children("/") == []
+
+
+async def planted(zk: zkwire.Client) -> list[str]:
+    """Create a tree of three levels, and return its paths."""
+    nodes = ["/tree", "/tree/a", "/tree/b", "/tree/a/1", "/tree/b/1"]
+    for node in nodes:
+        await zk.create(node)
+    return nodes
+
+
+async def test_a_node_that_another_client_deletes_during_the_listing_is_left_out() -> None:
+    async with Server() as server, zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
+        await planted(zk)
+        async with server.hold_replies(GetChildren2Request, session=zk.session_id) as held:
+            task = asyncio.create_task(zk.delete_tree("/tree"))
+            await held.until_hit()
+            await other.delete_tree("/tree/a")
+        with server.delay_replies(0, "multi", session=zk.session_id) as commits:
+            await task
+        assert commits.hits == 1  # the first attempt has succeeded, since it knew what was gone
+        assert await zk.exists("/tree") is None
+
+
+@pytest.mark.parametrize("error", [zkwire.ThrottledError, zkwire.MarshallingError])
+async def test_a_refused_listing_ends_the_deletion_and_nothing_is_deleted(error: type[zkwire.ServerError]) -> None:
+    async with Server() as server, zkwire.connect(server.hosts) as zk:
+        nodes = await planted(zk)
+        with server.answering("getChildren", error, path="/tree/b"), pytest.raises(error) as refused:
+            await zk.delete_tree("/tree")
+        assert refused.value.path == "/tree/b"
+        for node in nodes:
+            assert await zk.exists(node) is not None
+
+
+async def test_a_refused_transaction_is_followed_by_deletes_one_by_one() -> None:
+    async with Server() as server, zkwire.connect(server.hosts) as zk:
+        nodes = await planted(zk)
+        for error in (zkwire.ThrottledError, zkwire.NotEmptyError):
+            with (
+                server.answering("multi", error) as refused,
+                server.delay_replies(0, "delete", session=zk.session_id) as deletes,
+            ):
+                await zk.delete_tree("/tree")
+            assert (refused.hits, deletes.hits) == (1, len(nodes))
+            assert await zk.exists("/tree") is None
+            await planted(zk)
+
+
+async def test_a_tree_that_cannot_be_emptied_is_given_up_after_some_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MOST_ROUNDS", 3)
+    async with Server() as server, zkwire.connect(server.hosts + "/app") as zk:
+        await zk.ensure_path("/")
+        await planted(zk)
+        with (
+            server.answering("multi", zkwire.ThrottledError),
+            server.answering("delete", zkwire.NotEmptyError, path="/app/tree/a") as refused,
+            pytest.raises(zkwire.NotEmptyError, match="nodes are created below it as fast as they are del") as given_up,
+        ):
+            await zk.delete_tree("/tree")
+        assert refused.hits == 2
+        assert given_up.value.path == "/tree/a"
+        assert await zk.get_children("/tree") == ["a"]
+        with (
+            server.answering("multi", zkwire.ThrottledError),
+            server.answering("delete", zkwire.ThrottledError, path="/app/tree/a") as refused,
+            pytest.raises(zkwire.ThrottledError) as throttled,
+        ):
+            await zk.delete_tree("/tree")
+        assert (refused.hits, throttled.value.path) == (1, "/tree/a")
+        assert "as fast as" not in str(throttled.value)
+
+
+async def test_a_node_that_may_not_be_listed_is_named_if_it_is_not_empty() -> None:
+    async with Server() as server, zkwire.connect(server.hosts) as zk:
+        await planted(zk)
+        with (
+            server.answering("getChildren", zkwire.NoAuthError, path="/tree/b") as refused,
+            pytest.raises(zkwire.NoAuthError) as named,
+        ):
+            await zk.delete_tree("/tree")
+        assert (named.value.path, named.value.operation, refused.hits) == ("/tree/b", "getChildren", 2)
+        assert await zk.get_children("/tree") == ["b"]
+
+
+async def test_no_more_nodes_are_listed_at_a_time_than_memory_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MOST_UNANSWERED", 2)
+    async with Server() as server, zkwire.connect(server.hosts) as zk:
+        await zk.create("/tree")
+        for number in range(5):
+            await zk.create(f"/tree/{number}")
+        async with server.hold_replies("getChildren", session=zk.session_id) as held:
+            task = asyncio.create_task(zk.delete_tree("/tree"))
+            await held.until_hit(2)
+            for _ in range(3):
+                await zkwire.four_letter_word(server.hosts, "ruok")
+            assert held.hits == 2
+        await task
+        assert await zk.exists("/tree") is None

@@ -11,7 +11,7 @@ import pytest
 import zkwire
 from tests.conformance.test_streams import following, plain, stream, taken
 from tests.support.client import PATIENCE, cancelled, eventually, states_until, turns, watched
-from tests.support.everywhere import Play, Scene, cancel_at_every_moment, cut_at_every_step
+from tests.support.everywhere import Play, Scene, cancel_at_every_moment, cut_at_every_step, no_watch_stays, scene
 from tests.support.proxy import Frame, Proxy
 from tests.support.rogue import CLOSE_SESSION, PING, UNIMPLEMENTED, Peer, Rogue
 from tests.support.set_watches import lists_of
@@ -395,13 +395,38 @@ async def test_a_stream_left_while_another_task_sets_it_in_a_new_session_is_not_
             server.expire(zk.session_id)
             await held.until_hit()
         server.expire(zk.session_id)
-        held.end()
         for _ in range(2):
             await states_until(states, EXPIRED)
+        held.end()
         with pytest.raises(StopAsyncIteration):
             await waiting
-        await zk.ping()
-        assert "/" not in (await zkwire.four_letter_word(server.hosts, "wchp")).splitlines()
+        await no_watch_stays(server.hosts)
+
+
+@pytest.mark.parametrize("is_waiting", [True, False])
+async def test_a_stream_ends_with_a_session_that_no_other_follows(is_waiting: bool) -> None:
+    async with scene() as stage, zkwire.connect(stage.server.hosts, renew=False) as zk, zk.events("/a") as events:
+        waiting = asyncio.ensure_future(anext(events)) if is_waiting else None
+        await turns()
+        stage.server.expire(zk.session_id)
+        for _ in range(2):
+            with pytest.raises(zkwire.SessionExpiredError):
+                await (waiting or following(events))
+            waiting = None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_stream_that_is_refused_in_a_new_session_can_be_iterated_again(kind: str) -> None:
+    async with scene() as stage, stream(stage.zk, kind, "/a") as events:
+        with stage.server.answering("addWatch", zkwire.ThrottledError) as refused:
+            stage.server.expire(stage.zk.session_id)
+            for _ in range(2):
+                with pytest.raises(zkwire.ThrottledError):
+                    await anext(events)
+            assert refused.hits == 2
+        assert await anext(events) == Resync()
+        await stage.other.create("/a")
+        assert plain([await following(events)]) == [(CREATED, "/a")]
 
 
 @pytest.mark.parametrize("is_waiting", [True, False])

@@ -45,8 +45,15 @@ async def test_the_servers_in_the_configuration_are_used_now_and_after_each_chan
 ) -> None:
     async with ensemble() as (server, admin):
         port = server.hosts.rpartition(":")[2]
-        with caplog.at_level(logging.INFO, "zkwire"):
+        with (
+            caplog.at_level(logging.INFO, "zkwire"),
+            server.delay_replies(0, "getData", path=CONFIG) as reads,
+        ):
             async with zkwire.connect(server.hosts, follow_config=True) as zk:
+                await reads.until_hit()
+                for _ in range(20):
+                    await zk.ping()
+                assert reads.hits == 1  # the next read follows a change
                 states = zk.states()
                 await admin.set(CONFIG, member(server, "localhost"))
                 await states_until(states, SUSPENDED)
@@ -57,8 +64,20 @@ async def test_the_servers_in_the_configuration_are_used_now_and_after_each_chan
                 await states_until(states, SUSPENDED)
                 await states_until(states, CONNECTED)
                 assert zk.server == f"127.0.0.1:{port}"
+                await until(lambda: reads.hits >= 4)
+            await until(lambda: not following())
+            assert CONFIG not in await zkwire.four_letter_word(server.hosts, "wchp")
         listed = [text for text in caplog.messages if "the configuration of the ensemble lists" in text]
         assert [text.rpartition(" ")[2] for text in listed] == [f"localhost:{port}", f"127.0.0.1:{port}"]
+
+
+async def test_servers_that_cannot_be_reached_leave_the_given_one_as_the_last_resort() -> None:
+    async with ensemble() as (server, admin), zkwire.connect(server.hosts, follow_config=True) as zk:
+        states = zk.states()
+        await admin.set(CONFIG, b"server.1=127.0.0.1:2888:3888:participant;1\nversion=1\n")
+        await states_until(states, SUSPENDED)
+        await states_until(states, CONNECTED)
+        assert zk.server == server.hosts
 
 
 async def test_the_same_list_in_a_new_session_changes_nothing() -> None:

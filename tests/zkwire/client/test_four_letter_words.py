@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import ssl
 import tracemalloc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -9,6 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 import zkwire
+from tests.support.rogue import Peer, Rogue
 
 MiB = 1 << 20
 
@@ -72,3 +74,76 @@ async def test_numbers_of_any_length_are_read() -> None:
     assert metrics == {"zk_long": "9" * 5000, "zk_max": 2**63 - 1, "zk_less": -12, "zk_float": "1." + "5" * 5000}
     async with answering(b"zk_a\t12\nzk_b\t1.5\nzk_c\t1.0E-4\nzk_d\n") as hosts:
         assert await zkwire.four_letter_word(hosts, "mntr") == {"zk_a": 12, "zk_b": 1.5, "zk_c": 1e-4}
+
+
+async def test_an_answer_up_to_the_limit_is_taken_and_one_byte_more_is_refused() -> None:
+    heading = b"x" * MiB
+    async with answering(heading) as hosts:
+        assert await zkwire.four_letter_word(hosts, "conf", within=20.0) == {}
+    async with answering(heading + b"x") as hosts:
+        with pytest.raises(zkwire.ProtocolError, match=f"sent more than {MiB} bytes"):
+            await zkwire.four_letter_word(hosts, "conf", within=20.0)
+
+
+NOT_SERVING = b"This ZooKeeper instance is not currently serving requests"
+CLOSED = "it closed the connection without an answer: its version has no such word"
+
+
+@pytest.mark.parametrize(
+    ("word", "answer", "error", "message"),
+    [
+        ("mntr", NOT_SERVING + b"\n", zkwire.ZooKeeperError, "mntr: .* runs but does not serve now: .* has no quorum"),
+        ("srvr", NOT_SERVING, zkwire.ZooKeeperError, "srvr: .* runs but does not serve now: .* has no quorum"),
+        ("isro", b"null", zkwire.ZooKeeperError, "isro: .* runs but does not serve now: .* has no quorum"),
+        ("conf", b"", zkwire.UnimplementedError, CLOSED),
+        (
+            "conf",
+            b"conf is not executed because it is not in the whitelist.\n",
+            zkwire.UnimplementedError,
+            "add the word to 4lw.commands.whitelist in the server's configuration",
+        ),
+    ],
+)
+async def test_a_server_that_does_not_answer_says_why(
+    word: str, answer: bytes, error: type[Exception], message: str
+) -> None:
+    async with answering(answer) as hosts:
+        with pytest.raises(error, match=message) as refused:
+            await zkwire.four_letter_word(hosts, word)
+    assert type(refused.value) is error
+    assert hosts in str(refused.value)
+
+
+@pytest.mark.parametrize(("word", "answer"), [("isro", "ro"), ("dump", "null"), ("hash", ""), ("srvr", f"a\n{CLOSED}")])
+async def test_other_texts_are_returned_as_they_are(word: str, answer: str) -> None:
+    async with answering(answer.encode()) as hosts:
+        assert await zkwire.four_letter_word(hosts, word) == answer
+
+
+async def test_a_text_that_is_no_utf8_is_returned_all_the_same() -> None:
+    async with answering(b"envi\na=\xff=1\nb\n") as hosts:
+        assert await zkwire.four_letter_word(hosts, "envi") == {"a": "\ufffd=1"}
+
+
+async def test_a_silent_server_is_given_up_in_time_with_a_hint_at_tls() -> None:
+    async def silent(peer: Peer) -> None:
+        await peer.ignore()
+
+    hint = "; a server that waits for TLS is silent too: see ssl="
+    async with Rogue(silent) as rogue:
+        with pytest.raises(TimeoutError, match=f"^ruok: no answer from {rogue.hosts} within 0.01 s{hint}$"):
+            await zkwire.four_letter_word(rogue.hosts, "ruok", within=0.01)
+        await rogue.disconnected(1)
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        with pytest.raises(TimeoutError, match=f"^ruok: no answer from {rogue.hosts} within 0.01 s$"):
+            await zkwire.four_letter_word(rogue.hosts, "ruok", within=0.01, ssl=tls)
+        await rogue.disconnected(2)
+
+
+async def test_a_timeout_of_the_network_is_raised_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def open_connection(*_: object, **__: object) -> None:
+        raise TimeoutError("the network timed out")
+
+    monkeypatch.setattr(asyncio, "open_connection", open_connection)
+    with pytest.raises(TimeoutError, match=r"^the network timed out$"):
+        await zkwire.four_letter_word("zk1:2181", "ruok", within=60.0)

@@ -367,6 +367,42 @@ async def test_leaving_leaves_no_watch_on_the_server(
         gc.enable()
 
 
+@pytest.mark.parametrize("is_there", [True, False])
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", STREAMS)
+async def test_a_stream_that_is_left_gives_its_watch_up_without_the_garbage_collector(
+    kind: str, way: str, is_there: bool
+) -> None:
+    gc.disable()
+    try:
+        async with scene() as stage:
+            if is_there:
+                await stage.zk.create(stage.path)
+            await WAYS[way](stream(stage.zk, kind, stage.path))
+            await no_watch_stays(stage.server.hosts)
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("kind", [*STREAMS, "own"])
+async def test_a_stream_closed_while_a_task_waits_for_it_reads_no_more(kind: str) -> None:
+    async with scene() as stage:
+        await stage.zk.create(stage.path)
+        values = Count(stage.zk, stage.path) if kind == "own" else stream(stage.zk, kind, stage.path)
+        await anext(values)
+        waiting = asyncio.ensure_future(anext(values))
+        await turns()
+        with stage.server.delay_replies(0, session=stage.zk.session_id, path=stage.path) as requests:
+            values.close()
+            with pytest.raises(StopAsyncIteration):
+                await waiting
+            with pytest.raises(StopAsyncIteration):
+                await anext(values)
+            await stage.zk.exists(stage.path)
+            assert requests.hits == 2  # this one, and the removal of the watch
+        await no_watch_stays(stage.server.hosts)
+
+
 async def test_a_stream_dropped_after_the_end_of_its_client_logs_nothing(zookeeper: RealServer, path: str) -> None:
     async with zkwire.connect(zookeeper.hosts) as zk:
         states = zk.data(path)

@@ -1,5 +1,6 @@
 """The configuration of an ensemble: its text, and how `reconfig` converts its arguments."""
 
+import re
 from typing import Any
 
 import pytest
@@ -59,6 +60,45 @@ def test_the_members_of_a_configuration_can_be_passed_to_reconfig() -> None:
 @pytest.mark.parametrize("version", [-1, 0, 2**63 - 1])
 def test_every_version_that_a_server_can_have_is_accepted(version: int) -> None:
     assert reconfiguration("a", None, None, version).config_id == version
+
+
+EITHER = "reconfig takes either `members`, or `joining` and `leaving`, but not both"
+LIST = "must be a str or a list of"
+
+
+@pytest.mark.parametrize(
+    ("said", "error", "message"),
+    [
+        ({}, ValueError, "reconfig needs `joining`, `leaving` or `members`"),
+        ({"joining": "a", "members": "b"}, ValueError, EITHER),
+        ({"leaving": 1, "members": "b"}, ValueError, EITHER),
+        ({"joining": "a", "leaving": 1, "members": "b"}, ValueError, EITHER),
+        ({"joining": ""}, ValueError, "joining is empty: leave it out"),
+        ({"joining": []}, ValueError, "joining is empty: leave it out"),
+        ({"members": " "}, ValueError, "members is empty: leave it out"),
+        ({"members": {}}, ValueError, "members is empty: leave it out"),
+        ({"leaving": ()}, ValueError, "leaving is empty: leave it out"),
+        ({"joining": 5}, TypeError, f"joining {LIST} str, not 5"),
+        ({"joining": b"server.1=a"}, TypeError, f"joining {LIST} str, not b'server.1=a'"),
+        ({"joining": [1]}, TypeError, f"joining {LIST} str, not [1]"),
+        ({"members": ["a", None]}, TypeError, f"members {LIST} str, not ['a', None]"),
+        ({"leaving": ["one"]}, TypeError, f"leaving {LIST} int, not ['one']"),
+        ({"leaving": {1: "a"}}, TypeError, f"leaving {LIST} int, not {{1: 'a'}}"),
+        ({"leaving": b"\x01"}, TypeError, f"leaving {LIST} int, not b'\\x01'"),
+        ({"leaving": [1, True]}, TypeError, f"leaving {LIST} int, not [1, True]"),
+        ({"leaving": True}, TypeError, f"leaving {LIST} int, not True"),
+        ({"leaving": 1.5}, TypeError, f"leaving {LIST} int, not 1.5"),
+        ({"leaving": 1, "from_config": "1"}, TypeError, "from_config must be an int, not '1'"),
+        ({"leaving": 1, "from_config": None}, TypeError, "from_config must be an int, not None"),
+        ({"leaving": 1, "from_config": 1.0}, TypeError, "from_config must be an int, not 1.0"),
+        ({"leaving": 1, "from_config": True}, TypeError, "from_config must be an int, not True"),
+    ],
+    ids=str,
+)
+def test_bad_arguments_are_refused_by_their_names(said: dict[str, Any], error: type[Exception], message: str) -> None:
+    said = {"joining": None, "leaving": None, "members": None, "from_config": -1} | said
+    with pytest.raises(error, match=f"^{re.escape(message)}$"):
+        reconfiguration(**said)
 
 
 @pytest.mark.parametrize("version", [-2, 2**63])

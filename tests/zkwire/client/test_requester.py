@@ -1,11 +1,21 @@
-"""Errors below a chroot name the caller's path: of refusals, lost answers, unreadable answers and large requests."""
+"""Several requests at once, and errors below a chroot, which name the caller's path."""
 
 import asyncio
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 import zkwire
+from tests.support.client import turns
 from tests.support.everywhere import scene
+from tests.support.rogue import CLOSE_SESSION, Peer, Rogue
+from zkwire import Create, GetChildren, GetData, Sync
+from zkwire.client.requester import Requester
+from zkwire.wire.multi import MultiReply
+from zkwire.wire.requests import GetDataRequest, Request
+
+MULTI_READ = 22
 
 
 async def test_a_lost_answer_names_the_callers_path() -> None:
@@ -64,3 +74,100 @@ async def test_a_lost_connection_without_a_text_is_named_by_its_class() -> None:
         link.abort(TimeoutError())
         with pytest.raises(zkwire.ConnectionLostError, match=r"\(TimeoutError\)"):
             await writing
+
+
+async def test_a_get_many_with_another_number_of_results_breaks_the_protocol() -> None:
+    async def no_results(peer: Peer) -> None:
+        await peer.handshake()
+        while True:
+            request = await peer.request()
+            if request.opcode == MULTI_READ:
+                await peer.reply(request.xid, MultiReply([]).encode())
+            else:
+                await peer.answer(request)
+            if request.opcode == CLOSE_SESSION:
+                return
+
+    async with Rogue(no_results) as rogue, zkwire.connect(rogue.hosts) as zk:
+        with pytest.raises(zkwire.ProtocolError, match=r"^0 results for 2 reads"):
+            await zk.get_many([GetData("/a"), GetChildren("/a")])
+
+
+class _Answers:
+    """Stands in for a session: the test settles the future of each request, and sees what the requester does to it."""
+
+    def __init__(self) -> None:
+        self.requests = self
+        self.loop = asyncio.get_running_loop()
+        self.states = SimpleNamespace(now=zkwire.SessionState.CONNECTED)
+        self.futures: list[asyncio.Future[Any]] = []
+        self.abandoned: list[asyncio.Future[Any]] = []
+
+    def submit(self, request: Request[Any], watch: object = None, kind: object = None) -> asyncio.Future[Any]:
+        self.futures.append(self.loop.create_future())
+        return self.futures[-1]
+
+    def abandon(self, future: asyncio.Future[Any], request: Request[Any]) -> None:
+        self.abandoned.append(future)
+
+
+def _requester() -> tuple[_Answers, Requester]:
+    answers: Any = _Answers()
+    return answers, Requester(answers, "")
+
+
+async def test_the_end_of_the_session_is_raised_even_if_a_later_answer_was_lost_before_it() -> None:
+    """A read that was cut off waits for the next connection, and a write behind it fails at once."""
+    answers, requester = _requester()
+    pipeline = asyncio.ensure_future(requester.pipeline([Sync("/a"), GetData("/a"), Create("/b")]))
+    await turns()
+    answered, read, write = answers.futures
+    answered.set_result(None)
+    write.set_exception(zkwire.ConnectionLostError("cut", maybe_applied=True))
+    read.set_exception(zkwire.SessionExpiredError("over"))
+    with pytest.raises(zkwire.SessionExpiredError):
+        await pipeline
+    # What was answered may have made a node that no caller learns of; it is abandoned once, as are the failed ones.
+    assert answers.abandoned == answers.futures
+
+
+async def test_no_more_requests_are_unanswered_than_allowed_and_answers_are_taken_in_their_order() -> None:
+    answers, requester = _requester()
+    taken: list[object] = []
+    asking = asyncio.ensure_future(requester.ask_each([GetDataRequest("/a", False)] * 5, 2, taken.append))
+    await turns()
+    assert len(answers.futures) == 2
+    answers.futures[1].set_result("second")
+    await turns()
+    assert (len(answers.futures), taken) == (2, [])
+    refused = zkwire.NoNodeError(-101)
+    answers.futures[0].set_exception(refused)
+    await turns()
+    assert (len(answers.futures), taken) == (4, [refused, "second"])
+    lost = zkwire.ConnectionLostError("cut", maybe_applied=False)
+    answers.futures[2].set_exception(lost)
+    answers.futures[3].set_result("fourth")
+    await turns()
+    assert (len(answers.futures), taken) == (5, [refused, "second", lost, "fourth"])
+    assert not asking.done()
+    answers.futures[4].set_result("fifth")
+    await asking
+    assert taken == [refused, "second", lost, "fourth", "fifth"]
+    assert answers.abandoned == []
+
+
+async def test_when_taking_an_answer_fails_the_requests_behind_it_are_abandoned() -> None:
+    answers, requester = _requester()
+
+    def refuse(answer: object) -> None:
+        raise LookupError(answer)
+
+    asking = asyncio.ensure_future(requester.ask_each([GetDataRequest("/a", False)] * 5, 3, refuse))
+    await turns()
+    first, second, third = answers.futures
+    second.set_result("second")
+    first.set_result("first")
+    with pytest.raises(LookupError, match="first"):
+        await asking
+    assert third.cancelled()
+    assert answers.abandoned == [second]

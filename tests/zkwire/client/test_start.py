@@ -17,8 +17,27 @@ from zkwire.testing import RealServer, Server, VirtualClock
 REFUSED = "127.0.0.1:1"  # a port on which nothing listens
 
 
-def test_fifteen_seconds_is_how_long_connect_tries_by_default() -> None:
-    assert inspect.signature(zkwire.connect).parameters["within"].default == 15.0
+def test_the_defaults_are_those_of_the_documentation() -> None:
+    of_connect = inspect.signature(zkwire.connect).parameters
+    assert {name: of_connect[name].default for name in list(of_connect)[1:]} == {
+        "session_timeout": 10.0,
+        "within": 15.0,
+        "session_id": 0,
+        "session_password": b"",
+        "renew": True,
+        "max_in_flight": 1000,
+        "request_limit": 1_048_575,
+        "reply_limit": 64 * 1024 * 1024,
+        "read_only": False,
+        "ssl": None,
+        "auth": (),
+        "sasl": None,
+        "follow_config": False,
+        "observer": None,
+        "rng": None,
+        "open_link": None,
+    }
+    assert inspect.signature(zkwire.four_letter_word).parameters["within"].default == 5.0
 
 
 async def test_the_error_names_every_server_with_its_last_cause_and_says_what_to_do() -> None:
@@ -217,8 +236,11 @@ async def test_a_client_that_is_dropped_without_a_close_warns_and_says_what_to_d
     async with Server() as server:
         zk = await zkwire.connect(server.hosts)
         session, session_id = zk._session, zk.session_id
-        with pytest.warns(ResourceWarning, match=rf"session 0x{session_id:x}.* `await zk.close\(\)`.*`async with "):
+        with pytest.warns(
+            ResourceWarning, match=rf"session 0x{session_id:x}.* `await zk.close\(\)`.*`async with "
+        ) as warned:
             del zk
+        assert warned[0].filename == __file__
         await session.close()
 
 

@@ -72,6 +72,17 @@ async def test_closing_ends_a_wait_and_drops_what_was_not_read() -> None:
     assert states._listeners == []
 
 
+async def test_a_stream_closed_before_its_reader_could_go_on_gives_nothing_more() -> None:
+    states, seen = stream()
+    await anext(seen)
+    waiting = asyncio.ensure_future(anext(seen))
+    await turns()
+    states.enter(CONNECTED)
+    seen.close()
+    with pytest.raises(StopAsyncIteration):
+        await waiting
+
+
 async def test_a_cancelled_wait_loses_nothing() -> None:
     states, seen = stream()
     await anext(seen)

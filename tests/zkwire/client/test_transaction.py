@@ -1,20 +1,35 @@
 """The results of a transaction's creates; with a server, transactions are tested for conformance."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
+import zkwire
 from zkwire import ServerError, Stat, Transaction
 from zkwire.wire.jute import Record
-from zkwire.wire.multi import MultiReply, MultiRequest
-from zkwire.wire.requests import Create2Reply, CreateReply, Request
+from zkwire.wire.multi import ErrorResult, MultiReply, MultiRequest
+from zkwire.wire.records import OPEN_ACL
+from zkwire.wire.requests import (
+    CheckVersionRequest,
+    Create2Reply,
+    Create2Request,
+    CreateFlags,
+    CreateReply,
+    CreateRequest,
+    DeleteRequest,
+    Nothing,
+    Request,
+    SetDataRequest,
+    StatReply,
+)
 
-STAT = Stat(7, 7, 1, 1, 0, 0, 0, 0, 0, 0, 7)
+STAT = Stat(1, 7, 1, 1, 0, 0, 0, 0, 0, 0, 7)  # the smallest zxid that a node can have
 EMPTY = Stat(*[0] * 11)
 
 
-def _refusal(code: int, request: Request[object]) -> ServerError:  # type: ignore[type-var]
-    raise AssertionError
+def _refusal(code: int, request: Request[Any]) -> ServerError:
+    return request.refusal(code)
 
 
 @pytest.mark.parametrize(
@@ -36,3 +51,82 @@ async def test_the_stat_of_a_create_is_none_where_the_server_sends_no_valid_one(
     transaction.create_and_stat("/a")
     transaction.create("/a")
     assert await transaction.commit() == [result, "/a"]
+
+
+def _answered(*results: Record) -> tuple[Transaction, list[MultiRequest]]:
+    """Return a transaction that will be answered with `results`, and the list of its requests."""
+    requests: list[MultiRequest] = []
+
+    async def commit(request: MultiRequest) -> MultiReply:
+        requests.append(request)
+        return MultiReply(list(results))
+
+    return Transaction(commit, "/app", _refusal, asyncio.get_running_loop()), requests
+
+
+async def test_operations_are_sent_as_they_were_added_and_each_result_is_of_its_kind() -> None:
+    created, stat = CreateReply("/app/a"), StatReply(STAT)
+    done = Nothing()
+    transaction, requests = _answered(created, Create2Reply("/app/b", STAT), stat, stat, done, done, done, done)
+    transaction.create("/a")
+    transaction.create_and_stat("/b", b"1", ephemeral=True)
+    transaction.set("/a", b"2")
+    transaction.set("/a", b"3", 5)
+    transaction.delete("/c")
+    transaction.delete("/d", 6)
+    transaction.check("/e")
+    transaction.check("/f", 7)
+    with pytest.raises(RuntimeError, match="the transaction is not committed: it has no results"):
+        _ = transaction.results
+    results = await transaction.commit()
+    assert results == ["/a", ("/b", STAT), STAT, STAT, None, None, None, None]
+    assert transaction.results == results
+    (request,) = requests
+    assert request.operations == [
+        CreateRequest("/app/a", b"", OPEN_ACL, CreateFlags(0)),
+        Create2Request("/app/b", b"1", OPEN_ACL, CreateFlags.EPHEMERAL),
+        SetDataRequest("/app/a", b"2", -1),
+        SetDataRequest("/app/a", b"3", 5),
+        DeleteRequest("/app/c", -1),
+        DeleteRequest("/app/d", 6),
+        CheckVersionRequest("/app/e", -1),
+        CheckVersionRequest("/app/f", 7),
+    ]
+
+
+async def test_a_refused_transaction_names_the_operation_and_the_error_of_each() -> None:
+    transaction, _ = _answered(ErrorResult(0), ErrorResult(-101), ErrorResult(-2))
+    for path in ("/a", "/b", "/c"):
+        transaction.delete(path)
+    with pytest.raises(zkwire.TransactionError) as refused:
+        await transaction.commit()
+    assert refused.value.index == 1
+    assert [type(each) for each in refused.value.results] == [
+        type(None),
+        zkwire.NoNodeError,
+        zkwire.RuntimeInconsistencyError,
+    ]
+    with pytest.raises(RuntimeError, match="not committed"):
+        _ = transaction.results
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+async def test_an_answer_with_another_number_of_results_breaks_the_protocol(count: int) -> None:
+    transaction, _ = _answered(*[Nothing()] * count)
+    transaction.delete("/a")
+    transaction.delete("/b")
+    with pytest.raises(zkwire.ProtocolError, match=f"^{count} results for 2 operations"):
+        await transaction.commit()
+
+
+async def test_a_transaction_that_is_too_large_for_one_request_says_of_how_many_operations_it_is() -> None:
+    async def commit(request: MultiRequest) -> MultiReply:
+        raise ValueError("multi: the request has 9 bytes, but a server accepts 8")
+
+    transaction = Transaction(commit, "", _refusal, asyncio.get_running_loop())
+    transaction.delete("/a")
+    transaction.delete("/b")
+    with pytest.raises(
+        ValueError, match=r"^a transaction of 2 operations is too large, make several of it: multi: the"
+    ):
+        await transaction.commit()

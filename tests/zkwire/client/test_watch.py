@@ -1,15 +1,22 @@
 """One-shot watches and sets of them under faults; which change fires which watch is tested for conformance."""
 
 import asyncio
+import contextlib
 import gc
 import time
+import weakref
+from collections.abc import Awaitable, Callable
 
 import pytest
 
 import zkwire
-from tests.support.everywhere import scene
+from tests.support.client import turns
+from tests.support.everywhere import Scene, scene
 from tests.support.recipes import until
-from zkwire import WatchEventType, WatchSet, four_letter_word
+from tests.support.rogue import CLOSE_SESSION, NO_NODE, Peer, Rogue
+from zkwire import SessionExpiredError, Watch, WatchEvent, WatchEventType, WatchSet, four_letter_word
+
+EXISTS, ADD_WATCH = 3, 106
 
 
 async def test_a_watch_set_is_ready_at_once_if_an_event_has_arrived_before() -> None:
@@ -126,3 +133,202 @@ async def test_a_removal_that_comes_later_leaves_new_watches_alone() -> None:
         await stage.zk.ping()
         await stage.other.create("/a")
         assert (await wanted).type is WatchEventType.CREATED
+
+
+async def test_a_watch_that_another_task_gives_up_cancels_the_task_that_awaits_it() -> None:
+    async with scene() as stage:
+        _, watch = await stage.zk.exists_and_watch("/a")
+
+        async def wait() -> None:
+            await watch
+
+        waiting = asyncio.create_task(wait())
+        await turns()
+        with pytest.raises(RuntimeError, match="the watch on /a is awaited already, or was given up"):
+            await watch
+        assert not watch.done()
+        watch.cancel()
+        await asyncio.wait({waiting})
+        assert waiting.cancelled()
+        with pytest.raises(RuntimeError, match="the watch on /a is awaited already, or was given up"):
+            await watch
+
+
+async def test_a_watch_set_may_be_waited_for_before_it_has_a_watch() -> None:
+    async with scene() as stage:
+        with WatchSet() as watches:
+            ready = watches.ready()
+            await stage.zk.exists_and_watch("/a", into=watches)
+            await stage.zk.create("/a")
+            assert await ready is None
+            assert watches.take() == [WatchEvent(WatchEventType.CREATED, "/a", stage.zk.last_zxid)]
+
+
+async def test_an_urgent_future_that_no_task_awaits_yet_has_the_path_of_the_first_deletion() -> None:
+    async with scene() as stage:
+        with WatchSet() as watches:
+            for path in ("/a", "/b"):
+                await stage.other.create(path)
+                await stage.zk.get_and_watch(path, into=watches)
+            ready = watches.ready(urgent=["/a", "/b"])
+            for path in ("/b", "/a"):
+                await stage.other.delete(path)
+                await stage.zk.ping()  # so that each event arrives by itself
+            assert ready.result() == "/b"
+            assert [event.path for event in watches.take()] == ["/b", "/a"]
+
+
+@pytest.mark.parametrize(("sent", "shown"), [(-1, None), (0, None), (1, 1), (2**62, 2**62)])
+async def test_an_event_has_the_zxid_that_the_server_sends(sent: int, shown: int | None) -> None:
+    """Servers before 3.9 send -1."""
+
+    async def behaviour(peer: Peer) -> None:
+        await peer.handshake()
+        while True:
+            request = await peer.request()
+            if request.opcode == ADD_WATCH:
+                await peer.reply(request.xid, bytes(4))
+            elif request.opcode == EXISTS:
+                await peer.reply(request.xid, err=NO_NODE)
+                await peer.event(int(WatchEventType.CREATED), "/a", zxid=sent)
+            else:
+                await peer.answer(request)
+            if request.opcode == CLOSE_SESSION:
+                return
+
+    async with Rogue(behaviour) as rogue, zkwire.connect(rogue.hosts) as zk, zk.events("/a") as events:
+        _, watch = await zk.exists_and_watch("/a")
+        event = WatchEvent(WatchEventType.CREATED, "/a", shown)
+        assert await watch == event
+        assert await anext(events) == event
+
+
+async def _watch(stage: Scene) -> Callable[[], bool]:
+    _, watch = await stage.zk.exists_and_watch("/a")
+
+    def leave() -> bool:
+        watch.cancel()
+        return watch._outcome is None
+
+    return leave
+
+
+async def _watch_set(stage: Scene) -> Callable[[], bool]:
+    watches = WatchSet()
+    await stage.zk.exists_and_watch("/a", into=watches)
+
+    def leave() -> bool:
+        watches.cancel()
+        return watches.take() == []
+
+    return leave
+
+
+async def _events(stage: Scene) -> Callable[[], bool]:
+    events = await stage.zk.events("/a").__aenter__()
+
+    def leave() -> bool:
+        # In one step, as a task of asyncio's eager task factory does it.
+        with contextlib.suppress(StopIteration):
+            events.__aexit__(None, None, None).send(None)
+        with contextlib.suppress(StopAsyncIteration):
+            events.__anext__().send(None)
+            return False
+        return True
+
+    return leave
+
+
+@pytest.mark.parametrize("left", [_watch, _watch_set, _events])
+async def test_what_is_left_by_the_callback_for_an_event_does_not_get_that_event(
+    left: Callable[[Scene], Awaitable[Callable[[], bool]]],
+) -> None:
+    async with scene() as stage:
+        with WatchSet() as watches:
+            await stage.zk.exists_and_watch("/a", into=watches)
+            leave = await left(stage)
+            calls: list[bool] = []
+            watches.set_callback(lambda: calls.append(leave()))
+            await stage.zk.create("/a")
+            assert calls == [True]
+            assert leave()
+
+
+async def test_the_end_of_the_session_is_one_call_of_the_callback_whatever_fails_first() -> None:
+    error = SessionExpiredError("the session has expired")
+    calls: list[str] = []
+    before, after, without = WatchSet(), WatchSet(), WatchSet()
+    before.set_callback(lambda: calls.append("before"))
+    without.set_callback(lambda: calls.append("without"))
+    for watches in (before, after, without):
+        for _ in range(2):  # two of its watches
+            watches.failed(error)
+    after.set_callback(lambda: calls.append("after"))
+    without.set_callback(None)
+    assert calls == []
+    await turns()
+    assert calls == ["before", "after"]
+    for watches in (before, after, without):
+        with pytest.raises(SessionExpiredError):
+            watches.take()
+        with pytest.raises(SessionExpiredError):
+            await watches.next()
+
+
+@pytest.mark.parametrize("end", ["fired", "failed", "given up"])
+async def test_a_watch_that_is_over_and_dropped_leaves_an_urgent_wait_for_its_node_alone(end: str) -> None:
+    async with scene() as stage:
+        await stage.other.create("/a")
+        _, watch = await stage.zk.get_and_watch("/a")
+        if end == "fired":
+            await stage.zk.set("/a", b"1")
+        elif end == "failed":
+            first = stage.zk.session_id
+            stage.server.expire(first)
+            await until(lambda: stage.zk.session_id not in (0, first))
+        else:
+            watch.cancel()
+        await stage.zk.ping()
+        assert watch.done()
+        with WatchSet() as watches:
+            await stage.zk.get_and_watch("/a", into=watches)
+            ready = watches.ready(urgent=["/a"])
+            del watch
+            await turns()
+            await stage.other.delete("/a")
+            assert await ready == "/a"
+            assert [event.type for event in await taken(watches)] == [WatchEventType.DELETED]
+            assert not watches._watches
+
+
+async def taken(watches: WatchSet) -> list[WatchEvent]:
+    """Return the events of the step in which an urgent wait has ended."""
+    await turns()
+    return watches.take()
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True])
+async def test_a_watch_that_was_awaited_needs_no_garbage_collector(is_cancelled: bool) -> None:
+    gc.disable()
+    try:
+        async with scene() as stage:
+            await stage.other.create("/a")
+            _, watch = await stage.zk.get_and_watch("/a")
+
+            async def wait(watch: Watch) -> None:
+                await watch
+
+            waiting = asyncio.create_task(wait(watch))
+            await turns()
+            if is_cancelled:
+                waiting.cancel()
+            else:
+                await stage.other.set("/a", b"1")
+            await asyncio.wait({waiting})
+            assert waiting.cancelled() is is_cancelled
+            left = weakref.ref(watch)
+            del watch, waiting
+            await turns()
+            assert left() is None
+    finally:
+        gc.enable()
