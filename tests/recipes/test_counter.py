@@ -90,6 +90,14 @@ async def test_curators_shared_count_has_four_bytes(zookeeper: RealServer, path:
         assert await Counter(zk, path, size=4).add(2**31 - 43) == 2**31 - 1
 
 
+async def test_a_number_that_never_fits_is_refused_before_anything_is_sent() -> None:
+    async with scene() as stage:
+        for size, n in ((8, 2**63), (4, -(2**31) - 1)):
+            with pytest.raises(OverflowError, match=f"{n} does not fit into the counter /c, which has {size} bytes"):
+                await Counter(stage.zk, "/c", size=size).add(n)
+        assert await stage.zk.exists("/c") is None
+
+
 @pytest.mark.parametrize("bad", [True, 1.5, "1", None])
 async def test_only_whole_numbers_are_added(bad: object) -> None:
     async with scene() as stage:

@@ -404,6 +404,7 @@ async def test_partitions_are_divided_when_the_members_have_settled(monkeypatch:
         assert await play.given == frozenset(division(["a", "b"], ["me", "other"])["me"])
 
 
+@pytest.mark.limit(60)  # of which this test lets 20 seconds pass at once
 async def test_members_that_never_settle_delay_a_division_by_ten_times_the_settling_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -332,6 +332,17 @@ async def test_a_resize_whose_keeper_must_not_be_read_changes_nothing() -> None:
         assert (await other.get("/s")).data == b"4"
 
 
+async def test_a_resize_of_a_node_that_must_not_be_read_changes_nothing() -> None:
+    async with connected() as (server, (zk, other)):
+        await Semaphore(other, "/s", 3).resize(4)
+        with (
+            server.answering("getData", zkwire.NoAuthError, path="/s", session=zk.session_id),
+            pytest.raises(zkwire.NoAuthError),
+        ):
+            await Semaphore(zk, "/s", 4).resize(5)
+        assert (await other.get("/s")).data == b"4"
+
+
 async def test_a_resize_whose_sync_is_refused_changes_nothing() -> None:
     """The server may lag behind: what it shows need not be the present number."""
     async with connected() as (server, (zk, other)):

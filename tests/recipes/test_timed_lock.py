@@ -13,6 +13,7 @@ from recipes.line import ticket_data
 from recipes.line.locking import Locking
 from recipes.line.position import Promises
 from recipes.line.proofs import Proofs
+from tests.support.clock import Clock
 from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, scene
 from tests.support.locks import release, two_clients, watch_count
 from tests.support.proxy import Proxy
@@ -243,6 +244,43 @@ async def test_a_bad_limit_is_refused(bad: Any, error: type[Exception]) -> None:
         async with TimedLock(other, "/t", 5) as lease:
             with pytest.raises(error, match="limit"):
                 await lease.extend(bad)
+
+
+async def test_a_lease_that_is_longer_than_a_second_ends_at_its_limit_by_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The holder looks at its limit every second, as its timers do not run while the machine is suspended."""
+    async with scene(session_timeout=40.0) as stage:
+        clock = Clock(monkeypatch)
+        lease = await TimedLock(stage.zk, "/t", 4.0).acquire()
+        losing = asyncio.create_task(lease.lost())
+        await stage.zk.ping()
+        for _ in range(3):
+            await clock.passes(1.01)
+            await stage.zk.ping()
+        assert not losing.done()
+        await clock.passes(1.01)
+        assert losing.done()
+        error = await losing
+        assert error is not None
+        assert error.why == "its time limit has passed"
+        await lease.release()
+        await stage.zk.ping()
+        assert await line(stage.other, "/t") == []
+
+
+async def test_a_lease_whose_node_another_client_has_written_into_is_lost_when_it_is_extended() -> None:
+    async with scene() as stage, no_task_stays():
+        lease = await TimedLock(stage.zk, "/t", 60).acquire()
+        await until_data(stage.other, lease.path, bool)
+        await stage.other.set(lease.path, b"by hand")
+        with pytest.raises(LockLostError, match="another client has written into it"):
+            await lease.extend(60)
+        error = await lease.lost()
+        assert error is not None
+        assert error.why == "another client has written into it"
+        await lease.release()
+        await until_line(stage.other, "/t", 0)
 
 
 async def test_a_limit_that_the_server_refuses_is_a_loss() -> None:

@@ -280,6 +280,57 @@ async def test_a_lost_answer_and_an_expired_session() -> None:
         await lease.release()
 
 
+async def test_a_try_that_is_cancelled_behind_its_create_leaves_no_node() -> None:
+    """With `acl`, the ACL of the parent is looked up behind the create."""
+    async with scene() as stage, no_task_stays():
+        lock = TryLock(stage.zk, P, acl=zkwire.OPEN_ACL)
+        with stage.server.hold_replies("getACL", session=stage.zk.session_id) as held:
+            trying = asyncio.create_task(lock.try_acquire())
+            await held.until_hit()
+            assert await stage.other.exists(P) is not None
+            trying.cancel()
+            assert isinstance(await outcome(trying), asyncio.CancelledError)
+        await until_absent(stage)
+        await (await taken(lock)).release()
+
+
+async def test_a_session_that_expires_behind_the_create_gives_a_lease_of_the_next_session() -> None:
+    async with scene() as stage, no_task_stays():
+        with stage.server.hold_replies("getACL", session=stage.zk.session_id) as held:
+            trying = asyncio.create_task(TryLock(stage.zk, P, acl=zkwire.OPEN_ACL).try_acquire())
+            await held.until_hit()
+            old = stage.zk.session_id
+            stage.server.expire(old)
+        lease = await trying
+        assert lease is not None
+        lease.check()
+        stat = await stage.other.exists(P)
+        assert stat is not None
+        assert (stat.czxid, stat.ephemeral_owner) == (lease.token, stage.zk.session_id)
+        assert stage.zk.session_id != old
+        await lease.release()
+
+
+@pytest.mark.parametrize("renews", [True, False])
+async def test_a_session_that_expires_while_the_parents_are_created_is_an_error_unless_it_is_renewed(
+    renews: bool,
+) -> None:
+    async with scene() as stage, zkwire.connect(stage.server.hosts, renew=renews) as zk:
+        with stage.server.hold_replies("create", session=zk.session_id, nth=2) as creating:
+            trying = asyncio.create_task(TryLock(zk, P).try_acquire())
+            await creating.until_hit()
+            stage.server.expire(zk.session_id)
+        if renews:
+            lease = await trying
+            assert lease is not None
+            lease.check()
+            await lease.release()
+        else:
+            with pytest.raises(SessionExpiredError):
+                await trying
+        assert await stage.other.exists(P) is None
+
+
 async def test_a_cancelled_try_removes_its_node_before_the_next_try_of_this_client() -> None:
     """Pitfalls 9 and 10."""
     async with scene() as stage, no_task_stays():
