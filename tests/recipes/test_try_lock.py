@@ -301,6 +301,8 @@ async def test_a_session_that_expires_behind_the_create_gives_a_lease_of_the_nex
             await held.until_hit()
             old = stage.zk.session_id
             stage.server.expire(old)
+            stage.server.drop(old)
+            await until(lambda: stage.zk.session_id != old)
         lease = await trying
         assert lease is not None
         lease.check()
