@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import traceback
 from contextlib import AsyncExitStack
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -96,6 +97,13 @@ async def test_a_number_that_never_fits_is_refused_before_anything_is_sent() -> 
             with pytest.raises(OverflowError, match=f"{n} does not fit into the counter /c, which has {size} bytes"):
                 await Counter(stage.zk, "/c", size=size).add(n)
         assert await stage.zk.exists("/c") is None
+
+
+@pytest.mark.parametrize("bad", [8.0, 0, 16])
+async def test_a_size_that_no_counter_has_is_refused(bad: Any) -> None:
+    async with scene() as stage:
+        with pytest.raises(ValueError, match=f"size is 8 or 4 bytes, not {bad}"):
+            Counter(stage.zk, "/c", size=bad)
 
 
 @pytest.mark.parametrize("bad", [True, 1.5, "1", None])

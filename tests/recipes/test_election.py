@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import re
+import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -332,6 +333,34 @@ async def test_closing_the_terms_resigns_and_ends_a_wait() -> None:
         with pytest.raises(StopAsyncIteration):
             await waiting
         assert await line(stage.other, P) == []
+
+
+def test_terms_that_outlive_their_event_loop_are_collected_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def lead() -> Terms:
+        async with Server() as server, zkwire.connect(server.hosts) as zk:
+            terms = Election(zk, P).terms()
+            await anext(terms)
+            return terms
+
+    noticed: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", noticed.append)
+    kept = [asyncio.run(lead())]
+    kept.clear()
+    gc.collect()
+    assert not noticed
+
+
+async def test_a_term_takes_any_bytes_and_is_lost_when_another_client_has_written_into_its_node() -> None:
+    async with scene(P) as stage:
+        term = await Election(stage.zk, P).acquire()
+        for data in (bytearray(b"1"), memoryview(b"2")):
+            await term.set(data)  # type: ignore[arg-type]
+            assert (await stage.other.get(term.path)).data == bytes(data)
+        await stage.other.set(term.path, b"by hand")
+        with pytest.raises(LockLostError, match="another client has written into it"):
+            await term.set(b"3")
+        await term.resign()
+        await until_line(stage.other, P, 0)
 
 
 async def test_errors_of_a_body_leave_the_loop_except_the_loss_of_its_term() -> None:

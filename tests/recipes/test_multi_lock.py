@@ -23,6 +23,7 @@ from recipes import (
     TimedLock,
     TryLock,
     WriteLease,
+    multi_lock,
 )
 from tests.support.everywhere import Scene, below, cancel_at_every_moment, cut_at_every_step, scene
 from tests.support.locks import cancel_every_wait, expire_at_every_step, release, taken, watch_count
@@ -395,6 +396,19 @@ async def test_a_released_set_does_not_hear_of_the_later_loss_of_a_lock_that_is_
             several.check()
         await outer.release()
         assert await held(stage.other, P) == []
+
+
+async def test_several_tasks_may_wait_for_a_loss_and_one_of_them_be_cancelled() -> None:
+    async with scene(P) as stage:
+        lease = await multi(stage.zk, P, "a", "b").acquire()
+        losing = [asyncio.create_task(lease.lost()) for _ in range(3)]
+        await asyncio.sleep(0)
+        losing[0].cancel()
+        assert isinstance(await outcome(losing[0]), asyncio.CancelledError)
+        assert not losing[1].done()
+        await lease.release()
+        assert await asyncio.gather(*losing[1:]) == [None, None]
+        assert not multi_lock._RELEASING  # a program that uses ever new sets does not fill the memory
 
 
 # -- downgrade --------------------------------------------------------------------------------------------------------

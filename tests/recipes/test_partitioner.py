@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from hashlib import blake2b
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -507,6 +508,55 @@ async def test_members_that_are_none_get_no_partitions_and_write_no_lines_into_t
         assert len(shown[0]) < 1000
 
 
+async def test_members_with_another_list_are_named_in_one_short_warning(caplog: pytest.LogCaptureFixture) -> None:
+    async with scene() as stage:
+        theirs = Group(stage.other, f"{stage.path}/members")
+        for number in range(25):
+            await theirs.join(f"m{number:02}", b"\xff\n\t" + b"9" * 5000)
+        mine = Partitioner(stage.zk, stage.path, ["a", "b"], name="me", settle=0.0)
+        async with mine:
+            while await anext(mine) != {"a", "b"}:
+                pass
+            shown = "; ".join(f"m{number:02}: \ufffd??{'9' * 97}" for number in range(20))
+            (text,) = caplog.messages
+            assert text == (
+                f"the member me of {stage.path} divides {fingerprint(['a', 'b']).decode()}, but these members divide"
+                f" another list among themselves: {shown}"
+            )
+            await theirs.join("late", fingerprint(["a"]))
+            await until(lambda: len(caplog.messages) == 2)
+            assert f"late: {fingerprint(['a']).decode()}; m00: " in caplog.messages[1]
+            assert fingerprint(["a"]).startswith(b"1 partitions, ")
+
+
+async def test_a_task_that_waits_for_partitions_ends_when_the_block_is_left() -> None:
+    async with scene() as stage:
+        async with Partitioner(stage.zk, stage.path, ["a"], settle=0.0) as mine:
+            assert await anext(mine) == {"a"}
+            waiting = asyncio.create_task(mine.__anext__())
+            await turns()
+        with pytest.raises(StopAsyncIteration):
+            await waiting
+        with pytest.raises(LookupError):
+            mine.lease("a")
+
+
+async def test_the_nodes_of_a_partitioner_have_its_acl_the_name_of_the_member_and_names_of_the_partitions() -> None:
+    async with scene() as stage, zkwire.connect(stage.server.hosts, auth=[("digest", b"us:secret")]) as us:
+        acl = zkwire.CREATOR_ALL_ACL
+        async with Partitioner(us, "/p", ["a/b", "\u00e4 c"], name="me", settle=0, acl=acl) as mine:
+            while len(await anext(mine)) < 2:
+                pass
+            assert sorted(await us.get_children("/p/locks")) == ["%C3%A4 c", "a%2Fb"]
+            for partition, node in (("a/b", "a%2Fb"), ("\u00e4 c", "%C3%A4 c")):
+                lease = mine.lease(partition)
+                assert lease.path.startswith(f"/p/locks/{node}/_c_")
+                assert (await us.get(lease.path)).data == b"me"
+            for path in ("/p", *(f"/p/{name}" for name in await below(us, "/p"))):
+                where = path.replace("/p//p", "/p")
+                assert (await us.get_acl(where))[0] == [zkwire.digest_acl("us", "secret")]
+
+
 async def test_members_with_the_same_partitions_in_another_order_share_them(caplog: pytest.LogCaptureFixture) -> None:
     async with scene() as stage:
         holders: dict[object, Worker] = {}
@@ -525,8 +575,10 @@ async def test_misuse_is_refused() -> None:
         for settle in (-1, float("nan"), float("inf")):
             with pytest.raises(ValueError, match="settle"):
                 Partitioner(stage.zk, "/p", [1], settle=settle)
-        with pytest.raises(TypeError, match="settle"):
-            Partitioner(stage.zk, "/p", [1], settle=True)
+        wrong: Any
+        for wrong in (True, "1", None):
+            with pytest.raises(TypeError, match="settle"):
+                Partitioner(stage.zk, "/p", [1], settle=wrong)
         mine = Partitioner(stage.zk, "/p", ["a/b", "\u00e4 c"], name="me", settle=0.0)
         for _ in range(2):
             async with mine:

@@ -105,13 +105,14 @@ async def test_the_most_permits_that_can_be_given_are_read_by_others() -> None:
         lease.check()
 
 
-@pytest.mark.parametrize("data", [b"many", b"0", b"-1", b"2.0", b"99999999999", b"1" * 5000, "\u0663".encode(), b" 3"])
+@pytest.mark.parametrize("data", [b"many", b"0", b"-1", b"2.0", b"2147483648", b"99999999999", b"1" * 5000, "\u0663".encode(), b" 3"])
 async def test_a_node_with_other_data_is_refused_and_not_changed(data: bytes) -> None:
     async with two_clients() as (zk, other):
         await other.create("/s", data)
         for permits in (3, None):
-            with pytest.raises(PermitsError, match="the node /s is not a semaphore"):
+            with pytest.raises(PermitsError, match="the node /s is not a semaphore") as caught:
                 await Semaphore(zk, "/s", permits).acquire()
+            assert len(str(caught.value)) < 200
             with pytest.raises(PermitsError, match="the node /s is not a semaphore"):
                 await Semaphore(zk, "/s", permits).resize(2)
         assert await line(other, "/s") == []
@@ -353,6 +354,21 @@ async def test_a_resize_whose_sync_is_refused_changes_nothing() -> None:
         ):
             await Semaphore(zk, "/s", 4).resize(5)
         assert (await other.get("/s")).data == b"4"
+
+
+async def test_a_resize_that_creates_the_node_creates_a_container_and_all_nodes_with_the_acl() -> None:
+    async with (
+        Server(container_interval=0.02) as server,
+        zkwire.connect(server.hosts, auth=[("digest", b"us:secret")]) as us,
+    ):
+        await Semaphore(us, "/a/s", 2, acl=zkwire.CREATOR_ALL_ACL).resize(4)
+        for path in ("/a", "/a/s", "/a/s/resized"):
+            assert (await us.get_acl(path))[0] == [zkwire.digest_acl("us", "secret")]
+        await us.delete("/a/s/resized")
+        await until_gone(us, "/a/s")
+        await Semaphore(us, "/b/s", 2).resize(4)
+        for path in ("/b", "/b/s", "/b/s/resized"):
+            assert (await us.get_acl(path))[0] == list(zkwire.OPEN_ACL)
 
 
 async def test_a_resize_creates_a_missing_node_or_number() -> None:

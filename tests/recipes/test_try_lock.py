@@ -8,6 +8,7 @@ import pytest
 
 import zkwire
 from recipes import LockLostError, LockTakenError, TryLock, try_lock
+from recipes.common import this_process
 from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, scene
 from tests.support.locks import expire_at_every_step, taken, two_clients, watch_count
 from tests.support.proxy import Proxy
@@ -104,6 +105,20 @@ async def test_bad_arguments_are_refused(memory: Any, path: str, bad: str) -> No
         with pytest.raises(ValueError, match="within"):
             await TryLock(zk, path).acquire(within=-1)
         assert await zk.exists(path) is None
+
+
+async def test_the_nodes_have_the_acl_that_is_given_or_only_the_holder_may_write() -> None:
+    async with scene() as stage, zkwire.connect(stage.server.hosts, auth=[("digest", b"us:secret")]) as us:
+        async with TryLock(us, "/given/job", acl=zkwire.CREATOR_ALL_ACL):
+            for path in ("/given", "/given/job"):
+                assert (await us.get_acl(path))[0] == [zkwire.digest_acl("us", "secret")]
+        async with TryLock(us, "/usual/job", data=b"host-1"):
+            assert (await us.get_acl("/usual"))[0] == list(zkwire.OPEN_ACL)
+            assert (await stage.other.get("/usual/job")).data == b"host-1"
+            with pytest.raises(zkwire.NoAuthError):
+                await stage.other.set("/usual/job", b"host-2")
+        async with TryLock(us, "/job"):
+            assert (await stage.other.get("/job")).data == this_process.in_words()
 
 
 async def test_an_error_of_the_server_is_raised() -> None:
