@@ -25,6 +25,7 @@ from recipes import (
     WriteLease,
     multi_lock,
 )
+from recipes.line.locking import Locking
 from tests.support.everywhere import Scene, below, cancel_at_every_moment, cut_at_every_step, scene
 from tests.support.locks import cancel_every_wait, expire_at_every_step, release, taken, watch_count
 from tests.support.proxy import Proxy
@@ -111,7 +112,10 @@ async def test_requests(zookeeper: RealServer, path: str) -> None:
 async def test_a_set_is_certain_for_as_long_as_the_lock_that_ends_first() -> None:
     async with scene(P, session_timeout=40.0) as stage:
         for names in ("ab", "ba"):
-            locks = [Lock(stage.zk, f"{P}/{names[0]}"), TimedLock(stage.zk, f"{P}/{names[1]}", 5.0)]
+            locks: list[Locking[Any]] = [
+                Lock(stage.zk, f"{P}/{names[0]}"),
+                TimedLock(stage.zk, f"{P}/{names[1]}", 5.0),
+            ]
             async with MultiLock(locks) as lease:
                 assert 0 < lease.certain_for() <= 5.0 < lease.leases[f"{P}/{names[0]}"].certain_for()
                 assert lease.is_certain()

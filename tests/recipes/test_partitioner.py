@@ -349,7 +349,7 @@ async def test_a_partition_whose_lock_another_client_gets_is_taken_from_the_body
         assert isinstance(await losing, LockLostError)
         again = asyncio.create_task(mine.__anext__())
         await turns()
-        with pytest.raises(LookupError, match="'only' .* is not held here"):
+        with pytest.raises(LookupError, match=r"'only' .* is not held here"):
             mine.lease("only")
         await (await taking).release()
         assert await again == {"only"}

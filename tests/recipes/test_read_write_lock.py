@@ -486,17 +486,16 @@ async def test_a_lease_that_is_released_while_it_is_downgraded_gives_no_read_lea
 
 
 async def test_a_downgrade_that_the_server_refuses_lets_no_reader_in_and_can_be_repeated() -> None:
-    async with scene() as stage, no_task_stays():
-        async with ReadWriteLock(stage.zk, stage.path).write() as lease:
-            with stage.server.answering("setData", zkwire.NoAuthError, session=stage.zk.session_id) as refusing:
-                with pytest.raises(zkwire.NoAuthError):
-                    await lease.downgrade()
-                assert refusing.hits == 1
-            assert not lease.is_certain()
-            assert await ReadWriteLock(stage.other, stage.path).read().try_acquire() is None
-            read = await lease.downgrade()
-            async with ReadWriteLock(stage.other, stage.path).read():
-                read.check()
+    async with scene() as stage, no_task_stays(), ReadWriteLock(stage.zk, stage.path).write() as lease:
+        with stage.server.answering("setData", zkwire.NoAuthError, session=stage.zk.session_id) as refusing:
+            with pytest.raises(zkwire.NoAuthError):
+                await lease.downgrade()
+            assert refusing.hits == 1
+        assert not lease.is_certain()
+        assert await ReadWriteLock(stage.other, stage.path).read().try_acquire() is None
+        read = await lease.downgrade()
+        async with ReadWriteLock(stage.other, stage.path).read():
+            read.check()
 
 
 # -- preferences ------------------------------------------------------------------------------------------------------
@@ -589,9 +588,7 @@ async def test_the_last_preferred_ticket_is_found_by_its_number_also_across_an_o
     numbers = {"0000000007": ("0000000005", "0000000006"), "-2147483648": ("2147483646", "2147483647")}[last]
     async with scene() as stage, no_task_stays():
         for letter, number in zip("acb", (*numbers, last), strict=True):
-            await stage.other.create(
-                f"{stage.path}/_c_{letter}-__WRIT__{number}", ephemeral=True, make_parents=True
-            )
+            await stage.other.create(f"{stage.path}/_c_{letter}-__WRIT__{number}", ephemeral=True, make_parents=True)
         reader = asyncio.create_task(ReadWriteLock(stage.zk, stage.path, prefer="writers").read().acquire())
         await until_armed(1, stage.zk)
         watched = await zkwire.four_letter_word(stage.server.hosts, "wchp")

@@ -105,7 +105,9 @@ async def test_the_most_permits_that_can_be_given_are_read_by_others() -> None:
         lease.check()
 
 
-@pytest.mark.parametrize("data", [b"many", b"0", b"-1", b"2.0", b"2147483648", b"99999999999", b"1" * 5000, "\u0663".encode(), b" 3"])
+@pytest.mark.parametrize(
+    "data", [b"many", b"0", b"-1", b"2.0", b"2147483648", b"99999999999", b"1" * 5000, "\u0663".encode(), b" 3"]
+)
 async def test_a_node_with_other_data_is_refused_and_not_changed(data: bytes) -> None:
     async with two_clients() as (zk, other):
         await other.create("/s", data)
@@ -143,6 +145,18 @@ async def test_a_client_that_may_not_store_the_number_gets_the_refusal(operation
         ):
             await Semaphore(stage.zk, "/s", 2).acquire()
         assert await line(stage.other, "/s") == []
+
+
+async def test_while_the_node_has_no_number_the_own_one_says_which_tickets_hold() -> None:
+    async with two_clients() as (zk, other):
+        for _ in range(3):
+            await other.create("/s/_c_x-lease-", ephemeral=True, sequential=True, make_parents=True)
+        for permits, holders in ((2, 2), (4, 3), (None, 0)):
+            found = await Semaphore(zk, "/s", permits).contenders()
+            assert [each.owns for each in found] == [True] * holders + [False] * (3 - holders)
+        await other.set("/s", b"1")
+        found = await Semaphore(zk, "/s", 2).contenders()
+        assert [each.owns for each in found] == [True, False, False]
 
 
 async def test_of_two_clients_that_create_it_with_different_numbers_one_gets_an_error() -> None:
