@@ -88,7 +88,7 @@ class Counter:
     """
 
     def __init__(self, zk: Client, path: str, *, size: int = 8, acl: Sequence[ACL] | None = None) -> None:
-        if isinstance(size, bool) or size not in SIZES:
+        if not isinstance(size, int) or size not in SIZES:
             raise ValueError(f"size is 8 or 4 bytes, not {size!r}")
         self._zk = zk
         self.path = validate_path(path)

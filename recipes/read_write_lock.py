@@ -218,13 +218,15 @@ class _PreferredTickets:
                 last = await self._last(ignored)
                 if last is None:
                     return True
-                if not self._is_ignored(last, await self._zk.get(join_path(self._path, last))):
+                try:
+                    node = await self._zk.get(join_path(self._path, last))
+                except zkwire.NoAuthError:
+                    return False
+                if not self._is_ignored(last, node):
                     return False
                 ignored.add(last)
             except zkwire.NoNodeError:
                 pass  # the ticket has gone since the list was read
-            except zkwire.NoAuthError:
-                return False
             except zkwire.ServerError as error:
                 if not error.is_transient:
                     raise

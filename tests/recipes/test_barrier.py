@@ -8,7 +8,7 @@ import zkwire
 from recipes import Barrier
 from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, no_watch_stays, scene
 from tests.support.proxy import Proxy
-from tests.support.recipes import outcome, until, until_armed, until_state, until_watches
+from tests.support.recipes import outcome, two_clients, until, until_armed, until_state, until_watches
 from zkwire import SessionState
 from zkwire.testing import RealServer
 
@@ -110,6 +110,38 @@ async def test_a_wait_fails_when_an_expired_session_is_not_renewed() -> None:
             await waiting
 
 
+@pytest.mark.parametrize("renews", [True, False])
+async def test_a_wait_whose_session_expires_before_its_first_answer_goes_on_only_in_a_next_session(
+    renews: bool,
+) -> None:
+    async with scene() as stage, zkwire.connect(stage.server.hosts, renew=renews) as zk:
+        await Barrier(stage.other, "/b").create()
+        with stage.server.hold_replies("getData", session=zk.session_id) as held:
+            waiting = asyncio.create_task(Barrier(zk, "/b").wait())
+            await held.until_hit()
+            stage.server.expire(zk.session_id)
+        if renews:
+            await until_armed(1, zk)
+            assert not waiting.done()
+            await Barrier(stage.other, "/b").remove()
+            await waiting
+        else:
+            with pytest.raises(zkwire.SessionExpiredError):
+                await waiting
+
+
+async def test_a_barrier_that_is_removed_while_it_is_created_is_there_afterwards() -> None:
+    """The server has refused the create, because the barrier stood; by the next request it is gone."""
+    async with scene() as stage:
+        await Barrier(stage.other, "/b").create()
+        with stage.server.hold_replies("multi", path="/b", session=stage.zk.session_id) as refused:
+            creating = asyncio.create_task(Barrier(stage.zk, "/b").create())
+            await refused.until_hit()
+            await Barrier(stage.other, "/b").remove()
+        await creating
+        assert await stage.other.exists("/b") is not None
+
+
 async def pass_a_barrier(stage: Scene) -> None:
     barrier = Barrier(stage.zk, stage.path)
     await barrier.create()
@@ -127,6 +159,17 @@ async def test_the_connection_is_cut_at_every_request() -> None:
     await cut_at_every_step(pass_a_barrier, at_least=3)
 
 
+async def remove_a_barrier_with_nodes_below(stage: Scene) -> None:
+    await Barrier(stage.other, stage.path, acl=zkwire.OPEN_ACL).create()
+    await stage.other.create(f"{stage.path}/a/b", make_parents=True)
+    await Barrier(stage.zk, stage.path).remove()
+    assert await stage.other.exists(stage.path) is None
+
+
+async def test_a_removal_of_a_barrier_with_nodes_below_it_is_cut_at_every_request() -> None:
+    await cut_at_every_step(remove_a_barrier_with_nodes_below, at_least=3)
+
+
 async def test_the_task_is_cancelled_at_every_moment() -> None:
     await cancel_at_every_moment(pass_a_barrier, afterwards=pass_a_barrier, at_least=5)
 
@@ -137,19 +180,71 @@ async def test_the_task_is_cancelled_at_every_moment() -> None:
 async def test_a_barrier_is_removed_with_the_nodes_that_other_clients_have_put_below_it(
     zookeeper: RealServer, path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as stranger:
-        barrier = Barrier(zk, path, acl=zkwire.OPEN_ACL)
+    async with two_clients(zookeeper) as (zk, stranger):
+        await remove_with_a_warning(zk, stranger, path, caplog)
+
+
+async def test_a_removal_with_the_nodes_of_other_clients_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
+    async with scene() as stage:
+        await remove_with_a_warning(stage.zk, stage.other, "/b", caplog)
+
+
+async def remove_with_a_warning(
+    zk: zkwire.Client, stranger: zkwire.Client, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    barrier = Barrier(zk, path, acl=zkwire.OPEN_ACL)
+    for _ in range(2):
         await barrier.create()
         await stranger.create(f"{path}/a/b", make_parents=True)
         await barrier.remove()
         await barrier.wait(within=0)
-        assert [record.getMessage() for record in caplog.records] == [
-            f"a barrier: {path} has nodes below it, which are removed with it"
-        ]
+    assert [(record.name, record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("recipes.barrier", "WARNING", f"a barrier: {path} has nodes below it, which are removed with it")
+    ]
 
 
 async def test_an_ephemeral_node_is_no_barrier(zookeeper: RealServer, path: str) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as stranger:
-        await stranger.create(path, ephemeral=True)
-        with pytest.raises(zkwire.NodeExistsError, match="it is ephemeral, and so it is not a barrier"):
-            await Barrier(zk, path).create()
+    async with two_clients(zookeeper) as (zk, stranger):
+        await refuse_an_ephemeral_node(zk, stranger, path)
+
+
+async def test_an_ephemeral_node_of_the_in_memory_server_is_no_barrier() -> None:
+    async with scene() as stage:
+        await refuse_an_ephemeral_node(stage.zk, stage.other, "/b")
+
+
+async def refuse_an_ephemeral_node(zk: zkwire.Client, stranger: zkwire.Client, path: str) -> None:
+    await stranger.create(path, ephemeral=True)
+    with pytest.raises(zkwire.NodeExistsError, match="it is ephemeral, and so it is not a barrier"):
+        await Barrier(zk, path).create()
+
+
+async def test_the_nodes_of_a_barrier_have_the_acl_that_is_given_or_only_its_creator_may_write() -> None:
+    async with (
+        scene() as stage,
+        zkwire.connect(stage.server.hosts, auth=[("digest", b"us:secret")]) as us,
+    ):
+        ours = [zkwire.digest_acl("us", "secret")]
+        await Barrier(us, "/given/b", acl=zkwire.CREATOR_ALL_ACL).create()
+        for path in ("/given", "/given/b"):
+            assert (await us.get_acl(path))[0] == ours
+        await Barrier(us, "/usual/b").create()
+        assert (await us.get_acl("/usual"))[0] == list(zkwire.OPEN_ACL)
+        await us.set("/usual/b", b"ours")
+        assert (await stage.other.get("/usual/b")).data == b"ours"
+        with pytest.raises(zkwire.NoAuthError):
+            await stage.other.set("/usual/b", b"theirs")
+
+
+async def test_a_barrier_that_stands_with_a_wider_acl_gets_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    async with (
+        scene() as stage,
+        zkwire.connect(stage.server.hosts, auth=[("digest", b"us:secret")]) as us,
+    ):
+        await stage.other.create("/b")
+        await Barrier(us, "/b").create()
+        assert not [text for text in caplog.messages if "acl=" in text]
+        for _ in range(2):
+            await Barrier(us, "/b", acl=zkwire.CREATOR_ALL_ACL).create()
+        (warning,) = (text for text in caplog.messages if "acl=" in text)
+        assert "/b exists with an ACL that allows more than acl= asks for: world:anyone" in warning

@@ -1,8 +1,10 @@
 """The counter: every addition counts exactly once, whatever breaks."""
 
 import asyncio
+import itertools
 import traceback
 from contextlib import AsyncExitStack
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,6 +14,7 @@ import zkwire
 from recipes import Counter, SharedValue
 from recipes.counter import decoded, encoded
 from tests.support.client import turns
+from tests.support.clock import Clock
 from tests.support.everywhere import Scene, below, cancel_at_every_moment, cut_at_every_step, no_watch_stays, scene
 from tests.support.lost_answers import answer_lost
 from tests.support.proxy import Proxy
@@ -86,6 +89,21 @@ async def test_curators_shared_count_has_four_bytes(zookeeper: RealServer, path:
         with pytest.raises(OverflowError, match="does not fit"):
             await Counter(zk, path, size=4).add(2**31 - 1)
         assert await Counter(zk, path, size=4).add(2**31 - 43) == 2**31 - 1
+
+
+async def test_a_number_that_never_fits_is_refused_before_anything_is_sent() -> None:
+    async with scene() as stage:
+        for size, n in ((8, 2**63), (4, -(2**31) - 1)):
+            with pytest.raises(OverflowError, match=f"{n} does not fit into the counter /c, which has {size} bytes"):
+                await Counter(stage.zk, "/c", size=size).add(n)
+        assert await stage.zk.exists("/c") is None
+
+
+@pytest.mark.parametrize("bad", [8.0, 0, 16])
+async def test_a_size_that_no_counter_has_is_refused(bad: Any) -> None:
+    async with scene() as stage:
+        with pytest.raises(ValueError, match=f"size is 8 or 4 bytes, not {bad}"):
+            Counter(stage.zk, "/c", size=bad)
 
 
 @pytest.mark.parametrize("bad", [True, 1.5, "1", None])
@@ -221,6 +239,91 @@ async def test_an_add_that_fits_is_not_refused_because_of_a_value_that_is_out_of
         assert await counter.add(1) == 2**31 - 10
         with pytest.raises(OverflowError):
             await counter.add(10)
+
+
+async def test_of_adds_that_wait_for_a_write_a_cancelled_one_does_not_count() -> None:
+    async with scene() as stage:
+        counter = Counter(stage.zk, "/c")
+        await counter.add(1)
+        with stage.server.hold_replies("multi", session=stage.zk.session_id) as held:
+            first = asyncio.create_task(counter.add(10))
+            await held.until_hit()
+            given_up, others = asyncio.create_task(counter.add(100)), asyncio.create_task(counter.add(1000))
+            await turns()
+            given_up.cancel()
+            assert isinstance(await outcome(given_up), asyncio.CancelledError)
+        assert [await first, await others] == [11, 1011]
+        assert await counter.get() == 1011
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The pauses before further tries, in seconds; they are not waited for."""
+    taken: list[float] = []
+    sleep = asyncio.sleep
+
+    async def note(seconds: float) -> None:
+        if seconds:
+            taken.append(seconds)
+        await sleep(0)
+
+    monkeypatch.setattr("recipes.counter.asyncio.sleep", note)
+    ids = (f"c0000000-0000-4000-8000-{number:012}" for number in itertools.count())  # of the pause, three quarters
+    monkeypatch.setattr(zkwire.Client, "unique_id", lambda zk: next(ids))
+    return taken
+
+
+async def lose_to_another_client(stage: Scene, clock: Clock, *, times: int, seconds: float) -> None:
+    """Add 1 while another client adds 1 behind each of the first reads; each of our writes takes so many `seconds`."""
+    read = stage.server.hold_replies("getData", session=stage.zk.session_id)
+    adding = asyncio.create_task(Counter(stage.zk, "/c").add(1))
+    for _ in range(times):
+        await read.until_hit()
+        await Counter(stage.other, "/c").add(1)
+        with stage.server.hold_replies("multi", session=stage.zk.session_id) as written:
+            read.end()
+            await written.until_hit()
+            await clock.passes(seconds)
+            read = stage.server.hold_replies("getData", session=stage.zk.session_id)
+    await read.until_hit()
+    read.end()
+    value = times + 2  # with the one that created the node
+    assert await adding == value
+
+
+async def test_each_time_that_another_client_was_faster_the_pause_is_doubled_up_to_a_bound(
+    pauses: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with scene(session_timeout=40.0) as stage:
+        clock = Clock(monkeypatch)
+        await Counter(stage.other, "/c").add(1)
+        await lose_to_another_client(stage, clock, times=5, seconds=1.0)
+    assert pauses == [0.75 * factor * 0.05 for factor in (2, 4, 8, 16, 16)]  # a slow write counts as one of 50 ms
+
+
+async def test_the_pause_is_as_long_as_the_write_took_times_a_random_number(
+    pauses: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("recipes.counter._SLOW", 60.0)
+    async with scene(session_timeout=40.0) as stage:
+        clock = Clock(monkeypatch)
+        await Counter(stage.other, "/c").add(1)
+        await lose_to_another_client(stage, clock, times=1, seconds=2.0)
+    (pause,) = pauses
+    assert 0.75 * 2 * 2.0 <= pause < 0.75 * 2 * 30.0  # more than 2 s on a busy machine
+
+
+async def test_a_value_that_is_out_of_date_is_read_again_without_a_pause(pauses: list[float]) -> None:
+    count = Counting()
+    async with scene() as stage, zkwire.connect(stage.server.hosts, observer=count) as zk:
+        counter = Counter(zk, "/c")
+        assert await counter.add(1) == 1
+        assert await Counter(stage.other, "/c").add(1) == 2
+        count.requests.clear()
+        assert await counter.add(1) == 3
+        assert await counter.add(1) == 4
+        assert [name for name in count.requests if name != "delete"] == ["multi", "getData", "multi", "multi"]
+        assert not pauses
 
 
 async def test_clients_that_add_at_the_same_time_do_not_try_in_step() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import re
+import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -15,6 +16,7 @@ from recipes.line.contenders import in_order
 from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, no_watch_stays, scene
 from tests.support.locks import cancel_every_wait, watch_count
 from tests.support.proxy import Proxy
+from tests.support.queues import Counting
 from tests.support.recipes import (
     body_raises,
     expire,
@@ -333,6 +335,34 @@ async def test_closing_the_terms_resigns_and_ends_a_wait() -> None:
         assert await line(stage.other, P) == []
 
 
+def test_terms_that_outlive_their_event_loop_are_collected_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def lead() -> Terms:
+        async with Server() as server, zkwire.connect(server.hosts) as zk:
+            terms = Election(zk, P).terms()
+            await anext(terms)
+            return terms
+
+    noticed: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", noticed.append)
+    kept = [asyncio.run(lead())]
+    kept.clear()
+    gc.collect()
+    assert not noticed
+
+
+async def test_a_term_takes_any_bytes_and_is_lost_when_another_client_has_written_into_its_node() -> None:
+    async with scene(P) as stage:
+        term = await Election(stage.zk, P).acquire()
+        for data in (bytearray(b"1"), memoryview(b"2")):
+            await term.set(data)  # type: ignore[arg-type]
+            assert (await stage.other.get(term.path)).data == bytes(data)
+        await stage.other.set(term.path, b"by hand")
+        with pytest.raises(LockLostError, match="another client has written into it"):
+            await term.set(b"3")
+        await term.resign()
+        await until_line(stage.other, P, 0)
+
+
 async def test_errors_of_a_body_leave_the_loop_except_the_loss_of_its_term() -> None:
     async with scene(P) as stage:
         entered = 0
@@ -497,6 +527,86 @@ async def test_requests(zookeeper: RealServer, path: str) -> None:
 async def test_an_election_that_was_never_used_has_no_candidates() -> None:
     async with scene(P) as stage:
         assert await Election(stage.zk, P).candidates() == []
+
+
+async def test_a_candidate_that_leaves_while_the_candidates_are_read_is_left_out() -> None:
+    async with scene(P) as stage:
+        terms = [await Election(stage.other, P, b"1").acquire()]
+        waiting = [asyncio.create_task(Election(stage.other, P, data).acquire()) for data in (b"2", b"3")]
+        await until_line(stage.other, P, 3)
+        with stage.server.hold_replies("getChildren", session=stage.zk.session_id) as listing:
+            reading = asyncio.create_task(Election(stage.zk, P).candidates())
+            await listing.until_hit()
+            await terms[0].resign()
+        assert await reading == [b"2", b"3"]
+        with (
+            stage.server.answering("getData", zkwire.NoAuthError, session=stage.zk.session_id),
+            pytest.raises(zkwire.NoAuthError, match=f"{P}/_c_"),
+        ):
+            await Election(stage.zk, P).candidates()
+        for task in waiting:
+            await (await task).resign()
+
+
+async def test_nodes_that_are_not_ephemeral_never_lead(caplog: pytest.LogCaptureFixture) -> None:
+    async with scene(P) as stage:
+        for number in range(2):
+            await stage.other.create(f"{P}/left-over-", b"%d" % number, sequential=True, make_parents=True)
+        async with Election(stage.zk, P).observe() as leaders:
+            assert await anext(leaders) is None
+            following = asyncio.ensure_future(anext(leaders))
+            async with Election(stage.other, P, b"1").lead():
+                assert await following == b"1"
+                assert await Election(stage.zk, P).candidates() == [b"1"]
+            assert await anext(leaders) is None
+        for number in range(2):
+            assert sum(f"{P}/left-over-000000000{number}" in text for text in caplog.messages) == 2  # each client
+
+
+async def test_an_observer_sends_one_list_and_one_read_for_each_leader() -> None:
+    count = Counting()
+    async with scene(P) as stage, zkwire.connect(stage.server.hosts, observer=count) as zk:
+        async with Election(zk, P).observe() as leaders:
+            term = await Election(stage.other, P, b"1").acquire()
+            second = asyncio.create_task(Election(stage.other, P, b"2").acquire())
+            await until_line(stage.other, P, 2)
+            assert await anext(leaders) == b"1"
+            assert count.requests == ["getChildren", "getData"]
+            await term.resign()
+            assert await anext(leaders) == b"2"
+            assert count.requests == ["getChildren", "getData"] * 2
+            await (await second).set(b"3")
+            assert await anext(leaders) == b"3"
+            assert count.requests == [*["getChildren", "getData"] * 2, "getData"]
+            await second.result().resign()
+            assert await anext(leaders) is None
+            assert count.requests[5:] == ["getChildren", "getChildren"]  # the second one with a watch
+        await no_watch_stays(stage.server.hosts)
+
+
+async def test_an_election_that_begins_between_two_requests_of_an_observer_is_shown() -> None:
+    """The election's node is missing, and then it is there, with and without a candidate; or a candidate comes."""
+    for empties in (False, True):
+        async with scene(P) as stage, no_task_stays(), Election(stage.zk, P).observe() as leaders:
+            with stage.server.hold_replies("getChildren", session=stage.zk.session_id, nth=2) as listing:
+                looking = asyncio.create_task(leaders.__anext__())
+                await listing.until_hit()
+                term = await Election(stage.other, P, b"1").acquire()
+                if empties:
+                    await term.resign()
+            if empties:
+                assert await looking is None
+                term = await Election(stage.other, P, b"1").acquire()
+                assert await anext(leaders) == b"1"
+            else:
+                assert await looking == b"1"
+            await term.resign()
+            assert await anext(leaders) is None
+            with stage.server.hold_replies("getChildren", session=stage.zk.session_id):
+                following = asyncio.create_task(leaders.__anext__())
+                term = await Election(stage.other, P, b"1").acquire()  # the same data again, in another term
+            assert await following == b"1"
+            await term.resign()
 
 
 async def test_an_observer_left_by_break_leaves_no_watch() -> None:

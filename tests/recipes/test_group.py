@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import itertools
+from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -17,8 +18,9 @@ from tests.support.everywhere import (
     scene,
 )
 from tests.support.proxy import Proxy
+from tests.support.queues import Counting
 from tests.support.recipes import body_raises, expire, outcome, until, until_armed, until_state, until_watches
-from zkwire import NodeExistsError, NoNodeError, SessionState
+from zkwire import NodeExistsError, NoNodeError, Perms, SessionState
 from zkwire.testing import RealServer, Server, VirtualClock
 
 
@@ -234,10 +236,12 @@ async def test_memberships_end_with_their_client() -> None:
         early = await group.join("early")
         await until_armed(1, zk)
         late = await group.join("late")
+        quiet = await group.join("quiet")
         changes = group.watch()
-        assert set(await anext(changes)) == {"early", "late"}
+        assert set(await anext(changes)) == {"early", "late", "quiet"}
         await zk.close()
         assert await Group(stage.other, "/g").members() == {}
+        await quiet.leave()  # the end of its client is no error of the membership
         assert isinstance(await early.lost(), zkwire.SessionClosedError)
         assert isinstance(await late.lost(), zkwire.SessionClosedError)
         with pytest.raises(zkwire.SessionClosedError):
@@ -471,6 +475,103 @@ async def follow_one_member(stage: Scene) -> None:
 
 async def test_the_session_expires_at_every_request() -> None:
     await expire_at_every_step(follow_one_member, at_least=5)
+
+
+async def test_a_group_that_was_never_joined_has_no_members() -> None:
+    async with scene() as stage:
+        assert await Group(stage.zk, "/g").members() == {}
+        assert await stage.other.exists("/g") is None
+
+
+async def test_a_member_that_leaves_while_the_members_are_read_is_left_out() -> None:
+    async with scene() as stage:
+        group = Group(stage.other, "/g")
+        await group.join("one", b"1")
+        for read in (Group(stage.zk, "/g").members, lambda: anext(Group(stage.zk, "/g").watch())):
+            leaving = await group.join("two", b"2")
+            with stage.server.hold_replies("getChildren", session=stage.zk.session_id) as listing:
+                reading = asyncio.create_task(awaited(read))
+                await listing.until_hit()
+                await leaving.leave()
+            assert await reading == {"one": b"1"}
+
+
+async def awaited(read: Callable[[], Awaitable[dict[str, bytes]]]) -> dict[str, bytes]:
+    return await read()
+
+
+async def test_members_that_cannot_be_read_for_another_reason_are_an_error() -> None:
+    async with scene() as stage:
+        await Group(stage.other, "/g").join("one", b"1")
+        for read in (Group(stage.zk, "/g").members, lambda: anext(Group(stage.zk, "/g").watch())):
+            with (
+                stage.server.answering("getData", zkwire.UnimplementedError, session=stage.zk.session_id),
+                pytest.raises(zkwire.UnimplementedError, match="/g/one"),
+            ):
+                await read()
+
+
+async def test_a_group_that_is_created_between_two_requests_of_the_stream_is_shown() -> None:
+    """The list has found no node; by the next request there is one, so no event will report its creation."""
+    async with scene() as stage, Group(stage.zk, "/g").watch() as changes:
+        with stage.server.hold_replies("getChildren", session=stage.zk.session_id) as listing:
+            reading = asyncio.create_task(changes.__anext__())
+            await listing.until_hit()
+            await Group(stage.other, "/g").join("one", b"1")
+        assert await reading == {"one": b"1"}
+        await Group(stage.other, "/g").join("two", b"2")
+        assert await anext(changes) == {"one": b"1", "two": b"2"}
+
+
+async def test_the_stream_reads_only_what_has_changed() -> None:
+    count = Counting()
+    async with scene() as stage, zkwire.connect(stage.server.hosts, observer=count) as zk:
+        group = Group(stage.other, "/g")
+        members = {name: await group.join(name, b"1") for name in ("one", "two", "three")}
+        await stage.other.create("/g/stays")
+        await stage.other.create("/g/hidden", ephemeral=True, acl=[zkwire.ACL(Perms.DELETE, "world", "anyone")])
+        async with Group(zk, "/g").watch() as changes:
+            count.requests.clear()
+            assert set(await anext(changes)) == {"one", "two", "three"}
+            assert count.requests == ["getChildren", *["getData"] * 5]
+            count.requests.clear()
+            await members["one"].set(b"2")
+            assert (await anext(changes))["one"] == b"2"
+            assert count.requests == ["getData"]
+            count.requests.clear()
+            await members["two"].leave()
+            assert set(await anext(changes)) == {"one", "three"}
+            # No watch stands on the node that must not be read, so it may be another one by now.
+            assert count.requests == ["getChildren", "getData"]
+            count.requests.clear()
+            await group.join("four")
+            assert set(await anext(changes)) == {"one", "three", "four"}
+            assert count.requests == ["getChildren", "getData", "getData"]
+
+
+async def test_a_node_that_is_no_member_is_reported_once_and_its_name_can_be_taken_by_a_member(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with scene() as stage:
+        await stage.other.create("/g/stays", make_parents=True)
+        await stage.other.create("/g/hidden", ephemeral=True, acl=[zkwire.ACL(Perms.DELETE, "world", "anyone")])
+        group = Group(stage.zk, "/g")
+        changes = group.watch()
+        member = await Group(stage.other, "/g").join("one", b"1")
+        for _ in range(2):
+            assert await group.members() == {"one": b"1"}
+        assert await anext(changes) == {"one": b"1"}
+        messages = sorted(text for text in caplog.messages if "shown as a member" in text)
+        assert len(messages) == 2
+        assert messages[0].startswith("the group /g: /g/hidden may not be read by this client (its ACL)")
+        assert messages[1].startswith("the group /g: /g/stays is not ephemeral")
+        for name in ("stays", "hidden"):
+            await stage.other.delete(f"/g/{name}")
+            await Group(stage.other, "/g").join(name, b"2")
+        while await anext(changes) != {"one": b"1", "stays": b"2", "hidden": b"2"}:
+            pass
+        changes.close()
+        await member.leave()
 
 
 # -- nodes that are no members ----------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import zkwire
 from recipes import Election, Lease, Lock, ReentrantLock
 from tests.support.everywhere import Play, Scene, cancel_at_every_moment, cut_at_every_step, scene
 from tests.support.examples import some_in_quick
+from tests.support.locks import release, taken
 from tests.support.proxy import Proxy
 from tests.support.recipes import (
     all_watches,
@@ -265,6 +266,36 @@ async def test_the_bound_covers_a_session_that_expires(zookeeper: RealServer, pa
 
 
 # -- trying -----------------------------------------------------------------------------------------------------------
+
+
+async def test_tasks_of_one_process_queue_behind_a_lease_of_a_try_without_tickets() -> None:
+    async with scene() as stage, no_task_stays():
+        shared = Lock(stage.zk, "/locks/a")
+        lease = await taken(shared)
+        waiting = [asyncio.create_task(shared.acquire()) for _ in range(2)]
+        for _ in range(3):
+            await stage.zk.ping()
+        assert await line(stage.other, "/locks/a") == [lease.path.rpartition("/")[2]]
+        assert await shared.try_acquire() is None
+        await lease.release()
+        for task in waiting:
+            await release(await task)
+        await release(await taken(shared))
+
+
+async def test_a_try_that_fails_leaves_the_turn_to_the_other_tasks() -> None:
+    async with scene() as stage, no_task_stays():
+        shared = Lock(stage.zk, "/locks/a")
+        async with Lock(stage.other, "/locks/a"):
+            for _ in range(2):
+                assert await shared.try_acquire() is None
+        for operation in ("try_acquire", "acquire"):
+            with (
+                stage.server.answering("create", zkwire.NoAuthError, session=stage.zk.session_id),
+                pytest.raises(zkwire.NoAuthError),
+            ):
+                await getattr(shared, operation)()
+            await release(await taken(shared))
 
 
 async def test_trying_leaves_no_node_and_does_not_wait(zookeeper: RealServer, path: str) -> None:

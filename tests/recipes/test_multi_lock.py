@@ -20,9 +20,12 @@ from recipes import (
     MultiLock,
     ReadWriteLock,
     ReentrantLock,
+    TimedLock,
     TryLock,
     WriteLease,
+    multi_lock,
 )
+from recipes.line.locking import Locking
 from tests.support.everywhere import Scene, below, cancel_at_every_moment, cut_at_every_step, scene
 from tests.support.locks import cancel_every_wait, expire_at_every_step, release, taken, watch_count
 from tests.support.proxy import Proxy
@@ -104,6 +107,18 @@ async def test_requests(zookeeper: RealServer, path: str) -> None:
         assert proxy.requests(mark) == ["delete"] * 3
         deleted = [frame.path for frame in proxy.log[mark:] if frame.direction == "request"]
         assert deleted[::-1] == [single.path for single in lease.leases.values()]
+
+
+async def test_a_set_is_certain_for_as_long_as_the_lock_that_ends_first() -> None:
+    async with scene(P, session_timeout=40.0) as stage:
+        for names in ("ab", "ba"):
+            locks: list[Locking[Any]] = [
+                Lock(stage.zk, f"{P}/{names[0]}"),
+                TimedLock(stage.zk, f"{P}/{names[1]}", 5.0),
+            ]
+            async with MultiLock(locks) as lease:
+                assert 0 < lease.certain_for() <= 5.0 < lease.leases[f"{P}/{names[0]}"].certain_for()
+                assert lease.is_certain()
 
 
 async def test_a_transaction_checks_every_node(zookeeper: RealServer, path: str) -> None:
@@ -366,6 +381,38 @@ async def test_a_loss_reaches_every_set_with_the_lock_and_cancels_the_task_once(
         assert await asyncio.gather(*losing) == [error.value] * 3
         await release(*idle)
         assert await held(stage.other, P) == []
+
+
+async def test_a_released_set_does_not_hear_of_the_later_loss_of_a_lock_that_is_held_on() -> None:
+    """Pitfall 7: the outer acquire of a re-entrant lock lasts."""
+    async with scene(P) as stage, no_task_stays():
+        again = ReentrantLock(stage.zk, f"{P}/a")
+        outer = await again.acquire()
+        several = await MultiLock([again, Lock(stage.zk, f"{P}/b")]).acquire()
+        await several.release()
+        outer.check()
+        losing = asyncio.create_task(outer.lost())
+        await stage.other.delete(outer.path)
+        assert isinstance(await losing, LockLostError)
+        assert await several.lost() is None
+        assert several.certain_for() == 0
+        with pytest.raises(RuntimeError, match=f"the locks {P}/a, {P}/b were released"):
+            several.check()
+        await outer.release()
+        assert await held(stage.other, P) == []
+
+
+async def test_several_tasks_may_wait_for_a_loss_and_one_of_them_be_cancelled() -> None:
+    async with scene(P) as stage:
+        lease = await multi(stage.zk, P, "a", "b").acquire()
+        losing = [asyncio.create_task(lease.lost()) for _ in range(3)]
+        await asyncio.sleep(0)
+        losing[0].cancel()
+        assert isinstance(await outcome(losing[0]), asyncio.CancelledError)
+        assert not losing[1].done()
+        await lease.release()
+        assert await asyncio.gather(*losing[1:]) == [None, None]
+        assert not multi_lock._RELEASING  # a program that uses ever new sets does not fill the memory
 
 
 # -- downgrade --------------------------------------------------------------------------------------------------------

@@ -4,9 +4,10 @@ import asyncio
 import contextlib
 import logging
 import sys
-from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from hashlib import blake2b
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,10 +15,13 @@ from hypothesis import strategies as st
 
 import zkwire
 from recipes import Group, Lock, LockLostError, Partitioner
+from recipes.group import Member
 from recipes.partitioner import division, fingerprint
+from tests.support.client import turns
+from tests.support.clock import Clock
 from tests.support.everywhere import Scene, below, cancel_at_every_moment, cut_at_every_step, nothing_stays, scene
 from tests.support.proxy import Proxy
-from tests.support.recipes import body_raises, expire, make_known, until, until_armed, until_watches
+from tests.support.recipes import body_raises, expire, make_known, until, until_armed, until_line, until_watches
 from zkwire import Client, ThrottledError
 from zkwire.testing import RealServer, Server
 
@@ -58,13 +62,29 @@ def test_the_division_does_not_depend_on_the_order(partitions: set[str], members
     assert {name: set(share) for name, share in given.items()} == {name: set(share) for name, share in same.items()}
 
 
-def test_the_division_stays_what_it_is() -> None:
+@pytest.mark.parametrize(
+    ("partitions", "sizes", "digest"),
+    [
+        (1000, {"a": 200, "b": 200, "ü": 200, "host 7": 200, "host 8": 200}, "3bd50e6ab7c23a7e"),
+        (1003, {"a": 201, "b": 200, "ü": 201, "host 7": 201, "host 8": 200}, "78bd7b2c5be26d78"),
+        (4, {"a": 1, "b": 1, "ü": 1, "host 7": 0, "host 8": 1}, "23524e8c6fd4669f"),
+    ],
+)
+def test_the_division_stays_what_it_is(partitions: int, sizes: dict[str, int], digest: str) -> None:
     """Each member computes it for itself, so members with different versions of this package have to agree."""
-    members = ["a", "b", "ü", "host 7", "host 8"]
-    shares = division([f"partition-{number}" for number in range(1000)], members)
-    assert {name: len(share) for name, share in shares.items()} == dict.fromkeys(members, 200)
+    shares = division([f"partition-{number}" for number in range(partitions)], sizes)
+    assert {name: len(share) for name, share in shares.items()} == sizes
     text = "\n".join(f"{name}: {' '.join(shares[name])}" for name in sorted(shares))
-    assert blake2b(text.encode(), digest_size=8).hexdigest() == "3bd50e6ab7c23a7e"
+    assert blake2b(text.encode(), digest_size=8).hexdigest() == digest
+
+
+@pytest.mark.parametrize("members", range(1, 8))
+def test_the_shares_of_few_partitions_differ_by_one_at_most(members: int) -> None:
+    for partitions in range(3 * members):
+        shares = division([f"p{number}" for number in range(partitions)], [f"m{number}" for number in range(members)])
+        sizes = sorted(map(len, shares.values()))
+        more = partitions % members
+        assert sizes == [partitions // members] * (members - more) + [partitions // members + 1] * more
 
 
 def test_few_partitions_move_when_a_member_goes() -> None:
@@ -288,6 +308,120 @@ async def test_the_block_is_cancelled_when_an_expired_session_is_not_renewed() -
         await nothing_stays(stage, stays=STAYS)
 
 
+async def test_the_block_is_cancelled_when_another_session_has_taken_the_name() -> None:
+    async with scene() as stage:
+        with body_raises(zkwire.NodeExistsError, match="/members/me"):
+            async with Partitioner(stage.zk, stage.path, ["a"], name="me", settle=0.0) as mine:
+                assert await anext(mine) == {"a"}
+                refusal = stage.server.refuse_connections()
+                stage.server.expire(stage.zk.session_id)
+                await Group(stage.other, f"{stage.path}/members").join("me")
+                refusal.end()
+                await asyncio.Event().wait()
+        assert await Group(stage.other, f"{stage.path}/members").members() == {"me": b""}
+
+
+async def test_the_block_is_cancelled_when_the_members_must_not_be_read() -> None:
+    async with scene() as stage, Partitioner(stage.zk, stage.path, ["a"], settle=0.0) as first:
+        assert await anext(first) == {"a"}
+        with (
+            stage.server.answering("getChildren", zkwire.NoAuthError, session=stage.other.session_id),
+            body_raises(zkwire.NoAuthError, match="/members"),
+        ):
+            async with Partitioner(stage.other, stage.path, ["a"], settle=0.0):
+                await asyncio.Event().wait()
+        assert len(await Group(stage.zk, f"{stage.path}/members").members()) == 1
+
+
+async def test_a_partition_whose_lock_another_client_gets_is_taken_from_the_body_at_once() -> None:
+    """The member waits for the lock again, and may wait for long."""
+    async with scene() as stage, Partitioner(stage.zk, stage.path, ["only"], settle=0.0) as mine:
+        assert await anext(mine) == {"only"}
+        lease = mine.lease("only")
+        losing = asyncio.create_task(lease.lost())
+        await until_armed(4, stage.zk)
+        taking = asyncio.create_task(Lock(stage.other, f"{stage.path}/locks/only").acquire())
+        await until_line(stage.other, f"{stage.path}/locks/only", 2)
+        following = asyncio.create_task(mine.__anext__())
+        await turns()
+        await stage.other.delete(lease.path)
+        assert await following == frozenset()
+        assert isinstance(await losing, LockLostError)
+        again = asyncio.create_task(mine.__anext__())
+        await turns()
+        with pytest.raises(LookupError, match=r"'only' .* is not held here"):
+            mine.lease("only")
+        await (await taking).release()
+        assert await again == {"only"}
+
+
+class Settling:
+    """A member that waits for its first partitions, while others come and go and time passes."""
+
+    def __init__(self, stage: Scene, mine: Partitioner[str], clock: Clock) -> None:
+        self.given = asyncio.create_task(mine.__anext__())
+        self._stage = stage
+        self._clock = clock
+        self._others = Group(stage.other, f"{stage.path}/members")
+        self._other: Member | None = None
+
+    async def passes(self, seconds: float) -> None:
+        await self._clock.passes(seconds)
+        await self.has_heard_of_everything()
+
+    async def another_comes_or_goes(self) -> None:
+        if self._other is None:
+            self._other = await self._others.join("other", fingerprint(["a", "b"]))
+        else:
+            await self._other.leave()
+            self._other = None
+        await self.has_heard_of_everything()
+
+    async def has_heard_of_everything(self) -> None:
+        """Wait until the member has read what has changed, and has acquired the locks that it wants by then."""
+        for _ in range(8):
+            await self._stage.zk.ping()
+
+
+@asynccontextmanager
+async def settling(monkeypatch: pytest.MonkeyPatch, settle: float) -> AsyncIterator[Settling]:
+    async with scene(session_timeout=40.0) as stage:
+        clock = Clock(monkeypatch)
+        async with Partitioner(stage.zk, stage.path, ["a", "b"], name="me", settle=settle) as mine:
+            play = Settling(stage, mine, clock)
+            await play.has_heard_of_everything()
+            yield play
+            play.given.cancel()
+            await asyncio.wait([play.given])
+
+
+async def test_partitions_are_divided_when_the_members_have_settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with settling(monkeypatch, 2.0) as play:
+        await play.passes(1.5)
+        await play.another_comes_or_goes()
+        await play.passes(1.5)
+        assert not play.given.done()
+        await play.passes(0.6)
+        assert await play.given == frozenset(division(["a", "b"], ["me", "other"])["me"])
+
+
+@pytest.mark.limit(60)  # of which this test lets 20 seconds pass at once
+async def test_members_that_never_settle_delay_a_division_by_ten_times_the_settling_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with settling(monkeypatch, 2.0) as play:
+        for _ in range(12):  # 18 seconds
+            await play.another_comes_or_goes()
+            await play.passes(1.5)
+            assert not play.given.done()
+        await play.another_comes_or_goes()
+        await play.passes(1.5)
+        assert not play.given.done()  # 19.5 seconds
+        await play.another_comes_or_goes()
+        await play.passes(0.6)
+        assert await play.given == {"a", "b"}
+
+
 async def test_a_member_without_partitions_waits() -> None:
     async with scene() as stage, AsyncExitStack() as stack:
         taken = [await Lock(stage.other, f"{stage.path}/locks/{number}").acquire() for number in range(2)]
@@ -374,6 +508,55 @@ async def test_members_that_are_none_get_no_partitions_and_write_no_lines_into_t
         assert len(shown[0]) < 1000
 
 
+async def test_members_with_another_list_are_named_in_one_short_warning(caplog: pytest.LogCaptureFixture) -> None:
+    async with scene() as stage:
+        theirs = Group(stage.other, f"{stage.path}/members")
+        for number in range(25):
+            await theirs.join(f"m{number:02}", b"\xff\n\t" + b"9" * 5000)
+        mine = Partitioner(stage.zk, stage.path, ["a", "b"], name="me", settle=0.0)
+        async with mine:
+            while await anext(mine) != {"a", "b"}:
+                pass
+            shown = "; ".join(f"m{number:02}: \ufffd??{'9' * 97}" for number in range(20))
+            (text,) = caplog.messages
+            assert text == (
+                f"the member me of {stage.path} divides {fingerprint(['a', 'b']).decode()}, but these members divide"
+                f" another list among themselves: {shown}"
+            )
+            await theirs.join("late", fingerprint(["a"]))
+            await until(lambda: len(caplog.messages) == 2)
+            assert f"late: {fingerprint(['a']).decode()}; m00: " in caplog.messages[1]
+            assert fingerprint(["a"]).startswith(b"1 partitions, ")
+
+
+async def test_a_task_that_waits_for_partitions_ends_when_the_block_is_left() -> None:
+    async with scene() as stage:
+        async with Partitioner(stage.zk, stage.path, ["a"], settle=0.0) as mine:
+            assert await anext(mine) == {"a"}
+            waiting = asyncio.create_task(mine.__anext__())
+            await turns()
+        with pytest.raises(StopAsyncIteration):
+            await waiting
+        with pytest.raises(LookupError):
+            mine.lease("a")
+
+
+async def test_the_nodes_of_a_partitioner_have_its_acl_the_name_of_the_member_and_names_of_the_partitions() -> None:
+    async with scene() as stage, zkwire.connect(stage.server.hosts, auth=[("digest", b"us:secret")]) as us:
+        acl = zkwire.CREATOR_ALL_ACL
+        async with Partitioner(us, "/p", ["a/b", "\u00e4 c"], name="me", settle=0, acl=acl) as mine:
+            while len(await anext(mine)) < 2:
+                pass
+            assert sorted(await us.get_children("/p/locks")) == ["%C3%A4 c", "a%2Fb"]
+            for partition, node in (("a/b", "a%2Fb"), ("\u00e4 c", "%C3%A4 c")):
+                lease = mine.lease(partition)
+                assert lease.path.startswith(f"/p/locks/{node}/_c_")
+                assert (await us.get(lease.path)).data == b"me"
+            for path in ("/p", *(f"/p/{name}" for name in await below(us, "/p"))):
+                where = path.replace("/p//p", "/p")
+                assert (await us.get_acl(where))[0] == [zkwire.digest_acl("us", "secret")]
+
+
 async def test_members_with_the_same_partitions_in_another_order_share_them(caplog: pytest.LogCaptureFixture) -> None:
     async with scene() as stage:
         holders: dict[object, Worker] = {}
@@ -392,8 +575,10 @@ async def test_misuse_is_refused() -> None:
         for settle in (-1, float("nan"), float("inf")):
             with pytest.raises(ValueError, match="settle"):
                 Partitioner(stage.zk, "/p", [1], settle=settle)
-        with pytest.raises(TypeError, match="settle"):
-            Partitioner(stage.zk, "/p", [1], settle=True)
+        wrong: Any
+        for wrong in (True, "1", None):
+            with pytest.raises(TypeError, match="settle"):
+                Partitioner(stage.zk, "/p", [1], settle=wrong)
         mine = Partitioner(stage.zk, "/p", ["a/b", "\u00e4 c"], name="me", settle=0.0)
         for _ in range(2):
             async with mine:
@@ -405,6 +590,8 @@ async def test_misuse_is_refused() -> None:
                     await Partitioner(stage.other, "/p", [1], name="me").__aenter__()
         with pytest.raises(StopAsyncIteration):
             await anext(mine)
+        with pytest.raises(RuntimeError, match="it was not entered"):
+            await mine.__aexit__(None, None, None)
 
 
 async def take_all(stage: Scene) -> None:

@@ -242,6 +242,16 @@ async def test_an_error_is_raised_at_the_end_of_a_body_that_suppresses_the_cance
                 raise LookupError
 
 
+async def test_a_block_that_was_not_entered_cannot_be_left() -> None:
+    async with scene() as stage:
+        node = PersistentEphemeral(stage.zk, "/node")
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match="the block of /node is left, but it was not entered"):
+                await node.__aexit__(None, None, None)
+            async with node:
+                assert node.stands
+
+
 async def test_an_object_can_be_entered_again_but_not_twice_at_a_time() -> None:
     async with scene() as stage:
         node = PersistentEphemeral(stage.zk, "/n")

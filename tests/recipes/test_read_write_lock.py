@@ -12,10 +12,11 @@ from recipes import Lease, Lock, LockLostError, ReadWriteLock, WriteLease
 from recipes.line import ticket_data
 from recipes.line.locking import Locking
 from recipes.read_write_lock import Preference
-from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, scene
+from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, no_watch_stays, scene
 from tests.support.locks import cancel_every_wait, release, start_waiting, taken, two_clients
 from tests.support.proxy import Proxy
-from tests.support.recipes import body_raises, line, no_task_stays, outcome, until, until_line
+from tests.support.queues import Counting
+from tests.support.recipes import body_raises, line, no_task_stays, outcome, until, until_armed, until_line
 from zkwire import Client
 from zkwire.testing import RealServer, Server
 
@@ -455,6 +456,48 @@ async def test_a_lost_write_lease_cannot_be_downgraded(how: str) -> None:
             await again.downgrade()
 
 
+async def test_an_uncertain_write_lease_is_lost_instead_of_downgraded() -> None:
+    async with two_clients() as (zk, other):
+        lease = await ReadWriteLock(zk, "/rw").write().acquire()
+        zk._session.certainty.end()
+        errors = [await outcome(lease.downgrade()) for _ in range(2)]
+        assert [type(error) for error in errors] == [LockLostError] * 2
+        assert errors[0] is not errors[1]  # each would add its traceback to one object
+        assert str(errors[0]) == str(await lease.lost())
+        await lease.release()
+        await until_line(other, "/rw", 0)
+
+
+async def test_a_lease_that_is_released_while_it_is_downgraded_gives_no_read_lease() -> None:
+    async with scene() as stage, no_task_stays():
+        rw = ReadWriteLock(stage.zk, stage.path)
+        lease = await rw.write().acquire()
+        with stage.server.hold_replies("setData", session=stage.zk.session_id) as writing:
+            downgrading = asyncio.create_task(lease.downgrade())
+            await writing.until_hit()
+            releasing = asyncio.create_task(lease.release())
+            await asyncio.sleep(0)
+        with pytest.raises(RuntimeError, match=f"{lease.path} was released while it was downgraded"):
+            await downgrading
+        await releasing
+        await until_line(stage.other, stage.path, 0)
+        async with rw.write():
+            pass
+
+
+async def test_a_downgrade_that_the_server_refuses_lets_no_reader_in_and_can_be_repeated() -> None:
+    async with scene() as stage, no_task_stays(), ReadWriteLock(stage.zk, stage.path).write() as lease:
+        with stage.server.answering("setData", zkwire.NoAuthError, session=stage.zk.session_id) as refusing:
+            with pytest.raises(zkwire.NoAuthError):
+                await lease.downgrade()
+            assert refusing.hits == 1
+        assert not lease.is_certain()
+        assert await ReadWriteLock(stage.other, stage.path).read().try_acquire() is None
+        read = await lease.downgrade()
+        async with ReadWriteLock(stage.other, stage.path).read():
+            read.check()
+
+
 # -- preferences ------------------------------------------------------------------------------------------------------
 
 
@@ -515,6 +558,124 @@ async def test_preferred_writers_get_in_before_readers_that_came_earlier() -> No
         assert not reader.done()
         await lease.release()
         await (await reader).release()
+
+
+async def test_a_reader_waits_for_the_last_of_several_preferred_writers_only() -> None:
+    """One watch and one list, and not one for each writer that leaves."""
+    count = Counting()
+    async with scene() as stage, zkwire.connect(stage.server.hosts, observer=count) as zk:
+        writers = [await ReadWriteLock(stage.other, stage.path).write().acquire()]
+        waiting = [
+            await start_waiting(stage.zk, ReadWriteLock(stage.zk, stage.path).write(), tickets) for tickets in (2, 3, 4)
+        ]
+        reader = asyncio.create_task(ReadWriteLock(zk, stage.path, prefer="writers").read().acquire())
+        await until_armed(1, zk)
+        for task in waiting:
+            await writers[-1].release()
+            writers.append(await task)
+            await zk.ping()
+        assert not reader.done()
+        assert [name for name in count.requests if name != "ping"] == ["getChildren", "getData"]
+        await writers[-1].release()
+        await (await reader).release()
+        assert [name for name in count.requests if name != "ping"][:3] == ["getChildren", "getData", "getChildren"]
+        assert count.requests.count("getData") == 1
+
+
+@pytest.mark.parametrize("last", ["0000000007", "-2147483648"])
+async def test_the_last_preferred_ticket_is_found_by_its_number_also_across_an_overflow(last: str) -> None:
+    """Pitfall 5.  The names are in another order than the numbers."""
+    numbers = {"0000000007": ("0000000005", "0000000006"), "-2147483648": ("2147483646", "2147483647")}[last]
+    async with scene() as stage, no_task_stays():
+        for letter, number in zip("acb", (*numbers, last), strict=True):
+            await stage.other.create(f"{stage.path}/_c_{letter}-__WRIT__{number}", ephemeral=True, make_parents=True)
+        reader = asyncio.create_task(ReadWriteLock(stage.zk, stage.path, prefer="writers").read().acquire())
+        await until_armed(1, stage.zk)
+        watched = await zkwire.four_letter_word(stage.server.hosts, "wchp")
+        assert isinstance(watched, str)
+        assert watched.splitlines()[0] == f"{stage.path}/_c_b-__WRIT__{last}"
+        reader.cancel()
+        assert isinstance(await outcome(reader), asyncio.CancelledError)
+
+
+@pytest.mark.parametrize("prefer", ["readers", "writers"])
+async def test_nodes_that_are_not_ephemeral_are_not_preferred(
+    prefer: Preference, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with two_clients() as (zk, other):
+        kind = "__READ__" if prefer == "readers" else "__WRIT__"
+        node = f"/rw/_c_x-{kind}0000000009"
+        await other.create(node, make_parents=True)
+        rw = ReadWriteLock(zk, "/rw", prefer=prefer)
+        locking: Locking[Any] = rw.write() if prefer == "readers" else rw.read()
+        await release(await taken(locking))
+        await release(await locking.acquire(within=5))
+        assert sum(node in text for text in caplog.messages) == 1
+
+
+async def test_a_reader_that_must_not_read_a_preferred_writers_node_waits_until_it_is_gone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with scene() as stage, no_task_stays():
+        writer = await ReadWriteLock(stage.other, stage.path).write().acquire()
+        reading = ReadWriteLock(stage.zk, stage.path, prefer="writers").read()
+        with stage.server.answering("getData", zkwire.NoAuthError, session=stage.zk.session_id) as refusing:
+            assert await reading.try_acquire() is None
+            assert refusing.hits == 1
+            reader = asyncio.create_task(reading.acquire())
+            await until_armed(1, stage.zk)
+            await stage.other.create(f"{stage.path}/note")  # wakes the reader, which then waits again
+            await refusing.until_hit(3)
+            await until_armed(1, stage.zk)
+            assert not reader.done()
+            assert await line(stage.other, stage.path) == [writer.path.rpartition("/")[2]]
+            await writer.release()
+            lease = await reader
+        lease.check()
+        await lease.release()
+        assert sum(writer.path in text for text in caplog.messages) == 1
+        await no_watch_stays(stage.server.hosts)
+
+
+async def test_a_preferred_writer_that_leaves_while_it_is_looked_at_is_not_waited_for() -> None:
+    """Behind the list, and behind the refused read."""
+    async with scene() as stage, no_task_stays():
+        reading = ReadWriteLock(stage.zk, stage.path, prefer="writers").read()
+        for ask in (reading.try_acquire, reading.acquire):
+            writer = await ReadWriteLock(stage.other, stage.path).write().acquire()
+            with stage.server.hold_replies("getChildren", session=stage.zk.session_id) as listing:
+                asking = asyncio.create_task(ask())
+                await listing.until_hit()
+                await writer.release()
+            lease = await asking
+            assert lease is not None
+            await lease.release()
+        writer = await ReadWriteLock(stage.other, stage.path).write().acquire()
+        with (
+            stage.server.answering("getData", zkwire.NoAuthError, session=stage.zk.session_id),
+            stage.server.hold_replies("getData", session=stage.zk.session_id) as looking,
+        ):
+            asking = asyncio.create_task(reading.acquire())
+            await looking.until_hit()
+            await writer.release()
+            looking.end()
+            lease = await asking
+        await release(lease)
+        await no_watch_stays(stage.server.hosts)
+
+
+@pytest.mark.parametrize("operation", ["getChildren", "getData"])
+async def test_a_refused_look_for_preferred_tickets_is_an_error(operation: str) -> None:
+    async with scene() as stage, no_task_stays():
+        refusal = zkwire.NoAuthError if operation == "getChildren" else zkwire.UnimplementedError
+        reading = ReadWriteLock(stage.zk, stage.path, prefer="writers").read()
+        async with ReadWriteLock(stage.other, stage.path).write():
+            for ask in (reading.acquire, reading.try_acquire):
+                with stage.server.answering(operation, refusal, session=stage.zk.session_id) as refusing:
+                    with pytest.raises(refusal):
+                        await ask()
+                    assert refusing.hits == 1
+            assert len(await line(stage.other, stage.path)) == 1
 
 
 async def test_a_preferred_writer_that_downgrades_lets_readers_in() -> None:

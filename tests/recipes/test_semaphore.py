@@ -105,13 +105,16 @@ async def test_the_most_permits_that_can_be_given_are_read_by_others() -> None:
         lease.check()
 
 
-@pytest.mark.parametrize("data", [b"many", b"0", b"-1", b"2.0", b"99999999999", b"1" * 5000, "\u0663".encode(), b" 3"])
+@pytest.mark.parametrize(
+    "data", [b"many", b"0", b"-1", b"2.0", b"2147483648", b"99999999999", b"1" * 5000, "\u0663".encode(), b" 3"]
+)
 async def test_a_node_with_other_data_is_refused_and_not_changed(data: bytes) -> None:
     async with two_clients() as (zk, other):
         await other.create("/s", data)
         for permits in (3, None):
-            with pytest.raises(PermitsError, match="the node /s is not a semaphore"):
+            with pytest.raises(PermitsError, match="the node /s is not a semaphore") as caught:
                 await Semaphore(zk, "/s", permits).acquire()
+            assert len(str(caught.value)) < 200
             with pytest.raises(PermitsError, match="the node /s is not a semaphore"):
                 await Semaphore(zk, "/s", permits).resize(2)
         assert await line(other, "/s") == []
@@ -142,6 +145,18 @@ async def test_a_client_that_may_not_store_the_number_gets_the_refusal(operation
         ):
             await Semaphore(stage.zk, "/s", 2).acquire()
         assert await line(stage.other, "/s") == []
+
+
+async def test_while_the_node_has_no_number_the_own_one_says_which_tickets_hold() -> None:
+    async with two_clients() as (zk, other):
+        for _ in range(3):
+            await other.create("/s/_c_x-lease-", ephemeral=True, sequential=True, make_parents=True)
+        for permits, holders in ((2, 2), (4, 3), (None, 0)):
+            found = await Semaphore(zk, "/s", permits).contenders()
+            assert [each.owns for each in found] == [True] * holders + [False] * (3 - holders)
+        await other.set("/s", b"1")
+        found = await Semaphore(zk, "/s", 2).contenders()
+        assert [each.owns for each in found] == [True, False, False]
 
 
 async def test_of_two_clients_that_create_it_with_different_numbers_one_gets_an_error() -> None:
@@ -332,6 +347,17 @@ async def test_a_resize_whose_keeper_must_not_be_read_changes_nothing() -> None:
         assert (await other.get("/s")).data == b"4"
 
 
+async def test_a_resize_of_a_node_that_must_not_be_read_changes_nothing() -> None:
+    async with connected() as (server, (zk, other)):
+        await Semaphore(other, "/s", 3).resize(4)
+        with (
+            server.answering("getData", zkwire.NoAuthError, path="/s", session=zk.session_id),
+            pytest.raises(zkwire.NoAuthError),
+        ):
+            await Semaphore(zk, "/s", 4).resize(5)
+        assert (await other.get("/s")).data == b"4"
+
+
 async def test_a_resize_whose_sync_is_refused_changes_nothing() -> None:
     """The server may lag behind: what it shows need not be the present number."""
     async with connected() as (server, (zk, other)):
@@ -342,6 +368,21 @@ async def test_a_resize_whose_sync_is_refused_changes_nothing() -> None:
         ):
             await Semaphore(zk, "/s", 4).resize(5)
         assert (await other.get("/s")).data == b"4"
+
+
+async def test_a_resize_that_creates_the_node_creates_a_container_and_all_nodes_with_the_acl() -> None:
+    async with (
+        Server(container_interval=0.02) as server,
+        zkwire.connect(server.hosts, auth=[("digest", b"us:secret")]) as us,
+    ):
+        await Semaphore(us, "/a/s", 2, acl=zkwire.CREATOR_ALL_ACL).resize(4)
+        for path in ("/a", "/a/s", "/a/s/resized"):
+            assert (await us.get_acl(path))[0] == [zkwire.digest_acl("us", "secret")]
+        await us.delete("/a/s/resized")
+        await until_gone(us, "/a/s")
+        await Semaphore(us, "/b/s", 2).resize(4)
+        for path in ("/b", "/b/s", "/b/s/resized"):
+            assert (await us.get_acl(path))[0] == list(zkwire.OPEN_ACL)
 
 
 async def test_a_resize_creates_a_missing_node_or_number() -> None:

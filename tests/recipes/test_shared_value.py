@@ -31,10 +31,14 @@ async def test_a_value_is_shared(zookeeper: RealServer, path: str) -> None:
 
 async def test_any_method_creates_a_missing_value() -> None:
     async with scene() as stage:
-        assert await SharedValue(stage.zk, "/a/v", b"x").compare_and_set(b"y", version=0)
+        replaced = SharedValue(stage.zk, "/a/v", b"x")
+        assert await replaced.compare_and_set(b"y", version=0) is True
+        assert await replaced.get() == (b"y", 1)
+        assert await replaced.compare_and_set(b"z", version=0) is False
+        assert await replaced.get() == (b"y", 1)
         await SharedValue(stage.zk, "/a/w").set(b"z")
         assert await SharedValue(stage.zk, "/a/w").get() == (b"z", 1)
-        assert not await SharedValue(stage.zk, "/a/u").compare_and_set(b"y", version=1)
+        assert await SharedValue(stage.zk, "/a/u").compare_and_set(b"y", version=1) is False
 
 
 async def test_bad_values_and_versions_are_refused() -> None:

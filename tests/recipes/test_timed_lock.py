@@ -13,9 +13,12 @@ from recipes.line import ticket_data
 from recipes.line.locking import Locking
 from recipes.line.position import Promises
 from recipes.line.proofs import Proofs
+from tests.support.client import turns
+from tests.support.clock import Clock
 from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, scene
 from tests.support.locks import release, two_clients, watch_count
 from tests.support.proxy import Proxy
+from tests.support.queues import Counting
 from tests.support.recipes import body_raises, line, make_known, no_task_stays, outcome, this_task, until, until_line
 from zkwire import Client
 from zkwire.session import suspension
@@ -227,12 +230,34 @@ async def test_the_answer_to_an_older_extension_does_not_move_an_earlier_end(can
         await lease.release()
 
 
-async def test_a_released_lease_cannot_be_extended() -> None:
-    async with two_clients() as (zk, _):
-        lease = await TimedLock(zk, "/t", 5).acquire()
+async def test_a_released_lease_cannot_be_extended(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with scene(session_timeout=40.0) as stage:
+        clock = Clock(monkeypatch)
+        lease = await TimedLock(stage.zk, "/t", 5).acquire()
         await lease.release()
-        with pytest.raises(RuntimeError, match="was released"):
+        for limit in (5, 0.5):
+            with pytest.raises(RuntimeError, match="was released"):
+                await lease.extend(limit)
+        await clock.passes(1.0)
+        assert await lease.lost() is None
+        assert not [text for text in caplog.messages if "lost" in text]
+
+
+async def test_a_lease_that_is_uncertain_is_lost_when_it_is_extended_and_writes_nothing() -> None:
+    count = Counting()
+    async with scene() as stage, zkwire.connect(stage.server.hosts, observer=count) as zk:
+        lease = await TimedLock(zk, "/t", 5).acquire()
+        await until_data(stage.other, lease.path, bool)
+        await zk.ping()
+        count.requests.clear()
+        zk._session.certainty.end()
+        with pytest.raises(LockLostError):
             await lease.extend(5)
+        await lease.release()
+        await until_line(stage.other, "/t", 0)
+        assert "setData" not in count.requests
 
 
 @pytest.mark.parametrize(("bad", "error"), [(0, ValueError), (float("nan"), ValueError), ("5", TypeError)])
@@ -243,6 +268,61 @@ async def test_a_bad_limit_is_refused(bad: Any, error: type[Exception]) -> None:
         async with TimedLock(other, "/t", 5) as lease:
             with pytest.raises(error, match="limit"):
                 await lease.extend(bad)
+
+
+async def test_a_lease_ends_within_a_second_after_a_machine_that_was_suspended_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    slept = 1000.0
+    monkeypatch.setattr(suspension, "suspended", lambda: slept)
+    async with scene(session_timeout=40.0) as stage:
+        clock = Clock(monkeypatch)
+        lease = await TimedLock(stage.zk, "/t", 5.0).acquire()
+        losing = asyncio.create_task(lease.lost())
+        await stage.zk.ping()
+        slept += 5.0
+        await turns()
+        assert not losing.done()  # no timer is due yet
+        await clock.passes(1.01)
+        assert losing.done()
+        assert "its time limit has passed" in str(await losing)
+
+
+async def test_a_lease_that_is_longer_than_a_second_ends_at_its_limit_by_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The holder looks at its limit every second, as its timers do not run while the machine is suspended."""
+    async with scene(session_timeout=40.0) as stage:
+        clock = Clock(monkeypatch)
+        lease = await TimedLock(stage.zk, "/t", 4.0).acquire()
+        losing = asyncio.create_task(lease.lost())
+        await stage.zk.ping()
+        for _ in range(3):
+            await clock.passes(1.01)
+            await stage.zk.ping()
+        assert not losing.done()
+        await clock.passes(1.01)
+        assert losing.done()
+        error = await losing
+        assert error is not None
+        assert error.why == "its time limit has passed"
+        await lease.release()
+        await stage.zk.ping()
+        assert await line(stage.other, "/t") == []
+
+
+async def test_a_lease_whose_node_another_client_has_written_into_is_lost_when_it_is_extended() -> None:
+    async with scene() as stage, no_task_stays():
+        lease = await TimedLock(stage.zk, "/t", 60).acquire()
+        await until_data(stage.other, lease.path, bool)
+        await stage.other.set(lease.path, b"by hand")
+        with pytest.raises(LockLostError, match="another client has written into it"):
+            await lease.extend(60)
+        error = await lease.lost()
+        assert error is not None
+        assert error.why == "another client has written into it"
+        await lease.release()
+        await until_line(stage.other, "/t", 0)
 
 
 async def test_a_limit_that_the_server_refuses_is_a_loss() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 import zkwire
 from recipes import LockLostError, LockTakenError, TryLock, try_lock
+from recipes.common import this_process
 from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, scene
 from tests.support.locks import expire_at_every_step, taken, two_clients, watch_count
 from tests.support.proxy import Proxy
@@ -104,6 +105,20 @@ async def test_bad_arguments_are_refused(memory: Any, path: str, bad: str) -> No
         with pytest.raises(ValueError, match="within"):
             await TryLock(zk, path).acquire(within=-1)
         assert await zk.exists(path) is None
+
+
+async def test_the_nodes_have_the_acl_that_is_given_or_only_the_holder_may_write() -> None:
+    async with scene() as stage, zkwire.connect(stage.server.hosts, auth=[("digest", b"us:secret")]) as us:
+        async with TryLock(us, "/given/job", acl=zkwire.CREATOR_ALL_ACL):
+            for path in ("/given", "/given/job"):
+                assert (await us.get_acl(path))[0] == [zkwire.digest_acl("us", "secret")]
+        async with TryLock(us, "/usual/job", data=b"host-1"):
+            assert (await us.get_acl("/usual"))[0] == list(zkwire.OPEN_ACL)
+            assert (await stage.other.get("/usual/job")).data == b"host-1"
+            with pytest.raises(zkwire.NoAuthError):
+                await stage.other.set("/usual/job", b"host-2")
+        async with TryLock(us, "/job"):
+            assert (await stage.other.get("/job")).data == this_process.in_words()
 
 
 async def test_an_error_of_the_server_is_raised() -> None:
@@ -278,6 +293,59 @@ async def test_a_lost_answer_and_an_expired_session() -> None:
         assert stat is not None
         assert stat.ephemeral_owner == stage.zk.session_id != old
         await lease.release()
+
+
+async def test_a_try_that_is_cancelled_behind_its_create_leaves_no_node() -> None:
+    """With `acl`, the ACL of the parent is looked up behind the create."""
+    async with scene() as stage, no_task_stays():
+        lock = TryLock(stage.zk, P, acl=zkwire.OPEN_ACL)
+        with stage.server.hold_replies("getACL", session=stage.zk.session_id) as held:
+            trying = asyncio.create_task(lock.try_acquire())
+            await held.until_hit()
+            assert await stage.other.exists(P) is not None
+            trying.cancel()
+            assert isinstance(await outcome(trying), asyncio.CancelledError)
+        await until_absent(stage)
+        await (await taken(lock)).release()
+
+
+async def test_a_session_that_expires_behind_the_create_gives_a_lease_of_the_next_session() -> None:
+    async with scene() as stage, no_task_stays():
+        with stage.server.hold_replies("getACL", session=stage.zk.session_id) as held:
+            trying = asyncio.create_task(TryLock(stage.zk, P, acl=zkwire.OPEN_ACL).try_acquire())
+            await held.until_hit()
+            old = stage.zk.session_id
+            stage.server.expire(old)
+            stage.server.drop(old)
+            await until(lambda: stage.zk.session_id != old)
+        lease = await trying
+        assert lease is not None
+        lease.check()
+        stat = await stage.other.exists(P)
+        assert stat is not None
+        assert (stat.czxid, stat.ephemeral_owner) == (lease.token, stage.zk.session_id)
+        assert stage.zk.session_id != old
+        await lease.release()
+
+
+@pytest.mark.parametrize("renews", [True, False])
+async def test_a_session_that_expires_while_the_parents_are_created_is_an_error_unless_it_is_renewed(
+    renews: bool,
+) -> None:
+    async with scene() as stage, zkwire.connect(stage.server.hosts, renew=renews) as zk:
+        with stage.server.hold_replies("create", session=zk.session_id, nth=2) as creating:
+            trying = asyncio.create_task(TryLock(zk, P).try_acquire())
+            await creating.until_hit()
+            stage.server.expire(zk.session_id)
+        if renews:
+            lease = await trying
+            assert lease is not None
+            lease.check()
+            await lease.release()
+        else:
+            with pytest.raises(SessionExpiredError):
+                await trying
+        assert await stage.other.exists(P) is None
 
 
 async def test_a_cancelled_try_removes_its_node_before_the_next_try_of_this_client() -> None:
