@@ -17,7 +17,7 @@ from recipes.command import kernel
 from recipes.command.running import Command, Ended, RunError, Signals
 from recipes.command.supervisor import FORWARDED
 from tests.support.everywhere import Scene, scene
-from tests.support.recipes import no_task_stays, this_task
+from tests.support.recipes import no_task_stays
 
 pytestmark = pytest.mark.limit(20)
 
@@ -206,12 +206,11 @@ async def test_signals_follow_the_order_to_run_and_go_to_the_command_alone() -> 
 
 
 @contextmanager
-def signals_installed() -> Iterator[Signals]:
+def installed(signals: Signals) -> Iterator[None]:
     """Take signals in this event loop, and no longer than here."""
-    signals = Signals()
     signals.install()
     try:
-        yield signals
+        yield
     finally:
         for number in FORWARDED:
             asyncio.get_running_loop().remove_signal_handler(number)
@@ -229,18 +228,24 @@ def signals_installed() -> Iterator[Signals]:
 async def test_a_signal_while_no_command_runs_cancels_the_task_and_the_first_one_counts(
     numbers: list[signal.Signals], has_stop: bool
 ) -> None:
-    with signals_installed() as signals:
-        for number in numbers:
-            signal.raise_signal(number)
-        with pytest.raises(asyncio.CancelledError):
+    signals = Signals()
+
+    async def main_task() -> None:
+        with installed(signals):
+            for number in numbers:
+                signal.raise_signal(number)
             await asyncio.Event().wait()
-        assert (signals.first, signals.has_stop) == (numbers[0], has_stop)
-        assert [this_task().uncancel() for _ in numbers][-1] == 0
+
+    task = asyncio.create_task(main_task())
+    await asyncio.wait([task])
+    assert task.cancelled()
+    assert (signals.first, signals.has_stop) == (numbers[0], has_stop)
 
 
 async def test_a_signal_while_a_command_runs_is_passed_on_and_cancels_nothing() -> None:
     passed: asyncio.Queue[int] = asyncio.Queue()
-    with signals_installed() as signals:
+    signals = Signals()
+    with installed(signals):
         signals.forward = passed.put_nowait
         for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT):
             assert not signals.has_stop or number == signal.SIGINT
@@ -252,7 +257,7 @@ async def test_a_signal_while_a_command_runs_is_passed_on_and_cancels_nothing() 
 async def test_a_signal_that_this_process_was_started_to_ignore_stays_ignored() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with signals_installed():
+        with installed(Signals()):
             assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
             assert signal.getsignal(signal.SIGTERM) is not signal.SIG_IGN
     finally:
