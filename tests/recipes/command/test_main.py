@@ -261,6 +261,16 @@ def test_what_stands_behind_the_first_two_hyphens_belongs_to_the_command(path: s
     assert re.fullmatch(r"ZKLOCK_TOKEN=\d+", token)
 
 
+def test_run_needs_a_system_that_forks(path: str, capfd: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "fork")
+    for verb in ("run", "elect"):
+        assert zklock(capfd, verb, path, "--", "true") == (
+            125,
+            "",
+            "zklock: run and elect need a system with processes that fork\n",
+        )
+
+
 def test_the_supervisor_has_ended_when_the_command_returns(
     path: str, capfd: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

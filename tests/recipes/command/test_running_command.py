@@ -174,7 +174,39 @@ async def test_a_supervisor_that_is_killed_before_the_command_has_begun() -> Non
         assert failed.value.status == 125
 
 
-async def test_a_supervisor_that_is_killed_with_orders_unread_takes_its_command_with_it() -> None:
+async def test_a_supervisor_that_is_killed_with_an_order_unread() -> None:
+    """The holder then hears that the connection was reset."""
+    ours, theirs = socket.socketpair()
+    async with scene() as stage, Lock(stage.zk, "/lock") as lease:
+        reader, writer = await asyncio.open_connection(sock=ours)
+        running = asyncio.create_task(Command(reader, writer, ["x"], 1.5, Signals()).run(lease, {}, FAST))
+        await asyncio.sleep(0)
+        theirs.close()
+        with pytest.raises(RunError, match=f"^{SUPERVISOR_KILLED}$"):
+            await running
+        writer.close()
+
+
+async def test_the_event_loop_runs_while_the_holder_waits_for_the_end_of_a_killed_group(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Otherwise its session would end, and another client might own the lock while the group still runs."""
+    loop = asyncio.get_running_loop()
+    over = asyncio.Event()
+    monkeypatch.setattr(kernel, "group_is_alive", lambda group: not over.is_set())
+    async with play() as playing:
+        running = playing.start()
+        await playing.order()
+        playing.answer(group=NO_GROUP)
+        await playing.order()
+        playing.leave()
+        loop.call_later(0.01, over.set)
+        with pytest.raises(RunError, match=f"^{SUPERVISOR_KILLED}$"):
+            await running
+        assert over.is_set()
+
+
+async def test_a_supervisor_that_is_killed_takes_its_command_with_it() -> None:
     """The holder kills the command, and waits until its whole group has ended."""
     group = await asyncio.create_subprocess_exec("sleep", "1000", start_new_session=True)
     async with play() as playing:
