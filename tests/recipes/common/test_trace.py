@@ -225,6 +225,45 @@ async def test_a_trace_of_another_client_in_place_of_ours_shows_nothing() -> Non
             await writing
 
 
+NO_CHILDREN = [zkwire.ACL(zkwire.Perms.READ | zkwire.Perms.WRITE | zkwire.Perms.ADMIN, "world", "anyone")]
+
+
+@pytest.mark.parametrize("parent", ["/", "/n"])
+async def test_a_trace_that_may_not_be_created_names_the_permissions_that_it_needs(parent: str) -> None:
+    async with scene() as stage:
+        await stage.other.create("/n")
+        await stage.other.set_acl(parent, NO_CHILDREN)
+        traces = Traces(stage.zk, zkwire.join_path(parent, "trace-"), acl=zkwire.OPEN_ACL)
+        for _ in range(2):
+            transaction = stage.zk.transaction()
+            transaction.set("/n", b"1")
+            with pytest.raises(TransactionError) as refused:
+                await traces.commit(transaction)
+            assert isinstance(refused.value.cause, zkwire.NoAuthError)
+            assert refused.value.cause.hint.startswith(
+                f"the client needs the permissions CREATE and DELETE on {parent}: together with each write"
+            )
+        assert (await stage.other.get("/n")).data == b""
+
+
+async def test_a_refused_write_does_not_blame_the_trace() -> None:
+    async with scene() as stage:
+        await stage.other.create("/n", acl=[zkwire.ACL(zkwire.Perms.ALL & ~zkwire.Perms.WRITE, "world", "anyone")])
+        with pytest.raises(TransactionError) as refused:
+            await Writer(stage, "/n").write(b"1")
+        assert isinstance(refused.value.cause, zkwire.NoAuthError)
+        assert "trace" not in str(refused.value.cause)
+        assert await traces_of(stage.other, "/n") == []
+
+
+async def test_below_a_chroot_that_another_client_has_made_ephemeral_the_error_names_the_clients_root() -> None:
+    async with scene() as stage:
+        await stage.other.create("/app", bytes(8), ephemeral=True)
+        async with zkwire.connect(f"{stage.server.hosts}/app") as zk:
+            with pytest.raises(zkwire.NoChildrenForEphemeralsError, match="/ is an ephemeral node, which another"):
+                await Counter(zk, "/").add(1)
+
+
 async def test_a_node_that_another_client_has_made_ephemeral_gives_a_clear_error(
     zookeeper: RealServer, path: str
 ) -> None:
