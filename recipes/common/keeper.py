@@ -119,7 +119,6 @@ class Keeper:
                     await self._acquire(self._own_sessions)
                 except SessionExpiredError:
                     raise_unless_renewed(self._zk)
-                    self._is_made = False
                 except ServerError as refusal:
                     if not refusal.is_transient:
                         raise

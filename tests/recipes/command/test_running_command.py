@@ -301,6 +301,7 @@ async def test_a_signal_that_this_process_was_started_to_ignore_stays_ignored() 
     [
         (Ended(0, None), 0),
         (Ended(7, None), 7),
+        (Ended(-1, None), 129),
         (Ended(-9, None), 137),
         (Ended(0, "so"), 123),
         (Ended(-15, "so"), 123),
