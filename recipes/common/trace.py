@@ -100,7 +100,7 @@ class Traces:
             except ConnectionLostError as lost:
                 # A trace sent without a session was sent in the one that has begun since.
                 trace.session_id = trace.session_id or self._zk.session_id
-                was_carried_out = lost.maybe_applied and await self._look_up(trace, lost)
+                was_carried_out = await self._look_up(trace, lost)
             else:
                 trace.session_id = trace.session_id or self._zk.session_id
                 trace.version += 1

@@ -1,6 +1,7 @@
 """Traces: they show whether a transaction was carried out whose answer was lost, and none of them stays."""
 
 import asyncio
+import contextlib
 
 import pytest
 
@@ -9,7 +10,7 @@ from recipes import Counter
 from recipes.common.trace import Traces
 from tests.support.everywhere import Scene, cancel_at_every_moment, scene
 from tests.support.lost_answers import answer_lost
-from tests.support.recipes import until, until_state
+from tests.support.recipes import outcome, until, until_state
 from zkwire import BadVersionError, ConnectionLostError, SessionState, TransactionError
 from zkwire.testing import RealServer
 
@@ -167,6 +168,40 @@ async def test_a_trace_missing_in_the_next_session_shows_nothing(
             await writing
 
 
+@pytest.mark.parametrize("is_lost", [False, True])
+async def test_a_session_that_ends_just_before_the_task_goes_on_is_not_taken_for_the_one_of_the_write(
+    is_lost: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a pause of the machine: the answer and the end of the session are handled at the same time."""
+    async with scene() as stage:
+        ours = await writer(stage)
+        transaction = stage.zk.transaction()
+        transaction.set("/n", b"1")
+        commit = transaction.commit
+        session = stage.zk.session_id
+
+        async def commit_late() -> list[object]:
+            with contextlib.ExitStack() as faults:
+                if is_lost:
+                    faults.enter_context(stage.server.drop_after("multi", session=session))
+                answer = await outcome(commit())
+            stage.server.expire(session)
+            await until(lambda: stage.zk.session_id not in (0, session))
+            if isinstance(answer, ConnectionLostError):
+                raise answer
+            return []
+
+        monkeypatch.setattr(type(transaction), "commit", lambda _: commit_late())
+        if is_lost:
+            with pytest.raises(ConnectionLostError):
+                await ours.traces.commit(transaction)
+        else:
+            assert await ours.traces.commit(transaction)
+        monkeypatch.undo()
+        assert await ours.write(b"2")  # with another trace: the first one has gone with its session
+        await until_no_trace(stage.other, "/n")
+
+
 async def until_expired(stage: Scene) -> None:
     """Return between the end of the session of `zk` and the beginning of the next one."""
     expired = asyncio.create_task(until_state(stage.zk, SessionState.EXPIRED))
@@ -244,6 +279,18 @@ async def test_a_trace_that_may_not_be_created_names_the_permissions_that_it_nee
                 f"the client needs the permissions CREATE and DELETE on {parent}: together with each write"
             )
         assert (await stage.other.get("/n")).data == b""
+
+
+async def test_an_acl_that_the_server_refuses_is_the_error() -> None:
+    async with scene() as stage:
+        await stage.other.create("/n")
+        traces = Traces(stage.zk, "/n/trace-", acl=[zkwire.ACL(zkwire.Perms.ALL, "nonsense", "x")])
+        transaction = stage.zk.transaction()
+        transaction.set("/n", b"1")
+        with pytest.raises(TransactionError) as refused:
+            await traces.commit(transaction)
+        assert isinstance(refused.value.cause, zkwire.InvalidACLError)
+        assert "permissions CREATE and DELETE" not in str(refused.value.cause)
 
 
 async def test_a_refused_write_does_not_blame_the_trace() -> None:
