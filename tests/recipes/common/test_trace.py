@@ -293,6 +293,24 @@ async def test_an_acl_that_the_server_refuses_is_the_error() -> None:
         assert "permissions CREATE and DELETE" not in str(refused.value.cause)
 
 
+async def test_another_refusal_does_not_open_the_trace_to_all_clients() -> None:
+    """Only a server that does not know the client's identity makes that necessary."""
+    async with scene() as stage, zkwire.connect(stage.server.hosts, auth=[("digest", b"me:pw")]) as zk:
+        await stage.other.create("/n")
+        traces = Traces(zk, "/n/trace-", acl=None)
+        for version, is_refused in (7, True), (0, False):
+            transaction = zk.transaction()
+            transaction.set("/n", b"1", version)
+            if is_refused:
+                with pytest.raises(TransactionError):
+                    await traces.commit(transaction)
+            else:
+                assert await traces.commit(transaction)
+        (trace,) = await traces_of(stage.other, "/n")
+        acl, _ = await zk.get_acl(trace)
+        assert [entry.perms for entry in acl if entry.scheme == "world"] == [zkwire.Perms.READ]
+
+
 async def test_a_refused_write_does_not_blame_the_trace() -> None:
     async with scene() as stage:
         await stage.other.create("/n", acl=[zkwire.ACL(zkwire.Perms.ALL & ~zkwire.Perms.WRITE, "world", "anyone")])
