@@ -293,6 +293,18 @@ async def test_an_acl_that_the_server_refuses_is_the_error() -> None:
         assert "permissions CREATE and DELETE" not in str(refused.value.cause)
 
 
+async def test_a_trace_whose_default_acl_is_refused_is_created_with_another_one() -> None:
+    """The server does not take the address for an identity that an ACL can name."""
+    async with scene() as stage, zkwire.connect(stage.server.hosts, auth=[("ip", b"")]) as zk:
+        await stage.other.create("/n")
+        traces = Traces(zk, "/n/trace-", acl=None)
+        for is_carried_out in (False, True, True):
+            transaction = zk.transaction()
+            transaction.set("/n", b"1")
+            assert await traces.commit(transaction) is is_carried_out
+        assert len(await traces_of(stage.other, "/n")) == 1
+
+
 async def test_another_refusal_does_not_open_the_trace_to_all_clients() -> None:
     """Only a server that does not know the client's identity makes that necessary."""
     async with scene() as stage, zkwire.connect(stage.server.hosts, auth=[("digest", b"me:pw")]) as zk:
