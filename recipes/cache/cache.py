@@ -299,7 +299,7 @@ class Cache:
             self._mirror.give_up(batch)
             if isinstance(outcome, ProtocolError) and size > 1:
                 # The answer was too large: these nodes are larger than a server accepts by default.
-                self._nodes_per_request = max(1, size // 2)
+                self._nodes_per_request = size // 2
             elif isinstance(outcome, SessionExpiredError):
                 self._awaits_resync = True  # it comes in the new session; without renewal the events end instead
             elif not is_transient(outcome):

@@ -150,7 +150,6 @@ class Command:
                 ended = await self._answer(started["group"])
             finally:
                 feeding.cancel()
-                await asyncio.wait([feeding])
         finally:
             self._signals.forward = None
         return Ended(ended["status"], _why_lost(lease) or (_NOT_CONFIRMED if ended["early"] else None))

@@ -9,7 +9,7 @@ import argparse
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 
 from recipes.line.contenders import Contender, holders_first, in_line, in_order, single
@@ -99,7 +99,7 @@ def _locks_of(
     return found
 
 
-async def _changes(zk: Client, path: str) -> AsyncIterator[None]:
+async def _changes(zk: Client, path: str) -> AsyncGenerator[None, None]:
     """Yield once, and after each change at `path` or below; several quick changes count as one."""
     changed = asyncio.Event()
     async with zk.events(path, recursive=True) as events:

@@ -58,9 +58,11 @@ class Group:
     ended_at: float | None = field(default=None, init=False)  # when SIGTERM was sent
     is_early: bool = field(default=False, init=False)  # whether that was while the command still ran
 
-    def next_step(self) -> float | None:
-        """Return when something has to be done, on the clock of `kernel.now`."""
-        return last_moment(self.until, self.grace) if self.ended_at is None else None
+    def time_to_sleep(self) -> float:
+        """Return after how many seconds to look again."""
+        if self.ended_at is not None:
+            return _LOOK_EVERY
+        return min(max(0.0, last_moment(self.until, self.grace) - kernel.now()), _LONGEST_SLEEP)
 
     def end(self) -> None:
         """Send SIGTERM, once."""
@@ -133,7 +135,7 @@ class Supervisor:
         selector.register(self._woken, selectors.EVENT_READ)
         selector.register(self._orders, selectors.EVENT_READ)
         while not (self._is_orphan and self._group is None):
-            ready = {key.fileobj for key, _ in selector.select(self._time_to_sleep())}
+            ready = {key.fileobj for key, _ in selector.select(self._group.time_to_sleep() if self._group else None)}
             if self._woken in ready:
                 self._woken.recv(4096)
             if self._orders in ready and not self._is_orphan and not self._take_orders():
@@ -141,13 +143,6 @@ class Supervisor:
                 selector.unregister(self._orders)
             self._reap()
             self._look()
-
-    def _time_to_sleep(self) -> float | None:
-        group = self._group
-        if group is None:
-            return None
-        step = group.next_step()
-        return _LOOK_EVERY if step is None else min(max(0.0, step - kernel.now()), _LONGEST_SLEEP)
 
     def _take_orders(self) -> bool:
         """Read and carry out orders; return False when the holder has ended."""

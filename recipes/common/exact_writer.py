@@ -56,7 +56,8 @@ class ExactWriter:
                 if await self._traces.commit(transaction):
                     return True
             except TransactionError as refused:
-                if refused.index == 0 and isinstance(refused.cause, BadVersionError | NoNodeError):
+                # The trace is not refused in these ways: see Traces.commit.
+                if isinstance(refused.cause, BadVersionError | NoNodeError):
                     return False
                 raise refused.cause from None
             except ConnectionLostError as lost:

@@ -28,7 +28,6 @@ from zkwire import (
     ServerError,
     SessionExpiredError,
     Stat,
-    WatchEventType,
     WatchSet,
     ZooKeeperError,
 )
@@ -86,8 +85,7 @@ class Keeper:
         """Return when the node exists.  Raises: the error that has ended the keeping; RuntimeError after `discard`."""
         if self._error is None:
             if not self.exists:
-                # The session may have expired without `keep` having noticed: then the event is set for the old node.
-                self._settled.clear()
+                self._settled.clear()  # it may still be set for a node that is gone
             await self._settled.wait()
         if self._error is not None:
             raise copy(self._error)  # each caller would add its traceback to one object
@@ -117,11 +115,10 @@ class Keeper:
             while True:
                 try:
                     await self._wait_until_gone()
-                    self._forget_node()
+                    self._is_made = False
                     await self._acquire(self._own_sessions)
                 except SessionExpiredError:
                     raise_unless_renewed(self._zk)
-                    self._forget_node()
                 except ServerError as refusal:
                     if not refusal.is_transient:
                         raise
@@ -146,8 +143,9 @@ class Keeper:
         async with self._set_lock:
             while True:
                 await self.created()
+                # A create that holds this lock has no node yet, so `created` would not have returned.
                 async with self._write_lock:
-                    if self.exists and await self._try_set(data):
+                    if await self._try_set(data):
                         return
 
     def discard(self) -> asyncio.Future[None] | None:
@@ -287,7 +285,7 @@ class Keeper:
             raise_unless_renewed(self._zk)
             return False
         except NoNodeError:
-            self._forget_node()
+            self._is_made = False
             return False
         self._data = data
         return True
@@ -298,7 +296,8 @@ class Keeper:
         """Return when the node does not exist, or is not ours."""
         with WatchSet() as watches:
             # A watch on the children of an ephemeral node, which cannot have any, fires when the node is deleted, and
-            # not when its data changes.
+            # not when its data changes.  After a reconnect, a server that has another node at this path by now reports
+            # that its children have changed.  So each event means that the node is gone.
             node, names = await self._zk.pipeline([GetData(self.path), GetChildren(self.path, into=watches)])
             for answer in (node, names):
                 if isinstance(answer, BaseException) and not isinstance(answer, NoNodeError):
@@ -307,8 +306,7 @@ class Keeper:
                 return
             if node.stat.ephemeral_owner != self._zk.session_id:
                 return
-            while (await watches.next()).type is not WatchEventType.DELETED:
-                pass
+            await watches.next()
 
     async def _wait_until_withdrawn(self) -> None:
         """Return when a create that was cancelled in flight has left no node.
@@ -325,11 +323,6 @@ class Keeper:
     @property
     def _may_be_ours(self) -> bool:
         return self._is_made and self._session_id == self._zk.session_id
-
-    def _forget_node(self) -> None:
-        """Take note that our node is gone."""
-        self._is_made = False
-        self._settled.clear()
 
 
 def checked_data(data: bytes) -> bytes:

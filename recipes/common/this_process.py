@@ -45,7 +45,7 @@ def _running_program() -> str:
     folder, name = os.path.split(path)
     if name == "__main__.py":
         name = os.path.basename(folder)
-    return name if name and not name.startswith("-") else os.path.basename(sys.executable) or "python"
+    return name if name and not name.startswith("-") else os.path.basename(sys.executable or "python")
 
 
 def _one_word(text: str) -> str:

@@ -72,6 +72,7 @@ class Traces:
     def __init__(self, zk: Client, prefix: str, *, acl: Sequence[ACL] | None) -> None:
         self._zk = zk
         self._prefix = prefix
+        self._parent = prefix.rpartition("/")[0] or "/"
         self._acl = acl
         self._unused: list[_Trace] = []  # the one that was used last is at the end
         self._timer: asyncio.TimerHandle | None = None
@@ -99,7 +100,7 @@ class Traces:
             except ConnectionLostError as lost:
                 # A trace sent without a session was sent in the one that has begun since.
                 trace.session_id = trace.session_id or self._zk.session_id
-                was_carried_out = lost.maybe_applied and await self._look_up(trace, lost)
+                was_carried_out = await self._look_up(trace, lost)
             else:
                 trace.session_id = trace.session_id or self._zk.session_id
                 trace.version += 1
@@ -110,9 +111,9 @@ class Traces:
             if isinstance(refused.cause, InvalidACLError) and was_refused(self._zk, acl):
                 return False  # the next try creates the trace with another ACL
             if isinstance(refused.cause, NoAuthError) and refused.cause.path == trace.path:
-                refused.cause.hint = _TRACE_HINT.format(parent=trace.path.rpartition("/")[0] or "/")
+                refused.cause.hint = _TRACE_HINT.format(parent=self._parent)
             if isinstance(refused.cause, NoChildrenForEphemeralsError):
-                refused.cause.hint = _EPHEMERAL_HINT.format(parent=trace.path.rpartition("/")[0] or "/")
+                refused.cause.hint = _EPHEMERAL_HINT.format(parent=self._parent)
             self._keep(trace)
             raise
         except ValueError:

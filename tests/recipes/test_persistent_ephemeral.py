@@ -10,7 +10,7 @@ from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every
 from tests.support.proxy import Proxy
 from tests.support.recipes import body_raises, expire, outcome, until, until_armed, until_state, until_watches
 from zkwire import NodeExistsError, SessionState
-from zkwire.testing import RealServer, Server
+from zkwire.testing import RealServer, Server, ServerProcess
 
 
 async def until_owned(zk: zkwire.Client, path: str, session_id: int) -> None:
@@ -212,6 +212,34 @@ async def test_the_block_is_cancelled_when_another_session_takes_the_path_betwee
                 raise asyncio.CancelledError
         assert (await stage.other.get("/n")).stat.ephemeral_owner == stage.other.session_id
         await no_watch_stays(stage.server.hosts)
+
+
+async def _lose_the_path_without_a_connection(hosts: str, path: str) -> None:
+    """The server then reports the node as one whose children have changed, and not as deleted."""
+    async with Proxy(hosts) as proxy, zkwire.connect(hosts) as other, zkwire.connect(proxy.hosts) as zk:
+        with body_raises(NodeExistsError, match="another session"):
+            async with PersistentEphemeral(zk, path):
+                await until_armed(1, zk)
+                with proxy.refuse_connections():
+                    proxy.drop()
+                    await until_state(zk, SessionState.SUSPENDED)
+                    await other.delete(path)
+                    await other.create(path, b"theirs", ephemeral=True)
+                async with asyncio.timeout(20):
+                    await asyncio.Event().wait()
+        assert (await other.get(path)).data == b"theirs"
+
+
+async def test_the_block_is_cancelled_when_another_session_takes_the_path_during_a_disconnection(
+    memory: ServerProcess, path: str
+) -> None:
+    await _lose_the_path_without_a_connection(memory.hosts, path)
+
+
+async def test_a_real_server_reports_a_node_that_was_replaced_during_a_disconnection(
+    zookeeper: RealServer, path: str
+) -> None:
+    await _lose_the_path_without_a_connection(zookeeper.hosts, path)
 
 
 @pytest.mark.parametrize("is_member", [True, False])

@@ -198,6 +198,26 @@ async def test_a_cache_of_depth_2_has_two_levels_below_the_node(hosts: str, path
             assert described(await take(changes, 1)) == [("CREATED", f"{path}/a/e", None, b"3")]
 
 
+@pytest.mark.parametrize(
+    ("given", "levels"),
+    [
+        ({}, 3),
+        ({"recursive": True}, 3),
+        ({"recursive": False}, 1),
+        ({"recursive": False, "depth": 1}, 1),
+        ({"recursive": False, "depth": 0}, 0),
+        ({"depth": 0}, 0),
+        ({"depth": 1}, 1),
+        ({"depth": 2}, 2),
+    ],
+)
+async def test_how_many_levels_a_cache_has(given: dict[str, Any], levels: int) -> None:
+    async with Server() as server, zkwire.connect(server.hosts) as zk:
+        await zk.create("/a/1/2/3", make_parents=True)
+        async with Cache(zk, "/a", **given) as cache:
+            assert list(cache._mirror.nodes) == ["/a", "/a/1", "/a/1/2", "/a/1/2/3"][: levels + 1]
+
+
 async def test_the_root_of_a_chroot_can_be_cached(hosts: str, path: str) -> None:
     async with zkwire.connect(f"{hosts}{path}") as zk, zkwire.connect(hosts) as other:
         await other.create(f"{path}/a/b", b"b", make_parents=True)
@@ -546,6 +566,29 @@ async def test_after_a_reconnect_it_is_not_current_before_everything_is_read_aga
             assert shown(cache) == await tree(other, "/a")
 
 
+async def test_it_is_never_current_without_a_connection() -> None:
+    """Also in a task that hears of the loss of the connection before the cache does."""
+    async with Server() as server, zkwire.connect(server.hosts) as zk:
+        await zk.create("/a", b"1")
+        cache = Cache(zk, "/a")
+
+        async def follow() -> list[tuple[SessionState, bool]]:
+            states = zk.states()
+            found = []
+            async for state in states:
+                found.append((state, cache.is_current))
+                if state is SessionState.SUSPENDED:
+                    break
+            states.close()
+            return found
+
+        following = asyncio.create_task(follow())
+        await asyncio.sleep(0)
+        async with cache:
+            server.drop(zk.session_id)
+            assert (await following)[-1] == (SessionState.SUSPENDED, False)
+
+
 @pytest.mark.parametrize(
     "kind", [pytest.param("zookeeper", marks=since_3_6), pytest.param("memory", marks=pytest.mark.memory)]
 )
@@ -771,7 +814,19 @@ class CacheOf:
         self.get = mirror.nodes.get
 
 
-async def test_a_server_that_throttles_is_asked_again() -> None:
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[None]:
+    """The pauses between a refusal and the next attempt, which a server under load needs."""
+    made: list[None] = []
+
+    async def pause() -> None:
+        made.append(None)
+
+    monkeypatch.setattr("recipes.cache.cache.pause", pause)
+    return made
+
+
+async def test_a_server_that_throttles_is_asked_again(pauses: list[None]) -> None:
     async with Server() as server, zkwire.connect(server.hosts) as zk:
         await zk.create("/data", b"1")
         with server.answering("multiRead", ThrottledError, times=2) as throttled:
@@ -788,9 +843,39 @@ async def test_a_server_that_throttles_is_asked_again() -> None:
             assert change.after.data == b"2"
             assert cache.is_current
             changes.close()
+    assert len(pauses) == 4
 
 
-async def test_a_server_that_throttles_is_asked_for_the_watch_again_in_a_new_session() -> None:
+async def test_a_watch_that_is_refused_in_a_new_session_ends_the_cache() -> None:
+    """What is in it is kept, but it is not current any more."""
+    async with Server() as server, zkwire.connect(server.hosts) as zk:
+        await zk.create("/data", b"1")
+        async with Cache(zk, "/data") as cache:
+            changes = cache.changes()
+            with server.answering("addWatch", zkwire.NoAuthError):
+                server.expire(zk.session_id)
+                with pytest.raises(zkwire.NoAuthError):
+                    await anext(changes)
+            for _ in range(2):
+                with pytest.raises(zkwire.NoAuthError):
+                    await anext(cache.changes())
+            assert not cache.is_current
+            assert cache.get("/data") == await zk.get("/data")
+
+
+async def test_a_closed_stream_gets_no_more_changes() -> None:
+    async with Server() as server, zkwire.connect(server.hosts) as zk, Cache(zk, "/data") as cache:
+        closed, other = cache.changes(), cache.changes()
+        await zk.create("/data", b"1")
+        await anext(other)
+        closed.close()  # which drops what is pending
+        await zk.set("/data", b"2")
+        await anext(other)
+        with pytest.raises(StopAsyncIteration):
+            await anext(closed)
+
+
+async def test_a_server_that_throttles_is_asked_for_the_watch_again_in_a_new_session(pauses: list[None]) -> None:
     async with Server() as server, zkwire.connect(server.hosts) as zk:
         await zk.create("/data", b"1")
         async with Cache(zk, "/data") as cache:
@@ -803,6 +888,7 @@ async def test_a_server_that_throttles_is_asked_for_the_watch_again_in_a_new_ses
             assert change.after is not None
             assert change.after.data == b"2"
             changes.close()
+    assert len(pauses) == 2
 
 
 @pytest.mark.parametrize("is_error_of_the_block", [False, True])

@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from recipes.command import kernel
 from tests.support.zklock import ROOT, is_running
 
@@ -87,3 +89,109 @@ print(*ended - {parent}, flush=True)
         process.stdin.flush()
         assert process.stdout.readline() == child
         assert not is_running(int(child))
+
+
+def _status_of_child(body: Callable[[], object]) -> int:
+    """Run `body` in a child process; return its exit status, 0 if `body` returns, negative for a signal."""
+    child = os.fork()
+    if not child:
+        try:
+            body()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def test_a_process_whose_parent_has_ended_before_it_could_ask_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    us = os.getpid()
+    assert _status_of_child(lambda: kernel.die_with_parent(us)) == 0
+    assert _status_of_child(lambda: kernel.die_with_parent(us + 1)) == -signal.SIGKILL
+    monkeypatch.setattr(kernel, "_PRCTL", None)  # as on a system that cannot do it: this does nothing there
+    assert _status_of_child(lambda: kernel.die_with_parent(us + 1)) == 0
+
+
+def test_the_clock_is_that_of_all_processes_and_counts_the_time_while_the_machine_sleeps() -> None:
+    before, now, after = (
+        time.clock_gettime(time.CLOCK_BOOTTIME),
+        kernel.now(),
+        time.clock_gettime(time.CLOCK_BOOTTIME),
+    )
+    assert before <= now <= after
+
+
+@pytest.fixture
+def proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Lay out processes as the kernel shows them; each is named by its id and has a state, a group, and threads."""
+    monkeypatch.setattr(kernel, "Path", lambda _: tmp_path)
+
+    def show(pid: int, state: str, group: int, threads: int = 1) -> None:
+        (tmp_path / str(pid)).mkdir()
+        rest = " ".join(map(str, [99, group, *range(101, 115), threads, 116, 117]))
+        (tmp_path / str(pid) / "stat").write_text(f"{pid} (a) (b c) {state} {rest}\n")
+
+    return show
+
+
+US = os.getpgrp()
+
+
+@pytest.mark.parametrize(
+    ("processes", "is_alive"),
+    [
+        ([(1, "S", US)], True),
+        ([(1, "R", US + 1), (2, "S", US - 1)], False),
+        ([(1, "Z", US), (2, "X", US)], False),
+        ([(1, "Z", US), (2, "S", US)], True),
+        ([(1, "Z", US, 2)], True),  # the first thread has ended, another one runs
+        ([(1, "Z", US + 1, 2)], False),
+        ([], True),  # it is not mounted, so there is no more to be known
+    ],
+)
+def test_what_the_kernel_shows_of_a_group(
+    processes: list[tuple[int, str, int]], is_alive: bool, proc: Callable[..., None]
+) -> None:
+    for process in processes:
+        proc(*process)
+    assert kernel.group_is_alive(US) is is_alive
+
+
+@pytest.mark.parametrize("others", [[], [(2, "S", US)], [(2, "Z", US)]])
+def test_a_process_that_ends_while_it_is_looked_at_is_left_out(
+    others: list[tuple[int, str, int]], proc: Callable[..., None], tmp_path: Path
+) -> None:
+    (tmp_path / "1" / "stat").mkdir(parents=True)  # reading it fails
+    for process in others:
+        proc(*process)
+    assert kernel.group_is_alive(US) is (others != [(2, "Z", US)])
+
+
+def test_a_group_of_another_user_runs_and_where_nothing_more_is_shown_every_group_does(
+    proc: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proc(1, "Z", US)
+    assert not kernel.group_is_alive(US)
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert kernel.group_is_alive(US)
+    monkeypatch.undo()
+
+    def refuse(group: int, number: int) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "killpg", refuse)
+    assert kernel.group_is_alive(US)
+
+
+def test_a_system_without_these_calls_does_without_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert kernel._load_prctl() is not None
+
+    def refuse(name: None) -> None:
+        raise OSError
+
+    monkeypatch.setattr("ctypes.CDLL", refuse)
+    assert kernel._load_prctl() is None
+    monkeypatch.undo()
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert kernel._load_prctl() is None
+    monkeypatch.setattr(kernel, "_PRCTL", None)
+    kernel.adopt_orphans()

@@ -2,10 +2,16 @@
 
 import asyncio
 import json
+import os
 import re
 import signal
-from collections.abc import Sequence
-from typing import Any
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing, contextmanager
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any, TextIO
 
 import pytest
 
@@ -16,7 +22,8 @@ from recipes.command.main import main, parser
 from recipes.common.this_process import in_words
 from tests.support.locks import start_waiting, two_clients
 from tests.support.zklock import ROOT, ended, start, zklock
-from zkwire.testing import RealServer, Server
+from zkwire.blocking import Portal
+from zkwire.testing import RealServer, Server, ServerProcess
 
 pytestmark = pytest.mark.limit(120)
 
@@ -190,16 +197,144 @@ def test_misuse_prints_the_usage(arguments: list[str], capsys: pytest.CaptureFix
     assert "usage: zklock" in capsys.readouterr().err
 
 
+SECRET = [zkwire.digest_acl("me", "pw")]
+
+
+@contextmanager
+def three_locks(memory: ServerProcess, path: str) -> Iterator[tuple[zkwire.Client, zkwire.Stat]]:
+    """Hold locks below `path`, in another thread; yield their client, and the Stat of the node of the first lock."""
+    lock = f"{path}/a\u200b"
+    with (
+        Portal() as portal,
+        portal.enter(zkwire.connect(memory.hosts)) as zk,
+        portal.enter(Lock(zk, lock, data=b"x" * 60)) as lease,
+        portal.enter(TryLock(zk, f"{path}/b", data=b"x" * 61)),
+        portal.enter(TryLock(zk, f"{path}/c", data="\x1b\nü".encode() + b"\xff")),
+    ):
+        portal.call(zk.create, f"{lock}/x-", ephemeral=True, sequential=True, acl=SECRET)
+        stat = portal.call(zk.exists, lease.path)
+        assert stat is not None
+        yield zk, stat
+
+
+@pytest.mark.parametrize(("seconds", "words"), [(5400.1234567, "1.5 h"), (-3.0, "0 s")])
+def test_a_look_at_all_there_is(
+    seconds: float,
+    words: str,
+    memory: ServerProcess,
+    path: str,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing that a terminal would carry out is printed; a node whose clock is ahead is 0 s old."""
+    with three_locks(memory, path) as (zk, stat):
+        monkeypatch.setattr(show, "time", SimpleNamespace(time=lambda: stat.ctime / 1000 + seconds))
+        assert main(["show", path, "--hosts", memory.hosts]) == 0
+        head, *rows = (re.split(r"  +", row) for row in capfd.readouterr().out.splitlines())
+        assert head == ["LOCK", "STATE", "FOR", "SESSION", "DATA"]
+        session = hex(zk.session_id)
+        name = rf"{path}/a\u200b"
+        assert rows[:2] == [[name, "holds", words, session, "x" * 60], ["", "waits", "?", "?"]]
+        assert [[row[0], row[1], *row[3:]] for row in rows[2:]] == [
+            [f"{path}/b", "holds", session, "x" * 57 + "..."],
+            [f"{path}/c", "holds", session, r"\x1b\nü\xff"],
+        ]
+        assert main(["show", path, "--hosts", memory.hosts, "--json"]) == 0
+        (line,) = capfd.readouterr().out.splitlines()
+        first, second, third = json.loads(line)
+        assert [each["lock"] for each in (first, second, third)] == [f"{path}/a\u200b", f"{path}/b", f"{path}/c"]
+        holder, waiter = first["contenders"]
+        assert holder == {
+            "owns": True,
+            "path": holder["path"],
+            "data": "x" * 60,
+            "session": session,
+            "since": datetime.fromtimestamp(stat.ctime / 1000, UTC).isoformat(),
+            "age": 5400.123 if seconds > 0 else 0.0,
+            "token": stat.czxid,
+        }
+        assert {**waiter, "path": ""} == {
+            "owns": False,
+            "path": "",
+            "data": "",
+            "session": "",
+            "since": None,
+            "age": None,
+            "token": 0,
+        }
+        assert third["contenders"][0]["base64"] == "GwrDvP8="
+
+
+@pytest.mark.parametrize("is_json", [False, True])
+def test_looks_follow_each_other_until_interrupted(
+    is_json: bool, memory: ServerProcess, path: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table ends with an empty line, JSON is one line for each look."""
+    reading, writing = os.pipe()
+    nothing = "[]\n" if is_json else f"no lock at {path} or below is held or waited for\n\n"
+
+    def play(printed: TextIO) -> None:
+        def read_look() -> str:
+            return printed.readline() + ("" if is_json else printed.readline())
+
+        with Portal() as portal, portal.enter(zkwire.connect(memory.hosts)) as zk:
+            assert read_look() == nothing
+            for _ in range(2):
+                portal.call(zk.create, f"{path}/a", b"data", ephemeral=True, make_parents=True)
+                while (look := read_look()) == nothing:
+                    pass
+                assert "data" in look + ("" if is_json else printed.readline())
+                portal.call(zk.delete, f"{path}/a")
+                while read_look() != nothing:
+                    pass
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with open(reading) as printed, open(writing, "w") as stream, ThreadPoolExecutor(1) as pool:
+        monkeypatch.setattr(sys, "stdout", stream)
+        playing = pool.submit(play, printed)
+        options = ["--json"] if is_json else []
+        assert main(["show", path, "--hosts", memory.hosts, "--watch", *options]) == 130
+        playing.result()
+    assert capfd.readouterr().err == ""
+
+
+async def test_what_must_not_be_read_is_no_lock_and_the_path_itself_is_refused() -> None:
+    async with two_clients() as (zk, _):
+        await zk.create("/l/b/c", make_parents=True)
+        await zk.create("/l/a", acl=SECRET)
+        assert await show.find(zk, "/l") == []
+        with pytest.raises(zkwire.NoAuthError):
+            await show.find(zk, "/l/a")
+
+
+async def test_watching_ends_with_the_session() -> None:
+    async with two_clients() as (zk, other), aclosing(show._changes(zk, "/l")) as changes:
+        await anext(changes)
+        await other.create("/l")
+        await anext(changes)
+        ending = asyncio.ensure_future(anext(changes))
+        await asyncio.sleep(0)
+        await zk.close()
+        with pytest.raises(zkwire.SessionClosedError):
+            await ending
+
+
 def test_ages_are_in_words() -> None:
-    assert [show._in_words(seconds) for seconds in (None, 0.4, 59.4, 90, 5400, 129600)] == [
+    assert [
+        show._in_words(seconds) for seconds in (None, 0.4, 59.4, 60, 90, 3599, 3600, 5400, 86399, 86400, 129600)
+    ] == [
         "?",
         "0 s",
         "59 s",
+        "1.0 min",
         "1.5 min",
+        "60.0 min",
+        "1.0 h",
         "1.5 h",
+        "24.0 h",
+        "1.0 d",
         "1.5 d",
     ]
-    assert show._shown("a" * 70, 60) == "a" * 57 + "..."
 
 
 def test_the_page_names_every_command_and_option() -> None:

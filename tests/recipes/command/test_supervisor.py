@@ -5,7 +5,6 @@ import errno
 import json
 import os
 import signal
-import subprocess
 import time
 from pathlib import Path
 from typing import Any, Self
@@ -39,23 +38,79 @@ def test_a_command_that_would_have_to_end_at_once_is_not_started(left: float, gr
         assert not mark.exists()
 
 
-@pytest.mark.parametrize("grace", [0.0, 0.01, 2.0])
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """The signals that groups are sent, in place of sending them."""
+    signals: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "killpg", lambda group, number: signals.append((group, number)))
+    return signals
+
+
+def _look_at(group: supervisor.Group, now: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel, "now", lambda: now)
+    group.look()
+
+
+TO_END = [(7, signal.SIGTERM), (7, signal.SIGCONT)]  # a stopped process would not see the first one
+TO_KILL = [(7, signal.SIGKILL)]
+
+
+@pytest.mark.parametrize(
+    ("grace", "sent_by"),
+    [
+        (0.0, {99.899: [], 99.9: TO_END + TO_KILL}),
+        (0.01, {99.899: [], 99.9: TO_END + TO_KILL}),
+        (2.0, {97.999: [], 98.0: TO_END, 99.899: TO_END, 99.9: TO_END + TO_KILL}),
+    ],
+)
 def test_a_group_is_killed_before_another_client_can_own_the_lock(
-    grace: float, monkeypatch: pytest.MonkeyPatch
+    grace: float,
+    sent_by: dict[float, list[tuple[int, int]]],
+    sent: list[tuple[int, int]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    begin = supervisor.Group(0, 100.0, grace).next_step()
-    assert begin is not None
-    assert begin <= 100.0 - grace
-    assert begin < 100.0
-    stubborn = 'trap "" TERM; echo begun; while :; do sleep 1; done'
-    with subprocess.Popen(["sh", "-c", stubborn], stdout=subprocess.PIPE, start_new_session=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"begun\n"
-        group = supervisor.Group(process.pid, 100.0, grace)
-        for now in (begin, 99.95):
-            monkeypatch.setattr(kernel, "now", lambda now=now: now)
-            group.look()
-        assert process.wait(30) == -signal.SIGKILL
+    group = supervisor.Group(7, 100.0, grace)
+    for now, signals in sent_by.items():
+        _look_at(group, now, monkeypatch)
+        assert (sent, group.is_early) == (signals, bool(signals))
+
+
+def test_a_group_gets_its_whole_grace_when_the_lock_is_lost_long_before(
+    sent: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = supervisor.Group(7, 100.0, 2.0)
+    monkeypatch.setattr(kernel, "now", lambda: 50.0)
+    group.end()
+    assert (sent, group.is_early) == (TO_END, True)
+    for now in (50.0, 51.999):
+        group.end()
+        _look_at(group, now, monkeypatch)
+    assert sent == TO_END
+    _look_at(group, 52.0, monkeypatch)
+    assert sent == TO_END + TO_KILL
+
+
+def test_what_a_command_has_left_running_is_ended_and_that_is_not_early(
+    sent: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = supervisor.Group(7, 100.0, 2.0, status=0)
+    for now, signals in (10.0, TO_END), (11.9, TO_END), (12.0, TO_END + TO_KILL):
+        _look_at(group, now, monkeypatch)
+        assert (sent, group.is_early) == (signals, False)
+
+
+def test_a_supervisor_sleeps_until_there_is_something_to_do_and_a_second_at_most(
+    sent: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time during which a machine was suspended does not count in a sleep."""
+    group = supervisor.Group(7, 100.0, 2.0)
+    sleeps = []
+    for now in (0.0, 97.25, 98.0, 99.0):
+        monkeypatch.setattr(kernel, "now", lambda now=now: now)
+        sleeps.append(group.time_to_sleep())
+    assert sleeps == [1.0, 0.75, 0.0, 0.0]
+    group.end()
+    assert 0.0 < group.time_to_sleep() < 0.5  # there is no event when the last process ends
 
 
 class Holder:
@@ -119,7 +174,7 @@ def test_a_command_that_cannot_be_run_is_answered_with_the_reason() -> None:
         assert answer["errno"] == errno.ENOENT
         assert "No such file" in answer["text"]
         holder.run("exit 0")
-        assert holder.answer()["status"] == 0
+        assert holder.answer() == {"status": 0, "early": False}
 
 
 def test_signals_are_passed_on_and_orders_without_a_command_do_nothing(tmp_path: Path) -> None:
@@ -189,3 +244,67 @@ def test_a_command_ends_with_its_holder(tmp_path: Path) -> None:
         holder.leave()
         assert holder.answer() == {"status": 9, "early": True}
         assert not kernel.group_is_alive(group)
+
+
+def test_the_supervisor_and_the_command_are_out_of_reach_of_the_terminal(tmp_path: Path) -> None:
+    with Holder() as holder:
+        group = holder.run("sleep 1000")
+        parent = int(Path(f"/proc/{group}/stat").read_bytes().rpartition(b")")[2].split()[1])
+        assert len({os.getsid(0), os.getsid(parent), os.getsid(group)}) == 3
+        assert os.getpgid(group) == group
+
+
+@pytest.mark.parametrize("ignored", [[], [signal.SIGHUP], [signal.SIGINT, signal.SIGTERM]])
+def test_a_command_ignores_what_its_holder_was_started_to_ignore_and_nothing_else(
+    ignored: list[signal.Signals], tmp_path: Path
+) -> None:
+    """Python ignores some signals, and the supervisor some more."""
+    before = {each: signal.getsignal(each) for each in supervisor.FORWARDED}
+    for each in supervisor.FORWARDED:
+        signal.signal(each, signal.SIG_IGN if each in ignored else signal.SIG_DFL)
+    try:
+        holder = Holder()
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+    found = tmp_path / "found"
+    with holder:
+        holder.run(f"grep SigIgn /proc/self/status > {found}")
+        assert holder.answer() == {"status": 0, "early": False}
+    mask = int(found.read_text().split()[1], 16)
+    assert {number for number in signal.valid_signals() if mask >> (number - 1) & 1} == set(ignored)
+
+
+def test_a_command_that_cannot_be_started_is_answered_and_the_next_one_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+
+    def pipe() -> tuple[int, int]:
+        made.append(True)
+        if len(made) == 1:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return made_by_os()
+
+    made_by_os = os.pipe
+    monkeypatch.setattr(os, "pipe", pipe)
+    with Holder() as holder:
+        holder.order(**_order(["true"], left=60, grace=2))
+        assert holder.answer() == {"errno": errno.EMFILE, "text": "Too many open files"}
+        holder.order(**_order(["no\0name"], left=60, grace=2))
+        answer = holder.answer()
+        assert answer.pop("errno") is None
+        assert "null" in answer.pop("text")
+        assert not answer
+        holder.run("exit 3")
+        assert holder.answer() == {"status": 3, "early": False}
+
+
+def test_orders_come_in_any_pieces_and_a_large_one_is_carried_out(tmp_path: Path) -> None:
+    """As with a large environment."""
+    with Holder() as holder:
+        order = _order(["sh", "-c", "test ${#LARGE} = 100000"], left=60, grace=2)
+        order["env"]["LARGE"] = "x" * 100_000
+        text = json.dumps(order).encode() + b"\n" + b'{"signal": 0}\n'
+        for at in range(0, len(text), 30_000):
+            holder.orders.sendall(text[at : at + 30_000])
+        assert list(holder.answer()) == ["group"]
+        assert holder.answer() == {"status": 0, "early": False}

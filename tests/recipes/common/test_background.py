@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from recipes.common.background import BackgroundTask
-from tests.support.recipes import outcome, this_task, until
+from tests.support.recipes import body_raises, outcome, this_task, until
 
 pytestmark = pytest.mark.limit(10)
 
@@ -105,3 +105,16 @@ async def test_work_that_is_cancelled_from_outside_leaves_the_body_alone() -> No
     await asyncio.wait({task})
     assert this_task().cancelling() == 0
     await background.leave(None)
+
+
+async def test_a_cancellation_that_is_not_ours_goes_on() -> None:
+    """As that of asyncio.timeout, which counts the cancellations of its task."""
+    with body_raises(TimeoutError):
+        async with asyncio.timeout(0):
+            background = BackgroundTask(asyncio.sleep(60))
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                await background.leave(asyncio.CancelledError)
+                assert this_task().cancelling() == 1
+                raise

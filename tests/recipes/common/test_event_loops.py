@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from recipes import Group, Partitioner, PersistentEphemeral
+from recipes import Group, Lock, Partitioner, PersistentEphemeral
 from tests.support.everywhere import scene
 
 Call = Callable[[], Awaitable[object]]
@@ -53,3 +53,18 @@ async def test_a_partitioner() -> None:
             assert await anext(mine) == {"a"}
             await check(mine.__anext__, lambda: mine.__aexit__(None, None, None))
         await check(mine.__aenter__)
+
+
+async def test_a_lock_made_without_an_event_loop_can_be_used_in_one() -> None:
+    """As at the top of a module, or in another thread."""
+    async with scene() as stage:
+        lock = await asyncio.to_thread(Lock, stage.zk, "/l")
+        async with lock as lease:
+            lease.check()
+
+
+async def test_without_an_event_loop_the_error_says_so() -> None:
+    async with scene() as stage, Lock(stage.zk, "/l") as lease:
+        waiting = lease.lost()
+        with pytest.raises(RuntimeError, match="is used without an event loop: use it in the loop that has connected"):
+            await asyncio.to_thread(waiting.send, None)

@@ -155,6 +155,20 @@ async def test_keeping_goes_on_after_a_transient_refusal() -> None:
         await nothing_stays(stage)
 
 
+@pytest.mark.parametrize("missed_by", ["getData", "getChildren"])
+async def test_a_node_that_changes_hands_between_the_reads_of_one_look_ends_the_keeping(missed_by: str) -> None:
+    """One of the two does not find it, and a watch of the other one would be on the node of another session."""
+    async with scene(P) as stage:
+        ours = keeper(stage.zk)
+        await ours.acquire()
+        with stage.server.answering(missed_by, zkwire.NoNodeError, session=stage.zk.session_id, times=1) as missing:
+            keeping = asyncio.create_task(ours.keep())
+            assert isinstance(await outcome(keeping), NodeExistsError)
+        assert missing.hits == 1
+        assert await stage.other.exists(NODE) is not None
+        await stage.zk.delete(NODE)
+
+
 async def test_what_has_ended_the_keeping_is_raised_to_all_that_use_the_node() -> None:
     async with scene(P) as stage:
         ours = keeper(stage.zk)

@@ -9,6 +9,7 @@ import pytest
 
 import zkwire
 from recipes import Counter, Lock, PersistentEphemeral, Queue, ReadWriteLock, Semaphore, TryLock
+from recipes.common import lost_answers
 from recipes.queue.nodes import Nodes
 from tests.support.everywhere import Scene, nothing_stays, scene
 from tests.support.recipes import make_known, no_task_stays, outcome, until_line
@@ -201,3 +202,13 @@ async def test_no_search_gives_up_because_of_a_transient_refusal(
         ):
             await play(stage)
             assert (dropped.hits, refusing.hits) == (1, 2)
+
+
+async def test_a_search_that_was_cancelled_itself_has_found_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """As at the end of a program, which cancels all tasks."""
+    searching = asyncio.create_task(asyncio.sleep(3600, "found"))
+    await asyncio.sleep(0)
+    searching.cancel()
+    await asyncio.wait([searching])
+    assert lost_answers.late_result(searching) is None
+    assert caplog.records == []

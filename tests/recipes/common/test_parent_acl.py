@@ -138,3 +138,17 @@ async def test_a_session_that_expires_while_the_acl_is_read_is_no_error(
             await dropped.until_hit()
             stage.server.expire(stage.zk.session_id)
             await playing
+
+
+async def test_an_acl_that_this_client_may_not_read_is_no_error_and_is_asked_for_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with scene() as stage:
+        no_look = Perms.CREATE | Perms.DELETE
+        await stage.other.create(stage.path, acl=[ACL(no_look, "world", "anyone")])
+        with stage.server.delay_replies(0, "getACL", session=stage.zk.session_id) as asked:
+            for _ in range(3):
+                async with TryLock(stage.zk, f"{stage.path}/job", acl=zkwire.OPEN_ACL):
+                    pass
+            assert asked.hits == 1
+    assert not [text for text in caplog.messages if "exists with an ACL" in text]

@@ -34,6 +34,18 @@ def test_it_shows_no_argument(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _program(monkeypatch, "/site-packages/uvicorn/__main__.py", "app:hunter2") == "uvicorn"
 
 
+@pytest.mark.parametrize(
+    ("executable", "name"), [("/usr/bin/python3.99", "python3.99"), ("", "python"), (None, "python")]
+)
+def test_without_a_program_it_says_which_python_runs(
+    executable: str | None, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program that embeds Python may have no executable."""
+    monkeypatch.setattr(sys, "executable", executable)
+    for argv in ([], [""], ["-c"], ["-m"]):
+        assert _program(monkeypatch, *argv) == name
+
+
 def test_strange_names_are_one_short_line(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _program(monkeypatch, "/srv/\x1b[2J\nx\udcff.py") == "?[2J?x?.py"
     assert _program(monkeypatch, "/srv/" + "x" * 1000) == "x" * 100

@@ -1,6 +1,7 @@
 """Traces: they show whether a transaction was carried out whose answer was lost, and none of them stays."""
 
 import asyncio
+import contextlib
 
 import pytest
 
@@ -9,7 +10,7 @@ from recipes import Counter
 from recipes.common.trace import Traces
 from tests.support.everywhere import Scene, cancel_at_every_moment, scene
 from tests.support.lost_answers import answer_lost
-from tests.support.recipes import until, until_state
+from tests.support.recipes import outcome, until, until_state
 from zkwire import BadVersionError, ConnectionLostError, SessionState, TransactionError
 from zkwire.testing import RealServer
 
@@ -167,6 +168,40 @@ async def test_a_trace_missing_in_the_next_session_shows_nothing(
             await writing
 
 
+@pytest.mark.parametrize("is_lost", [False, True])
+async def test_a_session_that_ends_just_before_the_task_goes_on_is_not_taken_for_the_one_of_the_write(
+    is_lost: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a pause of the machine: the answer and the end of the session are handled at the same time."""
+    async with scene() as stage:
+        ours = await writer(stage)
+        transaction = stage.zk.transaction()
+        transaction.set("/n", b"1")
+        commit = transaction.commit
+        session = stage.zk.session_id
+
+        async def commit_late() -> list[object]:
+            with contextlib.ExitStack() as faults:
+                if is_lost:
+                    faults.enter_context(stage.server.drop_after("multi", session=session))
+                answer = await outcome(commit())
+            stage.server.expire(session)
+            await until(lambda: stage.zk.session_id not in (0, session))
+            if isinstance(answer, ConnectionLostError):
+                raise answer
+            return []
+
+        monkeypatch.setattr(type(transaction), "commit", lambda _: commit_late())
+        if is_lost:
+            with pytest.raises(ConnectionLostError):
+                await ours.traces.commit(transaction)
+        else:
+            assert await ours.traces.commit(transaction)
+        monkeypatch.undo()
+        assert await ours.write(b"2")  # with another trace: the first one has gone with its session
+        await until_no_trace(stage.other, "/n")
+
+
 async def until_expired(stage: Scene) -> None:
     """Return between the end of the session of `zk` and the beginning of the next one."""
     expired = asyncio.create_task(until_state(stage.zk, SessionState.EXPIRED))
@@ -223,6 +258,87 @@ async def test_a_trace_of_another_client_in_place_of_ours_shows_nothing() -> Non
                 await stage.other.set(trace, b"")
         with pytest.raises(ConnectionLostError):
             await writing
+
+
+NO_CHILDREN = [zkwire.ACL(zkwire.Perms.READ | zkwire.Perms.WRITE | zkwire.Perms.ADMIN, "world", "anyone")]
+
+
+@pytest.mark.parametrize("parent", ["/", "/n"])
+async def test_a_trace_that_may_not_be_created_names_the_permissions_that_it_needs(parent: str) -> None:
+    async with scene() as stage:
+        await stage.other.create("/n")
+        await stage.other.set_acl(parent, NO_CHILDREN)
+        traces = Traces(stage.zk, zkwire.join_path(parent, "trace-"), acl=zkwire.OPEN_ACL)
+        for _ in range(2):
+            transaction = stage.zk.transaction()
+            transaction.set("/n", b"1")
+            with pytest.raises(TransactionError) as refused:
+                await traces.commit(transaction)
+            assert isinstance(refused.value.cause, zkwire.NoAuthError)
+            assert refused.value.cause.hint.startswith(
+                f"the client needs the permissions CREATE and DELETE on {parent}: together with each write"
+            )
+        assert (await stage.other.get("/n")).data == b""
+
+
+async def test_an_acl_that_the_server_refuses_is_the_error() -> None:
+    async with scene() as stage:
+        await stage.other.create("/n")
+        traces = Traces(stage.zk, "/n/trace-", acl=[zkwire.ACL(zkwire.Perms.ALL, "nonsense", "x")])
+        transaction = stage.zk.transaction()
+        transaction.set("/n", b"1")
+        with pytest.raises(TransactionError) as refused:
+            await traces.commit(transaction)
+        assert isinstance(refused.value.cause, zkwire.InvalidACLError)
+        assert "permissions CREATE and DELETE" not in str(refused.value.cause)
+
+
+async def test_a_trace_whose_default_acl_is_refused_is_created_with_another_one() -> None:
+    """The server does not take the address for an identity that an ACL can name."""
+    async with scene() as stage, zkwire.connect(stage.server.hosts, auth=[("ip", b"")]) as zk:
+        await stage.other.create("/n")
+        traces = Traces(zk, "/n/trace-", acl=None)
+        for is_carried_out in (False, True, True):
+            transaction = zk.transaction()
+            transaction.set("/n", b"1")
+            assert await traces.commit(transaction) is is_carried_out
+        assert len(await traces_of(stage.other, "/n")) == 1
+
+
+async def test_another_refusal_does_not_open_the_trace_to_all_clients() -> None:
+    """Only a server that does not know the client's identity makes that necessary."""
+    async with scene() as stage, zkwire.connect(stage.server.hosts, auth=[("digest", b"me:pw")]) as zk:
+        await stage.other.create("/n")
+        traces = Traces(zk, "/n/trace-", acl=None)
+        for version, is_refused in (7, True), (0, False):
+            transaction = zk.transaction()
+            transaction.set("/n", b"1", version)
+            if is_refused:
+                with pytest.raises(TransactionError):
+                    await traces.commit(transaction)
+            else:
+                assert await traces.commit(transaction)
+        (trace,) = await traces_of(stage.other, "/n")
+        acl, _ = await zk.get_acl(trace)
+        assert [entry.perms for entry in acl if entry.scheme == "world"] == [zkwire.Perms.READ]
+
+
+async def test_a_refused_write_does_not_blame_the_trace() -> None:
+    async with scene() as stage:
+        await stage.other.create("/n", acl=[zkwire.ACL(zkwire.Perms.ALL & ~zkwire.Perms.WRITE, "world", "anyone")])
+        with pytest.raises(TransactionError) as refused:
+            await Writer(stage, "/n").write(b"1")
+        assert isinstance(refused.value.cause, zkwire.NoAuthError)
+        assert "trace" not in str(refused.value.cause)
+        assert await traces_of(stage.other, "/n") == []
+
+
+async def test_below_a_chroot_that_another_client_has_made_ephemeral_the_error_names_the_clients_root() -> None:
+    async with scene() as stage:
+        await stage.other.create("/app", bytes(8), ephemeral=True)
+        async with zkwire.connect(f"{stage.server.hosts}/app") as zk:
+            with pytest.raises(zkwire.NoChildrenForEphemeralsError, match="/ is an ephemeral node, which another"):
+                await Counter(zk, "/").add(1)
 
 
 async def test_a_node_that_another_client_has_made_ephemeral_gives_a_clear_error(
