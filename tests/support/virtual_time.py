@@ -27,7 +27,7 @@ from zkwire.wire.requests import Request
 P = ParamSpec("P")
 
 _LIMIT: Final = 3600.0  # seconds of virtual time
-_LARGEST: Final = 4 * 1024 * 1024  # bytes
+_LARGEST: Final = 64 * 1024 * 1024  # bytes
 _KNOWN: Final[dict[int, type[Request[Any]]]] = {
     each.opcode: each for each in [*Request.__subclasses__(), MultiRequest, MultiReadRequest] if hasattr(each, "opcode")
 }
@@ -60,6 +60,11 @@ def block(seconds: float) -> None:
     loop = asyncio.get_running_loop()
     assert isinstance(loop, Machine)
     loop.world.now += seconds
+
+
+def tasks(name: str) -> list[asyncio.Task[Any]]:
+    """Return the tasks of this name that have not ended."""
+    return [task for task in asyncio.all_tasks() if task.get_name() == name and not task.done()]
 
 
 class Sent(NamedTuple):
@@ -226,6 +231,11 @@ class Server:
         """Send what was held back."""
         self.is_holding = False
         self._send()
+
+    async def until(self, name: str, count: int = 1) -> None:
+        """Wait until so many requests of this name have come since the last call of `names`."""
+        while [sent.name for sent in self.requests].count(name) < count:
+            await asyncio.sleep(0.001)
 
     def drop(self, error: Exception | None = None) -> None:
         """Lose the newest connection, with `error` as the socket reports it."""
