@@ -178,7 +178,7 @@ class RequestQueue:
         A task can be cancelled in the same turn of the event loop in which its future is settled.  Then `future` is
         not cancelled, but no task will see its result: remove the ephemeral nodes that the request has created.
         """
-        if not future.done() or future.cancelled() or self._refusal is not None:
+        if not future.done() or future.cancelled():
             return
         if future.exception() is None:
             self.cleanup.remove_created(request, future.result(), self.last_zxid)
@@ -351,8 +351,7 @@ class RequestQueue:
                 watcher.rearmed()
             return
         if waiter.done():  # the caller was cancelled: delete the ephemeral nodes that its request created
-            if self._refusal is None:
-                self.cleanup.remove_created(call.request, call.reply, call.zxid)
+            self.cleanup.remove_created(call.request, call.reply, call.zxid)
         elif call.code == 0:
             waiter.set_result(call.reply)
         else:

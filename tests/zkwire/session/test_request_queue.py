@@ -139,6 +139,17 @@ async def test_a_removal_is_written_before_the_call_returns_and_never_ahead_of_w
         await asyncio.gather(*removals)
         assert await reading is None
         assert server.names() == ["delete", "exists", "delete", "delete"]
+        server.is_holding = True
+        server.writes.clear()
+        removals = [zk.discard("/a") for _ in range(3)]
+        assert len(server.writes) == 2
+        server.release()
+        await asyncio.gather(*removals)
+        server.wire.fill()
+        removed = zk.discard("/a")
+        assert len(server.writes) == 3
+        server.wire.drain()
+        await removed
 
 
 @in_virtual_time
@@ -337,6 +348,77 @@ async def test_an_event_of_an_unknown_type_is_logged_and_goes_to_no_watch(caplog
     assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
         "an event of the unknown type 99 for /a"
     ]
+
+
+@in_virtual_time
+async def test_the_removal_of_one_watch_waits_for_no_answer_but_spares_the_watch_that_is_being_set() -> None:
+    async with a_client() as (server, zk):
+        _, first = await zk.exists_and_watch("/a")
+        server.is_holding = True
+        asking = started(zk.exists_and_watch("/a"))
+        await turns()
+        first.cancel()
+        server.release()
+        _, second = await asking
+        await zk.ping()
+        assert "removeWatches" not in server.names()
+        await zk.create("/a")
+        assert (await second).type is WatchEventType.CREATED
+
+
+GARBAGE = b"\xff" * 8
+
+
+@in_virtual_time
+async def test_behind_an_answer_with_nonsense_in_the_same_read_nothing_is_sent_that_would_be_lost() -> None:
+    async with a_client(max_in_flight=1) as (server, zk):
+        server.is_holding = True
+        reading, writing = started(zk.get("/")), started(zk.create("/a"))
+        await turns()
+        server.release()
+        server.wire.send(GARBAGE)
+        await reading
+        assert await writing == "/a"
+        assert server.names() == ["getData", "connect", "create"]
+        # And so it is with what is written without waiting for the next turn.
+        server.is_holding = True
+        creating = started(zk.create("/b", ephemeral=True))
+        await turns()
+        await cancelled(creating)
+        server.release()
+        server.wire.send(GARBAGE)
+        await server.until("delete")
+        await zk.ping()
+        assert server.names("ping") == ["create", "connect", "exists", "delete"]
+
+
+@in_virtual_time
+@pytest.mark.parametrize("how", ["answered", "refused", "lost"])
+async def test_a_create_whose_caller_is_cancelled_in_the_turn_in_which_it_ends_leaves_no_node(how: str) -> None:
+    async with a_client() as (server, zk):
+        await zk.create("/p")
+        if how == "refused":
+            await zk.create("/p/a", ephemeral=True)
+        server.is_holding = True
+        creating = started(zk.create("/p/a", ephemeral=True))
+        await turns()
+        server.names()
+        if how == "lost":
+            server.drop()
+            server.is_holding = False
+        else:
+            server.release()
+        asyncio.get_running_loop().call_soon(creating.cancel)
+        await asyncio.wait({creating})
+        assert creating.cancelled()
+        for _ in range(5):
+            await zk.ping()
+        assert server.names("ping") == {
+            "answered": ["exists", "delete"],
+            "refused": [],
+            "lost": ["connect", "sync", "exists", "delete"],
+        }[how]
+        assert await zk.get_children("/p") == ["a"] * (how == "refused")
 
 
 # -- the end ----------------------------------------------------------------------------------------------------------
