@@ -1,11 +1,13 @@
 """The removals and searches of the clean-up in virtual time: what they send, when callers wait, and when they end."""
 
 import asyncio
+import gc
 from typing import Any
 
 import pytest
 
 import zkwire
+from tests.simulation.loop import Machine
 from tests.support.client import cancelled, turns
 from tests.support.virtual_time import Sent, Server, Wire, a_client, in_virtual_time, tasks
 from zkwire import Client, SessionState, ThrottledError
@@ -155,6 +157,19 @@ async def test_a_removal_that_goes_on_while_the_client_closes_ends_with_the_sess
         assert server.names("create")[:3] == ["delete", "closeSession", "connect"]
 
 
+@in_virtual_time
+async def test_a_client_that_is_closed_while_a_removal_is_unanswered_has_no_timer_left() -> None:
+    async with a_client() as (server, zk):
+        server.is_silent = True
+        removed = zk.discard("/a")
+        await zk.close(within=0)
+        assert removed.done()
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, Machine)
+        assert not [line for line in loop.left() if "_look_for_progress" in line]
+        server.is_silent = False
+
+
 # -- searches ---------------------------------------------------------------------------------------------------------
 
 
@@ -259,6 +274,45 @@ async def test_creates_that_are_lost_before_the_search_is_written_share_it(seque
 
 
 @in_virtual_time
+async def test_nothing_is_kept_of_searches_that_have_ended() -> None:
+    async with a_client() as (server, zk):
+        await zk.create("/p")
+        for sequential in (True, False):
+            await lose_a_create(server, zk, "/p/n-", sequential=sequential)
+            while zk._session.requests.cleanup.is_busy:
+                await asyncio.sleep(0.01)
+        gc.collect()
+        assert not [each for each in gc.get_objects() if type(each).__name__ in ("_Search", "LostCreate")]
+
+
+@in_virtual_time
+async def test_a_search_finds_a_node_whose_number_is_negative() -> None:
+    """Servers before 3.6 count past the largest number of 32 bits."""
+    async with a_client() as (server, zk):
+        await zk.create("/p")
+        server.is_holding = True
+        creating = asyncio.ensure_future(zk.create("/p/n-", ephemeral=True, sequential=True))
+        server.strike = lambda wire, sent: False if sent.name == "create" else None
+        await turns()
+        await cancelled(creating)
+        thief = zkwire.connect(
+            "c", open_link=server.open_link, session_id=zk.session_id, session_password=zk.session_password
+        )
+        server.drop()
+        server.is_holding = False
+        server.strike = lambda wire, sent: None
+        server.refused = {"a", "b"}
+        other = await thief
+        for name in ("n--1999999999", "n--000000002"):
+            await other.create(f"/p/{name}", ephemeral=True)
+        await other.close(keep_session=True)
+        server.refused = set()
+        await server.until("delete", 2)
+        await zk.ping()
+        assert await zk.get_children("/p") == []
+
+
+@in_virtual_time
 @pytest.mark.parametrize("operation", ["exists", "getChildren"])
 async def test_a_search_that_is_refused_for_the_moment_is_repeated_each_tenth_of_a_second(operation: str) -> None:
     async with a_client() as (server, zk):
@@ -277,7 +331,7 @@ async def test_a_search_that_is_refused_for_the_moment_is_repeated_each_tenth_of
 
 
 @in_virtual_time
-@pytest.mark.parametrize("how", ["closed", "expired"])
+@pytest.mark.parametrize("how", ["closed", "expired", "expired in a pause"])
 async def test_a_search_ends_with_its_session_and_is_silent(how: str, caplog: pytest.LogCaptureFixture) -> None:
     async with a_client() as (server, zk):
         await zk.create("/p")
@@ -289,10 +343,12 @@ async def test_a_search_ends_with_its_session_and_is_silent(how: str, caplog: py
         if how == "closed":
             await zk.close()
         else:
-            server.is_silent = True
-            await asyncio.sleep(0.3)  # the search has asked again, and nothing is answered
+            if how == "expired":
+                server.is_silent = True
+                await asyncio.sleep(0.3)  # the search has asked again, and nothing is answered
             server.machine.expire(old, now())
             server.drop()
+            server.strike = throttled()
             server.is_silent = False
             async for state in zk.states():
                 if state is SessionState.CONNECTED and zk.session_id != old:
