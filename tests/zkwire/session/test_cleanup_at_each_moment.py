@@ -51,6 +51,53 @@ async def lose_a_create(server: Server, zk: Client, path: str, *, sequential: bo
     await turns(1)
 
 
+def how_many(*classes: str) -> int:
+    """Return how many objects of these classes are kept."""
+    gc.collect()
+    return sum(type(each).__name__ in classes for each in gc.get_objects())
+
+
+@in_virtual_time
+@pytest.mark.parametrize("kind", ["create", "create_and_stat", "transaction"])
+async def test_after_a_cancelled_create_that_was_refused_nothing_is_asked(kind: str) -> None:
+    async with a_client() as (server, zk):
+        await zk.create("/a")
+        server.names()
+        server.is_holding = True
+        if kind == "transaction":
+            tx = zk.transaction()
+            tx.create("/b", ephemeral=True)
+            tx.create("/a", ephemeral=True)
+            creating: asyncio.Future[Any] = asyncio.ensure_future(tx.commit())
+        else:
+            creating = asyncio.ensure_future(getattr(zk, kind)("/a", ephemeral=True))
+        await turns()
+        assert creating.cancel()
+        await asyncio.wait({creating})
+        server.release()
+        for _ in range(3):
+            await zk.ping()
+        assert len(server.names("ping")) == 1
+
+
+@in_virtual_time
+@pytest.mark.parametrize("is_answered", [True, False])
+async def test_after_a_cancelled_create_of_a_node_with_a_time_to_live_nothing_is_asked(is_answered: bool) -> None:
+    """It is no ephemeral node, although its flags look like one's."""
+    async with a_client() as (server, zk):
+        server.is_holding = True
+        creating = asyncio.ensure_future(zk.create("/a", ttl=60.0))
+        await turns()
+        await cancelled(creating)
+        if not is_answered:
+            server.drop()
+        server.is_holding = False
+        server.release()
+        for _ in range(3):
+            await zk.ping()
+        assert server.names("ping") == ["createTTL"] + ["connect"] * (not is_answered)
+
+
 # -- removals ---------------------------------------------------------------------------------------------------------
 
 
@@ -88,6 +135,21 @@ async def test_callers_wait_for_a_removal_as_long_as_one_of_the_removals_ends_ea
         server.strike = throttled()
         await asyncio.sleep(0.2)
         assert await zk.get_children("/") == ["zookeeper"]
+
+
+@in_virtual_time
+async def test_after_an_idle_time_a_removal_that_does_not_end_is_waited_for_as_long_as_the_first_one() -> None:
+    async with a_client() as (server, zk):
+        await zk.create("/a")
+        for idle in (0.0, 5.0, 5.0):
+            await asyncio.sleep(idle)
+            await zk.discard("/none")
+            await asyncio.sleep(2.0)
+            server.strike = throttled("delete")
+            start = now()
+            await zk.discard("/a")
+            assert now() - start == pytest.approx(1.0, abs=0.01)
+            server.strike = throttled()
 
 
 @in_virtual_time
@@ -164,6 +226,7 @@ async def test_a_client_that_is_closed_while_a_removal_is_unanswered_has_no_time
         removed = zk.discard("/a")
         await zk.close(within=0)
         assert removed.done()
+        assert zk.discard("/b").done()
         loop = asyncio.get_running_loop()
         assert isinstance(loop, Machine)
         assert not [line for line in loop.left() if "_look_for_progress" in line]
@@ -222,7 +285,7 @@ async def test_a_search_spares_newer_nodes_of_others_and_names_that_are_no_numbe
         path = "/p/n-" if sequential else "/p/n-0000000007"
         # Some end in a number as the server writes it, and the others in what only looks like one.
         names = ["n-0000000007", "n--1000000000", "n--000000001", "n--0000000001", "n-10000000000"]
-        names += ["n-abcdefghij", "n-00000x0001", "n-+000000001", "n-٠٠٠٠٠٠٠٠٠١", "n-0000000001x", "n"]
+        names += ["n-abcdefghij", "n-00000x0001", "n-+000000001", "n-" + "\u0661" * 10, "n-0000000001x", "n"]
         server.is_holding = True
         made = [asyncio.ensure_future(other.create(f"/p/{name}", ephemeral=True)) for name in names]
         creating = asyncio.ensure_future(zk.create(path, ephemeral=True, sequential=sequential))
@@ -257,9 +320,9 @@ async def test_a_create_that_is_lost_while_a_search_below_the_same_node_goes_on_
 async def test_creates_that_are_lost_before_the_search_is_written_share_it(sequential: bool) -> None:
     async with a_client() as (server, zk):
         await zk.create("/p")
-        path = "/p/n-" if sequential else "/p/n"
+        paths = ["/p/n-", "/p/m-", "/p/n-"] if sequential else ["/p/n"] * 3
         server.is_holding = True
-        creating = [asyncio.ensure_future(zk.create(path, ephemeral=True, sequential=sequential)) for _ in range(3)]
+        creating = [asyncio.ensure_future(zk.create(path, ephemeral=True, sequential=sequential)) for path in paths]
         await turns()
         await asyncio.gather(*map(cancelled, creating))
         server.names()
@@ -277,12 +340,12 @@ async def test_creates_that_are_lost_before_the_search_is_written_share_it(seque
 async def test_nothing_is_kept_of_searches_that_have_ended() -> None:
     async with a_client() as (server, zk):
         await zk.create("/p")
+        before = how_many("_Search", "LostCreate")
         for sequential in (True, False):
             await lose_a_create(server, zk, "/p/n-", sequential=sequential)
             while zk._session.requests.cleanup.is_busy:
                 await asyncio.sleep(0.01)
-        gc.collect()
-        assert not [each for each in gc.get_objects() if type(each).__name__ in ("_Search", "LostCreate")]
+        assert how_many("_Search", "LostCreate") == before
 
 
 @in_virtual_time
@@ -342,6 +405,7 @@ async def test_a_search_ends_with_its_session_and_is_silent(how: str, caplog: py
         old = zk.session_id
         if how == "closed":
             await zk.close()
+            assert not [task for task in asyncio.all_tasks() if "_Search" in repr(task.get_coro())]
         else:
             if how == "expired":
                 server.is_silent = True

@@ -216,7 +216,8 @@ async def test_when_the_connection_breaks_each_call_in_flight_is_settled_once_an
         assert server.names() == ["getData", "setData", "exists", "getChildren", "exists", "setData"]
         server.drop(ConnectionResetError("gone"))
         server.is_holding = False
-        node, error, watched, names = await asyncio.gather(*first, return_exceptions=True)
+        results: list[Any] = await asyncio.gather(*first, return_exceptions=True)
+        node, error, watched, names = results
         await asyncio.gather(*waiting)
         assert server.names() == ["connect", "getData", "exists", "getChildren", "setData", "getData"]
         assert node.data == b"2"
@@ -241,21 +242,45 @@ async def test_when_the_connection_breaks_each_call_in_flight_is_settled_once_an
 
 
 @in_virtual_time
-async def test_after_a_read_with_a_watch_was_given_up_and_cut_off_the_server_keeps_no_watch() -> None:
-    """The count of requests for the watch must fall: it would keep the next watch from being removed."""
-    async with a_client() as (server, zk):
+@pytest.mark.parametrize("when", ["in flight", "waiting", "one of many"])
+async def test_a_read_with_a_watch_that_was_given_up_is_no_reason_to_keep_another_watch(when: str) -> None:
+    """The server's watch stays while a request for it is under way: this one has no answer to wait for."""
+    async with a_client(max_in_flight=1) as (server, zk):
         server.is_holding = True
-        asking = started(zk.exists_and_watch("/a"))
+        if when != "in flight":
+            first = started(zk.get("/"))
+            await turns()
+        asking = [started(zk.exists_and_watch("/a")) for _ in range(100 if when == "one of many" else 1)]
         await turns()
-        await cancelled(asking)
-        server.drop()
-        server.is_holding = False
+        await asyncio.gather(*map(cancelled, asking))
+        if when == "in flight":
+            server.drop()
+            server.is_holding = False
+        else:
+            if when == "one of many":
+                asking = [started(zk.exists("/b")) for _ in range(10)]
+                await turns()
+            server.release()
+            await asyncio.gather(first, *(asking if when == "one of many" else []))
         await zk.ping()
         _, watch = await zk.exists_and_watch("/a")
         server.names()
         watch.cancel()
         await zk.ping()
         assert server.names() == ["removeWatches", "ping"]
+
+
+@in_virtual_time
+async def test_a_watch_learns_that_it_was_set_again_before_any_event_of_the_next_connection() -> None:
+    async with a_client() as (server, zk):
+        await zk.create("/a")
+        with WatchSet() as watches:
+            await zk.get_and_watch("/a", into=watches)
+            assert not watches.was_rearmed
+            server.drop()
+            await zk.ping()
+            assert watches.was_rearmed
+            assert server.names() == ["create", "getData", "connect", "setWatches", "ping"]
 
 
 @in_virtual_time
@@ -276,11 +301,12 @@ async def test_a_watch_that_is_given_up_before_its_answer_is_removed_from_the_se
         watches.cancel()
         server.refused = set()
         server.release()
-        await asking
+        _, watch = await asking  # kept: a watch that is collected is given up, too
         if first is not None:
             await first
         await zk.ping()
         assert "removeWatches" in server.names()
+        assert watch.done()
         server.drop()
         await zk.ping()
         assert "setWatches" not in server.names()
@@ -413,12 +439,29 @@ async def test_a_create_whose_caller_is_cancelled_in_the_turn_in_which_it_ends_l
         assert creating.cancelled()
         for _ in range(5):
             await zk.ping()
-        assert server.names("ping") == {
-            "answered": ["exists", "delete"],
-            "refused": [],
-            "lost": ["connect", "sync", "exists", "delete"],
-        }[how]
+        assert (
+            server.names("ping")
+            == {
+                "answered": ["exists", "delete"],
+                "refused": [],
+                "lost": ["connect", "sync", "exists", "delete"],
+            }[how]
+        )
         assert await zk.get_children("/p") == ["a"] * (how == "refused")
+
+
+@in_virtual_time
+async def test_of_several_requests_that_are_given_up_those_that_were_not_written_never_are() -> None:
+    async with a_client(max_in_flight=1) as (server, zk):
+        server.is_holding = True
+        making = started(zk.ensure_path("/a/b/c"))
+        await turns()
+        await cancelled(making)
+        server.release()
+        for _ in range(3):
+            await zk.ping()
+        assert server.names("ping") == ["create"]
+        assert await zk.get_children("/a") == []
 
 
 # -- the end ----------------------------------------------------------------------------------------------------------

@@ -65,7 +65,8 @@ async def test_a_session_that_the_server_has_expired_is_followed_by_a_new_one() 
         with pytest.raises(SessionExpiredError) as expired:
             await watch
         assert str(expired.value) == (
-            f"session {old:#x} has expired: b:2181 says that session {old:#x} has expired, or that its password is wrong"
+            f"session {old:#x} has expired: b:2181 says that session {old:#x} has expired,"
+            " or that its password is wrong"
         )
         assert await zk.exists("/e") is None
         assert zk.session_id not in (0, old)
