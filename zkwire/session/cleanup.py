@@ -172,8 +172,6 @@ class Cleanup:
         """Stop everything: the session is over, and its ephemeral nodes go with it."""
         for task in self._searches:
             task.cancel()
-        self._listing.clear()
-        self._looking.clear()
         for removal in list(self._removals):
             self.finished(removal)
         if self._timer is not None:

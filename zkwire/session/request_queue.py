@@ -48,6 +48,7 @@ _LARGE_IN_FLIGHT: Final = 4 * 1024 * 1024
 # Bytes by which a SetWatches2 with one path can be larger than the request that has set the watch.
 _SET_AGAIN: Final = 27
 _TIMES_UNREADABLE: Final = 2
+_NO_ANSWER: Final = -1  # in place of the error code of an answer: there will be none
 _OVERLOAD_PAUSE: Final = 0.2  # seconds
 _MANY: Final = 64  # calls that may wait before the cancelled ones among them are dropped
 _EVENT_TYPES: Final = {kind.value: kind for kind in WatchEventType}
@@ -157,13 +158,18 @@ class RequestQueue:
             raise self._refusal.again()
         link = self._link
         now = self.loop.time()
-        is_blocked = link is None or link.is_blocked or now > link.overdue_at
-        connection = None if link is None or is_blocked or self._unsent else link.connection
-        if link is None or connection is None or connection.error or len(connection.calls) >= self._max_in_flight:
+        if (
+            link is None
+            or link.is_blocked
+            or now > link.overdue_at
+            or self._unsent
+            or link.connection.error is not None
+            or len(link.connection.calls) >= self._max_in_flight
+        ):
             self._unsent.append(call)
             self.flush()
         else:  # nothing waits: write it without a detour through the queue
-            connection.send(call, now)
+            link.connection.send(call, now)
             link.flush()
 
     def abandon(self, future: asyncio.Future[Any], request: Request[Any]) -> None:
@@ -172,7 +178,7 @@ class RequestQueue:
         A task can be cancelled in the same turn of the event loop in which its future is settled.  Then `future` is
         not cancelled, but no task will see its result: remove the ephemeral nodes that the request has created.
         """
-        if not future.done() or future.cancelled() or self._refusal is not None:
+        if not future.done() or future.cancelled():
             return
         if future.exception() is None:
             self.cleanup.remove_created(request, future.result(), self.last_zxid)
@@ -252,7 +258,7 @@ class RequestQueue:
             call = self._unsent.popleft()
             waiter = call.waiter
             if waiter is not None and waiter.done():  # cancelled before it was written: never sent
-                self._settle_watch(call, -1)
+                self._settle_watch(call, _NO_ANSWER)
             elif (
                 call.body is None
                 and connection.large_in_flight
@@ -280,8 +286,7 @@ class RequestQueue:
         - A create with a cancelled caller has nothing to fail: its node is searched for, if it is ephemeral.
         """
         link, self._link = self._link, None
-        if link is None:
-            return
+        assert link is not None
         waiting, self._unsent = self._unsent, deque()
         again: list[Call] = []
         abandoned: list[LostCreate] = []
@@ -289,12 +294,12 @@ class RequestQueue:
             if call.waiter is None:
                 continue
             if call.waiter.done():
-                self._settle_watch(call, -1)
+                self._settle_watch(call, _NO_ANSWER)
                 abandoned += self._lost(call)
             elif call.request.repeatable and call.times_unreadable < _TIMES_UNREADABLE:
                 again.append(call)
             elif call.request.repeatable:
-                self._settle_watch(call, -1)
+                self._settle_watch(call, _NO_ANSWER)
                 self._fail(
                     call,
                     ProtocolError(
@@ -346,8 +351,7 @@ class RequestQueue:
                 watcher.rearmed()
             return
         if waiter.done():  # the caller was cancelled: delete the ephemeral nodes that its request created
-            if self._refusal is None:
-                self.cleanup.remove_created(call.request, call.reply, call.zxid)
+            self.cleanup.remove_created(call.request, call.reply, call.zxid)
         elif call.code == 0:
             waiter.set_result(call.reply)
         else:
@@ -418,7 +422,7 @@ class RequestQueue:
         unsent, self._unsent = self._unsent, deque()
         for call in unsent:
             if call.waiter is not None and call.waiter.done():
-                self._settle_watch(call, -1)
+                self._settle_watch(call, _NO_ANSWER)
             else:
                 self._unsent.append(call)
         self._many_unsent = max(2 * len(self._unsent), _MANY)
@@ -451,7 +455,7 @@ class RequestQueue:
         """Register the watch that an answer has set, in the step in which the answer is decoded.
 
         A moment later would be too late: the next frame may be the event.
-        Arguments: `code`, of the answer, or -1 if there will be none.
+        Arguments: `code`, of the answer, or _NO_ANSWER.
         """
         if call.watcher is None:
             return

@@ -162,15 +162,12 @@ class Session:
 
     def set_hosts(self, addresses: list[Address], *, follows: bool = False) -> None:
         """Use another list of servers, and move to another server if that balances load; see Hosts.replace."""
-        must_move = self._hosts.replace(addresses, self._address if self._is_ready else None, follows=follows)
-        if must_move and self._is_ready:
+        if self._hosts.replace(addresses, self._address if self._is_ready else None, follows=follows):
             self._leave("the list of servers has changed")
 
     def run_in_background(self, body: Coroutine[Any, Any, None]) -> None:
         """Run `body` in a task until it returns or the session is closed."""
-        task = self._loop.create_task(body, name="zkwire background")
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
+        self._background.add(self._loop.create_task(body, name="zkwire background"))
 
     async def close(self, *, keep_session: bool = False, within: float | None = None) -> None:
         """End the session, so that its ephemeral nodes go at once; requests submitted before are answered first.
@@ -378,7 +375,8 @@ class Session:
     def _greeted(self, link: Link, response: ConnectResponse) -> None:
         """Take the server's answer to the handshake; a timeout of 0 or less refuses the session."""
         attempt = self._attempt
-        if self._ended.done() or attempt is None:
+        assert attempt is not None  # it has made the link
+        if self._ended.done():
             return
         if response.timeout <= 0:
             attempt.greeted(accepted=False)

@@ -63,7 +63,6 @@ class Link(asyncio.BufferedProtocol):
         self._owner: LinkOwner = owner
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._going_on: asyncio.Handle | None = None
         self._reason: Exception | None = None
         self._view = memoryview(bytearray(_READ_SIZE))
         self._is_full = self._is_leaving = False
@@ -88,7 +87,8 @@ class Link(asyncio.BufferedProtocol):
     def flush(self) -> None:
         """Write what the connection has queued."""
         data = self.connection.data_to_send()
-        if data and self._transport is not None:
+        if data:
+            assert self._transport is not None  # a link is used once it is connected
             self._transport.write(data)
 
     def release(self) -> None:
@@ -140,16 +140,14 @@ class Link(asyncio.BufferedProtocol):
         self._owner.link_delivered(self, arrived)
         if connection.error is not None:
             self.abort(connection.error)
-        elif connection.unfolding is not None and self._going_on is None and self._transport is not None:
-            if self.is_lost:  # by what the owner did with what was delivered
-                return
+        elif connection.unfolding is not None and not self.is_lost:  # the owner may have dropped it
             # The peer waits meanwhile, so that memory stays bounded.
+            assert self._transport is not None
             self._transport.pause_reading()
-            self._going_on = self._loop.call_soon(self._go_on)
+            self._loop.call_soon(self._go_on)
 
     def _go_on(self) -> None:
         """Decode one step of a large reply, with other work of the event loop between the steps."""
-        self._going_on = None
         if self.is_lost:
             return
         arrived = self.connection.go_on(self._loop.time())
@@ -157,8 +155,9 @@ class Link(asyncio.BufferedProtocol):
         if self.connection.error is not None:
             self.abort(self.connection.error)
         elif self.connection.unfolding is not None:
-            self._going_on = self._loop.call_soon(self._go_on)
-        elif self._transport is not None and not self.is_lost:
+            self._loop.call_soon(self._go_on)
+        elif not self.is_lost:
+            assert self._transport is not None
             self._transport.resume_reading()
 
     def eof_received(self) -> None:

@@ -1,26 +1,35 @@
 """A link between an open socket and its connection."""
 
 import asyncio
+import struct
 from typing import Any
 
 import pytest
 
+from tests.simulation.loop import Machine
+from tests.support.virtual_time import block, in_virtual_time
 from zkwire.errors import ProtocolError
 from zkwire.session.transport import Link
 from zkwire.testing import Server
-from zkwire.wire.connection import Connection, Incoming
-from zkwire.wire.records import ConnectRequest
+from zkwire.wire.connection import Call, Connection, Incoming, Notification
+from zkwire.wire.primitives import INT
+from zkwire.wire.records import EVENT_XID, PING_XID, ConnectRequest, ConnectResponse
+from zkwire.wire.requests import ExistsRequest, GetChildrenRequest, PingRequest
 
 
 class Owner:
-    """Takes note of what a link says."""
+    """Takes note of what a link says; with `leaves`, it drops the link when something arrives."""
 
     def __init__(self) -> None:
         self.reasons: list[Exception] = []
         self.writable = 0
+        self.arrived: list[list[Incoming]] = []
+        self.leaves = False
 
     def link_delivered(self, link: Link, arrived: list[Incoming]) -> None:
-        """Ignore it."""
+        self.arrived.append(arrived)
+        if self.leaves:
+            link.abort(ConnectionAbortedError("left"))
 
     def link_writable(self, link: Link) -> None:
         self.writable += 1
@@ -58,18 +67,63 @@ class Socket(asyncio.Transport):
         super().__init__()
         self.written = b""
         self.is_aborted = False
+        self.calls: list[str] = []
 
     def write(self, data: Any) -> None:
         self.written += data
+        self.calls.append("write")
 
     def abort(self) -> None:
         self.is_aborted = True
 
+    def pause_reading(self) -> None:
+        self.calls.append("pause")
 
-def a_link() -> tuple[Link, Owner]:
+    def resume_reading(self) -> None:
+        self.calls.append("resume")
+
+
+def a_link(limit: int = 1000) -> tuple[Link, Owner]:
     owner = Owner()
     hello = ConnectRequest(0, 0, 4000, 0, bytes(16), False)
-    return Link(Connection(hello, 1000, asyncio.get_running_loop().time()), owner), owner
+    return Link(Connection(hello, limit, asyncio.get_running_loop().time()), owner), owner
+
+
+def a_greeted_link(limit: int = 1000) -> tuple[Link, Owner, Socket]:
+    """Return a link whose server has granted four seconds."""
+    link, owner = a_link(limit)
+    socket = Socket()
+    link.connection_made(socket)
+    link.flush()
+    read(link, frame(ConnectResponse(0, 4000, 7, bytes(16)).encode() + b"\0"))
+    socket.written = b""
+    socket.calls.clear()
+    owner.arrived.clear()
+    return link, owner, socket
+
+
+def frame(payload: bytes) -> bytes:
+    return INT.pack(len(payload)) + payload
+
+
+def a_reply(xid: int, body: bytes = b"") -> bytes:
+    return frame(struct.pack(">iqi", xid, 1, 0) + body)
+
+
+def read(link: Link, data: bytes) -> None:
+    """Have the link read `data`, as much at a time as it asks for."""
+    while data:
+        buffer: Any = link.get_buffer(-1)
+        piece, data = data[: len(buffer)], data[len(buffer) :]
+        buffer[: len(piece)] = piece
+        link.buffer_updated(len(piece))
+
+
+def timers() -> int:
+    """Return how many timers the event loop has, in virtual time."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, Machine)
+    return sum("the timer" in line for line in loop.left())
 
 
 async def test_a_link_is_blocked_while_its_socket_is_full_and_its_owner_hears_of_the_end() -> None:
@@ -109,11 +163,17 @@ async def test_a_link_that_stays_after_all_is_blocked_as_long_as_its_socket_is_f
 async def test_what_the_connection_has_queued_is_written_once() -> None:
     link, _ = a_link()
     socket = Socket()
+    assert not link.is_connected
     link.connection_made(socket)
+    assert (link.is_connected, link.is_lost, link.is_blocked) == (True, False, False)
     link.flush()
     assert len(socket.written) == 4 + 45  # the handshake
     link.flush()
     assert len(socket.written) == 4 + 45
+    assert socket.calls == ["write"]
+    link.abort(ConnectionAbortedError("enough"))
+    assert not link.is_connected
+    assert link.is_blocked
 
 
 async def test_a_link_that_was_aborted_while_it_was_opened_is_closed_at_once() -> None:
@@ -132,7 +192,7 @@ async def test_a_link_that_was_aborted_while_it_was_opened_is_closed_at_once() -
     ("error", "text"),
     [
         (None, "the server closed the connection"),
-        (OSError("no route"), "no route"),
+        (TimeoutError("no route"), "no route"),
         (ConnectionResetError(), "the connection was reset"),
         (BrokenPipeError(), "the connection was closed"),
     ],
@@ -143,7 +203,10 @@ async def test_the_reason_of_a_loss_is_what_the_socket_says(error: Exception | N
     link.connection_lost(error)
     (reason,) = owner.reasons
     assert str(reason) == text
+    assert isinstance(reason, TimeoutError if text == "no route" else ConnectionResetError)
     assert link.is_blocked
+    assert link.is_lost
+    assert not link.is_connected
     assert link.closed.result() is reason
 
 
@@ -167,3 +230,214 @@ async def test_bad_bytes_are_the_reason_of_a_loss() -> None:
     link.connection_lost(None)
     (reason,) = owner.reasons
     assert isinstance(reason, ProtocolError)
+
+
+async def test_an_end_of_the_stream_inside_a_frame_is_the_reason_of_a_loss() -> None:
+    link, owner, _ = a_greeted_link()
+    read(link, b"\0\0\0\7abc")
+    link.eof_received()
+    link.connection_lost(None)
+    assert [str(reason) for reason in owner.reasons] == ["the stream ended inside a frame"]
+
+
+async def test_the_former_owner_of_a_link_hears_nothing_more() -> None:
+    link, owner, _ = a_greeted_link()
+    link.disown()
+    read(link, a_reply(PING_XID))
+    link.pause_writing()
+    link.resume_writing()
+    link.connection_lost(None)
+    assert link.closed.done()
+    assert (owner.arrived, owner.writable, owner.reasons) == ([], 0, [])
+
+
+async def test_the_callback_for_an_awaited_deletion_runs_before_the_event_is_delivered() -> None:
+    link, owner, _ = a_greeted_link()
+    seen: list[int] = []
+    link.connection.add_urgent("/a", lambda: seen.append(len(owner.arrived)))
+    deletion = struct.pack(">iqiii", EVENT_XID, -1, 0, 2, 3) + INT.pack(2) + b"/a"
+    read(link, frame(deletion))
+    assert seen == [0]
+    assert [type(item) for arrived in owner.arrived for item in arrived] == [Notification]
+
+
+# -- large replies ----------------------------------------------------------------------------------------------------
+
+
+def a_large_reply(link: Link) -> tuple[list[Call], bytes]:
+    """Ask for many children and then for a node; return the calls, and both answers together."""
+    calls = [Call(GetChildrenRequest("/", False)), Call(ExistsRequest("/a", False))]
+    for call in calls:
+        link.connection.send(call, asyncio.get_running_loop().time())
+    names = [b"%040d" % number for number in range(10_000)]
+    children = INT.pack(len(names)) + b"".join(INT.pack(len(name)) + name for name in names)
+    return calls, a_reply(1, children) + a_reply(2, bytes(68))
+
+
+@in_virtual_time
+async def test_a_large_reply_is_decoded_in_steps_while_nothing_is_read_and_small_ones_at_once() -> None:
+    link, owner, socket = a_greeted_link(1 << 20)
+    link.connection.send(Call(PingRequest()), 0.0)
+    read(link, a_reply(PING_XID))
+    assert socket.calls == []
+    owner.arrived.clear()
+    calls, data = a_large_reply(link)
+    read(link, data)
+    assert socket.calls == ["pause"]
+    steps = 0
+    while socket.calls == ["pause"]:
+        assert not [item for arrived in owner.arrived for item in arrived]
+        await asyncio.sleep(0)
+        steps += 1
+    assert steps == 3
+    assert socket.calls == ["pause", "resume"]
+    assert owner.arrived[-1] == calls
+    read(link, a_reply(PING_XID))  # it was not asked for
+    assert isinstance(link.connection.error, ProtocolError)
+
+
+@in_virtual_time
+@pytest.mark.parametrize("when", ["before the first step", "between two steps", "with the reply"])
+async def test_a_link_that_is_lost_while_it_decodes_a_large_reply_goes_on_no_more(when: str) -> None:
+    link, owner, socket = a_greeted_link(1 << 20)
+    _, data = a_large_reply(link)
+    if when == "with the reply":
+        read(link, data)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        owner.leaves = True
+    elif when == "between two steps":
+        read(link, data)
+        await asyncio.sleep(0)
+        link.abort(ConnectionAbortedError("left"))
+    else:
+        owner.leaves = True
+        read(link, data)
+    seen = len(owner.arrived)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert socket.is_aborted
+    assert socket.calls == ["pause"] * (when != "before the first step")  # a closed socket is left alone
+    assert len(owner.arrived) - seen == (1 if when == "with the reply" else 0)
+
+
+@in_virtual_time
+async def test_a_large_reply_that_cannot_be_decoded_is_the_reason_of_a_loss() -> None:
+    link, owner, socket = a_greeted_link(1 << 20)
+    _, data = a_large_reply(link)
+    at = data.index(b"%040d" % 9_000) - 4
+    read(link, data[:at] + b"\xff\xff\xff\xff" + data[at + 4 :])
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert socket.is_aborted
+    assert "resume" not in socket.calls
+    link.connection_lost(None)
+    assert [type(reason) for reason in owner.reasons] == [ProtocolError]
+
+
+# -- time -------------------------------------------------------------------------------------------------------------
+
+PING = frame(struct.pack(">ii", PING_XID, PingRequest.opcode))
+
+
+@in_virtual_time
+async def test_a_silent_server_is_pinged_and_then_dropped() -> None:
+    link, owner, socket = a_greeted_link()
+    assert timers() == 1
+    await asyncio.sleep(0.99)
+    assert socket.written == b""
+    await asyncio.sleep(0.02)
+    assert socket.written == PING
+    await asyncio.sleep(0.5)
+    read(link, a_reply(PING_XID))
+    assert timers() == 1
+    await asyncio.sleep(0.5)
+    assert socket.written == 2 * PING
+    await asyncio.sleep(1.49)
+    assert not link.is_lost
+    await asyncio.sleep(0.02)
+    assert socket.is_aborted
+    link.connection_lost(None)
+    assert [str(reason) for reason in owner.reasons] == ["the server is silent, or does not answer the requests"]
+    assert isinstance(owner.reasons[0], TimeoutError)
+    assert timers() == 0
+
+
+@in_virtual_time
+async def test_a_link_that_is_lost_has_no_timer() -> None:
+    link, _, socket = a_greeted_link()
+    link.connection_lost(None)
+    assert timers() == 0
+    await asyncio.sleep(5.0)
+    assert socket.written == b""
+
+
+@in_virtual_time
+async def test_no_ping_is_sent_before_the_link_is_released() -> None:
+    """During the SASL exchange."""
+    link, _ = a_link()
+    link.connection.is_held = True
+    socket = Socket()
+    link.connection_made(socket)
+    link.flush()
+    socket.written = b""
+    assert link.overdue_at == float("inf")
+    read(link, frame(ConnectResponse(0, 4000, 7, bytes(16)).encode() + b"\0"))
+    await asyncio.sleep(1.4)
+    assert (timers(), socket.written) == (1, b"")
+    link.release()
+    assert timers() == 1
+    assert link.overdue_at == pytest.approx(1.9)
+    await asyncio.sleep(0.01)
+    assert (timers(), socket.written) == (1, PING)
+
+
+@in_virtual_time
+async def test_after_each_time_the_event_loop_was_blocked_the_owner_may_write_again_and_one_warning_says_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    link, owner, socket = a_greeted_link()
+    loop = asyncio.get_running_loop()
+    assert link.overdue_at == pytest.approx(1.5)
+    await asyncio.sleep(0.9)
+    block(2.0)
+    await asyncio.sleep(0)
+    # What has come meanwhile is read before the silence is judged.
+    assert (socket.written, owner.writable, link.is_lost) == (b"", 0, False)
+    assert loop.time() > link.overdue_at
+    await asyncio.sleep(0.002)
+    assert (socket.written, owner.writable, link.is_lost) == (PING, 1, False)
+    assert loop.time() < link.overdue_at
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
+        "this event loop did not run for 1.9 s"
+    ]
+    read(link, a_reply(PING_XID))
+    await asyncio.sleep(1.0)
+    assert owner.writable == 1  # it was in time
+    read(link, a_reply(PING_XID))
+    block(2.0)
+    await asyncio.sleep(0.002)
+    assert owner.writable == 2
+    read(link, a_reply(PING_XID))
+    link.pause_writing()
+    block(2.0)
+    await asyncio.sleep(0.002)
+    assert owner.writable == 2  # its socket is full
+    assert not link.is_lost
+    assert len(caplog.records) == 1
+    assert timers() == 1
+
+
+@in_virtual_time
+async def test_a_slow_handshake_does_not_make_the_event_loop_late(caplog: pytest.LogCaptureFixture) -> None:
+    link, owner = a_link()
+    link.connection_made(Socket())
+    await asyncio.sleep(1.7)  # the first ping was due after one second
+    response = frame(ConnectResponse(0, 4000, 7, bytes(16)).encode() + b"\0")
+    read(link, response[:20])
+    assert timers() == 0
+    read(link, response[20:])
+    assert link.overdue_at == pytest.approx(2.2)
+    await asyncio.sleep(0.1)
+    assert owner.writable == 0
+    assert not caplog.records

@@ -1,0 +1,516 @@
+"""The queue of requests: what is written when, and what becomes of each call when the connection breaks."""
+
+import asyncio
+import weakref
+from typing import Any
+
+import pytest
+
+import zkwire
+from tests.support.client import cancelled, turns
+from tests.support.virtual_time import a_client, block, in_virtual_time
+from zkwire import SessionState, WatchEventType, WatchSet
+from zkwire.errors import SessionClosedError
+from zkwire.session.request_queue import RequestQueue, RequestTooLargeError
+from zkwire.wire.connection import Call
+from zkwire.wire.requests import CreateRequest, DeleteRequest, ExistsRequest
+
+
+class Records(zkwire.Observer):
+    """Takes note of the requests and the events of a client."""
+
+    def __init__(self) -> None:
+        self.requests: list[tuple[str, str | None, str]] = []
+        self.events: list[tuple[WatchEventType, str]] = []
+
+    def request_done(self, operation: str, path: str | None, seconds: float, error: Exception | None) -> None:
+        self.requests.append((operation, path, type(error).__name__ if error else ""))
+
+    def event_arrived(self, type: WatchEventType, path: str, zxid: int | None) -> None:
+        self.events.append((type, path))
+
+
+def started(call: Any) -> "asyncio.Task[Any]":
+    return asyncio.ensure_future(call)
+
+
+async def outcomes(*tasks: "asyncio.Task[Any]") -> list[Any]:
+    """Return the class of the error of each task, and the result of those without one."""
+    ended = await asyncio.gather(*tasks, return_exceptions=True)
+    return [type(each) if isinstance(each, BaseException) else each for each in ended]
+
+
+# -- what is written --------------------------------------------------------------------------------------------------
+
+
+@in_virtual_time
+async def test_requests_of_one_turn_leave_in_one_write_and_no_more_than_may_be_in_flight() -> None:
+    async with a_client(max_in_flight=3) as (server, zk):
+        server.is_holding = True
+        reading = [started(zk.exists(f"/{number}")) for number in range(8)]
+        await turns()
+        assert [sent.path for sent in server.requests] == ["/0", "/1", "/2"]
+        assert len(server.writes) == 1
+        server.release()
+        await asyncio.gather(*reading)
+        assert [sent.path for sent in server.requests] == [f"/{number}" for number in range(8)]
+        assert len(server.writes) == 3  # of three, three and two
+
+
+@in_virtual_time
+async def test_four_megabytes_of_large_requests_are_in_flight_and_small_ones_behind_them() -> None:
+    """The size of a small one does not count, and the next large one waits for room."""
+    async with a_client() as (server, zk):
+        server.is_holding = True
+        large = bytes(1_048_000)
+        creating = [started(zk.create(f"/large-{number}", large)) for number in range(4)]
+        small = started(zk.create("/small", bytes(3000)))
+        more = started(zk.create("/more", large))
+        await turns()
+        first = ["/large-0", "/large-1", "/large-2", "/large-3", "/small"]
+        assert [sent.path for sent in server.requests] == first
+        server.release()
+        await asyncio.gather(*creating, small, more)
+        assert [sent.path for sent in server.requests] == [*first, "/more"]
+
+
+@in_virtual_time
+async def test_a_request_that_is_larger_than_what_may_be_in_flight_is_sent_alone() -> None:
+    async with a_client(request_limit=8_000_000) as (server, zk):
+        server.is_holding = True
+        creating = [started(zk.create(f"/{number}", bytes(5_000_000))) for number in range(2)]
+        await turns()
+        assert [sent.path for sent in server.requests] == ["/0"]
+        server.release()
+        await asyncio.gather(*creating)
+        assert [sent.path for sent in server.requests] == ["/0", "/1"]
+
+
+@in_virtual_time
+async def test_nothing_is_written_while_the_socket_is_full_and_all_of_it_afterwards() -> None:
+    async with a_client() as (server, zk):
+        await zk.create("/a")
+        server.requests.clear()
+        server.wire.fill()
+        reading = started(zk.exists("/a"))
+        await turns()
+        removing = zk.discard("/a")
+        await turns()
+        assert server.requests == []
+        server.wire.drain()
+        assert await reading is not None
+        await removing
+        assert server.names() == ["exists", "delete"]
+
+
+@in_virtual_time
+async def test_nothing_is_written_on_a_link_that_may_be_dead_until_it_has_been_looked_at() -> None:
+    """The event loop was blocked: the next connection can carry what is not written."""
+    async with a_client(timeout=4.0) as (server, zk):
+        await zk.create("/a")
+        await asyncio.sleep(0.9)
+        server.requests.clear()
+        block(2.0)
+        creating, removing = started(zk.create("/b")), zk.discard("/a")
+        await turns(2)
+        assert server.requests == []
+        await creating
+        await removing
+        assert server.names() == ["ping", "delete", "create"]
+
+
+@in_virtual_time
+async def test_a_removal_is_written_before_the_call_returns_and_never_ahead_of_what_waits() -> None:
+    async with a_client(max_in_flight=2) as (server, zk):
+        await zk.create("/a")
+        await zk.create("/b")
+        server.writes.clear()
+        server.names()
+        server.is_holding = True
+        removals = [zk.discard("/a")]
+        assert len(server.writes) == 1
+        reading = started(zk.exists("/a"))
+        await asyncio.sleep(0)
+        removals.append(zk.discard("/b"))  # behind the read, which is written by this, too
+        assert len(server.writes) == 2
+        removals.append(zk.discard("/c"))  # there is no room
+        assert len(server.writes) == 2
+        server.release()
+        await asyncio.gather(*removals)
+        assert await reading is None
+        assert server.names() == ["delete", "exists", "delete", "delete"]
+        server.is_holding = True
+        server.writes.clear()
+        removals = [zk.discard("/a") for _ in range(3)]
+        assert len(server.writes) == 2
+        server.release()
+        await asyncio.gather(*removals)
+        server.wire.fill()
+        removed = zk.discard("/a")
+        assert len(server.writes) == 3
+        server.wire.drain()
+        await removed
+
+
+@in_virtual_time
+async def test_a_request_as_large_as_a_server_accepts_is_sent_and_a_larger_one_is_refused() -> None:
+    async with a_client(request_limit=2000) as (server, zk):
+        room = 2000 - Call(CreateRequest("/a", b"", [*zkwire.OPEN_ACL], 0)).size
+        await zk.create("/a", bytes(room))
+        with pytest.raises(RequestTooLargeError, match=r"create /b: the request has 2001 bytes, .* accepts 2000"):
+            await zk.create("/b", bytes(room + 1))
+        # A watch must be set again on the next connection, by a request that is 27 bytes larger.
+        longest = "/" + "x" * (2000 - 27 - Call(ExistsRequest("/", True)).size)
+        _, watch = await zk.exists_and_watch(longest)
+        server.drop()
+        await zk.ping()
+        assert server.names("ping") == ["create", "exists", "connect", "setWatches"]
+        watch.cancel()
+        with pytest.raises(RequestTooLargeError, match="the request has 2001 bytes"):
+            await zk.exists_and_watch(longest + "x")
+        assert await zk.exists(longest + "x") is None
+
+
+@in_virtual_time
+async def test_the_requests_of_cancelled_callers_do_not_fill_the_memory() -> None:
+    queue = RequestQueue(1000, 1 << 20)
+    futures: list[weakref.ref[asyncio.Future[Any]]] = []
+    kept = []
+    for number in range(2000):
+        future = queue.submit(ExistsRequest(f"/{number}", False))
+        if number % 20:
+            futures.append(weakref.ref(future))
+            future.cancel()
+        else:
+            kept.append(future)
+        del future
+        await asyncio.sleep(0)
+    assert sum(ref() is not None for ref in futures) < 200
+    assert len(queue.take_all()) - len(kept) < 200
+    assert not [future for future in kept if future.done()]
+
+
+# -- calls of which the answer is lost --------------------------------------------------------------------------------
+
+
+@in_virtual_time
+async def test_when_the_connection_breaks_each_call_in_flight_is_settled_once_and_the_others_go_on() -> None:
+    """Reads are sent again, in order and ahead of the calls that wait; writes fail."""
+    seen = Records()
+    async with a_client(max_in_flight=6, observer=seen) as (server, zk):
+        await zk.create("/a", b"1")
+        server.names()
+        seen.requests.clear()
+        server.is_holding = True
+        first = [
+            started(zk.get("/a")),
+            started(zk.set("/a", b"2")),
+            started(zk.exists_and_watch("/w")),
+            started(zk.get_children("/")),
+        ]
+        given_up = [started(zk.exists("/given-up")), started(zk.set("/given-up", b""))]
+        waiting = [started(zk.set("/a", b"3")), started(zk.get("/a"))]
+        never = started(zk.exists("/never"))
+        await turns()
+        await asyncio.gather(*map(cancelled, [*given_up, never]))
+        assert server.names() == ["getData", "setData", "exists", "getChildren", "exists", "setData"]
+        server.drop(ConnectionResetError("gone"))
+        server.is_holding = False
+        results: list[Any] = await asyncio.gather(*first, return_exceptions=True)
+        node, error, watched, names = results
+        await asyncio.gather(*waiting)
+        assert server.names() == ["connect", "getData", "exists", "getChildren", "setData", "getData"]
+        assert node.data == b"2"
+        assert isinstance(error, zkwire.ConnectionLostError)
+        assert error.maybe_applied
+        assert str(error) == (
+            "setData /a: the connection to a:2181 broke before the answer came (gone); it may have been carried out:"
+            " look before you repeat it"
+        )
+        assert names == ["a", "zookeeper"]
+        assert waiting[1].result().data == b"3"
+        assert seen.requests == [
+            ("setData", "/a", "ConnectionLostError"),
+            ("getData", "/a", ""),
+            ("exists", "/w", "NoNodeError"),
+            ("getChildren", "/", ""),
+            ("setData", "/a", ""),
+            ("getData", "/a", ""),
+        ]
+        await zk.create("/w")
+        assert (await watched[1]).type is WatchEventType.CREATED
+
+
+@in_virtual_time
+@pytest.mark.parametrize("when", ["in flight", "waiting", "one of many"])
+async def test_a_read_with_a_watch_that_was_given_up_is_no_reason_to_keep_another_watch(when: str) -> None:
+    """The server's watch stays while a request for it is under way: this one has no answer to wait for."""
+    async with a_client(max_in_flight=1) as (server, zk):
+        server.is_holding = True
+        if when != "in flight":
+            first = started(zk.get("/"))
+            await turns()
+        asking = [started(zk.exists_and_watch("/a")) for _ in range(100 if when == "one of many" else 1)]
+        await turns()
+        await asyncio.gather(*map(cancelled, asking))
+        if when == "in flight":
+            server.drop()
+            server.is_holding = False
+        else:
+            if when == "one of many":
+                asking = [started(zk.exists("/b")) for _ in range(10)]
+                await turns()
+            server.release()
+            await asyncio.gather(first, *(asking if when == "one of many" else []))
+        await zk.ping()
+        _, watch = await zk.exists_and_watch("/a")
+        server.names()
+        watch.cancel()
+        await zk.ping()
+        assert server.names() == ["removeWatches", "ping"]
+
+
+@in_virtual_time
+async def test_a_watch_learns_that_it_was_set_again_before_any_event_of_the_next_connection() -> None:
+    async with a_client() as (server, zk):
+        await zk.create("/a")
+        with WatchSet() as watches:
+            await zk.get_and_watch("/a", into=watches)
+            assert not watches.was_rearmed
+            server.drop()
+            await zk.ping()
+            assert watches.was_rearmed
+            assert server.names() == ["create", "getData", "connect", "setWatches", "ping"]
+
+
+@in_virtual_time
+@pytest.mark.parametrize("when", ["unanswered", "waiting", "without a connection"])
+async def test_a_watch_that_is_given_up_before_its_answer_is_removed_from_the_server(when: str) -> None:
+    """The caller that waits for the read goes on; what it gets has no watch any more."""
+    async with a_client(max_in_flight=1) as (server, zk):
+        server.is_holding = True
+        first = started(zk.get("/")) if when == "waiting" else None
+        await turns()
+        if when == "without a connection":
+            server.refused = {"a", "b"}
+            server.drop()
+            await turns()
+        watches = WatchSet()
+        asking = started(zk.exists_and_watch("/a", into=watches))
+        await turns()
+        watches.cancel()
+        server.refused = set()
+        server.release()
+        _, watch = await asking  # kept: a watch that is collected is given up, too
+        if first is not None:
+            await first
+        await zk.ping()
+        assert "removeWatches" in server.names()
+        assert watch.done()
+        server.drop()
+        await zk.ping()
+        assert "setWatches" not in server.names()
+
+
+@in_virtual_time
+async def test_a_credential_that_waits_when_the_connection_breaks_is_shown_once_and_first() -> None:
+    async with a_client(max_in_flight=1) as (server, zk):
+        server.is_holding = True
+        reading = started(zk.get("/"))
+        await turns()
+        adding = started(zk.add_auth("digest", b"user:password"))
+        await turns()
+        assert server.names() == ["getData"]
+        server.drop()
+        server.is_holding = False
+        await reading
+        await adding
+        await zk.ping()
+        assert server.names() == ["connect", "auth", "getData", "ping"]
+
+
+@in_virtual_time
+async def test_a_refusal_to_set_the_watches_again_is_followed_by_another_connection() -> None:
+    async with a_client() as (server, zk):
+        _, watch = await zk.exists_and_watch("/a")
+        server.names()
+        server.strike = lambda wire, sent: zkwire.ThrottledError.code if sent.name == "setWatches" else None
+        server.drop()
+        await server.until("setWatches", 3)
+        server.strike = lambda wire, sent: None
+        await server.until("setWatches", 4)
+        await zk.ping()
+        assert server.names("ping") == ["connect", "setWatches"] * 4
+        await zk.create("/a")
+        assert (await watch).type is WatchEventType.CREATED
+
+
+@in_virtual_time
+async def test_the_removal_of_a_watch_that_an_overloaded_server_refuses_is_sent_again_after_a_pause() -> None:
+    async with a_client() as (server, zk):
+        _, watch = await zk.exists_and_watch("/a")
+        server.names()
+        server.strike = lambda wire, sent: zkwire.ThrottledError.code if sent.name == "removeWatches" else None
+        at = asyncio.get_running_loop().time()
+        watch.cancel()
+        await server.until("removeWatches", 2)
+        server.strike = lambda wire, sent: None
+        await server.until("removeWatches", 3)
+        await asyncio.sleep(2.0)
+        times = [sent.at - at for sent in server.requests if sent.name == "removeWatches"]
+        assert times == pytest.approx([0.0, 0.2, 0.4], abs=0.05)
+
+
+@in_virtual_time
+async def test_an_event_of_an_unknown_type_is_logged_and_goes_to_no_watch(caplog: pytest.LogCaptureFixture) -> None:
+    seen = Records()
+    async with a_client(observer=seen) as (server, zk):
+        _, watch = await zk.exists_and_watch("/a")
+        event = b"\0\0\0\x1e" + b"\xff\xff\xff\xff" + bytes(12) + b"\0\0\0\x63\0\0\0\x03\0\0\0\x02/a"
+        server.wire.send(event)
+        await zk.ping()
+        assert not watch.done()
+        assert seen.events == []
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
+        "an event of the unknown type 99 for /a"
+    ]
+
+
+@in_virtual_time
+async def test_the_removal_of_one_watch_waits_for_no_answer_but_spares_the_watch_that_is_being_set() -> None:
+    async with a_client() as (server, zk):
+        _, first = await zk.exists_and_watch("/a")
+        server.is_holding = True
+        asking = started(zk.exists_and_watch("/a"))
+        await turns()
+        first.cancel()
+        server.release()
+        _, second = await asking
+        await zk.ping()
+        assert "removeWatches" not in server.names()
+        await zk.create("/a")
+        assert (await second).type is WatchEventType.CREATED
+
+
+GARBAGE = b"\xff" * 8
+
+
+@in_virtual_time
+async def test_behind_an_answer_with_nonsense_in_the_same_read_nothing_is_sent_that_would_be_lost() -> None:
+    async with a_client(max_in_flight=1) as (server, zk):
+        server.is_holding = True
+        reading, writing = started(zk.get("/")), started(zk.create("/a"))
+        await turns()
+        server.release()
+        server.wire.send(GARBAGE)
+        await reading
+        assert await writing == "/a"
+        assert server.names() == ["getData", "connect", "create"]
+        # And so it is with what is written without waiting for the next turn.
+        server.is_holding = True
+        creating = started(zk.create("/b", ephemeral=True))
+        await turns()
+        await cancelled(creating)
+        server.release()
+        server.wire.send(GARBAGE)
+        await server.until("delete")
+        await zk.ping()
+        assert server.names("ping") == ["create", "connect", "exists", "delete"]
+
+
+@in_virtual_time
+@pytest.mark.parametrize("how", ["answered", "refused", "lost"])
+async def test_a_create_whose_caller_is_cancelled_in_the_turn_in_which_it_ends_leaves_no_node(how: str) -> None:
+    async with a_client() as (server, zk):
+        await zk.create("/p")
+        if how == "refused":
+            await zk.create("/p/a", ephemeral=True)
+        server.is_holding = True
+        creating = started(zk.create("/p/a", ephemeral=True))
+        await turns()
+        server.names()
+        if how == "lost":
+            server.drop()
+            server.is_holding = False
+        else:
+            server.release()
+        asyncio.get_running_loop().call_soon(creating.cancel)
+        await asyncio.wait({creating})
+        assert creating.cancelled()
+        for _ in range(5):
+            await zk.ping()
+        assert (
+            server.names("ping")
+            == {
+                "answered": ["exists", "delete"],
+                "refused": [],
+                "lost": ["connect", "sync", "exists", "delete"],
+            }[how]
+        )
+        assert await zk.get_children("/p") == ["a"] * (how == "refused")
+
+
+@in_virtual_time
+async def test_of_several_requests_that_are_given_up_those_that_were_not_written_never_are() -> None:
+    async with a_client(max_in_flight=1) as (server, zk):
+        server.is_holding = True
+        making = started(zk.ensure_path("/a/b/c"))
+        await turns()
+        await cancelled(making)
+        server.release()
+        for _ in range(3):
+            await zk.ping()
+        assert server.names("ping") == ["create"]
+        assert await zk.get_children("/a") == []
+
+
+# -- the end ----------------------------------------------------------------------------------------------------------
+
+
+@in_virtual_time
+async def test_the_end_of_a_session_fails_all_that_waits_and_the_observer_hears_of_each() -> None:
+    seen = Records()
+    async with a_client(max_in_flight=2, observer=seen, renew=False) as (server, zk):
+        _, watch = await zk.exists_and_watch("/a")
+        seen.requests.clear()
+        server.is_silent = True
+        calls = [started(zk.set("/w", b"")), started(zk.get("/r")), started(zk.get("/waits"))]
+        given_up = started(zk.get("/given-up"))
+        await turns()
+        await cancelled(given_up)
+        server.machine.expire(zk.session_id, asyncio.get_running_loop().time())
+        server.drop()
+        await turns()
+        server.go_on()
+        lost, *ended = await outcomes(*calls)
+        assert lost is zkwire.ConnectionLostError
+        assert ended == [zkwire.SessionExpiredError] * 2
+        with pytest.raises(zkwire.SessionExpiredError):
+            await watch
+        await turns()
+        assert seen.requests == [
+            ("setData", "/w", "ConnectionLostError"),
+            ("getData", "/r", "SessionExpiredError"),
+            ("getData", "/waits", "SessionExpiredError"),
+        ]
+        assert zk.state is SessionState.EXPIRED
+
+
+@in_virtual_time
+async def test_what_is_unanswered_when_a_client_is_closed_without_waiting_fails_as_closed() -> None:
+    async with a_client() as (server, zk):
+        server.is_silent = True
+        calls = [started(zk.set("/w", b"")), started(zk.get("/r"))]
+        await turns()
+        await zk.close(within=0)
+        assert await outcomes(*calls) == [SessionClosedError] * 2
+
+
+@in_virtual_time
+async def test_a_queue_that_refuses_writes_nothing_of_either_kind() -> None:
+    queue = RequestQueue(1000, 1 << 20)
+    queue.refuse(SessionClosedError("closed"))
+    for send in (queue.send, queue.send_at_once):
+        with pytest.raises(SessionClosedError, match="closed"):
+            send(Call(DeleteRequest("/a", -1), asyncio.get_running_loop().create_future()))
+    assert queue.take_all() == []

@@ -1,0 +1,317 @@
+"""The session in virtual time: when it reconnects, expires and closes, and what an end from outside leaves."""
+
+import asyncio
+import logging
+
+import pytest
+
+import zkwire
+from tests.support.client import InOrder, cancelled, turns
+from tests.support.virtual_time import Server, a_client, in_virtual_time, tasks
+from zkwire import AuthFailedError, SessionClosedError, SessionExpiredError, SessionState
+from zkwire.testing.memory.machine import Settings
+
+CONNECTING, CONNECTED, READ_ONLY, SUSPENDED, EXPIRED, AUTH_FAILED, CLOSED = SessionState
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def state_is(zk: zkwire.Client, wanted: SessionState) -> None:
+    """Wait until the client is in this state."""
+    while zk.state is not wanted:
+        await asyncio.sleep(0.001)
+
+
+# -- expiry -----------------------------------------------------------------------------------------------------------
+
+
+@in_virtual_time
+async def test_a_session_that_no_server_confirms_expires_four_thirds_of_its_timeout_after_the_last_answer() -> None:
+    async with a_client(timeout=9.0) as (server, zk):
+        await zk.create("/e", ephemeral=True)
+        old, states = zk.session_id, zk.states()
+        await asyncio.sleep(5.0)  # a ping each 2.25 s; the last one was answered after 4.5 s
+        server.refused = {"a", "b"}
+        server.drop()
+        await state_is(zk, SUSPENDED)
+        reading = asyncio.ensure_future(zk.get("/e"))
+        with pytest.raises(SessionExpiredError) as expired:
+            await reading
+        assert now() == pytest.approx(4.5 + 12.0, abs=0.05)
+        assert str(expired.value).startswith(
+            f"session {old:#x} has expired: no server has answered for 12 s, so that the session of 9 s must be gone"
+        )
+        assert (zk.session_id, zk.certain_until) == (0, float("-inf"))
+        await asyncio.sleep(20.0)
+        assert zk.state is CONNECTING  # there is no session that could expire
+        server.refused = set()
+        await state_is(zk, CONNECTED)
+        assert zk.session_id not in (0, old)
+        assert zk.session_timeout == 9.0
+        await zk.close()
+        assert [state async for state in states] == [CONNECTED, SUSPENDED, EXPIRED, CONNECTING, CONNECTED, CLOSED]
+
+
+@in_virtual_time
+async def test_a_session_that_the_server_has_expired_is_followed_by_a_new_one() -> None:
+    async with a_client() as (server, zk):
+        await zk.create("/e", ephemeral=True)
+        old = zk.session_id
+        _, watch = await zk.exists_and_watch("/a")
+        server.machine.expire(old, now())
+        server.drop()
+        with pytest.raises(SessionExpiredError) as expired:
+            await watch
+        assert str(expired.value) == (
+            f"session {old:#x} has expired: b:2181 says that session {old:#x} has expired,"
+            " or that its password is wrong"
+        )
+        assert await zk.exists("/e") is None
+        assert zk.session_id not in (0, old)
+
+
+@in_virtual_time
+async def test_a_shorter_timeout_that_another_server_grants_counts_from_its_handshake() -> None:
+    async with a_client() as (server, zk):
+        await zk.create("/a")
+        assert zk.certain_until == pytest.approx(now() + 10.0, abs=0.1)
+        server.machine.settings = Settings(max_session_timeout=4.0)
+        await asyncio.sleep(1.0)
+        server.drop()
+        await zk.ping()
+        assert zk.session_timeout == 4.0
+        assert zk.certain_until == pytest.approx(now() + 4.0, abs=0.1)
+        server.refused = {"a", "b"}
+        server.drop()
+        lost = now()
+        await state_is(zk, EXPIRED if zk.state is EXPIRED else CONNECTING)
+        assert now() - lost == pytest.approx(4.0 * 4 / 3, abs=0.05)
+        assert zk.session_timeout == 10.0  # what the next session asks for
+
+
+# -- reconnecting -----------------------------------------------------------------------------------------------------
+
+
+@in_virtual_time
+@pytest.mark.parametrize("lasts", [0.9, 1.1])
+async def test_after_a_connection_that_has_lasted_the_next_attempt_comes_at_once(lasts: float) -> None:
+    """A connection has lasted after a tenth of the session timeout; otherwise each round begins with a pause."""
+    async with a_client("a") as (server, zk):
+        await asyncio.sleep(lasts)
+        server.drop()
+        at = now()
+        await zk.ping()
+        (pause,) = [sent.at - at for sent in server.requests if sent.name == "connect"]
+        assert pause == pytest.approx(0.0, abs=0.001) if lasts > 1 else 0.02 < pause < 0.06
+
+
+@in_virtual_time
+async def test_a_server_that_was_taken_from_the_list_while_it_was_connected_to_is_left() -> None:
+    async with a_client() as (server, zk):
+        server.is_silent = True
+        server.drop()
+        await server.until("connect", 0)
+        await turns()
+        zk.set_hosts("c,d")
+        server.go_on()
+        await zk.ping()
+        while zk.server == "b:2181":
+            await asyncio.sleep(0.01)
+        await zk.ping()
+        assert zk.server.removesuffix(":2181") in "cd"
+        assert [sent.host for sent in server.requests if sent.name == "connect"] == ["b", zk.server[0]]
+
+
+@in_virtual_time
+async def test_a_new_list_without_the_present_server_has_effect_also_without_a_connection() -> None:
+    async with a_client() as (server, zk):
+        server.refused = {"a", "b"}
+        server.drop()
+        await state_is(zk, SUSPENDED)
+        zk.set_hosts("c")
+        await zk.ping()
+        assert zk.server == "c:2181"
+
+
+@in_virtual_time
+async def test_nonsense_from_a_server_is_an_error_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async with a_client() as (server, zk):
+        server.wire.send(b"\xff" * 8)
+        await turns()
+        await zk.ping()
+        assert zk.state is CONNECTED
+    (record,) = [each for each in caplog.records if each.levelno == logging.ERROR]
+    assert record.getMessage().startswith("dropped a:2181: ProtocolError: a frame of -1 bytes")
+
+
+# -- credentials ------------------------------------------------------------------------------------------------------
+
+
+@in_virtual_time
+async def test_what_arrives_behind_the_refusal_of_a_credential_fails_with_the_session() -> None:
+    """In one read: the watch of the read behind it would never fire."""
+    async with a_client() as (server, zk):
+        server.strike = lambda wire, sent: -115 if sent.name == "auth" else None
+        server.is_holding = True
+        adding = asyncio.ensure_future(zk.add_auth("digest", b"u:p"))
+        reading = asyncio.ensure_future(zk.exists_and_watch("/a"))
+        await turns()
+        server.release()
+        session_id = zk.session_id
+        for task in (adding, reading):
+            with pytest.raises(AuthFailedError) as failed:
+                await task
+            assert str(failed.value).startswith(
+                f"a:2181 refuses the credential of scheme 'digest'; session {session_id:#x} is left to expire"
+            )
+        assert zk.state is AUTH_FAILED
+        with pytest.raises(AuthFailedError):
+            await zk.add_auth("digest", b"u:p")
+
+
+@in_virtual_time
+async def test_a_server_that_demands_an_authentication_ends_the_session() -> None:
+    async with a_client() as (server, zk):
+        server.strike = lambda wire, sent: zkwire.AuthenticationRequiredError.code if sent.name == "getData" else None
+        with pytest.raises(AuthFailedError, match="a:2181 demands an authentication before getData: see `auth`"):
+            await zk.get("/")
+        assert zk.state is AUTH_FAILED
+
+
+@in_virtual_time
+async def test_a_credential_whose_caller_is_cancelled_is_shown_only_if_it_was_sent() -> None:
+    async with a_client() as (server, zk):
+        server.is_holding = True
+        sent = asyncio.ensure_future(zk.add_auth("digest", b"u:p"))
+        await turns()
+        await cancelled(sent)
+        server.refused = {"a", "b"}
+        server.drop()
+        server.is_holding = False
+        await state_is(zk, SUSPENDED)
+        waiting = asyncio.ensure_future(zk.add_auth("digest", b"v:p"))
+        await turns()
+        await cancelled(waiting)
+        server.refused = set()
+        await zk.ping()
+        assert server.names() == ["auth", "connect", "auth", "ping"]
+
+
+# -- the end ----------------------------------------------------------------------------------------------------------
+
+
+@in_virtual_time
+async def test_a_client_whose_task_is_cancelled_from_outside_closes_its_session() -> None:
+    async with a_client() as (server, zk):
+        await zk.create("/e", ephemeral=True)
+        server.names()
+        (runner,) = tasks("zkwire session")
+        runner.cancel()
+        await asyncio.wait({runner})
+        assert runner.cancelled()
+        assert zk.state is CLOSED
+        assert server.names() == ["closeSession"]
+        with pytest.raises(SessionClosedError, match="the client is closed"):
+            await zk.ping()
+
+
+@in_virtual_time
+async def test_a_client_whose_task_is_cancelled_between_two_servers_closes_its_session_at_the_next() -> None:
+    async with a_client() as (server, zk):
+        server.refused = {"a", "b"}
+        server.drop()
+        await state_is(zk, SUSPENDED)
+        await asyncio.sleep(0.5)
+        (runner,) = tasks("zkwire session")
+        runner.cancel()
+        await turns()
+        server.refused = set()
+        await asyncio.wait({runner})
+        assert runner.cancelled()
+        assert zk.state is CLOSED
+        assert server.names() == ["connect", "closeSession"]
+
+
+@in_virtual_time
+async def test_a_client_whose_task_is_cancelled_gives_up_after_a_second_without_a_server() -> None:
+    async with a_client() as (server, zk):
+        server.refused = {"a", "b"}
+        server.drop()
+        await state_is(zk, SUSPENDED)
+        (runner,) = tasks("zkwire session")
+        runner.cancel()
+        start = now()
+        await asyncio.wait({runner})
+        assert now() - start == pytest.approx(1.0, abs=0.01)
+        assert zk.state is CLOSED
+
+
+@in_virtual_time
+async def test_a_client_that_has_no_session_yet_and_whose_task_is_cancelled_says_so() -> None:
+    server = Server()
+    server.refused = {"a"}
+    connecting = asyncio.ensure_future(zkwire.connect("a", open_link=server.open_link, rng=InOrder())._connect())
+    await asyncio.sleep(1.0)
+    (runner,) = tasks("zkwire session")
+    runner.cancel()
+    with pytest.raises(SessionClosedError, match="the client's task was cancelled from outside"):
+        await connecting
+
+
+@in_virtual_time
+@pytest.mark.parametrize(("keep_session", "last"), [(False, "closeSession"), (True, "ping")])
+async def test_closing_asks_for_the_end_once_and_waits_for_its_answer(keep_session: bool, last: str) -> None:
+    async with a_client() as (server, zk):
+        await zk.create("/e", ephemeral=True)
+        server.names()
+        server.is_holding = True
+        certain = zk.certain_until
+        closing = [asyncio.ensure_future(zk.close(keep_session=keep_session)) for _ in range(2)]
+        await asyncio.sleep(1.0)
+        assert server.names() == [last]
+        assert not [task for task in closing if task.done()]
+        # A session that is about to end is not certain any more.
+        assert zk.certain_until == (certain if keep_session else float("-inf"))
+        with pytest.raises(SessionClosedError):
+            await zk.ping()
+        assert zk.state is CONNECTED
+        server.release()
+        await asyncio.gather(*closing)
+        assert zk.state is CLOSED
+        assert zk.certain_until == float("-inf")
+        assert len(server.machine.sessions.by_id) == keep_session
+
+
+@in_virtual_time
+@pytest.mark.parametrize(("within", "seconds"), [(None, 2.0), (0.5, 0.5), (60.0, 2.0)])
+@pytest.mark.parametrize("is_connected", [True, False])
+async def test_closing_gives_up_when_no_server_is_heard(
+    within: float | None, seconds: float, is_connected: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with a_client() as (server, zk):
+        server.is_silent = True
+        if not is_connected:
+            server.refused = {"a", "b"}
+            server.drop()
+            await turns()
+        start = now()
+        await zk.close(within=within)
+        assert now() - start == pytest.approx(seconds, abs=0.02)
+        assert zk.state is CLOSED
+        server.is_silent = False
+
+
+@in_virtual_time
+async def test_no_task_of_a_closed_client_is_left_also_if_its_close_is_cancelled() -> None:
+    async with a_client() as (server, zk):
+        server.is_silent = True
+        closing = asyncio.ensure_future(zk.close())
+        await turns()
+        closing.cancel()
+        await asyncio.wait({closing})
+        assert closing.cancelled()
+        assert tasks("zkwire session") == []
+        assert zk.state is CLOSED
+        server.is_silent = False
