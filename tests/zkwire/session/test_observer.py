@@ -82,6 +82,7 @@ async def test_a_transaction_is_one_request_with_the_error_of_the_operation_that
             tx = zk.transaction()
             tx.create("/a" if path == "/a" else "/c")
             tx.create(path)
+            tx.check("/", version=-1)
             if path == "/a":
                 with pytest.raises(zkwire.TransactionError):
                     await tx.commit()
@@ -90,11 +91,19 @@ async def test_a_transaction_is_one_request_with_the_error_of_the_operation_that
         found, missing = await zk.get_many([zkwire.GetData("/b"), zkwire.GetData("/none")])
         assert isinstance(found, zkwire.Node)
         assert isinstance(missing, zkwire.NoNodeError)  # of one read; the request itself succeeds
-    assert [done for done in seen.requests if done.operation != "closeSession"] == [
+        tx = zk.transaction()
+        tx.create("/d")
+        with server.answering("multi", zkwire.ThrottledError), pytest.raises(zkwire.ThrottledError):
+            await tx.commit()
+        hosts = server.hosts
+    assert seen.requests == [
         Done("multi", None, "NodeExistsError"),
         Done("multi", None, ""),
         Done("multiRead", None, ""),
+        Done("multi", None, "ThrottledError"),
+        Done("closeSession", None, ""),
     ]
+    assert seen.states == [(CONNECTED, hosts), (CLOSED, hosts)]
 
 
 @pytest.mark.parametrize(("sent", "seen"), [(7, 7), (1, 1), (-1, None)])
