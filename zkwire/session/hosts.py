@@ -77,9 +77,8 @@ def _address(server: str, whole: str) -> Address:
     if not host or "\0" in host or any(character.isspace() for character in host):
         raise ValueError(f"bad connect string {whole!r}: {server!r} is not a server; write host:port,host:port/chroot")
     try:
-        host.encode(
-            "idna"
-        )  # the resolver does this first; a failure there would not be an OSError, and would end the session's loop
+        # The resolver does this first.  A failure there would not be an OSError, and would end the session's loop.
+        host.encode("idna")
     except UnicodeError:
         raise ValueError(f"bad connect string {whole!r}: {host!r} cannot be a host's name") from None
     if not port and not server.endswith(":"):
@@ -98,19 +97,16 @@ def parse_config(config: bytes) -> list[Address]:
     found: list[Address] = []
     for line in config.decode(errors="replace").splitlines():
         key, _, value = line.strip().partition("=")
-        members, semicolon, client = value.partition(";")
-        if not (key.startswith("server.") and semicolon):
+        members, _, client = value.partition(";")
+        if not key.startswith("server."):
             continue
-        host = _host_of(members.partition("|")[0])
-        address, colon, port = client.partition(";")[0].strip().rpartition(":")
+        address, _, port = client.partition(";")[0].strip().rpartition(":")
         address = address.strip("[]")
-        if not (port.isascii() and port.isdigit() and len(port) <= 5):
-            continue
-        named = Address(host if not colon or address in _ANY_ADDRESS else address, int(port))
+        host = _host_of(members.partition("|")[0].strip()) if address in _ANY_ADDRESS else address
         try:
-            found += parse(str(named))[0]
+            found.append(_address(f"[{host}]:{port}" if ":" in host else f"{host}:{port}", line))
         except ValueError:
-            continue  # not a valid host name or port
+            continue  # no client port, or not a valid host name or port
     return found
 
 
@@ -196,8 +192,8 @@ class Hosts:
         All clients of an ensemble call this with the same new list, each on its own.  Afterwards every server should
         have the same number of clients, and no more clients than necessary should have moved:
 
-        - With S servers before and N > S after, a client whose server stays moves, to an added server, with the
-          probability 1 - S/N.
+        - With S servers before and N > S after, a client whose server stays keeps it with the probability S/N, and
+          otherwise moves to an added server.
         - The clients of removed servers choose between the remaining and the added servers with the probability that
           makes all servers even.
 
@@ -216,11 +212,11 @@ class Hosts:
         stay = [address for address in order if address in known]
         new = [address for address in order if address not in known]
         self._tried = 0
-        if current in order and not (len(order) > old and self._rng.random() < 1 - old / len(order)):
+        if current in order and self._rng.random() < old / len(order):
             self._order = order
             self._next = (order.index(current) + 1) % len(order)
             return False
-        if len(order) > old or len(stay) == old:
+        if len(order) >= old:
             to_new = 1.0
         else:
             to_new = 1 - len(stay) * (old - len(order)) / (len(order) * (old - len(stay)))

@@ -36,9 +36,8 @@ class Leaving:
 
     def stay(self) -> None:
         """Do not leave after all."""
-        if self._is_current():
-            self._stays = True
-            self._link.stay()
+        self._stays = True
+        self._link.stay()
 
     def done(self) -> bool:
         """Whether the answer is of no interest: the link was lost before, or is to stay."""
@@ -49,5 +48,5 @@ class Leaving:
         self._link.abort(ConnectionAbortedError(self._why))
 
     def set_exception(self, error: BaseException) -> None:
-        """Drop the link: the session has ended meanwhile, or the server refuses a ping."""
+        """Drop the link: the server refuses the ping, but has answered all that came before it."""
         self._link.abort(ConnectionAbortedError(self._why))

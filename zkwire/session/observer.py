@@ -8,15 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
 
 from zkwire.session.states import SessionState
 from zkwire.wire.connection import Call, Notification
 from zkwire.wire.multi import ErrorResult, MultiReply, MultiRequest
 from zkwire.wire.watch_table import WatchEventType
-
-_NOT_REACHED: Final = -2  # the code of the operations of a transaction that come after the refused one
-
 
 class Observer:
     """Receives what a client does; derive from it, override the methods you need, pass it as `connect(observer=...)`.
@@ -61,9 +57,10 @@ class ObserverTap:
         """Report that `server` has answered `call`."""
         code = call.code
         if isinstance(call.reply, MultiReply) and call.request.opcode == MultiRequest.opcode:
-            # The header of a refused transaction says "no error"; the results say which operation was refused.
+            # The header of a refused transaction says "no error".  Among its results those of the operations before
+            # the refused one have the code 0; those behind it say that they were not reached.
             codes = [result.err for result in call.reply.results if isinstance(result, ErrorResult)]
-            code = next((each for each in codes if each not in (0, _NOT_REACHED)), 0)
+            code = next(filter(None, codes), 0)
         error = None
         if code:
             error = call.request.refusal(code, server)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections.abc import Callable
 from typing import Any, Final, cast
 
@@ -25,17 +24,16 @@ async def find_writable(
     `lost`, a future that is done when the session's link to `here` is lost.
     Cancellation: leaves no socket.
     """
-    for rounds in itertools.count():
+    rounds = 0
+    while not lost.done():
         await asyncio.wait({lost}, timeout=hosts.jittered(timing.ask_again_after(rounds, timeout)))
+        rounds += 1
         for other in hosts.others(here):
-            if lost.done():
-                return False
-            if await _can_write_before(open_link, other, timing.connect_within(timeout, len(hosts)), lost):
+            within = timing.connect_within(timeout, len(hosts))
+            if not lost.done() and await _can_write_before(open_link, other, within, lost):
                 hosts.prefer(other)
                 return not lost.done()
-        if lost.done():
-            return False
-    raise AssertionError
+    return False
 
 
 async def _can_write_before(

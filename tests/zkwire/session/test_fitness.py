@@ -16,7 +16,7 @@ from tests.support.rogue import Rogue, eof_handshake, garbage_handshake
 from tests.support.tls import TlsFront
 from zkwire import SessionState
 from zkwire.session import session_log
-from zkwire.session.fitness import unfit
+from zkwire.session.fitness import no_server, unfit
 from zkwire.testing import Certificates, Server, authority, issue, make_certificates
 
 SOON = 10.0  # seconds; far more than one round takes
@@ -255,10 +255,46 @@ def test_what_openssl_reports_is_final_unless_the_server_may_recover(reason: str
         assert error.__cause__ is failure
 
 
-def test_a_certificate_that_is_not_valid_yet_will_be() -> None:
+TRUST = "; the context must trust its authority, see SSLContext.load_verify_locations"
+NAME = "; the connect string must name the server as its certificate does"
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "wrong"),
+    [
+        (9, "certificate is not yet valid", None),  # it will be, or a clock is wrong
+        (10, "certificate has expired", "certificate has expired"),
+        (18, "self-signed certificate", f"self-signed certificate{TRUST}"),
+        (19, "self-signed certificate in certificate chain", f"self-signed certificate in certificate chain{TRUST}"),
+        (20, "unable to get local issuer certificate", f"unable to get local issuer certificate{TRUST}"),
+        (21, "unable to verify the first certificate", f"unable to verify the first certificate{TRUST}"),
+        (23, "certificate revoked", "certificate revoked"),
+        (62, "Hostname mismatch, ... is not valid for 'a'.", f"Hostname mismatch, ... is not valid for 'a'{NAME}"),
+        (63, "email address mismatch", "email address mismatch"),
+        (64, "IP address mismatch, ... is not valid for '1'.", f"IP address mismatch, ... is not valid for '1'{NAME}"),
+    ],
+)
+def test_a_certificate_that_is_not_accepted_is_final_and_the_error_says_what_to_do(
+    code: int, message: str, wrong: str | None
+) -> None:
     failure = ssl.SSLCertVerificationError(1, "[SSL: CERTIFICATE_VERIFY_FAILED]")
-    failure.verify_code, failure.verify_message = 9, "certificate is not yet valid"
-    assert unfit(failure) is None
+    failure.verify_code, failure.verify_message = code, message
+    error = unfit(failure)
+    assert error is None if wrong is None else str(error) == f"the server's certificate is not accepted: {wrong}"
+    assert error is None or error.__cause__ is failure
+
+
+def test_an_error_of_tls_without_a_reason_is_reported_with_its_text() -> None:
+    failure = ssl.SSLError(1, "out of memory")
+    assert str(unfit(failure)) == f"OpenSSL gives up the TLS handshake: {failure}"
+
+
+def test_the_error_of_a_client_without_a_usable_server_names_each_and_has_the_cause_of_the_last() -> None:
+    failures = [of_openssl("TLSV1_ALERT_UNKNOWN_CA"), of_openssl("UNSUPPORTED_PROTOCOL")]
+    wrong = [unfit(failure) for failure in failures]
+    error = no_server([(f"zk{number}:2281", each) for number, each in enumerate(wrong) if each is not None])
+    assert str(error) == f"no session with zk0:2281: {wrong[0]}; zk1:2281: {wrong[1]}"
+    assert error.__cause__ is failures[1]
 
 
 @pytest.mark.parametrize("failure", [ssl.SSLEOFError(), ssl.SSLZeroReturnError(), ConnectionResetError(), OSError()])

@@ -96,6 +96,57 @@ def test_a_bad_connect_string_is_refused_and_shown(text: str) -> None:
         parse(text)
 
 
+ADVICE = "; write host:port,host:port/chroot"
+SPACES = f"servers are separated by ',', and not by spaces{ADVICE}"
+CHROOTS = f"the chroot comes once, behind the last server, and not behind each{ADVICE}"
+SEMICOLON = f"servers are separated by ',', and a port follows ':'{ADVICE}"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("zk://zk1:2181/app", f"a ZooKeeper server has no scheme, so leave out 'zk://'{ADVICE}"),
+        ("zk:/app", "'' is no port"),
+        ("", f"'' is not a server{ADVICE}"),
+        ("zk1:002181", "'002181' is no port"),
+        ("zk1;zk2", SEMICOLON),
+        ("zk1:2181;zk2:2181/app", SEMICOLON),
+        ("zk1 zk2", SPACES),
+        ("zk1:2181, zk2:2181 zk3:2181", SPACES),
+        ("zk1:2181/app,zk2:2181/app", CHROOTS),
+        ("zk1/app zk2:2181", CHROOTS),
+        ("zk1/app;zk2:2181", CHROOTS),
+        ("zk1/,zk2", CHROOTS),
+        ("zk1/;zk2", CHROOTS),
+        ("/app", "no server before the chroot"),
+        ("zk1,,zk2", f"'' is not a server{ADVICE}"),
+        ("zk1\0", f"'zk1\\x00' is not a server{ADVICE}"),
+        ("zk1:", "'' is no port"),
+        ("zk1:65536", "'65536' is no port"),
+        ("[::1", "'[::1' is not [address]:port"),
+        ("[::1]2181", "'[::1]2181' is not [address]:port"),
+        ("[::1]:", "'' is no port"),
+        ("[]", f"'[]' is not a server{ADVICE}"),
+    ],
+)
+def test_the_refusal_of_a_connect_string_says_what_is_wrong_with_it(text: str, reason: str) -> None:
+    with pytest.raises(ValueError, match="bad connect string") as refused:
+        parse(text)
+    assert str(refused.value) == f"bad connect string {text!r}: {reason}"
+
+
+@pytest.mark.parametrize("text", ["bob:Xq7@zk1:2181", "zk://bob:Xq7@zk1:2181/app", "zk1:2181,bob:Xq7@zk2"])
+def test_a_connect_string_with_a_password_is_refused_and_not_shown(text: str) -> None:
+    with pytest.raises(ValueError, match="contains '@'; write host:port,host:port/chroot, and give") as refused:
+        parse(text)
+    assert "Xq7" not in str(refused.value)
+
+
+@pytest.mark.parametrize("chroot", ["/a b/c d", "/app,v2", "/a;b", "/a:1", "/a b:c", "/a@b:1"])
+def test_a_chroot_may_look_a_little_like_a_second_server(chroot: str) -> None:
+    assert parse(f"zk1:2181{chroot}") == ([Address("zk1", 2181)], chroot)
+
+
 @pytest.mark.parametrize("host", ["zk..example", ".zk", "z" * 64, "zk." + "z" * 64, "\ud800"])
 def test_a_host_name_that_no_resolver_accepts_is_refused_at_once(host: str) -> None:
     """The resolver would raise UnicodeError, which is not an OSError, at every attempt to connect."""
@@ -306,19 +357,56 @@ def test_a_round_tries_exactly_the_servers_of_the_new_list(
         assert round_[-1] == current, "the present server is the last to be tried when it is lost"
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_a_client_that_stays_with_its_server_tries_that_one_last(seed: int) -> None:
+    client = Hosts(_servers(1, 2, 3, 4), 10.0, random.Random(seed))
+    for _ in range(40):
+        client.next()
+    current = _servers(2)[0]
+    assert not client.replace(_servers(5, 3, 2, 1), current)
+    others = client.others(current)
+    assert sorted(others) == _servers(1, 3, 5)
+    for _ in range(2):
+        assert client.peek() == others[0]
+        assert [(client.pause(), client.next()) for _ in range(3)] == [(0.0, each) for each in others]
+        assert (client.pause(), client.next()) == (0.0, current)
+        assert client.pause() > 0
+        client.reached()
+
+
+def test_clients_that_stay_with_one_server_do_not_all_go_to_the_same_next_one() -> None:
+    current, *others = _servers(1, 2, 3, 4)
+    chosen = set()
+    for seed in range(50):
+        client = Hosts([current, *others], 10.0, random.Random(seed))
+        client.replace([current, *others], current)
+        chosen.add(client.next())
+    assert chosen == set(others)
+
+
+def test_a_client_without_a_server_begins_with_any_of_the_new_list() -> None:
+    chosen = set()
+    for seed in range(50):
+        client = Hosts(_servers(1, 2, 3), 10.0, random.Random(seed))
+        assert client.replace(_servers(1, 2, 3), None)
+        chosen.add(client.next())
+    assert chosen == set(_servers(1, 2, 3))
+
+
 def test_the_given_servers_are_the_last_resort_of_a_client_that_follows_the_configuration() -> None:
     given, first, second = _servers(1, 2, 3)
     hosts = Hosts([given], 10.0, random.Random(1))
     assert hosts.replace([first, second], given, follows=True)
     assert len(hosts) == 3
-    assert given in hosts
+    assert all(server in hosts for server in (given, first, second))
+    assert _servers(4)[0] not in hosts
+    order = [*hosts.others(given), given]
     for _ in range(3):
         tried, pauses = [hosts.next()], [hosts.pause()]
         for _ in range(2):
             tried.append(hosts.next())
             pauses.append(hosts.pause())
-        assert sorted(tried[:2]) == [first, second]
-        assert tried[2] == given
+        assert tried == order
         assert [pause > 0 for pause in pauses] == [False, False, True]
     hosts.next()
     hosts.reached()  # a connection that lasted: the next one to be tried is a listed server again, not the given one
@@ -375,8 +463,21 @@ def test_a_preferred_server_is_the_next_to_be_tried() -> None:
     assert others[0] == client.peek()
     client.prefer(others[1])
     assert client.peek() == client.next() == others[1]
+    following = client.peek()
     client.prefer(Address("unknown", 1))
-    assert client.next() in _servers(1, 2, 3)
+    assert client.peek() == following
+
+
+def test_a_preferred_server_begins_a_new_round_without_a_pause() -> None:
+    client = Hosts(_servers(1, 2, 3), 10.0, random.Random(1))
+    for _ in range(7):
+        client.next()
+    client.prefer(client.others(client.peek())[0])
+    pauses = []
+    for _ in range(4):
+        pauses.append(client.pause())
+        client.next()
+    assert [pause > 0 for pause in pauses] == [False, False, False, True]
 
 
 @pytest.mark.parametrize(
@@ -388,6 +489,11 @@ def test_a_preferred_server_is_the_next_to_be_tried() -> None:
         ("server.1=zk1:2888:3888:participant;0.0.0.0:2181", ["zk1:2181"]),
         ("server.1=10.0.0.1:2888:3888;10.1.0.1:2182\nserver.2=zk2:1:2:observer;2183\n", ["10.1.0.1:2182", "zk2:2183"]),
         ("server.1=[::1]:2888:3888:participant;[::]:2181", ["[::1]:2181"]),
+        ("server.1=[::1]:2888:3888:participant;2181", ["[::1]:2181"]),
+        ("server.1=zk1:2888:3888:participant;[0:0:0:0:0:0:0:0]:2181", ["zk1:2181"]),
+        ("version=1\ngroup.1=zk1:2:3;2181\nserver.1=zk1:2:3\nserver.2=zk..2:2:3;2181\nserver.3=zk3:2:3;81", ["zk3:81"]),
+        ("server.1=zk1:2888:3888;02181\nserver.2=zk2:2888:3888;65535\n server.3 = zk3:1:2 ; 2181", ["zk1:2181", "zk2:65535", "zk3:2181"]),
+        ("server.1=zk1:2888:3888;002181\nserver.2=zk2:1:2;²\nserver.3=zk3:1:2;" + "1" * 5000, []),
         ("server.1=[::1]:2888:3888:participant;[fe80::1]:2181", ["[fe80::1]:2181"]),
         ("server.1=zk1:2888:3888|zk1b:2888:3888:participant;2181", ["zk1:2181"]),
         ("server.1=zk1:2888:3888:participant;0.0.0.0:2181;0.0.0.0:2281", ["zk1:2181"]),

@@ -16,6 +16,7 @@ from zkwire.testing import Server
 pytestmark = pytest.mark.limit(30)
 
 CONNECTED, SUSPENDED = SessionState.CONNECTED, SessionState.SUSPENDED
+PING = 11
 
 
 def elsewhere(server: Server) -> str:
@@ -26,7 +27,7 @@ def elsewhere(server: Server) -> str:
 async def test_what_is_in_flight_is_answered_before_the_server_is_left_and_what_comes_then_goes_to_the_next() -> None:
     async with Server() as server, zkwire.connect(server.hosts) as zk, no_task_stays():
         session, states = zk.session_id, zk.states()
-        with server.hold_replies("create", session=session) as held:
+        with server.hold_replies("create", session=session) as held, server.delay_replies(0, "getData") as asked:
             creating = asyncio.create_task(zk.create("/a"))
             await held.until_hit()
             zk.set_hosts(elsewhere(server))
@@ -34,19 +35,56 @@ async def test_what_is_in_flight_is_answered_before_the_server_is_left_and_what_
             reading = asyncio.create_task(zk.get("/a"))
             await turns(20)
             assert zk.state is CONNECTED  # the create is not cut off
-            assert not reading.done()
-        assert await creating == "/a"
-        assert await states_until(states, SUSPENDED) == [CONNECTED, SUSPENDED]
-        assert await states_until(states, CONNECTED) == [CONNECTED]
-        assert (await reading).data == b""
+            assert not asked.hits  # the read waits for the next server
+            held.release()
+            assert await creating == "/a"
+            assert await states_until(states, SUSPENDED) == [CONNECTED, SUSPENDED]
+            assert await states_until(states, CONNECTED) == [CONNECTED]
+            assert (await reading).data == b""
+            assert asked.hits == 1
         assert zk.server == elsewhere(server)
         assert zk.session_id == session
+
+
+@pytest.mark.parametrize("refused", [False, True])
+async def test_a_server_is_left_at_once_if_nothing_is_in_flight(
+    refused: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also if it refuses the last ping; the next ordinary one would be due after more than a minute."""
+    async with Server(max_session_timeout=600.0) as server, zkwire.connect(server.hosts, 600.0) as zk:
+        left, states = server.hosts, zk.states()
+        with server.answering(PING, zkwire.ThrottledError) if refused else server.delay_replies(0, PING) as pinged:
+            zk.set_hosts(elsewhere(server))
+            await states_until(states, SUSPENDED)
+            assert pinged.hits == 1
+        await states_until(states, CONNECTED)
+        assert zk.server == elsewhere(server)
+    assert f"lost the connection to {left}: the list of servers has changed" in caplog.messages
+
+
+async def test_a_connection_that_is_lost_while_its_server_is_being_left_does_not_keep_the_client_at_the_next_one() -> None:
+    async with Server() as server, zkwire.connect(server.hosts) as zk:
+        first, states = server.hosts, zk.states()
+        with server.hold_replies("create", session=zk.session_id) as held:
+            creating = asyncio.create_task(zk.create("/a"))
+            await held.until_hit()
+            zk.set_hosts(elsewhere(server))
+            await turns(3)
+            server.drop()
+            assert isinstance(await outcome(creating), zkwire.ConnectionLostError)
+        await states_until(states, SUSPENDED)
+        await states_until(states, CONNECTED)
+        assert zk.server == elsewhere(server)
+        zk.set_hosts(first)
+        await states_until(states, SUSPENDED)
+        await states_until(states, CONNECTED)
+        assert zk.server == first
 
 
 async def test_a_second_new_list_does_not_make_it_leave_twice() -> None:
     async with Server() as server, zkwire.connect(server.hosts) as zk:
         states = zk.states()
-        with server.hold_replies("create", session=zk.session_id) as held, server.delay_replies(0, 11) as pinged:
+        with server.hold_replies("create", session=zk.session_id) as held, server.delay_replies(0, PING) as pinged:
             creating = asyncio.create_task(zk.create("/a"))
             await held.until_hit()
             zk.set_hosts(elsewhere(server))
@@ -73,15 +111,21 @@ async def test_a_close_while_the_server_is_being_left_ends_the_session_on_the_co
         zk = await zkwire.connect(server.hosts)
         session, states = zk.session_id, zk.states()
         await zk.create("/e", ephemeral=True)
-        with server.hold_replies("create", session=session) as held:
+        with (
+            server.hold_replies("create", session=session) as held,
+            server.hold_replies("closeSession", session=session) as last,
+        ):
             creating = asyncio.create_task(zk.create("/a"))
             await held.until_hit()
             zk.set_hosts(elsewhere(server))
             await turns(3)
             closing = asyncio.create_task(zk.close())
-            await turns(3)
+            await last.until_hit()  # on the same connection
+            held.release()
+            assert await creating == "/a"
+            for _ in range(3):  # the answer to the last ping has arrived as well
+                await other.ping()
         await closing
-        assert await creating == "/a"
         assert [state async for state in states] == [CONNECTED, SessionState.CLOSED]
         assert session not in server.sessions
         assert await other.exists("/e") is None

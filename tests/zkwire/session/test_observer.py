@@ -9,7 +9,9 @@ import zkwire
 from tests.support.client import cancelled, states_until, turns
 from tests.support.proxy import Proxy
 from zkwire import Observer, SessionState, WatchEventType
-from zkwire.testing import RealServer
+from zkwire.session.observer import ObserverTap
+from zkwire.testing import RealServer, Server
+from zkwire.wire.connection import Notification
 
 CONNECTING, CONNECTED, READ_ONLY, SUSPENDED, EXPIRED, AUTH_FAILED, CLOSED = SessionState
 
@@ -71,6 +73,45 @@ async def test_an_observer_sees_requests_events_and_states(zookeeper: RealServer
     assert all(0 < seconds < 15 for seconds in seen.seconds)
     assert seen.events == [(WatchEventType.CHANGED, f"{path}/a", stat.mzxid)]
     assert seen.states == [(CONNECTED, zookeeper.hosts), (CLOSED, zookeeper.hosts)]
+
+
+async def test_a_transaction_is_one_request_with_the_error_of_the_operation_that_was_refused() -> None:
+    seen = Records()
+    async with Server() as server, zkwire.connect(server.hosts, observer=seen) as zk:
+        for path in ("/a", "/b"):
+            tx = zk.transaction()
+            tx.create("/a" if path == "/a" else "/c")
+            tx.create(path)
+            tx.check("/", version=-1)
+            if path == "/a":
+                with pytest.raises(zkwire.TransactionError):
+                    await tx.commit()
+            else:
+                await tx.commit()
+        found, missing = await zk.get_many([zkwire.GetData("/b"), zkwire.GetData("/none")])
+        assert isinstance(found, zkwire.Node)
+        assert isinstance(missing, zkwire.NoNodeError)  # of one read; the request itself succeeds
+        tx = zk.transaction()
+        tx.create("/d")
+        with server.answering("multi", zkwire.ThrottledError), pytest.raises(zkwire.ThrottledError):
+            await tx.commit()
+        hosts = server.hosts
+    assert seen.requests == [
+        Done("multi", None, "NodeExistsError"),
+        Done("multi", None, ""),
+        Done("multiRead", None, ""),
+        Done("multi", None, "ThrottledError"),
+        Done("closeSession", None, ""),
+    ]
+    assert seen.states == [(CONNECTED, hosts), (CLOSED, hosts)]
+
+
+@pytest.mark.parametrize(("sent", "seen"), [(7, 7), (1, 1), (-1, None)])
+async def test_the_zxid_of_an_event_is_given_if_the_server_sends_one(sent: int, seen: int | None) -> None:
+    records = Records()
+    ObserverTap(records).notified(WatchEventType.CHANGED, Notification(3, "/a", sent))
+    await turns()
+    assert records.events == [(WatchEventType.CHANGED, "/a", seen)]
 
 
 async def test_an_observer_sees_things_before_the_callers_continue(zookeeper: RealServer, path: str) -> None:

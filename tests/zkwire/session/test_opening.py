@@ -1,20 +1,21 @@
 """How connections are opened: the addresses of a name, a resolver that is slow or fails, TLS contexts."""
 
 import asyncio
+import os
 import socket
 import ssl
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 from unittest.mock import patch
 
 import pytest
 
 import zkwire
 from tests.support.client import states_until, turns
-from tests.support.rogue import Rogue, silent_handshake
+from tests.support.rogue import Rogue, garbage_handshake, silent_handshake
 from zkwire import SessionState
 from zkwire.session.opening import Opener
 from zkwire.session.reasons import reason_of
@@ -222,6 +223,111 @@ async def test_an_attempt_cancelled_at_any_turn_after_the_moment_leaves_no_socke
             await asyncio.wait({opening})
             if not opening.cancelled():
                 assert opening.exception() is None
+
+
+async def test_the_error_names_the_failure_of_each_address() -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.2", 0))  # nothing listens there
+        port = closed.getsockname()[1]
+        with resolver("127.0.0.2", "127.0.0.3"), pytest.raises(OSError, match="'127.0.0.2'.*; .*'127.0.0.3'"):
+            await Opener()(asyncio.Protocol, NAME, port)  # type: ignore[arg-type]
+
+
+async def test_a_client_with_tls_does_not_ask_whether_the_server_speaks_it() -> None:
+    async with Rogue(garbage_handshake) as rogue:
+        host, _, port = rogue.hosts.partition(":")
+        assert not await Opener(ssl.create_default_context()).lacks_tls(host, int(port))
+        assert rogue.connections == 0
+
+
+# -- an event loop that is not asyncio's ------------------------------------------------------------------------------
+
+
+class Counting(asyncio.Protocol):
+    """Counts how often it was made known that its connection is gone."""
+
+    made: ClassVar[list["Counting"]] = []
+
+    def __init__(self) -> None:
+        self.losses = 0
+        self.made.append(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.losses += 1
+
+
+class Closing(asyncio.Transport):
+    def is_closing(self) -> bool:
+        return True
+
+
+class OtherLoop:
+    """What uvloop does in place of asyncio's `create_connection`, when a connection ends while it is being opened.
+
+    It closes the descriptor, but neither the socket object nor the protocol learns of it.
+    Arguments: `ends`, when that happens.
+    """
+
+    def __init__(self, ends: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.sock: socket.socket | None = None
+        self._ends = ends
+        self._loop = asyncio.get_running_loop()
+        self._real = self._loop.create_connection
+        Counting.made.clear()
+        monkeypatch.setattr(asyncio, "BaseEventLoop", type(self))
+        monkeypatch.setattr(self._loop, "create_connection", self._create_connection)
+
+    @property
+    def is_released(self) -> bool:
+        """Whether the socket object does not close its number, which may soon be another file's, once more."""
+        return self.sock is not None and self.sock.fileno() == -1
+
+    async def _create_connection(self, make: Callable[[], Any], *, sock: socket.socket, **tls: Any) -> Any:
+        self.sock = sock
+        if self._ends == "never":
+            return await self._real(make, sock=sock, **tls)
+        if self._ends == "before the protocol is made":
+            os.close(sock.fileno())
+            raise ConnectionResetError(self._ends)
+        protocol = make()
+        os.close(sock.fileno())
+        if self._ends == "before it is returned":
+            raise ConnectionResetError(self._ends)
+        return Closing(), protocol
+
+
+@pytest.mark.parametrize(
+    ("ends", "losses"), [("before the protocol is made", []), ("before it is returned", [1])]
+)
+async def test_a_connection_that_another_event_loop_loses_while_opening_it_is_closed_once_and_reported(
+    ends: str, losses: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Server() as server:
+        loop = OtherLoop(ends, monkeypatch)
+        with pytest.raises(ConnectionResetError, match=ends):
+            await Opener()(Counting, "127.0.0.1", server.port)  # type: ignore[arg-type]
+        assert loop.is_released
+        assert [each.losses for each in Counting.made] == losses
+
+
+async def test_a_connection_that_is_closing_when_another_event_loop_returns_it_is_not_closed_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with Server() as server:
+        loop = OtherLoop("soon", monkeypatch)
+        link: Any = await Opener()(Counting, "127.0.0.1", server.port)  # type: ignore[arg-type]
+        assert [link] == Counting.made
+        assert link.losses == 0  # the loop will report it
+        assert loop.is_released
+
+
+async def test_a_connection_of_another_event_loop_is_used_like_one_of_asyncio(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Server() as server:
+        loop = OtherLoop("never", monkeypatch)
+        async with zkwire.connect(server.hosts) as zk:
+            await zk.ping()
+            assert loop.sock is not None
+            assert not loop.is_released
 
 
 def test_a_tls_context_for_servers_is_refused_at_once() -> None:

@@ -1,16 +1,17 @@
 """The search for a server that can write, among servers that answer, refuse, or stay silent."""
 
 import asyncio
-import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
+from tests.support.client import InOrder
 from tests.support.recipes import no_task_stays
 from zkwire.session.hosts import Address, Hosts
 from zkwire.session.opening import open_link
 from zkwire.session.probe import can_write, find_writable
+from zkwire.session.transport import Link
 
 pytestmark = pytest.mark.limit(20)
 
@@ -66,9 +67,6 @@ async def test_a_silent_server_and_one_that_cannot_be_reached_cannot_write() -> 
 
 
 def hosts_of(addresses: list[Address]) -> Hosts:
-    class InOrder(random.Random):
-        def shuffle(self, x: object) -> None: ...
-
     return Hosts(addresses, 1.0, InOrder())
 
 
@@ -107,12 +105,73 @@ async def test_a_link_that_is_lost_ends_the_wait_for_an_answer() -> None:
         assert servers.asked == []
 
         lost = asyncio.get_running_loop().create_future()
-        finding = asyncio.create_task(find_writable(open_link, hosts, addresses[0], 10.0, lost))
+        finding = asyncio.create_task(find_writable(open_link, hosts, addresses[0], 600.0, lost))
         while not servers.asked:
             await asyncio.sleep(0.005)
         lost.set_result(ConnectionResetError())
         assert await finding is False
         assert [number for number, _ in servers.asked] == [1]
+
+
+class Unreachable:
+    """Opens no connection; `asked` has the ports that were asked for, and `lost` is done after a few of them."""
+
+    def __init__(self, *, lost_after: int) -> None:
+        self.asked: list[int] = []
+        self.lost: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
+        self._lost_after = lost_after
+
+    async def __call__(self, make: object, host: str, port: int) -> Link:
+        self.asked.append(port)
+        if len(self.asked) == self._lost_after:
+            self.lost.set_result(ConnectionResetError())
+        raise ConnectionRefusedError
+
+
+class WithoutPauses(Hosts):
+    """Servers that are tried in order; `pauses` has the longest allowed length of each pause, which takes no time."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__([Address("zk", port) for port in range(count)], 1.0, InOrder())
+        self.pauses: list[float] = []
+
+    def jittered(self, longest: float) -> float:
+        self.pauses.append(longest)
+        return 0.0
+
+
+async def test_the_pauses_between_two_rounds_double_up_to_the_session_timeout() -> None:
+    hosts, unreachable = WithoutPauses(3), Unreachable(lost_after=14)
+    assert not await find_writable(unreachable, hosts, Address("zk", 0), 2.0, unreachable.lost)
+    assert unreachable.asked == [1, 2] * 7
+    assert hosts.pauses == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 2.0])
+
+
+async def test_no_server_is_asked_once_the_link_is_lost() -> None:
+    hosts, unreachable = WithoutPauses(5), Unreachable(lost_after=2)
+    assert not await find_writable(unreachable, hosts, Address("zk", 0), 2.0, unreachable.lost)
+    assert unreachable.asked == [1, 2]
+    assert len(hosts.pauses) == 1
+    assert not await find_writable(unreachable, hosts, Address("zk", 0), 2.0, unreachable.lost)
+    assert (unreachable.asked, len(hosts.pauses)) == ([1, 2], 1)
+
+
+async def test_each_of_many_servers_has_a_share_of_the_session_timeout_to_answer_in() -> None:
+    """With 60 servers and a timeout of 0.2 s that is 0.01 s, after which the next one is asked."""
+    asked = 0
+
+    async def silent_at_first(make: Callable[[], Link], host: str, port: int) -> Link:
+        nonlocal asked
+        asked += 1
+        if asked <= 2:
+            await asyncio.Event().wait()
+        return await open_link(make, addresses[0].host, addresses[0].port)
+
+    async with Servers().serving(b"rw") as addresses:
+        hosts = WithoutPauses(60)
+        lost: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
+        assert await find_writable(silent_at_first, hosts, Address("zk", 0), 0.2, lost)
+        assert asked >= 3
 
 
 async def test_a_cancelled_search_leaves_nothing() -> None:
