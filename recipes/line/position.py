@@ -31,7 +31,7 @@ def earlier(name: str, names: Iterable[str]) -> list[str]:
     before = []
     for other in names:
         number = zkwire.sequence(other)
-        if number is not None and other != name:
+        if number is not None:
             distance = zkwire.sequence_distance(number, own)
             if distance < 0:
                 before.append((distance, other))
