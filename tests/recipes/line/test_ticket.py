@@ -74,9 +74,10 @@ async def test_a_request_that_has_failed_when_it_is_given_up_is_not_reported() -
     """The event loop would report an exception that was never retrieved: such a report fails the test."""
     async with scene() as stage:
         ticket = await a_ticket(stage.zk, stage.path)
-        request = ticket.watch_request
-        assert request is not None
+        ticket.cancel_watch_request()
         await stage.other.delete(ticket.node.path)
+        asked: Any = stage.zk.get_and_watch(ticket.node.path, into=ticket.watches)
+        request = ticket.watch_request = asyncio.create_task(asked)
         await until(request.done)
         del request
         ticket.cancel_watch_request()
