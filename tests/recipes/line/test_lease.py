@@ -478,9 +478,9 @@ async def test_a_loss_that_is_found_after_the_release_does_not_count(caplog: pyt
     """The answer to an extension says that the node is gone, in the same step in which the lease is released."""
     async with scene() as stage, no_task_stays():
         lease = await TimedLock(stage.zk, stage.path, 60).acquire()
+        await until(lambda: lease.ticket.version == 1)  # the first limit is written
         losing = asyncio.create_task(lease.lost())
         gone: asyncio.Future[zkwire.Stat] = asyncio.get_running_loop().create_future()
-        await lease.extend(60)
         with patch.object(stage.zk, "set", lambda *_: gone):
             extending = asyncio.create_task(lease.extend(60))
             for _ in range(3):
@@ -502,6 +502,10 @@ async def test_a_body_in_which_the_lease_is_released_ends_without_a_loss() -> No
     async with scene() as stage:
         async with Lock(stage.zk, stage.path) as lease:
             await lease.release()
+            await lease.release()
+            assert (lease.is_released, lease.is_over) == (True, True)
+            assert await lease.lost() is None
+        assert (lease.is_released, lease.is_over) == (True, True)
         await nothing_stays(stage)
 
 
