@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -189,12 +190,15 @@ async def test_a_callback_that_was_called_may_be_added_again() -> None:
     def callback() -> None:
         called.append("called")
 
+    def was_called(times: int) -> bool:
+        return len(called) == times
+
     async with scene() as stage:
         certainty = Certainty(stage.zk, stage.zk.session_id)
         certainty.need(callback)
         for number in (1, 2):
             stage.zk._session.certainty.end()
-            await until(lambda: len(called) == number)
+            await until(partial(was_called, number))
             await certainty.renew()
             certainty.add_callback(callback)
         certainty.release(callback)

@@ -259,7 +259,7 @@ def test_a_ranking_is_the_order_of_the_numbers_whatever_was_removed(
 
 def test_a_position_needs_a_number() -> None:
     for ask in (lambda: earlier(NOTE, []), lambda: Ranking(NAMES).before(NOTE, every_contender)):
-        with pytest.raises(ValueError, match="^'note' has no sequence number, so it is not a ticket$"):
+        with pytest.raises(ValueError, match=r"^'note' has no sequence number, so it is not a ticket$"):
             ask()
 
 

@@ -36,7 +36,9 @@ def test_clients_of_all_versions_of_this_package_make_the_same_proofs() -> None:
     assert proofs.proof(1) == "24efecbf8b55ae1c659a53736f12c83f60e9281a46ec8d5098096b32dd348300"
     assert proofs.proof(300) == hashlib.sha256(b"a secret").hexdigest()
     assert proofs.proof(301) is None
-    assert is_proven("_c_df0f0252-6001-47c9-be03-273d27cf0edc-lock-0000000001", 300, hashlib.sha256(b"a secret").hexdigest())
+    assert is_proven(
+        "_c_df0f0252-6001-47c9-be03-273d27cf0edc-lock-0000000001", 300, hashlib.sha256(b"a secret").hexdigest()
+    )
 
 
 def test_more_versions_than_there_are_proofs_are_not_believed() -> None:

@@ -1,7 +1,7 @@
 """What a ticket asks the server for, and in which writes, from entering to owning; and its tries, which do not wait."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -51,7 +51,7 @@ class Writes(list[list[str]]):
 
 @asynccontextmanager
 async def behind(
-    stage: Scene, held: list[Locking[Any]], waiting: list[Locking[Any]]
+    stage: Scene, held: Sequence[Locking[Any]], waiting: Sequence[Locking[Any]]
 ) -> AsyncIterator[tuple[list[Any], list[str]]]:
     """Have `held` acquired and `waiting` waited for by the other client; yield leases, then tasks, and the names."""
     leases: list[Any] = [await lock.acquire() for lock in held]
@@ -71,7 +71,10 @@ async def test_a_lock_reads_its_own_node_first_looks_ahead_and_lists_when_it_mus
             waiter = await start_waiting(stage.other, Lock(stage.zk, P), 5)
             names = await until_line(stage.other, P, 5)
             await until_armed(3, stage.zk)
-            assert writes.named(names) == [["Create NEW", "GetChildren LINE"], ["GetData E w", "GetData C w", "GetData D w"]]
+            assert writes.named(names) == [
+                ["Create NEW", "GetChildren LINE"],
+                ["GetData E w", "GetData C w", "GetData D w"],
+            ]
             await line_[0].release()
             line_[1] = await line_[1]
             await stage.zk.ping()
@@ -99,7 +102,7 @@ async def test_a_semaphore_reads_its_number_of_permits_and_catches_up_after_a_re
         await Semaphore(stage.other, P, 2).contenders()
         async with Semaphore(stage.zk, P, 2):
             pass
-        held: list[Locking[Any]] = [Semaphore(stage.other, P, 2) for _ in range(2)]
+        held = [Semaphore(stage.other, P, 2) for _ in range(2)]
         async with behind(stage, held, [Semaphore(stage.other, P, 2)]) as (line_, names):
             writes = Writes(stage.zk, monkeypatch)
             waiter = await start_waiting(stage.other, Semaphore(stage.zk, P, 2), 4)
@@ -188,7 +191,7 @@ async def trying(lock: Locking[Any], writes: Writes, names: list[str]) -> list[s
 async def test_a_try_reads_what_has_made_a_try_fail_before_and_only_once(monkeypatch: pytest.MonkeyPatch) -> None:
     async with scene(P) as stage, no_task_stays():
         await make_known(stage.zk, P)
-        held: list[Locking[Any]] = [Lock(stage.other, P)]
+        held = [Lock(stage.other, P)]
         async with behind(stage, held, [Lock(stage.other, P)]) as (line_, names):
             writes, lock = Writes(stage.zk, monkeypatch), Lock(stage.zk, P)
             assert [await trying(lock, writes, names) for _ in range(4)] == [[], ["GetData A"], [], []]
@@ -201,7 +204,7 @@ async def test_a_try_reads_what_has_made_a_try_fail_before_and_only_once(monkeyp
 
 async def test_a_try_of_a_semaphore_reads_as_many_as_there_are_permits(monkeypatch: pytest.MonkeyPatch) -> None:
     async with scene(P) as stage, no_task_stays():
-        held: list[Locking[Any]] = [Semaphore(stage.other, P, 2) for _ in range(2)]
+        held = [Semaphore(stage.other, P, 2) for _ in range(2)]
         async with behind(stage, held, [Semaphore(stage.other, P, 2)]) as (line_, names):
             writes, semaphore = Writes(stage.zk, monkeypatch), Semaphore(stage.zk, P, 2)
             await trying(semaphore, writes, names)
@@ -318,7 +321,7 @@ async def test_a_writer_that_has_let_readers_in_keeps_locks_and_writers_waiting(
     async with scene(P) as stage, no_task_stays():
         downgraded = await (await ReadWriteLock(stage.other, P).write().acquire()).downgrade()
         reading = await ReadWriteLock(stage.zk, P).read().acquire(within=0)
-        waiting = []
+        waiting: list[asyncio.Task[Any]] = []
         for lock in (Lock(stage.zk, P), ReadWriteLock(stage.zk, P).write(), Lock(stage.zk, P)):
             waiting.append(await start_waiting(stage.other, lock, 3 + len(waiting)))
         await reading.release()

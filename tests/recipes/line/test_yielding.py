@@ -1,4 +1,4 @@
-"""When a process lets others run first: one deletion wakes the next owner, and others that have nothing urgent to do."""
+"""When a process lets others run first: one deletion wakes the next owner, and others that have time."""
 
 import asyncio
 import os
@@ -53,7 +53,7 @@ async def test_a_release_lets_the_next_owner_run_first_where_there_may_be_one(
 async def test_a_ticket_that_looks_ahead_lets_the_next_owner_run_first(monkeypatch: pytest.MonkeyPatch) -> None:
     async with scene() as stage:
         first = await Lock(stage.other, stage.path).acquire()
-        waiting = []
+        waiting: list[asyncio.Task[Any]] = []
         for zk in (stage.other, stage.other, stage.zk):
             waiting.append(await start_waiting(stage.other, Lock(zk, stage.path), 2 + len(waiting)))
         await until_armed(3, stage.zk)
