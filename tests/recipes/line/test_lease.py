@@ -551,3 +551,25 @@ async def test_a_transaction_under_a_lease_checks_its_node() -> None:
         assert error.value.index == 0
         assert (await stage.other.get("/order")).data == b"1"
         await lease.release()
+
+
+async def test_a_lease_is_certain_to_the_last_moment() -> None:
+    async with scene() as stage:
+        left = 0.001
+        with patch.object(type(stage.zk), "certain_for", lambda *_: left):
+            lease = await Lock(stage.zk, stage.path).acquire()
+            assert (lease.is_certain(), lease.certain_for()) == (True, left)
+            lease.check()
+            assert lease.find_loss() is None
+            waiting = asyncio.create_task(Lock(stage.zk, stage.path).acquire())
+            await until_line(stage.other, stage.path, 2)
+            await lease.release()
+            last = await waiting
+            last.check()
+            left = 0.0
+            assert (last.is_certain(), last.certain_for()) == (False, 0.0)
+            error = last.find_loss()
+        assert error is not None
+        assert error.why.startswith("the session may have expired")
+        await last.release()
+        await nothing_stays(stage)

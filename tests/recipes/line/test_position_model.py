@@ -131,7 +131,7 @@ def state(position: Position) -> dict[str, object]:
 
 
 STEPS = ["list", "list", "ranking", "departure", "departure", "departure", "watch all", "watched", "unwatched"]
-STEPS += ["unreadable", "children", "slots", "slots changed", "shared", "synced", "start over"]
+STEPS += ["unreadable", "children", "slots", "slots changed", "shared", "shared", "shared", "synced", "start over"]
 
 
 def draw_names(data: st.DataObject) -> list[str]:
@@ -177,7 +177,9 @@ def take_step(data: st.DataObject, position: Position, model: Model) -> None:
             position.slots_changed()
             model.slots_changed()
         case "shared":
-            names = draw_names(data)
+            names = sorted(data.draw(st.sets(st.sampled_from(NAMES[: OWN + 2]), max_size=4)) | {NAMES[OWN]})
+            if not data.draw(st.integers(0, 7)):
+                names.remove(NAMES[OWN])
             position.caught_up(Ranking(names))
             model.take_shared(names)
         case "synced":

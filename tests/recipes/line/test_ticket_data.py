@@ -90,7 +90,7 @@ def test_other_data_is_not_recognised(data: bytes) -> None:
 
 @pytest.mark.parametrize(
     ("bad", "error"),
-    [(bad, ValueError) for bad in (0, -1, float("nan"), float("inf"), 1e10)]
+    [(bad, ValueError) for bad in (0, -1, float("nan"), float("inf"), 1e10, 1e9 + 0.1)]
     + [(bad, TypeError) for bad in (True, "5", None)],
 )
 def test_a_bad_limit_is_refused(bad: Any, error: type[Exception]) -> None:
