@@ -362,7 +362,9 @@ async def test_a_ticket_that_cannot_be_created_is_an_error_which_says_what_to_do
 
 
 @pytest.mark.parametrize("error", [zkwire.ThrottledError, zkwire.QuotaExceededError])
-async def test_a_missing_chroot_that_is_refused_for_the_moment_is_created_later(error: type[zkwire.ServerError]) -> None:
+async def test_a_missing_chroot_that_is_refused_for_the_moment_is_created_later(
+    error: type[zkwire.ServerError],
+) -> None:
     async with scene() as stage, zkwire.connect(f"{stage.server.hosts}/app/x") as zk, no_task_stays():
         with stage.server.answering("create", error, path="/app", times=1) as refused:
             came = await outcome(Lock(zk, "/l").acquire())

@@ -267,10 +267,48 @@ async def test_a_reader_that_tries_reads_a_single_writer(
         writes.clear()
         await until_line(stage.other, P, 1)
         lease = await holder.downgrade()
-        shared = await reading.try_acquire()
+        with stage.server.answering("getData", zkwire.ThrottledError, session=stage.zk.session_id, times=1) as refused:
+            shared = await reading.try_acquire()
         assert shared is not None
+        assert refused.hits == 1
         await lease.release()
         await shared.release()
+        await nothing_stays(stage)
+
+
+async def test_a_reader_that_tries_behind_several_writers_reads_the_first_one_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One of them at least is no holder, and only a holder lets readers in."""
+    async with scene(P) as stage, no_task_stays():
+        await make_known(stage.zk, P)
+        writing = [ReadWriteLock(stage.other, P).write() for _ in range(2)]
+        async with behind(stage, writing[:1], writing[1:]) as (line_, names):
+            writes, reading = Writes(stage.zk, monkeypatch), ReadWriteLock(stage.zk, P).read()
+            assert [await trying(reading, writes, names) for _ in range(3)] == [[], ["GetData A"], []]
+            await line_[0].release()
+            await (await line_[1]).release()
+            lease = await reading.try_acquire()
+            assert lease is not None
+            await lease.release()
+        await nothing_stays(stage)
+
+
+@pytest.mark.parametrize("error", [zkwire.NoNodeError, zkwire.NoAuthError, zkwire.ThrottledError])
+async def test_a_try_whose_blocker_cannot_be_read_takes_it_for_a_ticket_unless_it_is_gone(
+    error: type[zkwire.ServerError],
+) -> None:
+    async with scene(P) as stage, no_task_stays():
+        held = await Lock(stage.other, P).acquire()
+        lock = Lock(stage.zk, P)
+        assert await lock.try_acquire() is None
+        with stage.server.answering("getData", error, session=stage.zk.session_id, times=1) as asked:
+            came = await lock.try_acquire()
+        assert asked.hits == 1
+        assert (came is None) is (error is not zkwire.NoNodeError)
+        if came is not None:
+            await came.release()
+        await held.release()
         await nothing_stays(stage)
 
 

@@ -107,7 +107,14 @@ def test_a_limit_is_a_number_of_seconds_up_to_some_thirty_years(limit: float) ->
 
 @pytest.mark.parametrize(
     ("seconds", "shown"),
-    [(0.0001, "0.001"), (0.001, "0.001"), (0.0011, "0.002"), (1, "1.000"), (59.9999, "60.000"), (1e9, "1000000000.000")],
+    [
+        (0.0001, "0.001"),
+        (0.001, "0.001"),
+        (0.0011, "0.002"),
+        (1, "1.000"),
+        (59.9999, "60.000"),
+        (1e9, "1000000000.000"),
+    ],
 )
 def test_clients_of_all_versions_of_this_package_write_the_same(seconds: float, shown: str) -> None:
     """They wait in one line, and believe each other."""
@@ -116,9 +123,7 @@ def test_clients_of_all_versions_of_this_package_write_the_same(seconds: float, 
     assert ticket_data.parse(NAME, f"zkwire limit {shown} {proof(1)}\n".encode(), 1) == TicketData(
         is_shared=False, limit=float(shown)
     )
-    assert ticket_data.parse(NAME, f"zkwire shared {proof(1)}\n".encode(), 1) == TicketData(
-        is_shared=True, limit=None
-    )
+    assert ticket_data.parse(NAME, f"zkwire shared {proof(1)}\n".encode(), 1) == TicketData(is_shared=True, limit=None)
 
 
 def test_the_data_of_the_caller_is_what_is_left_without_the_line() -> None:
