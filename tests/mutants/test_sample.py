@@ -78,11 +78,12 @@ def test_a_change_is_known_by_its_code_although_lines_move() -> None:
 
 def test_the_tests_of_a_module_are_tried_before_all_others() -> None:
     stages = [stage[1:] for stage in guards("recipes/line/position.py")]
+    own = ("tests/recipes/line/test_position.py", "tests/recipes/line/test_position_model.py")
     assert stages == [
-        ("not java and not slow", "tests/recipes/line/test_position.py"),
+        ("not java and not slow", *own),
         ("not java and not slow", "tests/recipes/line"),
         ("not java and not slow", "tests"),
-        ("java or slow", "tests/recipes/line/test_position.py"),
+        ("java or slow", *own),
     ]
     assert set(guards("recipes/lock.py")[0][2:]) >= {"tests/recipes/test_lock.py", "tests/recipes/test_lock_trials.py"}
 
