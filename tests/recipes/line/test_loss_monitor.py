@@ -167,18 +167,20 @@ async def test_the_departure_of_a_blocker_that_is_still_watched_is_no_loss(watch
         await lease.release()
 
 
-async def test_certainty_that_comes_back_at_the_last_moment_is_no_loss() -> None:
+async def test_certainty_that_comes_back_at_the_last_moment_is_no_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     """The answer of the leader arrives in the same turn of the loop in which certainty has ended."""
     async with scene() as stage:
         lease = await Lock(stage.zk, stage.path).acquire()
         certainty, loop = stage.zk._session.certainty, asyncio.get_running_loop()
-        for _ in range(2):
+        for left in (5.0, 0.001):
             certainty.limit(loop.time())
             await asyncio.sleep(0)  # the callbacks are scheduled
+            with monkeypatch.context() as patch:
+                patch.setattr(stage.zk, "certain_for", lambda _, left=left: left)
+                for _ in range(3):
+                    await asyncio.sleep(0)
+                lease.check()
             certainty.proven(loop.time() + 5.0)
-            for _ in range(3):
-                await asyncio.sleep(0)
-            lease.check()
         certainty.limit(loop.time())
         error = await lease.lost()
         assert error is not None
@@ -245,3 +247,61 @@ async def test_leases_that_are_due_in_any_order_need_one_timer(monkeypatch: pyte
         assert timers() == 1
         for lease in leases:
             await lease.release()
+
+
+async def test_a_loss_is_noticed_although_the_ticket_is_passed_on_when_the_watch_is_answered(
+    watched_soon: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the very turn of the loop: what the former lease makes of the answer must not take the next one's place."""
+    async with scene() as stage, no_task_stays():
+        answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        get_and_watch = stage.zk.get_and_watch
+
+        async def late(*args: Any, **kwargs: Any) -> Any:
+            found = await get_and_watch(*args, **kwargs)
+            await answered
+            return found
+
+        monkeypatch.setattr(stage.zk, "get_and_watch", late)
+        lock = Lock(stage.zk, stage.path, local_passes=1)
+        first = await lock.acquire()
+        await until_armed(1, stage.zk)
+        await stage.zk.ping()
+        following = asyncio.create_task(lock.acquire())
+        await asyncio.sleep(0)
+        answered.set_result(None)
+        await asyncio.create_task(first.release())
+        lease = await following
+        assert lease.path == first.path
+        await stage.other.delete(lease.path)
+        error = await lease.lost()
+        assert error is not None
+        assert error.why == loss_monitor.DELETED
+        await lease.release()
+
+
+async def test_a_deletion_between_two_leases_of_a_ticket_is_noticed_by_the_second(
+    watched_soon: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second task asks the leader first, and meanwhile the deletion is reported."""
+    async with scene() as stage, no_task_stays():
+        lock = Lock(stage.zk, stage.path, local_passes=1)
+        first = await lock.acquire()
+        await until_armed(1, stage.zk)
+        certify = stage.zk.certify
+
+        async def deleted_meanwhile() -> None:
+            await stage.other.delete(first.path)
+            await certify()
+
+        monkeypatch.setattr(stage.zk, "certify", deleted_meanwhile)
+        following = asyncio.create_task(lock.acquire())
+        await asyncio.sleep(0)
+        await first.release()
+        stage.zk._session.certainty.end()
+        lease = await following
+        assert lease.path == first.path
+        error = await lease.lost()
+        assert error is not None
+        assert error.why == loss_monitor.DELETED
+        await lease.release()

@@ -163,7 +163,8 @@ def take_step(data: st.DataObject, position: Position, model: Model) -> None:
         case "unwatched" if name != NAMES[OWN]:
             position.unwatched(name)
             model.watched.discard(name)
-        case "unreadable" if name in model.before:
+        case "unreadable" if model.before:
+            name = data.draw(st.sampled_from(model.before))
             position.unreadable(name)
             model.take_unreadable(name)
         case "children":

@@ -36,6 +36,13 @@ class Writes(list[list[str]]):
             return await pipeline(operations)
 
         monkeypatch.setattr(zk, "pipeline", recorded)
+        certify = zk.certify
+
+        async def recorded_sync() -> None:
+            self.append(["certify /"])
+            await certify()
+
+        monkeypatch.setattr(zk, "certify", recorded_sync)
 
     def named(self, names: list[str]) -> list[list[str]]:
         """Return the writes, and forget them: the line's node is called LINE, and the tickets `names` A, B, ..."""
@@ -213,6 +220,39 @@ async def test_a_try_of_a_semaphore_reads_as_many_as_there_are_permits(monkeypat
             await line_[0].release()
             for lease in (line_[1], await line_[2]):
                 await lease.release()
+        await nothing_stays(stage)
+
+
+async def test_a_try_that_succeeds_reads_no_holder(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with scene(P) as stage, no_task_stays():
+        holder = await Semaphore(stage.other, P, 2).acquire()
+        semaphore = Semaphore(stage.zk, P, 2)
+        await (await semaphore.acquire()).release()
+        writes, names = Writes(stage.zk, monkeypatch), await line(stage.other, P)
+        for _ in range(3):
+            lease = await semaphore.try_acquire()
+            assert lease is not None
+            assert writes.named(names) == [["Create NEW", "GetChildren LINE", "GetData LINE"]]
+            await lease.release()
+        await holder.release()
+
+
+@pytest.mark.parametrize("makes", [Lock, lambda zk, path: ReadWriteLock(zk, path).read()], ids=["lock", "reader"])
+async def test_a_try_that_is_cancelled_while_it_reads_a_blocker_leaves_no_ticket(
+    makes: Callable[[Client, str], Locking[Any]],
+) -> None:
+    async with scene(P) as stage, no_task_stays():
+        held = await Lock(stage.other, P).acquire()
+        lock = makes(stage.zk, P)
+        assert await lock.try_acquire() is None
+        with stage.server.hold_replies("getData", session=stage.zk.session_id) as asked:
+            trying = asyncio.create_task(lock.try_acquire())
+            await asked.until_hit()
+            assert len(await line(stage.other, P)) == 2
+            trying.cancel()
+            assert isinstance(await outcome(trying), asyncio.CancelledError)
+        await until_line(stage.other, P, 1)
+        await held.release()
         await nothing_stays(stage)
 
 
