@@ -181,6 +181,8 @@ async def test_certainty_that_comes_back_at_the_last_moment_is_no_loss(monkeypat
                     await asyncio.sleep(0)
                 lease.check()
             certainty.proven(loop.time() + 5.0)
+            for _ in range(3):
+                await asyncio.sleep(0)
         certainty.limit(loop.time())
         error = await lease.lost()
         assert error is not None
