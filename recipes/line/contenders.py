@@ -60,7 +60,7 @@ async def look(
         if isinstance(answer, BaseException):
             raise answer
     names = in_order(answers[0])
-    nodes = await zk.pipeline([GetData(join_path(path, name)) for name in names]) if names else []
+    nodes = await zk.pipeline([GetData(join_path(path, name)) for name in names])
     if reports:
         strangers = strangers_of(zk, path)
         for name, node in zip(names, nodes, strict=True):

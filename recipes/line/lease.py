@@ -250,7 +250,7 @@ class Lease:
 
     def find_loss(self) -> LockLostError | None:
         """Look whether the lease is still certain, lose it if not, and return its loss, None if it is not lost."""
-        if self._seconds_left() <= 0 and not self.is_over:
+        if self._seconds_left() <= 0:
             self._lose(self._why_uncertain())
         return self._loss
 
@@ -273,20 +273,23 @@ class Lease:
         self._bodies.move(self, lease)
 
     def _lose(self, why: str) -> LockLostError:
-        if self._loss is None:
-            self._loss = LockLostError(self.path, why)
-            self._finish()
-            if why is not DELETED and self._certainty.is_present_session:
-                # The session may well be alive on the server.  Others must not wait for a node without a holder.
-                self.ticket.removal.start()
-            self.ticket.cancel_watch_request()
-            self.ticket.watches.cancel()
-            self._bodies.interrupt(self._loss)
-            _log.warning("lost the %s %s: %s", self._noun, self.path, why)
+        """Return the loss of the lease; if it is not over, it is lost now, for the reason `why`."""
+        if self.is_over:
+            return self._loss or LockLostError(self.path, why)
+        self._loss = LockLostError(self.path, why)
+        self._finish()
+        if why is not DELETED and self._certainty.is_present_session:
+            # The session may well be alive on the server.  Others must not wait for a node without a holder.
+            self.ticket.removal.start()
+        self.ticket.cancel_watch_request()
+        self.ticket.watches.cancel()
+        self._bodies.interrupt(self._loss)
+        _log.warning("lost the %s %s: %s", self._noun, self.path, why)
         return self._loss
 
     def _finish(self) -> None:
+        """End the lease, once."""
         self._monitor.stop()
-        if self._over is not None and not self._over.done():
+        if self._over is not None:
             self._over.set_result(None)
         self._on_end()

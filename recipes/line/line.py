@@ -120,8 +120,8 @@ class Line:
             if waiting.owns:
                 return waiting.ticket
             await waiting.ticket.removal.start()
-            # A ticket that was first, but whose session has expired meanwhile, says nothing about the lock: try again.
-            if not waiting.is_first or waiting.is_in_present_session:
+            # A ticket that was first, but whose session is not certain to be alive, says nothing about the lock.
+            if not waiting.is_first:
                 return None
 
     async def still_owns(self, ticket: Ticket) -> bool:

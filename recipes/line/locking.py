@@ -61,9 +61,6 @@ class Hold(Generic[H]):
         self._lease: Held | None = None
         self._is_entering = False
         self._task: asyncio.Task[Any] | None = None
-        self._cancelling = 0
-        self.loss: LockLostError | None = None
-        self.cancellations = 0  # of the body, by this hold
         self._cancelling_soon: asyncio.Handle | None = None
 
     async def __aenter__(self) -> H:
@@ -81,8 +78,8 @@ class Hold(Generic[H]):
             self._is_entering = False
         self._task = task
         self._cancelling = task.cancelling()
-        self.loss = None
-        self.cancellations = 0
+        self.loss: LockLostError | None = None
+        self.cancellations = 0  # of the body, by this hold
         self._lease = lease
         _ENTERED.setdefault(task, []).append(self)
         lease.enter_body(self)

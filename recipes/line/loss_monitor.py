@@ -106,10 +106,9 @@ class LossMonitor:
             self._unwatched.add(self, ticket.held_since + _UNWATCHED)
 
     def stop(self) -> None:
-        """Stop watching; the ticket keeps its watches, and a request for one, for the lease that may follow."""
-        if not self._is_stopped:
-            self._certainty.release(self._certainty_ended)
+        """Stop watching, once; the ticket keeps its watches, and a request for one, for the lease that may follow."""
         self._is_stopped = True
+        self._certainty.release(self._certainty_ended)
         self._ticket.watches.set_callback(None)
         self._unwatched.discard(self)
         if self._ticket.watch_request is not None:

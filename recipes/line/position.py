@@ -31,7 +31,7 @@ def earlier(name: str, names: Iterable[str]) -> list[str]:
     before = []
     for other in names:
         number = zkwire.sequence(other)
-        if number is not None and other != name:
+        if number is not None:
             distance = zkwire.sequence_distance(number, own)
             if distance < 0:
                 before.append((distance, other))
@@ -277,20 +277,18 @@ class Position:
         """Take note that the node `name` is gone, is no ticket, or blocks no longer.  A name never comes back."""
         if name == self.name:
             self.is_gone = True
-            return
-        if name in self._departed:
-            return
-        self._departed.add(name)
-        if name in self._last:
-            self._last.remove(name)
-        elif (place := self._place(name)) is not None:
-            self._last[:0] = self._names[place + 1 : self._count]
-            self._count = place
-        else:
-            return
-        # Unwatched blockers may have left long ago, so that none may remain but the watched ones: list again.
-        if not self._watched.issuperset(chain(islice(self._names, self._count), self._last)):
-            self.needs_list = True
+        elif name not in self._departed:
+            self._departed.add(name)
+            if name in self._last:
+                self._last.remove(name)
+            elif (place := self._place(name)) is not None:
+                self._last[:0] = self._names[place + 1 : self._count]
+                self._count = place
+            else:
+                return
+            # Unwatched blockers may have left long ago, so that none may remain but the watched ones: list again.
+            if not self._watched.issuperset(chain(islice(self._names, self._count), self._last)):
+                self.needs_list = True
 
     def _place(self, name: str) -> int | None:
         """Return the place of a blocker in `_names`, None if it is not there; from the end, where most of them are."""

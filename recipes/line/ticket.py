@@ -66,5 +66,5 @@ class Ticket:
     def cancel_watch_request(self) -> None:
         """Cancel the request for the watch on the ticket's own node, if it is under way."""
         request, self.watch_request = self.watch_request, None
-        if request is not None and not request.cancel() and not request.cancelled():
-            request.exception()  # read it, or asyncio logs "exception was never retrieved"
+        if request is not None:
+            request.cancel()  # if it has failed, asyncio will not log any more that its exception was never retrieved

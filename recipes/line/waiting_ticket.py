@@ -380,7 +380,7 @@ class WaitingTicket:
         """Wait for an event until `end`, when a promise ends; then delete the nodes whose promise is broken.
 
         The delete names the version of the node that was read.  If the holder has promised anew meanwhile, the server
-        refuses the delete.
+        refuses the delete.  The watch on the node reports its deletion, before the answer to the delete.
         """
         loop = asyncio.get_running_loop()
         event = self.ticket.watches.ready()
@@ -392,17 +392,13 @@ class WaitingTicket:
                     await self._zk.delete(join_path(self._rules.path, name), version)
             except zkwire.ConnectionLostError:
                 continue  # it may have been deleted: the list that follows the reconnect will show it
-            except zkwire.NoNodeError:
-                self._position.departed(name)
             except zkwire.ServerError as error:
                 if error.is_transient:
                     await pause()
                     return
-                if not isinstance(error, zkwire.BadVersionError | zkwire.NoAuthError):
+                # An event has announced the deletion, or the new promise, which is read next; or we may not delete it.
+                if not isinstance(error, zkwire.NoNodeError | zkwire.BadVersionError | zkwire.NoAuthError):
                     raise
-                # An event has announced the new promise, which is read next; or we may not delete the node.
-            else:
-                self._position.departed(name)
             self._promises.forget(name)
 
 

@@ -3,15 +3,18 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
 
 import zkwire
-from recipes import Lock, TryLock
+from recipes import Lock, ReadWriteLock, TryLock
 from recipes.line.certainty import Certainty
 from recipes.line.ticket import TicketNode
 from tests.support.everywhere import Scene, nothing_stays, scene
+from tests.support.locks import start_waiting
+from tests.support.queues import Counting
 from tests.support.recipes import no_task_stays, outcome, until, until_armed, until_line, until_state
 from zkwire import SessionState
 from zkwire.testing import Server
@@ -150,3 +153,71 @@ async def test_a_callback_that_is_not_needed_any_more_is_forgotten() -> None:
         await until(lambda: bool(called))
         certainty.release(callback)
         assert called == ["called"]
+
+
+@pytest.mark.parametrize("who", ["holder", "waiter", "reader"])
+async def test_the_leader_is_asked_again_and_again_as_long_as_a_lock_is_held_or_waited_for(who: str) -> None:
+    count = Counting()
+    async with (
+        Server(tick_time=0.1) as server,
+        zkwire.connect(server.hosts, session_timeout=0.4, observer=count) as zk,
+        zkwire.connect(server.hosts) as other,
+    ):
+        lock = ReadWriteLock(zk, "/recipe").read() if who == "reader" else Lock(zk, "/recipe")
+        if who == "holder":
+            lease: Any = await lock.acquire()
+        else:
+            held = await Lock(other, "/recipe").acquire()
+            waiter = await start_waiting(other, lock, 2)
+        for _ in range(2):
+            count.requests.clear()
+            await until(lambda: count.requests.count("sync") >= 4)
+        if who != "holder":
+            await held.release()
+            lease = await waiter
+        lease.check()
+        await lease.release()
+        assert not zk._session.certainty.on_uncertain._callbacks
+        await zk.ping()
+        count.requests.clear()
+        await until(lambda: count.requests.count("ping") >= 2)
+        assert count.requests.count("sync") <= 1
+
+
+async def test_a_callback_that_was_called_may_be_added_again() -> None:
+    called: list[str] = []
+
+    def callback() -> None:
+        called.append("called")
+
+    def was_called(times: int) -> bool:
+        return len(called) == times
+
+    async with scene() as stage:
+        certainty = Certainty(stage.zk, stage.zk.session_id)
+        certainty.need(callback)
+        for number in (1, 2):
+            stage.zk._session.certainty.end()
+            await until(partial(was_called, number))
+            await certainty.renew()
+            certainty.add_callback(callback)
+        certainty.release(callback)
+        stage.zk._session.certainty.end()
+        await certainty.renew()
+        assert len(called) == 2
+
+
+async def test_why_certainty_has_ended() -> None:
+    async with scene() as stage:
+        certainty = Certainty(stage.zk, stage.zk.session_id)
+        former = Certainty(stage.zk, stage.zk.session_id ^ 1)
+        assert certainty.seconds_left() > 0
+        assert (certainty.is_present_session, former.is_present_session) == (True, False)
+        assert (former.seconds_left(), former.why_ended()) == (0, "its session is over")
+        stage.zk._session.certainty.limit(asyncio.get_running_loop().time())
+        assert certainty.seconds_left() == 0
+        assert certainty.why_ended() == (
+            "the session may have expired: the ensemble's leader has not confirmed it for too long"
+        )
+        await stage.zk.close()
+        assert (certainty.seconds_left(), certainty.why_ended()) == (0, "its session is over")

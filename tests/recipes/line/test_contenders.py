@@ -3,6 +3,8 @@
 from datetime import UTC, datetime
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import zkwire
 from recipes.line import ticket_data
@@ -83,6 +85,41 @@ def test_nodes_that_are_gone_or_not_ephemeral_do_not_count() -> None:
     assert (only.token, only.owns) == (2, True)
 
 
+PROVEN = Proofs("a secret", 2)
+SHARED = f"_c_{PROVEN.id}-__WRIT__"  # its data lets readers in
+CHILDREN: dict[str, Node | Exception] = {
+    "ticket": node(7, data=b"host-1"),
+    "no ticket": node(7, owner=0),
+    "gone": NoNodeError(NoNodeError.code, P),
+    "unreadable": NoAuthError(NoAuthError.code, P),
+    "shared": node(7, data=ticket_data.shared(PROVEN.proof(1) or "", b"host-1"), version=1),
+}
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([LOCK, READ, WRITE, SHARED]), st.sampled_from(sorted(CHILDREN))), max_size=8),
+    st.integers(1, 4),
+)
+def test_every_ticket_owns_that_has_fewer_than_slots_tickets_before_it_that_block_it(
+    line: list[tuple[str, str]], slots: int
+) -> None:
+    tickets = [(number, kind, what) for number, (kind, what) in enumerate(line) if what not in ("no ticket", "gone")]
+    expected = []
+    for place, (number, kind, _) in enumerate(tickets):
+        before = tickets[:place]
+        if kind == READ:
+            # A reader waits for no reader, and not for a writer that has proven to let it in.
+            before = [each for each in before if each[1] != READ and each[1:] != (SHARED, "shared")]
+        expected.append((f"{P}/{kind}{number:010d}", len(before) < slots))
+    contenders = found(*((kind, CHILDREN[what]) for kind, what in line), slots=slots)
+    assert [(each.path, each.owns) for each in contenders] == expected
+    for each, (_, kind, what) in zip(contenders, tickets, strict=True):
+        if what == "unreadable":
+            assert (each.data, each.session, each.since, each.token, each.is_mine) == (b"", "", None, 0, False)
+        elif what == "ticket" or kind == SHARED:
+            assert each.data == b"host-1"
+
+
 def test_a_node_that_must_not_be_read_counts_and_shows_nothing() -> None:
     secret = NoAuthError(NoAuthError.code, P)
     first, second = found((WRITE, secret), (READ, node(2)))
@@ -148,5 +185,11 @@ async def test_a_look_at_a_line_of_a_server(caplog: pytest.LogCaptureFixture) ->
         assert [each.owns for each in await look(stage.zk, P)] == [True, False, False]
         (report,) = [record.getMessage() for record in caplog.records]
         assert f"{persistent} is not ephemeral" in report
+        acl = [zkwire.ACL(zkwire.Perms.ALL & ~zkwire.Perms.READ, "world", "anyone")]
+        secret = await stage.other.create(f"{P}/{LOCK}", sequential=True, ephemeral=True, acl=acl)
+        caplog.clear()
+        assert (await look(stage.zk, P))[-1].path == secret
+        (report,) = [record.getMessage() for record in caplog.records]
+        assert f"{secret} is in the line and must not be read" in report
         with stage.server.answering("getChildren", zkwire.QuotaExceededError), pytest.raises(zkwire.QuotaExceededError):
             await look(stage.zk, P)

@@ -2,13 +2,14 @@
 
 import asyncio
 import itertools
+import re
 
 import pytest
 
 import zkwire
-from recipes import Lock
+from recipes import Lease, Lock
 from recipes.line.standing import Standing
-from tests.support.everywhere import scene
+from tests.support.everywhere import nothing_stays, scene
 from tests.support.proxy import Frame, Proxy
 from tests.support.queues import Counting
 from tests.support.recipes import (
@@ -339,3 +340,86 @@ async def test_a_node_of_another_session_is_not_adopted(monkeypatch: pytest.Monk
         lease = await acquiring
         assert lease.path != foreign
         await lease.release()
+
+
+# -- refusals of the create -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("error", "says"), [(zkwire.NodeExistsError, True), (zkwire.QuotaExceededError, False), (zkwire.NoAuthError, False)]
+)
+async def test_a_ticket_that_cannot_be_created_is_an_error_which_says_what_to_do(
+    error: type[zkwire.ServerError], says: bool
+) -> None:
+    async with scene() as stage, no_task_stays():
+        with stage.server.answering("create", error, path=re.compile("/recipe/_c_.*"), times=None):
+            with pytest.raises(error) as raised:
+                await Lock(stage.zk, stage.path).acquire()
+            assert ("the sequence numbers below this parent are used up" in str(raised.value)) is says
+        async with Lock(stage.zk, stage.path):
+            pass
+        await nothing_stays(stage)
+
+
+@pytest.mark.parametrize("error", [zkwire.ThrottledError, zkwire.QuotaExceededError])
+async def test_a_missing_chroot_that_is_refused_for_the_moment_is_created_later(
+    error: type[zkwire.ServerError],
+) -> None:
+    async with scene() as stage, zkwire.connect(f"{stage.server.hosts}/app/x") as zk, no_task_stays():
+        with stage.server.answering("create", error, path="/app", times=1) as refused:
+            came = await outcome(Lock(zk, "/l").acquire())
+        assert refused.hits == 1
+        if error is zkwire.QuotaExceededError:
+            assert isinstance(came, error)
+            came = await Lock(zk, "/l").acquire()
+        assert isinstance(came, Lease)
+        came.check()
+        await came.release()
+        assert [(await stage.other.get_acl(at))[0] for at in ("/app", "/app/x/l")] == [list(zkwire.OPEN_ACL)] * 2
+
+
+@pytest.mark.parametrize("loses_its_answer", [False, True])
+async def test_a_lock_whose_node_allows_more_than_its_acl_is_reported(
+    loses_its_answer: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also if the answer to its create was lost."""
+    acl = [*zkwire.READ_ONLY_ACL, zkwire.ACL(zkwire.Perms.CREATE | zkwire.Perms.DELETE, "world", "anyone")]
+    async with scene() as stage, no_task_stays():
+        await stage.other.create(stage.path)
+        lock = Lock(stage.zk, stage.path, acl=acl)
+        if loses_its_answer:
+            with stage.server.drop_after("create", session=stage.zk.session_id):
+                lease = await lock.acquire()
+        else:
+            lease = await lock.acquire()
+        assert len([text for text in caplog.messages if "ACL that allows more" in text]) == 1
+        assert (await stage.other.get_acl(lease.path))[0] == acl
+        await lease.release()
+        caplog.clear()
+        async with Lock(stage.zk, f"{stage.path}-new", acl=acl):  # this one it has made itself
+            assert caplog.messages == []
+        await nothing_stays(stage)
+
+
+async def test_a_ticket_whose_name_is_shared_is_not_taken_for_ours_and_is_searched_for_by_its_own_id() -> None:
+    """Each create, also the one after an expired session, has a new id."""
+    async with scene() as stage, no_task_stays():
+        names = set()
+        for _ in range(2):
+            lease = await Lock(stage.zk, stage.path).acquire()
+            names.add(lease.path.partition("-lock-")[0])
+            await lease.release()
+        with stage.server.drop_after("create", session=stage.zk.session_id) as cut:
+            refusal = stage.server.refuse_connections()
+            acquiring = asyncio.create_task(Lock(stage.zk, stage.path).acquire())
+            await cut.until_hit()
+        (old,) = await until_line(stage.other, stage.path, 1)
+        stage.server.expire(stage.zk.session_id)
+        refusal.end()
+        lease = await acquiring
+        names |= {lease.path.partition("-lock-")[0], f"{stage.path}/{old}".partition("-lock-")[0]}
+        assert len(names) == 4
+        assert await line(stage.other, stage.path) == [lease.path.rpartition("/")[2]]
+        assert lease.ticket.node.session_id == stage.zk.session_id
+        await lease.release()
+        await nothing_stays(stage)

@@ -3,17 +3,23 @@
 import asyncio
 import gc
 import time
+from unittest.mock import patch
 
 import pytest
 
 import zkwire
-from recipes import Election, Lease, Lock, LockLostError
+from recipes import Election, Lease, Lock, LockLostError, TimedLock
+from tests.support.everywhere import nothing_stays, scene
+from tests.support.locks import start_waiting
 from tests.support.proxy import Proxy
+from tests.support.queues import Counting
 from tests.support.recipes import (
     all_watches,
     body_raises,
     expire,
     line,
+    no_task_stays,
+    outcome,
     proxied,
     two_clients,
     until,
@@ -363,3 +369,207 @@ async def test_a_waiter_whose_loop_was_blocked_asks_a_server_before_it_owns(
         asyncio.get_running_loop().call_soon(time.sleep, 1.6)
         assert await waiter
         await asked
+
+
+# -- the end of a lease, in all its forms -----------------------------------------------------------------------------
+
+
+async def test_all_that_a_lease_says_of_itself_from_acquiring_to_release(caplog: pytest.LogCaptureFixture) -> None:
+    async with scene() as stage:
+        lease = await Lock(stage.zk, stage.path).acquire()
+        (name,) = await line(stage.other, stage.path)
+        assert lease.path == f"{stage.path}/{name}"
+        assert lease.token == (await stage.other.get(lease.path)).stat.czxid
+        assert (lease.is_released, lease.is_over, lease.is_certain()) == (False, False, True)
+        assert 0 < lease.certain_for() == pytest.approx(stage.zk.certain_for(stage.zk.session_id), abs=0.5)
+        assert f"{stage.path}/{name}, held, certain for " in repr(lease)
+        lease.check()
+        assert lease.find_loss() is None
+        losing = [asyncio.create_task(lease.lost()) for _ in range(2)]
+        await asyncio.sleep(0)
+        losing[0].cancel()  # harmless for the other one
+        await asyncio.wait(losing[:1])
+        await lease.release()
+        assert await losing[1] is None
+        assert await lease.lost() is None
+        assert (lease.is_released, lease.is_over, lease.is_certain(), lease.certain_for()) == (True, True, False, 0)
+        with pytest.raises(RuntimeError, match=f"^the lock node {lease.path} was released$"):
+            lease.check()
+        assert lease.find_loss() is None
+        assert ", released, token" in repr(lease)
+        await lease.release()
+        assert caplog.messages == []
+        await nothing_stays(stage)
+
+
+@pytest.mark.parametrize("is_watched", [False, True])
+async def test_all_that_a_lease_says_of_itself_when_it_is_lost(
+    is_watched: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    count = Counting()
+    async with scene() as stage, zkwire.connect(stage.server.hosts, observer=count) as zk:
+        lock = Lock(zk, stage.path)
+        if is_watched:  # from the time of waiting
+            held = await Lock(stage.other, stage.path).acquire()
+            waiter = await start_waiting(stage.other, lock, 2)
+            await held.release()
+            lease = await waiter
+        else:
+            lease = await lock.acquire()
+        waiting = asyncio.create_task(lock.acquire())  # in the local queue
+        losing = asyncio.create_task(lease.lost())
+        await asyncio.sleep(0)
+        count.requests.clear()
+        await stage.other.delete(lease.path)
+        error = await losing
+        assert error is not None
+        assert (error.path, error.why) == (lease.path, DELETED)
+        assert str(error) == (
+            f"the lock node {lease.path} is lost: {DELETED}; stop, and acquire it again before you go on"
+        )
+        assert await lease.lost() is lease.find_loss() is error
+        assert (lease.is_released, lease.is_over, lease.is_certain(), lease.certain_for()) == (False, True, False, 0)
+        assert f"{lease.path}, lost: {DELETED}, token {lease.token}, session 0x" in repr(lease)
+        with pytest.raises(LockLostError, match=DELETED):
+            lease.check()
+        assert caplog.messages == [f"lost the lock {lease.path}: {DELETED}"]
+        assert "delete" not in count.requests  # it is gone already
+        assert not waiting.done()
+        await lease.release()
+        assert lease.is_released
+        with pytest.raises(LockLostError, match=DELETED):
+            lease.check()
+        assert await lease.lost() is error
+        again = await waiting  # the turn was passed on, without the ticket
+        assert again.token > lease.token
+        await again.release()
+        await nothing_stays(stage)
+
+
+async def test_a_node_whose_lease_is_lost_for_lack_of_certainty_is_deleted_at_once() -> None:
+    """The session may be alive on the server, and others wait for the node."""
+    async with scene() as stage:
+        lease = await Lock(stage.zk, stage.path).acquire()
+        await until_armed(1, stage.zk)
+        stage.zk._session.certainty.end()
+        error = await lease.lost()
+        assert error is not None
+        await until_line(stage.other, stage.path, 0)
+        await until_armed(0, stage.zk)
+        await nothing_stays(stage)
+
+
+async def test_of_a_lease_whose_session_is_over_nothing_is_deleted() -> None:
+    """The node goes with the session: a delete in the next session would be in vain."""
+    count = Counting()
+    async with scene() as stage, zkwire.connect(stage.server.hosts, observer=count) as zk:
+        lease = await Lock(zk, stage.path).acquire()
+        session = zk.session_id
+        stage.server.expire(session)
+        assert await lease.lost() is not None
+        await until(lambda: zk.session_id != session)
+        await zk.ping()
+        await lease.release()
+        await zk.ping()
+        assert "delete" not in count.requests
+
+
+async def test_a_loss_that_is_found_after_the_release_does_not_count(caplog: pytest.LogCaptureFixture) -> None:
+    """The answer to an extension says that the node is gone, in the same step in which the lease is released."""
+    async with scene() as stage, no_task_stays():
+        lease = await TimedLock(stage.zk, stage.path, 60).acquire()
+        await until(lambda: lease.ticket.version == 1)  # the first limit is written
+        losing = asyncio.create_task(lease.lost())
+        gone: asyncio.Future[zkwire.Stat] = asyncio.get_running_loop().create_future()
+        with patch.object(stage.zk, "set", lambda *_: gone):
+            extending = asyncio.create_task(lease.extend(60))
+            for _ in range(3):
+                await asyncio.sleep(0)
+            releasing = asyncio.create_task(lease.release())
+            gone.set_exception(zkwire.NoNodeError(zkwire.NoNodeError.code, lease.path))
+            came = await outcome(extending)
+        await releasing
+        assert isinstance(came, LockLostError | RuntimeError)
+        assert await losing is None
+        assert lease.is_released
+        with pytest.raises(RuntimeError, match="was released"):
+            lease.check()
+        assert caplog.messages == []
+        await nothing_stays(stage)
+
+
+async def test_a_body_in_which_the_lease_is_released_ends_without_a_loss() -> None:
+    async with scene() as stage:
+        async with Lock(stage.zk, stage.path) as lease:
+            await lease.release()
+            await lease.release()
+            assert (lease.is_released, lease.is_over) == (True, True)
+            assert await lease.lost() is None
+        assert (lease.is_released, lease.is_over) == (True, True)
+        await nothing_stays(stage)
+
+
+async def test_a_lease_that_is_acquired_again_is_over_when_it_is_released_as_often() -> None:
+    async with scene() as stage:
+        lease = await Lock(stage.zk, stage.path).acquire()
+        lease.acquired_again()
+        lease.acquired_again()
+        for _ in range(2):
+            await lease.release()
+            lease.check()
+            assert not lease.is_released
+        await lease.release()
+        assert lease.is_released
+        with pytest.raises(RuntimeError, match="was released"):
+            lease.acquired_again()
+        await nothing_stays(stage)
+
+
+async def test_a_ticket_is_passed_on_only_while_it_is_certain() -> None:
+    async with scene() as stage:
+        lock = Lock(stage.zk, stage.path, local_passes=5)
+        lease = await lock.acquire()
+        waiting = asyncio.create_task(lock.acquire())
+        await asyncio.sleep(0)
+        with patch.object(type(stage.zk), "certain_for", lambda *_: 0.0):
+            await lease.release()
+        passed = await waiting
+        assert passed.path != lease.path
+        await passed.release()
+        await nothing_stays(stage)
+
+
+async def test_a_transaction_under_a_lease_checks_its_node() -> None:
+    async with scene() as stage:
+        lease = await Lock(stage.zk, stage.path).acquire()
+        async with lease.transaction() as transaction:
+            transaction.create("/order", b"1")
+        await stage.other.delete(lease.path)
+        with pytest.raises(TransactionError) as error:
+            async with lease.transaction() as transaction:
+                transaction.set("/order", b"2")
+        assert error.value.index == 0
+        assert (await stage.other.get("/order")).data == b"1"
+        await lease.release()
+
+
+async def test_a_lease_is_certain_to_the_last_moment() -> None:
+    async with scene() as stage:
+        left = 0.001
+        with patch.object(type(stage.zk), "certain_for", lambda *_: left):
+            lease = await Lock(stage.zk, stage.path).acquire()
+            assert (lease.is_certain(), lease.certain_for()) == (True, left)
+            lease.check()
+            assert lease.find_loss() is None
+            waiting = asyncio.create_task(Lock(stage.zk, stage.path).acquire())
+            await until_line(stage.other, stage.path, 2)
+            await lease.release()
+            last = await waiting
+            last.check()
+            left = 0.0
+            assert (last.is_certain(), last.certain_for()) == (False, 0.0)
+            error = last.find_loss()
+        assert error is not None
+        assert error.why.startswith("the session may have expired")
+        await last.release()
+        await nothing_stays(stage)

@@ -1,4 +1,4 @@
-"""A try, by every kind of lock, is repeated when its session expires; only a lock that is held ends it."""
+"""Tries whose session expires, by every kind of lock; and tickets that a task has passed on to another one."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,9 +8,12 @@ import pytest
 
 import zkwire
 from recipes import Election, Lock, ReadWriteLock, ReentrantLock, Semaphore, TimedLock, TryLock
+from recipes.line.line import Line
 from recipes.line.locking import Locking
+from recipes.line.ticket import Ticket
 from tests.support.everywhere import Scene, nothing_stays, scene
-from tests.support.recipes import no_task_stays, until
+from tests.support.queues import Counting
+from tests.support.recipes import line, no_task_stays, outcome, until, until_line
 from zkwire import Client, SessionExpiredError
 
 pytestmark = pytest.mark.limit(30)
@@ -75,3 +78,109 @@ async def test_without_renewal_a_try_raises_the_expiry() -> None:
                 await expired_during("create", stage, Lock(zk, stage.path).try_acquire, zk)
             with pytest.raises(SessionExpiredError):
                 await ReadWriteLock(zk, stage.path, prefer="readers").write().try_acquire()
+
+
+# -- a ticket that a task has passed on -------------------------------------------------------------------------------
+
+
+async def expire(stage: Scene, zk: Client) -> None:
+    """End the session of `zk`, and wait until it has another one."""
+    session = zk.session_id
+    stage.server.expire(session)
+    await until(lambda: zk.session_id != session)
+
+
+async def passed_on(stage: Scene, zk: Client, owned: Line) -> Ticket:
+    """Return a ticket that owns, and whose request to watch its own node is under way, for lack of an answer."""
+    ticket = await owned.acquire()
+    stage.server.hold_replies("getData", session=zk.session_id)
+    asked: Any = zk.get_and_watch(ticket.node.path, into=ticket.watches)
+    ticket.watch_request = asyncio.create_task(asked)
+    return ticket
+
+
+async def asking(stage: Scene, zk: Client, owned: Line, ticket: Ticket) -> "asyncio.Task[bool]":
+    """Start to ask whether `ticket` still owns; return when the server has the question.  Its answer is lost."""
+    zk._session.certainty.end()
+    with stage.server.drop_after("sync", session=zk.session_id) as asked:
+        task = asyncio.create_task(owned.still_owns(ticket))
+        await asked.until_hit()
+    return task
+
+
+async def test_a_ticket_that_was_passed_on_owns_without_a_request_as_long_as_its_session_is_certain() -> None:
+    count = Counting()
+    async with scene() as stage, zkwire.connect(stage.server.hosts, observer=count) as zk:
+        owned = Line(zk, stage.path)
+        ticket = await owned.acquire()
+        count.requests.clear()
+        assert await owned.still_owns(ticket)
+        assert count.requests == []
+        zk._session.certainty.end()  # as if the event loop was blocked for long
+        assert await owned.still_owns(ticket)
+        assert set(count.requests) == {"sync"}
+        assert zk.certain_for(zk.session_id) > 0
+        owned.leave(ticket)
+        await nothing_stays(stage)
+
+
+@pytest.mark.parametrize("expires", ["before", "while the leader is asked"])
+async def test_a_ticket_whose_session_is_over_does_not_own_and_is_given_up(expires: str) -> None:
+    """Its request fails with the session: asyncio would report an error that no task reads, and fail the test."""
+    async with scene() as stage, no_task_stays():
+        owned = Line(stage.zk, stage.path)
+        ticket = await passed_on(stage, stage.zk, owned)
+        if expires == "before":
+            await expire(stage, stage.zk)
+            with stage.server.hold_replies("sync", session=stage.zk.session_id):  # the leader is not asked
+                assert await owned.still_owns(ticket) is False
+        else:
+            task = await asking(stage, stage.zk, owned, ticket)
+            stage.server.expire(stage.zk.session_id)
+            assert await task is False
+        assert ticket.watch_request is None
+        stage.server.end_faults()
+        await nothing_stays(stage)
+
+
+async def test_without_renewal_the_expiry_is_raised() -> None:
+    async with scene() as stage, zkwire.connect(stage.server.hosts, renew=False) as zk, no_task_stays():
+        owned = Line(zk, stage.path)
+        ticket = await owned.acquire()
+        task = await asking(stage, zk, owned, ticket)
+        stage.server.expire(zk.session_id)
+        assert isinstance(await outcome(task), SessionExpiredError)
+
+
+async def test_a_task_that_is_cancelled_while_the_leader_is_asked_leaves_no_ticket() -> None:
+    async with scene() as stage, no_task_stays():
+        owned = Line(stage.zk, stage.path)
+        ticket = await owned.acquire()
+        stage.zk._session.certainty.end()
+        with stage.server.hold_replies("sync", session=stage.zk.session_id) as asked:
+            task = asyncio.create_task(owned.still_owns(ticket))
+            await asked.until_hit()
+            task.cancel()
+            assert isinstance(await outcome(task), asyncio.CancelledError)
+        await until_line(stage.other, stage.path, 0)
+        await nothing_stays(stage)
+
+
+async def test_a_lock_that_is_passed_on_just_before_its_session_expires_is_acquired_in_the_next_one() -> None:
+    """The body of the second task runs once, with a node of the new session."""
+    async with scene() as stage, no_task_stays():
+        lock = Lock(stage.zk, stage.path, local_passes=5)
+        first = await lock.acquire()
+        second = asyncio.create_task(lock.acquire())
+        await asyncio.sleep(0)
+        with stage.server.drop_after("sync", session=stage.zk.session_id) as asked:
+            await first.release()  # passes the ticket on: the second task has not run yet
+            stage.zk._session.certainty.end()
+            await asked.until_hit()
+        stage.server.expire(stage.zk.session_id)
+        lease = await second
+        assert lease.path != first.path
+        assert await line(stage.other, stage.path) == [lease.path.rpartition("/")[2]]
+        lease.check()
+        await lease.release()
+        await nothing_stays(stage)

@@ -1,11 +1,17 @@
 """The queue of the tasks of one process that share a lock."""
 
 import asyncio
+from collections.abc import Callable
+from typing import Any, cast
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import zkwire
 from recipes import Lease, Lock, LockLostError
+from recipes.line.local_queue import LocalQueue
+from recipes.line.ticket import Ticket
 from tests.support.everywhere import scene
 from tests.support.recipes import (
     line,
@@ -22,6 +28,99 @@ from zkwire import AuthFailedError, SessionClosedError, SessionError, SessionExp
 from zkwire.testing import RealServer, Server
 
 pytestmark = pytest.mark.limit(20)
+
+
+# -- the queue alone, against a plain model ---------------------------------------------------------------------------
+
+
+class Ending:
+    """Stands for the client: its own end, and the callbacks that wait for it."""
+
+    def __init__(self) -> None:
+        self.callbacks: set[Callable[[], None]] = set()
+        self.add = self.callbacks.add
+        self.discard = self.callbacks.discard
+        self.error: SessionError | None = None
+
+    @property
+    def on_closed(self) -> "Ending":
+        return self
+
+
+STEPS = ["wait", "wait", "wait", "pass turn", "pass ticket", "cancel", "pass turn and cancel", "cancel and pass turn"]
+STEPS += ["pass ticket and cancel", "cancel and pass ticket", "end"]
+
+
+@given(st.integers(0, 3), st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 3)), max_size=20))
+async def test_the_turn_goes_to_the_first_task_that_still_waits_and_is_never_lost(
+    passes: int, steps: list[tuple[str, int]]
+) -> None:
+    zk, dropped = Ending(), list[object]()
+    queue = LocalQueue(cast(Any, zk), passes, dropped.append)
+    waiting: list[asyncio.Task[Ticket | None]] = []
+    is_taken, left, given_away = False, passes, list[object]()
+
+    def pass_on(step: str) -> object:
+        """Pass the turn on, as the task that has it."""
+        nonlocal left
+        if "ticket" not in step:
+            queue.pass_turn()
+            left = passes
+            return None
+        assert queue.wants_ticket() == (left > 0 and any(not task.cancelling() for task in waiting))
+        ticket: Any = object()
+        queue.pass_ticket(ticket)
+        left -= 1
+        return ticket
+
+    for step, number in steps:
+        assert queue.is_free is not is_taken
+        if step == "wait":
+            task = asyncio.create_task(queue.wait())
+            await asyncio.sleep(0)
+            assert task.done() is not is_taken
+            if is_taken:
+                waiting.append(task)
+            else:
+                assert await task is None
+            is_taken = True
+        elif step == "end":
+            zk.error = SessionClosedError("closed")
+            for callback in list(zk.callbacks):
+                callback()
+            for task in waiting:
+                assert await outcome(task) is zk.error
+            waiting.clear()
+        else:
+            victim = None
+            if "cancel" in step and waiting:
+                # Together with a turn, the one that gets it is cancelled; else any of them.
+                victim = waiting[0 if "pass" in step else number % len(waiting)]
+            if step.startswith("cancel") and victim is not None:
+                victim.cancel()
+            passes_on = "pass" in step and is_taken
+            ticket = pass_on(step) if passes_on else None
+            if not step.startswith("cancel") and victim is not None:
+                victim.cancel()
+            for _ in range(3):
+                await asyncio.sleep(0)
+            if victim is not None:
+                waiting.remove(victim)
+                assert victim.cancelled()
+            if passes_on and waiting:
+                assert waiting.pop(0).result() is ticket
+            elif passes_on:
+                is_taken = False
+                given_away += [] if ticket is None else [ticket]
+        assert dropped == given_away
+        assert not any(task.done() for task in waiting)
+        assert bool(zk.callbacks) == bool(waiting)  # a program that makes ever new locks must not fill the memory
+    for task in waiting:
+        task.cancel()
+        await outcome(task)
+
+
+# -- locks ------------------------------------------------------------------------------------------------------------
 
 
 async def test_tasks_that_share_a_lock_are_served_in_order_and_need_one_node(zookeeper: RealServer, path: str) -> None:

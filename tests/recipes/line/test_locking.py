@@ -1,6 +1,7 @@
 """The `async with` around a lease: bodies that are interrupted, and blocks that another task leaves."""
 
 import asyncio
+import logging
 from contextlib import AsyncExitStack, suppress
 from typing import Any
 
@@ -350,3 +351,83 @@ async def test_a_hold_that_one_task_enters_cannot_be_entered_by_another() -> Non
         async with hold:
             assert len(await stage.other.get_children(stage.path)) == 1
         await nothing_stays(stage)
+
+
+# -- a hold that is used again ----------------------------------------------------------------------------------------
+
+
+async def lost_body(hold: Hold[Lease]) -> None:
+    """Lose the lease inside of its body, which is cancelled."""
+    with body_raises(LockLostError, match="a test"):
+        async with hold as lease:
+            asyncio.get_running_loop().call_soon(lease._lose, "a test")
+            await asyncio.Event().wait()
+
+
+async def test_a_hold_that_was_lost_may_be_used_again_and_starts_afresh() -> None:
+    async with scene() as stage, no_task_stays():
+        hold = Lock(stage.zk, stage.path).hold()
+        await lost_body(hold)
+        async with hold as lease:
+            # The end of an inner body stops the outer one only if that is lost.
+            async with Lock(stage.zk, f"{stage.path}-inner"):
+                pass
+            for _ in range(3):
+                await asyncio.sleep(0)
+            lease.check()
+            await lease.release()  # nothing is left to be done at the end of the body
+            assert lease.is_released
+        await lost_body(hold)
+        assert this_task().cancelling() == 0
+        await nothing_stays(stage)
+
+
+async def test_a_cancellation_of_a_hold_that_was_lost_before_is_passed_on() -> None:
+    async with scene() as stage, no_task_stays():
+        hold = Lock(stage.zk, stage.path).hold()
+        entered: asyncio.Future[Lease] = asyncio.get_running_loop().create_future()
+
+        async def use_twice() -> None:
+            await lost_body(hold)
+            async with hold as lease:
+                entered.set_result(lease)
+                await asyncio.Event().wait()
+
+        task = asyncio.create_task(use_twice())
+        await entered
+        task.cancel()
+        assert isinstance(await outcome(task), asyncio.CancelledError)
+        assert task.cancelling() == 1
+        await nothing_stays(stage)
+
+
+async def test_a_hold_that_was_not_entered_cannot_be_left() -> None:
+    async with scene() as stage:
+        hold = Lock(stage.zk, stage.path).hold()
+        with pytest.raises(RuntimeError, match="left without having been entered"):
+            await hold.__aexit__(None, None, None)
+        async with hold:
+            pass
+        with pytest.raises(RuntimeError, match="left without having been entered"):
+            await hold.__aexit__(None, None, None)
+        await nothing_stays(stage)
+
+
+async def test_only_a_late_acquire_is_logged(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    caplog.set_level(logging.INFO, "recipes.line.locking")
+    async with scene() as stage:
+        for late, expected in ((10.0, []), (-1.0, [f"acquired the lock {stage.path} after 0 s"])):
+            monkeypatch.setattr("recipes.line.locking._LATE", late)
+            caplog.clear()
+            await (await Lock(stage.zk, stage.path).acquire()).release()
+            assert caplog.messages == expected
+
+
+async def test_a_bad_bound_is_refused_before_the_hold_is_entered() -> None:
+    async with scene() as stage:
+        lock = Lock(stage.zk, stage.path)
+        with pytest.raises(ValueError, match="within"):
+            lock.hold(within=-1.0)
+        with pytest.raises(ValueError, match="within"):
+            await lock.acquire(within=-1.0)
+        assert await line(stage.other, stage.path) == []

@@ -333,3 +333,26 @@ async def test_a_bounded_number_of_lines_is_remembered(monkeypatch: pytest.Monke
         for number in (3, 2, 1):
             assert strangers.strangers_of(stage.zk, f"/{number}") is known[number]
         assert strangers.strangers_of(stage.zk, "/0") is not known[0]
+
+
+def test_a_node_is_read_when_it_makes_a_try_fail_for_the_second_time_and_a_ticket_once() -> None:
+    found = Strangers("/line")
+    assert found.to_look_at(["a", "b"]) == []
+    assert found.to_look_at(["a", "c"]) == ["a"]
+    found.looked_at("a")
+    assert found.to_look_at(["a", "c"]) == ["c"]
+    assert found.to_look_at(["a", "c"]) == ["c"]  # nothing was found out about it
+    found.found_no_ticket("/line/c")
+    assert found.to_look_at(["b", "c"]) == ["c"]  # it may be a ticket by now, of the same name
+    assert found.to_look_at(["b", "a"]) == ["b"]  # "a" was not ahead at the last try
+
+
+def test_each_node_is_reported_once_with_what_to_do(caplog: pytest.LogCaptureFixture) -> None:
+    found = Strangers("/line")
+    for _ in range(2):
+        found.found_no_ticket("/line/a")
+        found.found_unreadable("/line/b")
+    assert [record.levelname for record in caplog.records] == ["WARNING"] * 2
+    first, second = caplog.messages
+    assert first == "the line /line: /line/a is not ephemeral, so it is no ticket: it is left out, and can be deleted"
+    assert second.startswith("the line /line: /line/b is in the line and must not be read by this client: it counts as")

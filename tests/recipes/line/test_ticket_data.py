@@ -90,9 +90,45 @@ def test_other_data_is_not_recognised(data: bytes) -> None:
 
 @pytest.mark.parametrize(
     ("bad", "error"),
-    [(bad, ValueError) for bad in (0, -1, float("nan"), float("inf"), 1e10)]
+    [(bad, ValueError) for bad in (0, -1, float("nan"), float("inf"), 1e10, 1e9 + 0.1)]
     + [(bad, TypeError) for bad in (True, "5", None)],
 )
 def test_a_bad_limit_is_refused(bad: Any, error: type[Exception]) -> None:
     with pytest.raises(error, match="limit"):
         ticket_data.checked_limit(bad)
+
+
+@pytest.mark.parametrize("limit", [0.001, 1, 10**9, 1e9])
+def test_a_limit_is_a_number_of_seconds_up_to_some_thirty_years(limit: float) -> None:
+    checked = ticket_data.checked_limit(limit)
+    assert checked == limit
+    assert isinstance(checked, float)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        (0.0001, "0.001"),
+        (0.001, "0.001"),
+        (0.0011, "0.002"),
+        (1, "1.000"),
+        (59.9999, "60.000"),
+        (1e9, "1000000000.000"),
+    ],
+)
+def test_clients_of_all_versions_of_this_package_write_the_same(seconds: float, shown: str) -> None:
+    """They wait in one line, and believe each other."""
+    assert ticket_data.limited(seconds, proof(1), b"x\ny") == f"zkwire limit {shown} {proof(1)}\nx\ny".encode()
+    assert ticket_data.shared(proof(1), b"x\ny") == f"zkwire shared {proof(1)}\nx\ny".encode()
+    assert ticket_data.parse(NAME, f"zkwire limit {shown} {proof(1)}\n".encode(), 1) == TicketData(
+        is_shared=False, limit=float(shown)
+    )
+    assert ticket_data.parse(NAME, f"zkwire shared {proof(1)}\n".encode(), 1) == TicketData(is_shared=True, limit=None)
+
+
+def test_the_data_of_the_caller_is_what_is_left_without_the_line() -> None:
+    for data in (b"", b"host-7", b"two\nlines\n", b"zkwire shared\n"):
+        for written in (ticket_data.shared(proof(2), data), ticket_data.limited(5, proof(2), data)):
+            assert ticket_data.without_line(NAME, written, 2) == data
+            assert ticket_data.without_line(NAME, written, 1) == written  # not proven to be the client's
+        assert ticket_data.without_line(NAME, data, 2) == data

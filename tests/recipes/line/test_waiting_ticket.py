@@ -8,7 +8,7 @@ import pytest
 import zkwire
 from recipes import Election, Lease, Lock, LockLostError
 from recipes.line.ticket import Ticket, TicketNode
-from recipes.line.waiting_ticket import Rules, WaitingTicket
+from recipes.line.waiting_ticket import EvictedError, Rules, WaitingTicket
 from tests.support.everywhere import nothing_stays, scene
 from tests.support.proxy import Proxy
 from tests.support.recipes import (
@@ -311,17 +311,21 @@ async def test_a_cancellation_without_a_connection_cleans_up_later(
         await holder.release()
 
 
-async def test_a_ticket_of_a_former_session_never_owns(zookeeper: RealServer, path: str) -> None:
-    """Pitfalls 12, 13 and 17: and the wait for certainty about it comes to an end."""
-    async with zkwire.connect(zookeeper.hosts) as zk:
+@pytest.mark.parametrize("holders", [0, 1])
+async def test_a_ticket_of_a_former_session_never_owns(holders: int) -> None:
+    """Pitfalls 12, 13 and 17: the wait comes to an end, and the ticket is given up."""
+    async with scene() as stage, no_task_stays():
+        zk, path = stage.zk, stage.path
         await zk.create(path)
+        for _ in range(holders):
+            await stage.other.create(f"{path}/lock-", ephemeral=True, sequential=True)
         node, stat = await zk.create_and_stat(f"{path}/lock-", ephemeral=True, sequential=True)
-        name = node.rpartition("/")[2]
-        former = TicketNode(node, name, stat.czxid, zk.session_id ^ 1)
-        waiting = WaitingTicket(zk, Rules(path), Ticket(former, zk.removal(node)), [[name]])
-        came = await outcome(asyncio.wait_for(waiting.wait(), 3))
-        assert isinstance(came, Exception)
-        assert not isinstance(came, TimeoutError)
+        former = TicketNode(node, node.rpartition("/")[2], stat.czxid, zk.session_id ^ 1)
+        waiting = WaitingTicket(zk, Rules(path), Ticket(former, zk.removal(node)), [await zk.get_children(path)])
+        assert (waiting.owns, waiting.is_first, waiting.is_in_present_session) == (False, not holders, False)
+        with pytest.raises(EvictedError):
+            await waiting.wait()
+        await until_line(stage.other, path, holders)
 
 
 # -- what others do to our nodes --------------------------------------------------------------------------------------

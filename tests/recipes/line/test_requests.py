@@ -1,0 +1,413 @@
+"""What a ticket asks the server for, and in which writes, from entering to owning; and its tries, which do not wait."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+import zkwire
+from recipes import Election, Lock, ReadWriteLock, Semaphore
+from recipes.line.locking import Locking
+from tests.support.everywhere import Scene, nothing_stays, scene
+from tests.support.locks import start_waiting
+from tests.support.recipes import line, make_known, no_task_stays, outcome, until, until_armed, until_line
+from zkwire import Client
+
+pytestmark = pytest.mark.limit(30)
+
+P = "/recipe"
+
+
+class Writes(list[list[str]]):
+    """The writes of a client, each with what it asks for; see `named`.  "w" behind a read: it sets a watch."""
+
+    def __init__(self, zk: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+        pipeline = zk.pipeline
+
+        async def recorded(operations: Any) -> Any:
+            self.append(
+                [
+                    f"{type(each).__name__} {each.path}" + (" w" if getattr(each, "into", None) is not None else "")
+                    for each in operations
+                ]
+            )
+            return await pipeline(operations)
+
+        monkeypatch.setattr(zk, "pipeline", recorded)
+        certify = zk.certify
+
+        async def recorded_sync() -> None:
+            self.append(["certify /"])
+            await certify()
+
+        monkeypatch.setattr(zk, "certify", recorded_sync)
+
+    def named(self, names: list[str]) -> list[list[str]]:
+        """Return the writes, and forget them: the line's node is called LINE, and the tickets `names` A, B, ..."""
+        known = {f"{P}/{name}": chr(ord("A") + place) for place, name in enumerate(names)} | {P: "LINE"}
+        found = [[self._named(each, known) for each in write] for write in self]
+        self.clear()
+        return found
+
+    def _named(self, operation: str, known: dict[str, str]) -> str:
+        kind, path, *rest = operation.split(" ")
+        return " ".join([kind, known.get(path, "NEW"), *rest])
+
+
+@asynccontextmanager
+async def behind(
+    stage: Scene, held: Sequence[Locking[Any]], waiting: Sequence[Locking[Any]]
+) -> AsyncIterator[tuple[list[Any], list[str]]]:
+    """Have `held` acquired and `waiting` waited for by the other client; yield leases, then tasks, and the names."""
+    leases: list[Any] = [await lock.acquire() for lock in held]
+    for lock in waiting:
+        leases.append(await start_waiting(stage.other, lock, len(leases) + 1))
+    yield leases, await line(stage.other, P)
+
+
+async def test_a_lock_reads_its_own_node_first_looks_ahead_and_lists_when_it_must(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with scene(P) as stage, no_task_stays():
+        await make_known(stage.zk, P)
+        other = [Lock(stage.other, P) for _ in range(4)]
+        async with behind(stage, other[:1], other[1:]) as (line_, names):
+            writes = Writes(stage.zk, monkeypatch)
+            waiter = await start_waiting(stage.other, Lock(stage.zk, P), 5)
+            names = await until_line(stage.other, P, 5)
+            await until_armed(3, stage.zk)
+            assert writes.named(names) == [
+                ["Create NEW", "GetChildren LINE"],
+                ["GetData E w", "GetData C w", "GetData D w"],
+            ]
+            await line_[0].release()
+            line_[1] = await line_[1]
+            await stage.zk.ping()
+            assert writes == []  # neither was watched
+            await line_[1].release()  # nor was this one
+            line_[2] = await line_[2]
+            await stage.zk.ping()
+            assert writes == []
+            await line_[2].release()
+            await until(lambda: len(writes) == 1)
+            await until_armed(2, stage.zk)
+            assert writes.named(names) == [["GetChildren LINE"]]  # A and B may be there still
+            line_[3] = await line_[3]
+            await line_[3].release()
+            lease = await waiter
+            assert writes == []
+            await lease.release()
+        await nothing_stays(stage)
+
+
+async def test_a_semaphore_reads_its_number_of_permits_and_catches_up_after_a_reconnect(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with scene(P) as stage, no_task_stays():
+        await Semaphore(stage.other, P, 2).contenders()
+        async with Semaphore(stage.zk, P, 2):
+            pass
+        held = [Semaphore(stage.other, P, 2) for _ in range(2)]
+        async with behind(stage, held, [Semaphore(stage.other, P, 2)]) as (line_, names):
+            writes = Writes(stage.zk, monkeypatch)
+            waiter = await start_waiting(stage.other, Semaphore(stage.zk, P, 2), 4)
+            names = await until_line(stage.other, P, 4)
+            await until_armed(5, stage.zk)
+            first = ["GetData D w", "GetData LINE w"]
+            assert writes.named(names) == [
+                ["Create NEW", "GetChildren LINE", "GetData LINE"],
+                [*first, "GetData A w", "GetData B w", "GetData C w"],
+            ]
+            stage.server.drop(stage.zk.session_id)
+            await stage.zk.ping()
+            assert writes == []  # the watches were set again: nothing is asked before the next event
+            await line_[0].release()
+            third = await line_[2]
+            await until(lambda: len(writes) >= 2)
+            await until_armed(4, stage.zk)
+            assert writes.named(names) == [
+                ["Sync LINE", *first, "GetChildren LINE"],
+                ["GetData B w", "GetData C w"],
+            ]
+            await Semaphore(stage.other, P, None).resize(3)
+            lease = await waiter
+            assert writes.named(names) == [["GetData LINE w"]]
+            for each in (line_[1], third, lease):
+                await each.release()
+        await nothing_stays(stage, ["resized"])
+
+
+async def test_a_blocker_that_has_changed_is_read_again_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with scene(P) as stage, no_task_stays():
+        await make_known(stage.zk, P)
+        leader = await Election(stage.other, P).acquire()
+        waiter = await start_waiting(stage.other, Lock(stage.zk, P), 2)
+        writes, names = Writes(stage.zk, monkeypatch), await line(stage.other, P)
+        await leader.set(b"news")
+        await until(lambda: bool(writes))
+        await until_armed(2, stage.zk)
+        assert writes.named(names) == [["GetData A w"]]
+        stage.server.drop(stage.zk.session_id)
+        await stage.zk.ping()
+        await leader.set(b"more")
+        await until(lambda: len(writes) >= 2)
+        await until_armed(2, stage.zk)
+        assert writes.named(names) == [["GetData B w", "GetChildren LINE"], ["GetData A w"]]
+        await leader.release()
+        await (await waiter).release()
+        await nothing_stays(stage)
+
+
+async def test_behind_a_node_that_must_not_be_read_the_children_are_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with scene(P) as stage, no_task_stays():
+        await make_known(stage.zk, P)
+        secret = [zkwire.ACL(zkwire.Perms.ALL & ~zkwire.Perms.READ, "world", "anyone")]
+        node = await stage.other.create(f"{P}/lock-", ephemeral=True, sequential=True, acl=secret)
+        writes = Writes(stage.zk, monkeypatch)
+        waiter = asyncio.create_task(Lock(stage.zk, P).acquire())
+        names = await until_line(stage.other, P, 2)
+        await until_armed(2, stage.zk)
+        assert writes.named(names) == [
+            ["Create NEW", "GetChildren LINE"],
+            ["GetData B w", "GetData A w"],
+            ["GetChildren LINE w"],
+        ]
+        behind_us = await stage.other.create(f"{P}/lock-", ephemeral=True, sequential=True)
+        await until(lambda: bool(writes))
+        await until_armed(2, stage.zk)
+        assert writes.named(names) == [["GetChildren LINE w"]]
+        await stage.other.delete(node)
+        lease = await waiter
+        assert writes.named(names) == [["GetChildren LINE w"]]
+        await lease.release()
+        await stage.other.delete(behind_us)
+        await nothing_stays(stage)
+
+
+# -- tries ------------------------------------------------------------------------------------------------------------
+
+
+async def trying(lock: Locking[Any], writes: Writes, names: list[str]) -> list[str]:
+    """Try to acquire a lock that is held; return what was read behind the first write."""
+    assert await lock.try_acquire() is None
+    return [each for write in writes.named(names)[1:] for each in write]
+
+
+async def test_a_try_reads_what_has_made_a_try_fail_before_and_only_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with scene(P) as stage, no_task_stays():
+        await make_known(stage.zk, P)
+        held = [Lock(stage.other, P)]
+        async with behind(stage, held, [Lock(stage.other, P)]) as (line_, names):
+            writes, lock = Writes(stage.zk, monkeypatch), Lock(stage.zk, P)
+            assert [await trying(lock, writes, names) for _ in range(4)] == [[], ["GetData A"], [], []]
+            await line_[0].release()
+            line_[1] = await line_[1]
+            assert [await trying(lock, writes, names) for _ in range(3)] == [[], ["GetData B"], []]
+            await line_[1].release()
+        await nothing_stays(stage)
+
+
+async def test_a_try_of_a_semaphore_reads_as_many_as_there_are_permits(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with scene(P) as stage, no_task_stays():
+        held = [Semaphore(stage.other, P, 2) for _ in range(2)]
+        async with behind(stage, held, [Semaphore(stage.other, P, 2)]) as (line_, names):
+            writes, semaphore = Writes(stage.zk, monkeypatch), Semaphore(stage.zk, P, 2)
+            await trying(semaphore, writes, names)
+            assert await trying(semaphore, writes, names) == ["GetData A", "GetData B"]
+            assert await trying(semaphore, writes, names) == []
+            await line_[0].release()
+            for lease in (line_[1], await line_[2]):
+                await lease.release()
+        await nothing_stays(stage)
+
+
+async def test_a_try_that_succeeds_reads_no_holder(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with scene(P) as stage, no_task_stays():
+        holder = await Semaphore(stage.other, P, 2).acquire()
+        semaphore = Semaphore(stage.zk, P, 2)
+        await (await semaphore.acquire()).release()
+        writes, names = Writes(stage.zk, monkeypatch), await line(stage.other, P)
+        for _ in range(3):
+            lease = await semaphore.try_acquire()
+            assert lease is not None
+            assert writes.named(names) == [["Create NEW", "GetChildren LINE", "GetData LINE"]]
+            await lease.release()
+        await holder.release()
+
+
+@pytest.mark.parametrize("makes", [Lock, lambda zk, path: ReadWriteLock(zk, path).read()], ids=["lock", "reader"])
+async def test_a_try_that_is_cancelled_while_it_reads_a_blocker_leaves_no_ticket(
+    makes: Callable[[Client, str], Locking[Any]],
+) -> None:
+    async with scene(P) as stage, no_task_stays():
+        held = await Lock(stage.other, P).acquire()
+        lock = makes(stage.zk, P)
+        assert await lock.try_acquire() is None
+        with stage.server.hold_replies("getData", session=stage.zk.session_id) as asked:
+            trying = asyncio.create_task(lock.try_acquire())
+            await asked.until_hit()
+            assert len(await line(stage.other, P)) == 2
+            trying.cancel()
+            assert isinstance(await outcome(trying), asyncio.CancelledError)
+        await until_line(stage.other, P, 1)
+        await held.release()
+        await nothing_stays(stage)
+
+
+@pytest.mark.parametrize("slots", [1, 2])
+async def test_a_try_goes_round_nodes_that_are_no_tickets_one_after_the_other(
+    slots: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with scene(P) as stage, no_task_stays():
+        locks = [Semaphore(zk, P, 2) if slots == 2 else Lock(zk, P) for zk in (stage.zk, stage.other)]
+        async with locks[0]:
+            pass
+        for _ in range(slots + 1):
+            await stage.other.create(f"{P}/note-", sequential=True)
+        names = await line(stage.other, P)
+        writes = Writes(stage.zk, monkeypatch)
+        assert await trying(locks[0], writes, names) == []
+        lease = await locks[0].try_acquire()
+        assert lease is not None
+        reads = writes.named(names)[1:]
+        # The first ones together; for each that is left out the next one, until the ticket owns.
+        assert reads == ([["GetData A"], ["GetData B"]] if slots == 1 else [["GetData A", "GetData B"]])
+        await lease.release()
+        held = [await lock.acquire() for lock in [locks[1]] * slots]
+        assert await locks[0].try_acquire() is None
+        assert await locks[0].try_acquire() is None
+        for each in held:
+            await each.release()
+        await nothing_stays(stage, names)
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (zkwire.NoAuthError, None),
+        (zkwire.QuotaExceededError, zkwire.QuotaExceededError),
+        (zkwire.ThrottledError, None),
+    ],
+)
+async def test_a_reader_that_tries_reads_a_single_writer(
+    error: type[zkwire.ServerError], expected: type[zkwire.ServerError] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with scene(P) as stage, no_task_stays():
+        await make_known(stage.zk, P)
+        holder = await ReadWriteLock(stage.other, P).write().acquire()
+        names = await line(stage.other, P)
+        writes, reading = Writes(stage.zk, monkeypatch), ReadWriteLock(stage.zk, P).read()
+        assert await trying(reading, writes, names) == ["GetData A"]
+        assert await trying(reading, writes, names) == ["GetData A"]  # it may let readers in by now
+        with stage.server.answering("getData", error, session=stage.zk.session_id, times=1):
+            came = await outcome(reading.try_acquire())
+        assert (came if expected is None else type(came)) is expected
+        writes.clear()
+        await until_line(stage.other, P, 1)
+        lease = await holder.downgrade()
+        with stage.server.answering("getData", zkwire.ThrottledError, session=stage.zk.session_id, times=1) as refused:
+            shared = await reading.try_acquire()
+        assert shared is not None
+        assert refused.hits == 1
+        await lease.release()
+        await shared.release()
+        await nothing_stays(stage)
+
+
+async def test_a_reader_that_tries_behind_several_writers_reads_the_first_one_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One of them at least is no holder, and only a holder lets readers in."""
+    async with scene(P) as stage, no_task_stays():
+        await make_known(stage.zk, P)
+        writing = [ReadWriteLock(stage.other, P).write() for _ in range(2)]
+        async with behind(stage, writing[:1], writing[1:]) as (line_, names):
+            writes, reading = Writes(stage.zk, monkeypatch), ReadWriteLock(stage.zk, P).read()
+            assert [await trying(reading, writes, names) for _ in range(3)] == [[], ["GetData A"], []]
+            await line_[0].release()
+            await (await line_[1]).release()
+            lease = await reading.try_acquire()
+            assert lease is not None
+            await lease.release()
+        await nothing_stays(stage)
+
+
+@pytest.mark.parametrize("error", [zkwire.NoNodeError, zkwire.NoAuthError, zkwire.ThrottledError])
+async def test_a_try_whose_blocker_cannot_be_read_takes_it_for_a_ticket_unless_it_is_gone(
+    error: type[zkwire.ServerError],
+) -> None:
+    async with scene(P) as stage, no_task_stays():
+        held = await Lock(stage.other, P).acquire()
+        lock = Lock(stage.zk, P)
+        assert await lock.try_acquire() is None
+        with stage.server.answering("getData", error, session=stage.zk.session_id, times=1) as asked:
+            came = await lock.try_acquire()
+        assert asked.hits == 1
+        assert (came is None) is (error is not zkwire.NoNodeError)
+        if came is not None:
+            await came.release()
+        await held.release()
+        await nothing_stays(stage)
+
+
+# -- refusals, and a line that is deleted -----------------------------------------------------------------------------
+
+KINDS: dict[str, Callable[[Client], Locking[Any]]] = {
+    "lock": lambda zk: Lock(zk, P),
+    "semaphore": lambda zk: Semaphore(zk, P, 1),
+    "reader": lambda zk: ReadWriteLock(zk, P).read(),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_waiter_whose_whole_line_was_deleted_while_it_was_cut_off_takes_a_new_ticket(kind: str) -> None:
+    """Pitfall 18."""
+    async with scene(P) as stage, no_task_stays():
+        held = await (KINDS[kind] if kind == "semaphore" else KINDS["lock"])(stage.other).acquire()
+        waiter = await start_waiting(stage.other, KINDS[kind](stage.zk), 2)
+        with stage.server.refuse_connections():
+            stage.server.drop(stage.zk.session_id)
+            await stage.other.delete_tree(P)
+        lease = await waiter
+        assert await line(stage.other, P) == [lease.path.rpartition("/")[2]]
+        lease.check()
+        await lease.release()
+        await held.release()
+        await nothing_stays(stage)
+
+
+@pytest.mark.parametrize(
+    ("kind", "operation"),
+    [("lock", "getData"), ("lock", "getChildren"), ("semaphore", "sync"), ("semaphore", "getData")],
+)
+async def test_a_refusal_after_a_reconnect_is_raised_and_leaves_no_ticket(kind: str, operation: str) -> None:
+    async with scene(P) as stage, no_task_stays():
+        held = await KINDS[kind](stage.other).acquire()
+        waiter = await start_waiting(stage.other, KINDS[kind](stage.zk), 2)
+        session = stage.zk.session_id
+        with stage.server.answering(operation, zkwire.QuotaExceededError, session=session, times=None):
+            stage.server.drop(session)
+            await stage.zk.ping()
+            await held.release()  # the first event from the new connection
+            assert isinstance(await outcome(waiter), zkwire.QuotaExceededError)
+        await nothing_stays(stage)
+
+
+async def test_a_writer_that_has_let_readers_in_keeps_locks_and_writers_waiting() -> None:
+    async with scene(P) as stage, no_task_stays():
+        downgraded = await (await ReadWriteLock(stage.other, P).write().acquire()).downgrade()
+        reading = await ReadWriteLock(stage.zk, P).read().acquire(within=0)
+        waiting: list[asyncio.Task[Any]] = []
+        for lock in (Lock(stage.zk, P), ReadWriteLock(stage.zk, P).write(), Lock(stage.zk, P)):
+            waiting.append(await start_waiting(stage.other, lock, 3 + len(waiting)))
+        await reading.release()
+        for _ in range(3):
+            await stage.zk.ping()
+        assert not any(waiter.done() for waiter in waiting)
+        assert await Lock(stage.zk, P).try_acquire() is None
+        await downgraded.release()
+        for waiter in waiting:
+            await (await waiter).release()
+        await nothing_stays(stage)
