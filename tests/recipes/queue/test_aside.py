@@ -12,10 +12,11 @@ import zkwire
 from recipes import Queue
 from recipes.queue.aside import HAS_CHILDREN, TOO_LARGE, Aside
 from recipes.queue.nodes import Nodes
+from tests.support.client import Server as AnyServer
 from tests.support.queues import PATH, Counting, clients, numbers, settled
 from tests.support.recipes import body_raises, until, until_line
 from zkwire import Client, digest_acl
-from zkwire.testing import RealServer, Server
+from zkwire.testing import Server
 
 FIRST = "entry-000-0000000001"  # ahead of all items of the default priority
 Plant: TypeAlias = Callable[[Client, str], Awaitable[None]]
@@ -25,7 +26,7 @@ FOREIGN = [digest_acl("stranger", "secret")]
 
 
 @asynccontextmanager
-async def us_and_a_stranger(server: RealServer) -> AsyncIterator[tuple[Client, Client]]:
+async def us_and_a_stranger(server: AnyServer) -> AsyncIterator[tuple[Client, Client]]:
     async with (
         zkwire.connect(server.hosts) as zk,
         zkwire.connect(server.hosts, auth=[("digest", b"stranger:secret")]) as stranger,
@@ -65,9 +66,9 @@ def warnings(caplog: pytest.LogCaptureFixture, path: str) -> list[str]:
 @pytest.mark.parametrize("take", [take_by_get, take_by_claim])
 @pytest.mark.parametrize(("plant", "why"), [(with_a_child, "has children"), (unreadable, "may not be read")])
 async def test_an_item_that_cannot_be_taken_goes_aside_and_is_reported_once(
-    zookeeper: RealServer, path: str, caplog: pytest.LogCaptureFixture, plant: Plant, take: Take, why: str
+    each_server: AnyServer, path: str, caplog: pytest.LogCaptureFixture, plant: Plant, take: Take, why: str
 ) -> None:
-    async with us_and_a_stranger(zookeeper) as (zk, stranger):
+    async with us_and_a_stranger(each_server) as (zk, stranger):
         await plant(stranger, path)
         queue = Queue(zk, path)
         await queue.put_many(numbers(3))
@@ -258,9 +259,9 @@ async def test_a_persistent_node_behind_many_consumers_nodes_is_found() -> None:
 @pytest.mark.limit(20)
 @pytest.mark.usefixtures("impatient")
 async def test_a_persistent_node_in_taken_does_not_hide_its_item_for_ever(
-    zookeeper: RealServer, path: str, caplog: pytest.LogCaptureFixture
+    each_server: AnyServer, path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with us_and_a_stranger(zookeeper) as (zk, stranger):
+    async with us_and_a_stranger(each_server) as (zk, stranger):
         queue = Queue(zk, path)
         await queue.put_many(numbers(2))
         first, second = sorted(await zk.get_children(f"{path}/entries"))
@@ -276,9 +277,9 @@ async def test_a_persistent_node_in_taken_does_not_hide_its_item_for_ever(
 @pytest.mark.limit(20)
 @pytest.mark.usefixtures("impatient")
 async def test_a_persistent_node_in_taken_that_may_not_be_deleted_is_reported(
-    zookeeper: RealServer, path: str, caplog: pytest.LogCaptureFixture
+    each_server: AnyServer, path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with us_and_a_stranger(zookeeper) as (zk, stranger):
+    async with us_and_a_stranger(each_server) as (zk, stranger):
         queue = Queue(zk, path)
         await queue.put(b"0")
         (first,) = await zk.get_children(f"{path}/entries")
@@ -319,7 +320,9 @@ async def test_the_node_of_a_consumer_is_read_once_and_not_whenever_a_waiting_co
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_a_claim_that_begins_while_a_persistent_node_is_removed_is_left_alone() -> None:
+async def test_a_claim_that_begins_while_a_persistent_node_is_removed_is_left_alone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """The node was read as persistent; by the time of the delete it is the ephemeral node of a consumer."""
     async with clients() as (server, (zk, other)):
         queue = Queue(zk, PATH)
@@ -338,6 +341,7 @@ async def test_a_claim_that_begins_while_a_persistent_node_is_removed_is_left_al
         await item.release()
         await Queue(other, PATH).put(b"1")
         assert await waiting == b"1"
+        assert warnings(caplog, PATH) == []
 
 
 async def test_nodes_that_are_no_items_are_not_counted() -> None:
@@ -350,9 +354,9 @@ async def test_nodes_that_are_no_items_are_not_counted() -> None:
 
 @pytest.mark.parametrize("maxsize", [None, 50])
 async def test_a_producer_goes_round_names_that_other_clients_have_created(
-    zookeeper: RealServer, path: str, maxsize: int | None
+    each_server: AnyServer, path: str, maxsize: int | None
 ) -> None:
-    async with us_and_a_stranger(zookeeper) as (zk, stranger):
+    async with us_and_a_stranger(each_server) as (zk, stranger):
         queue = Queue(zk, path, maxsize)
         await queue.put(b"0")
         for number in range(9, 15):
@@ -365,9 +369,9 @@ async def test_a_producer_goes_round_names_that_other_clients_have_created(
 
 
 async def test_a_put_that_must_not_wait_ignores_nodes_that_are_no_waiting_producers(
-    zookeeper: RealServer, path: str
+    each_server: AnyServer, path: str
 ) -> None:
-    async with us_and_a_stranger(zookeeper) as (zk, stranger):
+    async with us_and_a_stranger(each_server) as (zk, stranger):
         await stranger.create(f"{path}/producers/note", make_parents=True)
         await Queue(zk, path, 3).put(b"0", within=0)
         await stranger.create(f"{path}/producers/put-0000000001")
@@ -379,9 +383,9 @@ async def test_a_put_that_must_not_wait_ignores_nodes_that_are_no_waiting_produc
 
 
 async def test_a_put_that_must_not_wait_counts_a_node_that_it_may_not_read_as_a_waiting_producer(
-    zookeeper: RealServer, path: str
+    each_server: AnyServer, path: str
 ) -> None:
-    async with us_and_a_stranger(zookeeper) as (zk, stranger):
+    async with us_and_a_stranger(each_server) as (zk, stranger):
         await Queue(zk, path, 3).put(b"0", within=0)
         await stranger.create(f"{path}/producers/put-0000000001", make_parents=True)
         await stranger.create(f"{path}/producers/put-0000000002", acl=FOREIGN)

@@ -9,6 +9,7 @@ import pytest
 
 import zkwire
 from recipes import Item, LockLostError, Queue
+from tests.support.client import Server as AnyServer
 from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, no_watch_stays, scene
 from tests.support.examples import some_in_quick
 from tests.support.lost_answers import answer_lost
@@ -24,13 +25,13 @@ from tests.support.queues import (
 )
 from tests.support.recipes import body_raises, outcome, until, until_line, until_watches
 from zkwire import SessionState
-from zkwire.testing import RealServer, Server
+from zkwire.testing import Server
 
 # -- the body ---------------------------------------------------------------------------------------------------------
 
 
-async def test_a_claimed_item_is_hidden_and_deleted_at_the_end(zookeeper: RealServer, path: str) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
+async def test_a_claimed_item_is_hidden_and_deleted_at_the_end(each_server: AnyServer, path: str) -> None:
+    async with zkwire.connect(each_server.hosts) as zk, zkwire.connect(each_server.hosts) as other:
         queue, theirs = Queue(zk, path), Queue(other, path)
         await queue.put_many([b"a", b"b"])
         async with queue.claim() as item:
@@ -51,11 +52,11 @@ async def test_a_claimed_item_is_hidden_and_deleted_at_the_end(zookeeper: RealSe
         assert await zk.get_children(f"{path}/entries") == []
         assert (await zk.get(f"{path}-result")).data == b"done"
         await settled(zk, path)
-        await until_watches(zookeeper, 0)
+        await until_watches(each_server, 0)
 
 
-async def test_the_item_of_a_failed_body_goes_back_to_its_place(zookeeper: RealServer, path: str) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
+async def test_the_item_of_a_failed_body_goes_back_to_its_place(each_server: AnyServer, path: str) -> None:
+    async with zkwire.connect(each_server.hosts) as zk, zkwire.connect(each_server.hosts) as other:
         queue = Queue(zk, path)
         await queue.put_many([b"a", b"b", b"c"])
         with body_raises(KeyError):

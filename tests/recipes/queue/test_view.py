@@ -6,11 +6,10 @@ import pytest
 
 import zkwire
 from recipes import Queue
-from tests.support.client import turns
+from tests.support.client import Server, turns
 from tests.support.everywhere import Scene, cancel_at_every_moment, scene
 from tests.support.queues import PATH, STAYS, Counting, clients, contents, numbers, settled
 from tests.support.recipes import body_raises, outcome
-from zkwire.testing import RealServer
 
 
 class Looks(Counting):
@@ -148,8 +147,8 @@ async def test_items_of_a_long_queue_are_read_ahead_until_the_next_look() -> Non
             assert has_read == 0 or has_read > 10 or number < 25
 
 
-async def test_a_confirmed_list_misses_nothing_that_other_clients_do(zookeeper: RealServer, path: str) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
+async def test_a_confirmed_list_misses_nothing_that_other_clients_do(each_server: Server, path: str) -> None:
+    async with zkwire.connect(each_server.hosts) as zk, zkwire.connect(each_server.hosts) as other:
         queue, theirs = Queue(zk, path), Queue(other, path)
         await theirs.put_many(numbers(200))
         number = 0
@@ -174,9 +173,9 @@ async def test_a_confirmed_list_misses_nothing_that_other_clients_do(zookeeper: 
         await get_some()
 
 
-async def test_an_item_that_is_handed_back_is_in_the_next_list(zookeeper: RealServer, path: str) -> None:
+async def test_an_item_that_is_handed_back_is_in_the_next_list(each_server: Server, path: str) -> None:
     """Neither its claim nor its return changes the children of `entries`."""
-    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
+    async with zkwire.connect(each_server.hosts) as zk, zkwire.connect(each_server.hosts) as other:
         queue = Queue(zk, path)
         await queue.put_many(numbers(100))
         for _ in range(2):
@@ -223,8 +222,8 @@ async def test_data_that_was_read_ahead_is_not_given_out_for_an_item_of_the_next
         assert sorted([*taken, *await contents(stage)]) == numbers(5000, 5100)
 
 
-async def test_an_item_that_was_changed_after_it_was_read_ahead_is_read_again(zookeeper: RealServer, path: str) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
+async def test_an_item_that_was_changed_after_it_was_read_ahead_is_read_again(each_server: Server, path: str) -> None:
+    async with zkwire.connect(each_server.hosts) as zk, zkwire.connect(each_server.hosts) as other:
         queue = Queue(zk, path, acl=zkwire.OPEN_ACL)
         await queue.put_many(numbers(2000))
         assert [await queue.get() for _ in range(9)] == numbers(9)  # two looks, the second one for seven takes
