@@ -179,8 +179,6 @@ class Item(bytes):
         is not needed either: the taken node still exists in this same session, so no other consumer has claimed the
         item.
         """
-        if self._zk.session_id != self._session_id:
-            raise zkwire.SessionExpiredError("the session ended before the item was deleted")
         transaction = self._zk.transaction()
         transaction.delete(self._taken_node)
         transaction.delete(self.entry)

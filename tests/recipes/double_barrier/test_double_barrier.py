@@ -321,14 +321,17 @@ async def test_no_member_starves() -> None:
         assert max(rounds.values()) - min(rounds.values()) <= 3, rounds
 
 
-async def test_the_end_of_a_dead_round_does_not_end_the_next_round() -> None:
-    """A member sees that all members of a round are gone.  Before it deletes `ready`, the next round begins."""
+@pytest.mark.parametrize(("operation", "node"), [("getChildren", ""), ("getData", "/ready")])
+async def test_the_end_of_a_dead_round_does_not_end_the_next_round(operation: str, node: str) -> None:
+    """A member sees that all members of a round are gone.  Before it deletes `ready`, the next round begins: before it
+    reads `ready` once more, or after that."""
     async with scene() as stage:
         one, two = DoubleBarrier(stage.zk, stage.path, 2), DoubleBarrier(stage.other, stage.path, 2)
         ready = f"{stage.path}/ready"
         await stage.other.create(stage.path)
         await stage.other.create(ready, b"dead")
-        with stage.server.hold_replies("getData", path=ready, session=stage.zk.session_id, nth=2, times=1) as held:
+        path, session = f"{stage.path}{node}", stage.zk.session_id
+        with stage.server.hold_replies(operation, path=path, session=session, nth=2, times=1) as held:
             entering = asyncio.create_task(one.enter())
             await held.until_hit()
             name = f"{stage.path}/{FORMER.removesuffix('0000000000')}"
@@ -821,26 +824,42 @@ async def test_a_member_whose_session_ends_enters_no_round_of_others() -> None:
 # -- the end of a round ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("is_first", [True, False])
-async def test_a_ready_with_nodes_below_it_is_cleared_and_deleted(
-    is_first: bool, caplog: pytest.LogCaptureFixture
+async def in_alone(stage: Scene, *, is_there: bool, ready_has_children: bool = False) -> DoubleBarrier:
+    """Return a member that has entered alone; its node is there or was deleted by hand."""
+    barrier = DoubleBarrier(stage.zk, stage.path, 1)
+    await barrier.enter(within=5)
+    (name,) = await members(stage.other, stage.path)
+    if ready_has_children:
+        await stage.other.delete(f"{stage.path}/ready")
+        await stage.other.create(f"{stage.path}/ready", name.encode())
+        for child in ("a", "b"):
+            await stage.other.create(f"{stage.path}/ready/{child}/below", make_parents=True)
+    if not is_there:
+        await stage.other.delete(f"{stage.path}/{name}")
+    return barrier
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+async def test_nodes_below_ready_are_deleted_and_reported_once(
+    is_there: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The first member ends the round of a barrier; if it fails, the last one to leave does."""
     async with scene() as stage:
-        mine, theirs = await pair(stage)
-        ready = f"{stage.path}/ready"
-        await stage.other.delete(ready)
-        names = in_order(await members(stage.other, stage.path))
-        await stage.other.create(ready, "\n".join(names).encode())
-        for name in ("a", "b"):
-            await stage.other.create(f"{ready}/{name}/child", make_parents=True)
-        if is_first:
-            await asyncio.gather(mine.leave(within=5), theirs.leave(within=5))
-        else:
-            await stage.other.delete(f"{stage.path}/{names[0]}")
-            await asyncio.gather(mine.leave(within=5), theirs.leave(within=5))
+        barrier = await in_alone(stage, is_there=is_there, ready_has_children=True)
+        await barrier.leave(within=5)
+        assert await below(stage.other, stage.path) == ([] if is_there else [f"{stage.path}/ready"])
+        assert caplog.text.count(f"{stage.path}/ready has nodes below it, which are deleted") == 1
+        await take_part(barrier)  # if `ready` has stayed, the next member deletes it
         await nothing_stays(stage)
-        assert caplog.text.count(f"{ready} has nodes below it, which are deleted") == 1
+
+
+async def test_a_member_whose_delete_of_ready_got_lost_has_left() -> None:
+    async with scene() as stage:
+        barrier = await in_alone(stage, is_there=False)
+        with stage.server.drop_before("multi", session=stage.zk.session_id):
+            await barrier.leave(within=5)
+        assert await below(stage.other, stage.path) == [f"{stage.path}/ready"]
+        await take_part(barrier)  # the next member to enter ends the round
+        await nothing_stays(stage)
 
 
 async def test_a_first_member_whose_node_is_deleted_while_it_ends_the_round_ends_it_all_the_same() -> None:
@@ -860,15 +879,10 @@ async def test_a_first_member_whose_node_is_deleted_while_it_ends_the_round_ends
         assert asked.new() == expected
 
 
-@pytest.mark.parametrize("is_gone", [False, True])
-async def test_a_refusal_of_the_end_of_a_round_is_raised(is_gone: bool) -> None:
-    """Whether our own node is there or not."""
+@pytest.mark.parametrize("is_there", [True, False])
+async def test_a_refusal_of_the_end_of_a_round_is_raised(is_there: bool) -> None:
     async with scene() as stage:
-        barrier = DoubleBarrier(stage.zk, stage.path, 1)
-        await barrier.enter(within=5)
-        (name,) = await members(stage.other, stage.path)
-        if is_gone:
-            await stage.other.delete(f"{stage.path}/{name}")
+        barrier = await in_alone(stage, is_there=is_there)
         await stage.other.set_acl(stage.path, [zkwire.ACL(zkwire.Perms.ALL & ~zkwire.Perms.DELETE, "world", "anyone")])
         with pytest.raises(zkwire.TransactionError) as refused:
             await barrier.leave(within=5)
