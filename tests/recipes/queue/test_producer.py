@@ -23,6 +23,7 @@ from tests.support.queues import (
     settled,
 )
 from tests.support.recipes import line, outcome, until, until_line, until_watches
+from zkwire import Client
 from zkwire.testing import RealServer
 
 # -- order ------------------------------------------------------------------------------------------------------------
@@ -344,6 +345,105 @@ async def test_a_put_within_0_seconds_uses_the_room_that_is_there_and_does_not_w
         assert len(await drain(queue)) == 4
         await settled(zk, PATH)
         await no_watch_stays(server.hosts)
+
+
+async def test_a_producer_whose_session_expires_while_it_waits_for_room_waits_on_in_the_next_one() -> None:
+    async with scene() as stage:
+        queue = Queue(stage.zk, stage.path, 2)
+        await queue.put_many(numbers(2))
+        waiting = asyncio.create_task(queue.put(b"2"))
+        (former,) = await until_line(stage.other, f"{stage.path}/producers", 1)
+        await until(lambda: watch_count(stage.zk) == 1)
+        stage.server.expire(stage.zk.session_id)
+
+        async def has_another_ticket() -> bool:
+            return await line(stage.other, f"{stage.path}/producers") not in ([], [former])
+
+        await until(has_another_ticket)
+        assert await Queue(stage.other, stage.path).get() == b"0"
+        await waiting
+        assert await contents(stage) == numbers(1, 3)
+
+
+async def test_without_renewal_an_expired_session_ends_the_wait_for_room() -> None:
+    async with clients() as (server, (zk, _)), zkwire.connect(server.hosts, renew=False) as mortal:
+        await Queue(zk, PATH, 1).put(b"0")
+        waiting = asyncio.create_task(Queue(mortal, PATH, 1).put(b"1"))
+        await until_line(zk, f"{PATH}/producers", 1)
+        await until(lambda: watch_count(mortal) == 1)
+        server.expire(mortal.session_id)
+        with pytest.raises(zkwire.SessionExpiredError):
+            await waiting
+        assert await drain(Queue(zk, PATH)) == [b"0"]
+
+
+async def test_a_room_that_is_deleted_while_a_producer_waits_is_made_again() -> None:
+    async with scene() as stage:
+        queue = Queue(stage.zk, stage.path, 2)
+        await queue.put_many(numbers(2))
+        waiting = asyncio.create_task(queue.put(b"2"))
+        await until_line(stage.other, f"{stage.path}/producers", 1)
+        await until(lambda: watch_count(stage.zk) == 1)
+        await stage.other.delete(f"{stage.path}/room")
+        assert await Queue(stage.other, stage.path).get() == b"0"
+        await waiting
+        assert (await stage.other.get(f"{stage.path}/room")).data == b"2"
+        with pytest.raises(TimeoutError):
+            await queue.put(b"3", within=0)
+        assert await contents(stage) == numbers(1, 3)
+
+
+@pytest.mark.parametrize("node", ["room", "entries"])
+async def test_a_refusal_to_show_how_many_items_there_are_is_raised(node: str) -> None:
+    async with scene() as stage:
+        queue = Queue(stage.zk, stage.path, 2)
+        await queue.put(b"0")
+        refusing = stage.server.answering("getData", zkwire.NoAuthError, path=f"{stage.path}/{node}", times=1)
+        with refusing, pytest.raises(zkwire.NoAuthError):
+            await Queue(stage.zk, stage.path, 2).put(b"1")
+        assert await contents(stage) == [b"0"]
+
+
+# -- names that are taken ---------------------------------------------------------------------------------------------
+
+
+async def take_names(zk: Client, numbers: range) -> None:
+    """Create items by hand, with the names of items that are to come; this uses numbers up, too."""
+    for number in numbers:
+        await zk.create(f"{PATH}/entries/entry-100-{number:010d}", b"theirs")
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5])
+async def test_a_put_leaves_out_names_that_are_taken_until_there_are_too_many(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It leaves out 1, then 2, then 4 numbers, and here no more."""
+    monkeypatch.setattr("recipes.queue.producer._MOST_LEFT_OUT", 4)
+    async with clients() as (_, (zk, other)):
+        queue = Queue(zk, PATH)
+        await queue.put(b"0")
+        await take_names(other, range(count + 1, 2 * count + 1))  # from the next number on
+        if count > 4:
+            with pytest.raises(zkwire.NodeExistsError, match="nodes that another client has created by hand: delete"):
+                await queue.put_many(numbers(1, 3))
+            assert (await drain(queue)).count(b"theirs") == count
+            return
+        await queue.put_many(numbers(1, 3))
+        await settled(zk, PATH)
+        assert sorted(await drain(queue)) == sorted([*numbers(3), *[b"theirs"] * count])
+
+
+async def test_a_put_whose_queue_is_deleted_after_its_name_was_taken_makes_the_queue_again() -> None:
+    async with clients() as (server, (zk, other)):
+        queue = Queue(zk, PATH)
+        await queue.put(b"0")
+        await take_names(other, range(2, 3))
+        with server.hold_replies("multi", session=zk.session_id, times=1) as putting:
+            task = asyncio.create_task(queue.put(b"1"))
+            await putting.until_hit()
+            await other.delete_tree(PATH)
+        await task
+        assert await drain(Queue(other, PATH)) == [b"1"]
 
 
 # -- members that do not agree ----------------------------------------------------------------------------------------
