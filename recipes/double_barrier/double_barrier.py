@@ -431,11 +431,7 @@ class DoubleBarrier:
 
     def _discard_own(self) -> asyncio.Future[None] | None:
         """Remove our node if we have one, and return the future of its removal."""
-        if self._own is None:
-            return None
-        gone = self._zk.discard(self._own_path)
-        self._own = None
-        return gone
+        return None if self._own is None else self._zk.discard(self._own_path)
 
 
 def _listed(names: list[str] | BaseException) -> list[str]:

@@ -303,6 +303,7 @@ def _stat(answer: object) -> Stat | None:
     """Return the Stat of the node that was read, None if it is missing.  Raises: any other error."""
     if isinstance(answer, Node):
         return answer.stat
-    if isinstance(answer, BaseException) and not isinstance(answer, zkwire.NoNodeError):
-        raise answer
-    return None
+    if isinstance(answer, zkwire.NoNodeError):
+        return None
+    assert isinstance(answer, BaseException)
+    raise answer

@@ -821,6 +821,61 @@ async def test_a_member_whose_session_ends_enters_no_round_of_others() -> None:
         await nothing_stays(stage)
 
 
+async def test_a_surplus_member_sleeps_until_the_first_member_of_the_round_has_gone() -> None:
+    async with observed_scene() as (stage, asked):
+        inside = [DoubleBarrier(stage.other, stage.path, 3) for _ in range(3)]
+        entering = [asyncio.create_task(barrier.enter()) for barrier in inside]
+        await asyncio.gather(*entering)
+        names = in_order(await members(stage.other, stage.path))
+        surplus = asyncio.create_task(DoubleBarrier(stage.zk, stage.path, 3).enter())
+        await until_armed(3, stage.zk)
+        asked.new()
+        for name in (names[2], names[1]):
+            await stage.other.delete(f"{stage.path}/{name}")
+            await stage.zk.ping()
+        assert asked.new() == []
+        await stage.other.delete(f"{stage.path}/{names[0]}")
+
+        async def has_ended() -> bool:  # that round, whose members are all gone
+            return await stage.other.exists(f"{stage.path}/ready") is None
+
+        await until(has_ended)
+        surplus.cancel()
+        await outcome(surplus)
+        await nothing_stays(stage)
+
+
+async def test_a_body_that_has_ended_waits_for_the_other_member_and_one_that_has_failed_does_not() -> None:
+    async with scene() as stage:
+        release = asyncio.Event()
+
+        async def take_part_until(zk: Client, event: asyncio.Event | None) -> None:
+            async with DoubleBarrier(zk, stage.path, 2):
+                if event is None:
+                    raise LookupError("failed")
+                await event.wait()
+
+        ended = asyncio.Event()
+        ended.set()
+        slow = asyncio.create_task(take_part_until(stage.other, release))
+        with pytest.raises(LookupError):
+            await take_part_until(stage.zk, None)
+        assert len(await members(stage.other, stage.path)) == 1
+        assert await stage.other.exists(f"{stage.path}/ready") is not None  # the other one is still inside
+        release.set()
+        await slow
+        await nothing_stays(stage)
+
+        release.clear()
+        slow = asyncio.create_task(take_part_until(stage.other, release))
+        quick = asyncio.create_task(take_part_until(stage.zk, ended))
+        await until_armed(1, stage.zk)  # it waits for the other one to leave
+        assert not quick.done()
+        release.set()
+        await asyncio.gather(slow, quick)
+        await nothing_stays(stage)
+
+
 # -- the end of a round ------------------------------------------------------------------------------------------------
 
 

@@ -256,6 +256,21 @@ async def test_a_persistent_node_behind_many_consumers_nodes_is_found() -> None:
         assert await queue.get(within=10) == b"39"
 
 
+@pytest.mark.usefixtures("impatient")
+async def test_all_persistent_nodes_in_taken_are_found_at_once_and_each_node_is_read_once() -> None:
+    observer = Counting()
+    async with clients(1) as (server, (other,)), zkwire.connect(server.hosts, observer=observer) as zk:
+        await Queue(other, PATH).put_many(numbers(40))
+        names = sorted(await other.get_children(f"{PATH}/entries"))
+        forged = (0, 1, 15, 16, 31, 32, 39)
+        for number, name in enumerate(names):
+            await other.create(f"{PATH}/taken/{name}", ephemeral=number not in forged)
+        queue = Queue(zk, PATH)
+        assert await queue.get(within=10) == b"0"
+        assert observer.requests.count("getData") - observer.requests.count("multi") <= 40
+        assert [await queue.get(within=0) for _ in forged[1:]] == [b"%d" % number for number in forged[1:]]
+
+
 @pytest.mark.limit(20)
 @pytest.mark.usefixtures("impatient")
 async def test_a_persistent_node_in_taken_does_not_hide_its_item_for_ever(

@@ -16,6 +16,7 @@ from tests.support.proxy import Proxy
 from tests.support.queues import (
     PATH,
     STAYS,
+    Counting,
     clients,
     contents,
     drain,
@@ -391,6 +392,33 @@ async def test_a_room_that_is_deleted_while_a_producer_waits_is_made_again() -> 
         with pytest.raises(TimeoutError):
             await queue.put(b"3", within=0)
         assert await contents(stage) == numbers(1, 3)
+
+
+async def test_a_waiting_producer_that_comes_too_late_looks_again_at_the_room_and_not_at_the_line() -> None:
+    observer = Counting()
+    async with clients(1) as (server, (zk,)), zkwire.connect(server.hosts, observer=observer) as other:
+        queue = Queue(zk, PATH, 2)
+        await queue.put_many(numbers(2))
+        waiting = asyncio.create_task(Queue(other, PATH, 2).put(b"2"))
+        await until_line(zk, f"{PATH}/producers", 1)
+        await until(lambda: watch_count(other) == 1)
+        before = len(observer.requests)
+        with server.hold_replies("getData", path=f"{PATH}/room", session=other.session_id, times=1) as looking:
+            assert await queue.get() == b"0"
+            await looking.until_hit()
+            await zk.set(f"{PATH}/room", b"2")  # as another put does
+        await waiting
+        look = ["getData", "getChildren"]
+        sent = [name for name in observer.requests[before:] if name not in ("removeWatches", "delete", "ping")]
+        assert sent == [*look, "multi", *look, "multi"]
+        assert await drain(queue) == numbers(1, 3)
+
+
+async def test_an_error_shows_only_the_beginning_of_the_data_of_a_foreign_room() -> None:
+    async with clients(1) as (_, (zk,)):
+        await zk.create(f"{PATH}/room", b"x" * 1000 + b"\xff", make_parents=True)
+        with pytest.raises(ValueError, match=f"{PATH} has maxsize {'x' * 40}, not 2: give that number"):
+            await Queue(zk, PATH, 2).put(b"0")
 
 
 @pytest.mark.parametrize("node", ["room", "entries"])
