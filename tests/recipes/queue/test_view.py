@@ -134,6 +134,89 @@ async def test_a_consumer_alone_lists_the_items_of_a_queue_hardly_ever() -> None
         assert looks.lists <= 4
 
 
+class Asked(zkwire.Observer):
+    """Records the requests of a client, each with the node that it is about; leaves out what goes on behind them."""
+
+    def __init__(self) -> None:
+        self._requests: list[str] = []
+
+    def request_done(self, operation: str, path: str | None, seconds: float, error: Exception | None) -> None:
+        if operation not in ("ping", "removeWatches", "delete"):
+            node = (path or "").removeprefix(f"{PATH}/")
+            self._requests.append(f"{operation} {'item' if node.startswith('entries/') else node}".rstrip())
+
+    def new(self) -> list[str]:
+        """Return the requests since the last call."""
+        new, self._requests = self._requests, []
+        return new
+
+
+LISTED = ["getChildren entries", "getChildren taken", "getData item", "multi"]
+COUNTED = ["getData entries", *LISTED]  # with what confirms this list the next time
+CONFIRMED = ["getData entries", "getChildren taken", "getData item", "multi"]
+
+
+async def test_the_requests_of_each_get_from_a_long_queue() -> None:
+    asked = Asked()
+    async with clients(1) as (server, (other,)), zkwire.connect(server.hosts, observer=asked) as zk:
+        queue, theirs = Queue(zk, PATH), Queue(other, PATH)
+        await theirs.put_many(numbers(100))
+        number = 0
+
+        async def costs(*expected: list[str]) -> None:
+            nonlocal number
+            for requests in expected:
+                assert await queue.get() == b"%d" % number
+                assert asked.new() == requests, number
+                number += 1
+
+        await costs(LISTED, COUNTED, CONFIRMED, CONFIRMED)
+        assert await theirs.get() == b"4"
+        number += 1
+        # The look that does not confirm the list has read the item that is gone.  Then it is not tried for a while.
+        await costs([*CONFIRMED[:-1], *LISTED[:-1], "getData item", "multi"], *[LISTED] * 14, COUNTED, CONFIRMED)
+        async with theirs.claim() as item:
+            assert item == b"%d" % number
+            number += 1
+            await costs([*CONFIRMED[:-1], "getData item", "multi"], CONFIRMED)
+            async with queue.claim() as item:
+                assert item == b"%d" % number
+                number += 1
+                asked.new()
+                await costs(COUNTED, CONFIRMED)
+                await queue.put(b"urgent", 1)
+                assert asked.new() == ["multi"]
+                assert await queue.get() == b"urgent"
+                assert asked.new() == [*COUNTED[:-1], "getData item", "multi"]
+                await costs(CONFIRMED, CONFIRMED)
+        asked.new()
+        await costs([*CONFIRMED[:-1], *LISTED], LISTED)
+
+
+async def test_an_item_that_cannot_be_taken_is_not_read_again_by_confirmed_lists() -> None:
+    class Reads(zkwire.Observer):
+        count = 0
+
+        def request_done(self, operation: str, path: str | None, seconds: float, error: Exception | None) -> None:
+            self.count += path == f"{PATH}/entries/{first}" and operation == "getData"
+
+    first, reads = "entry-000-0000000001", Reads()
+    async with clients(1) as (server, (other,)), zkwire.connect(server.hosts, observer=reads) as zk:
+        await other.create(f"{PATH}/entries/{first}/child", make_parents=True)
+        await Queue(other, PATH).put_many(numbers(60))
+        queue = Queue(zk, PATH)
+        assert [await queue.get() for _ in range(20)] == numbers(20)
+        assert reads.count == 1
+
+
+async def test_a_consumer_whose_queue_is_too_long_for_an_answer_gets_the_error() -> None:
+    async with clients(1) as (server, (other,)), zkwire.connect(server.hosts, reply_limit=5_000) as zk:
+        await Queue(other, PATH).put_many(numbers(300))
+        with pytest.raises(zkwire.ProtocolError):
+            await Queue(zk, PATH).get(within=5)
+        assert await Queue(other, PATH).size() == 300
+
+
 async def test_items_of_a_long_queue_are_read_ahead_until_the_next_look() -> None:
     """A get is one round trip then."""
     count = Counting()
