@@ -10,7 +10,7 @@ import pytest
 import zkwire
 from recipes import DoubleBarrier
 from recipes.double_barrier.rounds import in_order
-from tests.support.client import Server
+from tests.support.client import Server, turns
 from tests.support.everywhere import (
     Scene,
     below,
@@ -873,6 +873,26 @@ async def test_a_body_that_has_ended_waits_for_the_other_member_and_one_that_has
         assert not quick.done()
         release.set()
         await asyncio.gather(slow, quick)
+        await nothing_stays(stage)
+
+
+async def test_a_body_that_has_failed_ends_when_its_node_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So a program may end behind it: the others do not wait for this member until its session expires."""
+    monkeypatch.setattr("recipes.double_barrier.double_barrier.LEAVES_WITHIN", 0.0)
+    async with scene() as stage:
+
+        async def fail() -> None:
+            async with DoubleBarrier(stage.zk, stage.path, 1):
+                raise LookupError("failed")
+
+        with stage.server.hold_replies("delete", session=stage.zk.session_id) as deleting:
+            failing = asyncio.create_task(fail())
+            await deleting.until_hit()
+            await stage.other.ping()
+            await turns(20)
+            assert not failing.done()
+        assert isinstance(await outcome(failing), LookupError)
+        await take_part(DoubleBarrier(stage.zk, stage.path, 1))
         await nothing_stays(stage)
 
 

@@ -27,7 +27,25 @@ def test_names_of_other_programs_have_the_default_priority_and_names_without_a_n
     names = ["work-0000000007", "entry-101-0000000001", "lost+found", "entry-1x0-0000000002", "entry-099-0000000009"]
     assert in_order(names) == [names[4], names[3], names[0], names[1]]
     assert in_order(["README"]) == []
+    assert in_order(["entry-100-abcdefghij", "entry-100-0000000001"]) == ["entry-100-0000000001"]
+    assert in_order(["entry-100-0000000001e", "ntry-100-0000000002"]) == ["ntry-100-0000000002"]
     assert in_order([]) == []
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["entry-050-0000000001", "aaaaa-aaa-0000000009"],
+        ["zzzzz-zzz-0000000001", "entry-200-0000000005"],
+        ["entry-1000-0000000001", "entry-100-0000000002"],
+        ["entry-1001-0000000001", "entry-1000-0000000002"],
+        ["entry-100--000000002", "entry-100--000000001"],
+        ["entry-100-0000000001", "entry-\u00b2\u00b2\u00b2-0000000002", "entry-101-0000000000"],
+    ],
+)
+def test_names_of_an_unusual_form_are_not_sorted_as_text(names: list[str]) -> None:
+    """`\u00b2` is a digit, and no number."""
+    assert in_order(names[::-1]) == in_order(names) == names
 
 
 @given(st.integers(-(2**31), 2**31 - 1), st.lists(st.integers(0, 2**30), unique=True), st.randoms())
@@ -46,12 +64,19 @@ def test_the_order_holds_across_the_overflow_of_the_numbers(start: int, steps: l
         ("entry-100-2147483647", "entry-100-2147483646"),
         ("entry-005-0000000000", "entry-005--000000001"),
         ("entry-100--000000001", "entry-100--000000002"),
+        ("entry-100--1500000000", "entry-100--1500000001"),
         ("entry-100--2147483648", "entry-100-2147483647"),
     ],
 )
 def test_the_name_before_another_one_comes_first(number: str, before: str) -> None:
     assert name_before(number) == before
     assert in_order([number, before]) == [before, number]
+
+
+@pytest.mark.parametrize("priority", [0, 1, 999])
+def test_the_most_urgent_and_the_least_urgent_priority(priority: int) -> None:
+    assert checked_priority(priority) == priority
+    assert in_order([name(100, 1), name(priority, 2)])[priority > 100] == name(priority, 2)
 
 
 @pytest.mark.parametrize("priority", [-1, 1000])
