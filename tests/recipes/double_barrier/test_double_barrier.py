@@ -417,7 +417,12 @@ async def test_misuse_is_refused() -> None:
         barrier = DoubleBarrier(stage.zk, "/b", 1)
         with pytest.raises(RuntimeError, match="has not entered"):
             await barrier.leave()
+        with pytest.raises(ValueError, match="within"):
+            await barrier.enter(within=-1)
+        assert await stage.zk.exists("/b") is None
         await barrier.enter()
+        with pytest.raises(ValueError, match="within"):
+            await barrier.leave(within=-1)
         with pytest.raises(RuntimeError, match="has entered already"):
             await barrier.enter()
         await barrier.leave()
@@ -874,6 +879,19 @@ async def test_a_body_that_has_ended_waits_for_the_other_member_and_one_that_has
         release.set()
         await asyncio.gather(slow, quick)
         await nothing_stays(stage)
+
+
+async def test_a_failed_member_looks_whether_the_round_has_ended_and_ends_it_only_as_the_last_one() -> None:
+    async with observed_scene() as (stage, asked):
+        for ready_is_gone, looks in ((False, ["sync", "getData", "getData", "multi"]), (True, [])):
+            with pytest.raises(LookupError):
+                async with DoubleBarrier(stage.zk, stage.path, 1):
+                    if ready_is_gone:
+                        await stage.other.delete(f"{stage.path}/ready")
+                    asked.new()
+                    raise LookupError("failed")
+            assert asked.new() == ["delete", "getChildren", *looks]
+            assert await stage.other.get_children(stage.path) == []
 
 
 async def test_a_body_that_has_failed_ends_when_its_node_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -161,12 +161,14 @@ async def test_an_item_that_is_too_large_for_an_answer_goes_aside(caplog: pytest
 async def test_an_item_that_is_too_large_is_tried_again_ever_more_seldom() -> None:
     """Each try breaks the connection, and with it the writes of other tasks."""
     async with Server() as server, zkwire.connect(server.hosts) as zk:
-        aside = Aside(Nodes(zk, PATH, None))
+        aside, loop = Aside(Nodes(zk, PATH, None)), asyncio.get_running_loop()
 
-        def pause(why: str) -> float:
+        def pause(why: str) -> int:
+            before = loop.time()
             aside.add(FIRST, why)
+            after = loop.time()
             assert aside.next_try is not None
-            return round(aside.next_try - asyncio.get_running_loop().time(), -1)
+            return next(each for each in range(4000) if before + each <= aside.next_try <= after + each)
 
         assert [pause(HAS_CHILDREN) for _ in range(3)] == [60, 60, 60]
         assert [pause(TOO_LARGE) for _ in range(8)] == [60, 120, 240, 480, 960, 1920, 3600, 3600]
@@ -254,6 +256,22 @@ async def test_a_persistent_node_behind_many_consumers_nodes_is_found() -> None:
         for name in names:
             await other.create(f"{PATH}/taken/{name}", ephemeral=name != names[-1])
         assert await queue.get(within=10) == b"39"
+
+
+async def test_a_waiting_consumer_does_not_look_at_once_at_what_has_taken_the_items() -> None:
+    """Mostly the items come back, or others come, within a second."""
+    observer = Counting()
+    async with clients(1) as (server, (other,)), zkwire.connect(server.hosts, observer=observer) as zk:
+        await Queue(other, PATH).put(b"0")
+        with body_raises(LookupError):
+            async with Queue(other, PATH).claim():
+                waiting = asyncio.create_task(Queue(zk, PATH).get())
+                await until_line(other, f"{PATH}/consumers", 1)
+                for _ in range(3):
+                    await zk.sync(PATH)
+                assert "getData" not in observer.requests
+                raise LookupError
+        assert await waiting == b"0"
 
 
 @pytest.mark.usefixtures("impatient")

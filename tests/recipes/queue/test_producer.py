@@ -414,6 +414,52 @@ async def test_a_waiting_producer_that_comes_too_late_looks_again_at_the_room_an
         assert await drain(queue) == numbers(1, 3)
 
 
+async def test_a_put_whose_answer_comes_after_the_time_limit_has_put_its_item() -> None:
+    """TimeoutError means that nothing was put, so the limit does not cut off a transaction."""
+    async with clients() as (server, (zk, other)):
+        queue = Queue(zk, PATH, 2)
+        await queue.put(b"0")
+        with server.hold_replies("multi", session=zk.session_id, times=1) as putting:
+            task = asyncio.create_task(queue.put(b"1", within=0.02))
+            await putting.until_hit()
+            await asyncio.sleep(0.05)  # the limit has passed
+            assert not task.done()
+        await task
+        assert await drain(Queue(other, PATH)) == numbers(2)
+
+
+async def test_the_time_limit_of_a_put_goes_on_when_its_transaction_came_too_late() -> None:
+    async with clients() as (server, (zk, other)):
+        queue = Queue(zk, PATH, 2)
+        await Queue(other, PATH, 2).put(b"0")
+        with server.hold_replies("getData", path=f"{PATH}/room", session=zk.session_id, times=1) as looking:
+            putting = asyncio.create_task(queue.put(b"late", within=0.2))
+            await looking.until_hit()
+            await Queue(other, PATH, 2).put(b"1")
+        with pytest.raises(TimeoutError, match=f"{PATH} had no room for 1 more within 0.2 s"):
+            await putting
+        assert await drain(Queue(other, PATH)) == numbers(2)
+        await settled(other, PATH)
+
+
+@pytest.mark.parametrize(("count", "is_put"), [(16, True), (17, False)])
+async def test_a_put_that_must_not_wait_looks_at_sixteen_nodes_in_the_line_at_most(count: int, is_put: bool) -> None:
+    async with clients() as (_, (zk, other)):
+        for _ in range(count):
+            await other.create(f"{PATH}/producers/put-", sequential=True, make_parents=True)
+        came = await outcome(Queue(zk, PATH, 2).put(b"0", within=0))
+        assert (came is None) is is_put
+        assert isinstance(came, TimeoutError) is not is_put
+        assert await Queue(other, PATH).size() == is_put
+
+
+async def test_no_items_are_put_without_a_request() -> None:
+    async with clients(1) as (_, (zk,)):
+        for queue in (Queue(zk, PATH), Queue(zk, PATH, 2)):
+            await queue.put_many([])
+        assert await zk.exists(PATH) is None
+
+
 async def test_an_error_shows_only_the_beginning_of_the_data_of_a_foreign_room() -> None:
     async with clients(1) as (_, (zk,)):
         await zk.create(f"{PATH}/room", b"x" * 1000 + b"\xff", make_parents=True)
