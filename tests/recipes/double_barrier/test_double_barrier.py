@@ -21,7 +21,7 @@ from tests.support.everywhere import (
     scene,
 )
 from tests.support.proxy import Proxy
-from tests.support.recipes import outcome, until, until_armed, until_state, until_watches
+from tests.support.recipes import body_raises, outcome, until, until_armed, until_state, until_watches
 from zkwire import Client, SessionState
 from zkwire.testing import RealServer
 
@@ -884,7 +884,7 @@ async def test_a_body_that_has_ended_waits_for_the_other_member_and_one_that_has
 async def test_a_failed_member_looks_whether_the_round_has_ended_and_ends_it_only_as_the_last_one() -> None:
     async with observed_scene() as (stage, asked):
         for ready_is_gone, looks in ((False, ["sync", "getData", "getData", "multi"]), (True, [])):
-            with pytest.raises(LookupError):
+            with body_raises(LookupError):
                 async with DoubleBarrier(stage.zk, stage.path, 1):
                     if ready_is_gone:
                         await stage.other.delete(f"{stage.path}/ready")
