@@ -807,6 +807,25 @@ async def test_a_member_whose_session_ends_after_the_round_has_begun_with_it_has
         await nothing_stays(stage)
 
 
+@pytest.mark.parametrize("inside", [False, True])
+async def test_without_renewal_an_expired_session_ends_the_wait_with_an_error(inside: bool) -> None:
+    async with scene() as stage, zkwire.connect(stage.server.hosts, renew=False) as mortal:
+        mine, theirs = DoubleBarrier(mortal, stage.path, 2), DoubleBarrier(stage.other, stage.path, 2)
+        waiting = asyncio.create_task(mine.enter(within=5))
+        await until_armed(2, mortal)
+        if inside:
+            await theirs.enter(within=5)
+            await waiting
+            waiting = asyncio.create_task(mine.leave(within=5))
+            await until_armed(1, mortal)
+        stage.server.expire(mortal.session_id)
+        with pytest.raises(zkwire.SessionExpiredError):
+            await waiting
+        if inside:
+            await theirs.leave(within=5)
+        await nothing_stays(stage)
+
+
 async def test_a_member_whose_session_ends_enters_no_round_of_others() -> None:
     async with scene() as stage, zkwire.connect(stage.server.hosts) as third:
         mine = DoubleBarrier(stage.zk, stage.path, 2)

@@ -154,8 +154,12 @@ async def test_only_the_tasks_for_which_there_are_items_are_called() -> None:
     for place in (second, third):
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(place.called(), 0)
+    fourth = places.enter()
     places.leave(second)
     places.leave(first)
     assert places.is_first(third)
     await asyncio.wait_for(third.called(), 5)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(fourth.called(), 0)
+    places.leave(fourth)
     places.leave(third)
