@@ -9,7 +9,7 @@ from recipes import Queue
 from tests.support.client import Server, turns
 from tests.support.everywhere import Scene, cancel_at_every_moment, scene
 from tests.support.queues import PATH, STAYS, Counting, clients, contents, numbers, settled
-from tests.support.recipes import body_raises, outcome
+from tests.support.recipes import body_raises, outcome, until_line
 
 
 class Looks(Counting):
@@ -191,6 +191,35 @@ async def test_the_requests_of_each_get_from_a_long_queue() -> None:
                 await costs(CONFIRMED, CONFIRMED)
         asked.new()
         await costs([*CONFIRMED[:-1], *LISTED], LISTED)
+
+
+async def test_a_consumer_that_has_waited_has_its_lists_confirmed_again_at_once() -> None:
+    asked = Asked()
+    async with clients(1) as (server, (other,)), zkwire.connect(server.hosts, observer=asked) as zk:
+        queue, theirs = Queue(zk, PATH), Queue(other, PATH)
+        await theirs.put_many(numbers(40))
+        assert [await queue.get() for _ in range(40)] == numbers(40)
+        waiting = asyncio.create_task(queue.get())
+        await until_line(other, f"{PATH}/consumers", 1)
+        await theirs.put_many(numbers(100))
+        assert await waiting == b"0"
+        asked.new()
+        assert [await queue.get() for _ in range(3)] == numbers(1, 4)
+        assert asked.new() == [*COUNTED, *CONFIRMED, *CONFIRMED]
+
+
+async def test_a_claim_reads_no_item_ahead() -> None:
+    """It reads the item behind its transaction, so what was read before would not be used."""
+    asked = Asked()
+    async with clients(1) as (server, (other,)), zkwire.connect(server.hosts, observer=asked) as zk:
+        await Queue(other, PATH).put_many(numbers(100))
+        queue = Queue(zk, PATH)
+        for number in range(3):
+            async with queue.claim() as item:
+                assert item == b"%d" % number
+                sent = [name.partition(" /")[0].replace(item.path[len(PATH) + 1 :], "claim") for name in asked.new()]
+                assert sent == ["getChildren entries", "getChildren taken", "multi", "getData item", "getData claim"]
+            asked.new()
 
 
 async def test_an_item_that_cannot_be_taken_is_not_read_again_by_confirmed_lists() -> None:
