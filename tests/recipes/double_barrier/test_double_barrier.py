@@ -807,6 +807,26 @@ async def test_a_member_whose_session_ends_after_the_round_has_begun_with_it_has
         await nothing_stays(stage)
 
 
+async def test_a_member_whose_session_ends_enters_no_forged_round() -> None:
+    async with scene() as stage:
+        mine, theirs = DoubleBarrier(stage.zk, stage.path, 2), DoubleBarrier(stage.other, stage.path, 2)
+        entering = asyncio.create_task(mine.enter(within=5))
+        await until_armed(2, stage.zk)
+        (name,) = await members(stage.other, stage.path)
+        with stage.server.hold_replies(session=stage.zk.session_id):
+            await stage.other.create(f"{stage.path}/ready", name.encode())  # one member, and its count is 2
+            stage.server.expire(stage.zk.session_id)
+
+        async def has_come_again() -> bool:
+            return await members(stage.other, stage.path) not in ([], [name])
+
+        await until(has_come_again)
+        await theirs.enter(within=5)
+        await entering
+        await asyncio.gather(mine.leave(within=5), theirs.leave(within=5))
+        await nothing_stays(stage)
+
+
 @pytest.mark.parametrize("inside", [False, True])
 async def test_without_renewal_an_expired_session_ends_the_wait_with_an_error(inside: bool) -> None:
     async with scene() as stage, zkwire.connect(stage.server.hosts, renew=False) as mortal:

@@ -9,7 +9,7 @@ from recipes import Queue
 from tests.support.client import Server, turns
 from tests.support.everywhere import Scene, cancel_at_every_moment, scene
 from tests.support.queues import PATH, STAYS, Counting, clients, contents, numbers, settled
-from tests.support.recipes import body_raises, outcome, until_line
+from tests.support.recipes import body_raises, outcome, until_armed, until_line
 
 
 class Looks(Counting):
@@ -206,6 +206,22 @@ async def test_a_consumer_that_has_waited_has_its_lists_confirmed_again_at_once(
         asked.new()
         assert [await queue.get() for _ in range(3)] == numbers(1, 4)
         assert asked.new() == [*COUNTED, *CONFIRMED, *CONFIRMED]
+
+
+async def test_a_waiting_consumer_watches_the_claims_only_while_all_items_are_claimed() -> None:
+    """Otherwise it would be woken whenever another consumer takes an item."""
+    asked = Asked()
+    async with clients(1) as (server, (other,)), zkwire.connect(server.hosts, observer=asked) as zk:
+        queue, theirs = Queue(zk, PATH), Queue(other, PATH)
+        await theirs.put(b"0")
+        async with theirs.claim():
+            waiting = asyncio.create_task(queue.get())
+            await until_armed(3, zk)  # the items twice, and the claims
+            lists = ["getChildren entries", "getChildren taken"]
+            assert asked.new()[-4:] == [*lists, *lists]
+            await theirs.put(b"1")
+            assert await waiting == b"1"
+            assert asked.new() == [*lists, "getData item", "multi"]
 
 
 async def test_a_claim_reads_no_item_ahead() -> None:
