@@ -103,7 +103,7 @@ class Producer:
         try:
             while True:
                 room, self._room = self._room, None
-                if room is None or room.used + len(items) > maxsize or failures:
+                if room is None or room.used + len(items) > maxsize:
                     try:
                         # A put that must not wait looks again after each failure: another producer was faster, and
                         # there may still be room.

@@ -329,6 +329,20 @@ async def test_a_bounded_put_of_a_lone_producer_is_one_request(zookeeper: RealSe
         assert await queue.size() == 20
 
 
+async def test_a_lone_producer_fills_a_queue_to_its_bound_without_a_look() -> None:
+    observer = Counting()
+    async with clients(1) as (server, (other,)), zkwire.connect(server.hosts, observer=observer) as zk:
+        queue = Queue(zk, PATH, 4)
+        await queue.put(b"0")
+        before = len(observer.requests)
+        await queue.put(b"1")
+        await queue.put_many(numbers(2, 4))
+        assert [name for name in observer.requests[before:] if name not in ("delete", "ping")] == ["multi", "multi"]
+        with pytest.raises(TimeoutError):
+            await queue.put(b"4", within=0)
+        assert await drain(Queue(other, PATH)) == numbers(4)
+
+
 @pytest.mark.limit(10)
 async def test_a_put_within_0_seconds_uses_the_room_that_is_there_and_does_not_wait() -> None:
     async with clients() as (server, (zk, other)):

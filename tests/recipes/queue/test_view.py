@@ -224,6 +224,23 @@ async def test_a_waiting_consumer_watches_the_claims_only_while_all_items_are_cl
             assert asked.new() == [*lists, "getData item", "multi"]
 
 
+async def test_a_look_while_an_own_take_is_under_way_does_not_hide_what_another_client_puts_next() -> None:
+    """The count of the changes that it reads may include that take, or not."""
+    async with clients() as (server, (zk, other)):
+        queue = Queue(zk, PATH)
+        await Queue(other, PATH).put_many(numbers(100))
+        assert [await queue.get() for _ in range(3)] == numbers(3)
+        with server.hold_replies("multi", session=zk.session_id, times=1) as taking:
+            first = asyncio.create_task(queue.get())
+            await taking.until_hit()
+            second = asyncio.create_task(queue.get())
+            await turns(20)
+            await other.ping()
+        assert [await first, await second] == numbers(3, 5)
+        await Queue(other, PATH).put(b"urgent", 1)
+        assert await queue.get() == b"urgent"
+
+
 async def test_a_claim_reads_no_item_ahead() -> None:
     """It reads the item behind its transaction, so what was read before would not be used."""
     asked = Asked()
