@@ -71,9 +71,9 @@ class DoubleBarrier:
         self._fixed_acl = READ_ONLY_ACL if acl is None else acl
         self._asked_acl = acl
         self._ready = join_path(self.path, READY)
-        self._unique = ""  # the part of our node's name before its number
+        self._unique: str  # the part of our node's name before its number
         self._own: str | None = None  # the name of our node
-        self._session_id = 0  # of our node
+        self._session_id: int  # of our node
         self._round: Round | None = None
         self._is_busy = False
         self._no_members: set[str] = set()  # names of nodes that only look like members
@@ -431,11 +431,7 @@ class DoubleBarrier:
 
     def _discard_own(self) -> asyncio.Future[None] | None:
         """Remove our node if we have one, and return the future of its removal."""
-        if self._own is None:
-            return None
-        gone = self._zk.discard(self._own_path)
-        self._own = None
-        return gone
+        return None if self._own is None else self._zk.discard(self._own_path)
 
 
 def _listed(names: list[str] | BaseException) -> list[str]:

@@ -20,13 +20,13 @@ _MEMBER: Final = re.compile(r"[0-9a-f-]{36}-of-([1-9][0-9]{0,9})-(?:[0-9]{10}|-[
 
 def count_of(name: str) -> int | None:
     """Return the count with which the member `name` was made; None if it is not the name of a member."""
-    match = _MEMBER.fullmatch(name)
-    return int(match[1]) if match and sequence(name) is not None else None
+    parts = _parts(name)
+    return parts[0] if parts else None
 
 
 def in_order(names: Collection[str]) -> list[str]:
     """Return those of `names` that are names of members, in the order in which the members came."""
-    numbers = {name: sequence(name) or 0 for name in names if count_of(name) is not None}
+    numbers = {name: parts[1] for name in names if (parts := _parts(name))}
     # Sequence numbers overflow, so they are compared by their distance to one of them.
     reference = next(iter(numbers.values()), 0)
     return sorted(numbers, key=lambda name: sequence_distance(numbers[name], reference))
@@ -52,3 +52,9 @@ def to_wait_for(own: str, present: Sequence[str]) -> str | None:
 def members_in(ready: Node | NoAuthError) -> Round:
     """Return the names in `ready`, none if it may not be read: then it is not the work of members."""
     return () if isinstance(ready, NoAuthError) else tuple(ready.data.decode(errors="replace").split("\n"))
+
+
+def _parts(name: str) -> tuple[int, int] | None:
+    """Return the count and the sequence number in the name of a member; None if it is not the name of a member."""
+    match, number = _MEMBER.fullmatch(name), sequence(name)
+    return (int(match[1]), number) if match and number is not None else None

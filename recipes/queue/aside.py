@@ -119,8 +119,7 @@ class Aside:
             some = unknown[first : first + _MOST_READ]
             nodes = await self._nodes.zk.pipeline([GetData(self._nodes.taken_node(name)) for name in some])
             self._claimed.update(dict.fromkeys(some, now + _TRIED_AGAIN_AFTER))
-            found = zip(some, nodes, strict=True)
-            forged = [name for name, node in found if isinstance(node, Node) and not node.stat.ephemeral_owner]
+            forged = [name for name, node in zip(some, nodes, strict=True) if _is_persistent(node)]
             is_freed = any([await self._free(name) for name in forged]) or is_freed
         return is_freed
 
@@ -139,7 +138,9 @@ class Aside:
             self._claimed.pop(name, None)
             return True
         except zkwire.TransactionError as refused:
-            if isinstance(refused.cause, zkwire.NoChildrenForEphemeralsError | zkwire.NoNodeError):
+            # Read it once more: the ACL of a consumer's node refuses a child before the server looks at its kind.
+            (node,) = await self._nodes.zk.pipeline([GetData(path)])
+            if not _is_persistent(node):
                 return True
             self._notices.report(
                 path, f"is not ephemeral, so it hides an item for ever, and cannot be deleted: {refused.cause}"
@@ -147,3 +148,8 @@ class Aside:
             return False
         self._notices.report(path, "was not ephemeral, so no consumer has made it; it was deleted, to free its item")
         return True
+
+
+def _is_persistent(node: object) -> bool:
+    """Return whether the read of a node has shown that it belongs to no session."""
+    return isinstance(node, Node) and not node.stat.ephemeral_owner

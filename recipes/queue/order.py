@@ -17,7 +17,8 @@ LOWEST_PRIORITY: Final = 999
 
 _PREFIX: Final = "entry-"
 _PRIORITY: Final = slice(len(_PREFIX), len(_PREFIX) + 3)
-_PLAIN_LENGTH: Final = len("entry-100-0000000001")
+_PLAIN: Final = b"entry-000-0000000000/"  # the usual form of a name, each digit replaced by 0; no name has a slash
+_DIGITS_AS_0: Final = bytes.maketrans(b"123456789", b"000000000")
 
 # A listing serves for one take per so many names, and for at least one.  So each take pays for at most so many names,
 # however deep the queue is.  The price: an item that is put ahead of the listed ones waits until the next listing.
@@ -74,15 +75,13 @@ def _are_plain(names: list[str]) -> bool:
     It is if all names have the usual form and no number is negative.  A deep queue has many names, so this test looks
     at the whole list with few calls, not at each name.
     """
-    if not names:
-        return True
-    have_prefix = names[0].startswith(_PREFIX) and names[-1].startswith(_PREFIX)
-    return have_prefix and set(map(len, names)) == {_PLAIN_LENGTH} and "".join(names).count("-") == 2 * len(names)
+    forms = "/".join([*names, ""]).encode(errors="replace").translate(_DIGITS_AS_0)
+    return forms == _PLAIN * len(names)
 
 
 def _priority(name: str) -> int:
     digits = name[_PRIORITY]
-    has_priority = name.startswith(_PREFIX) and len(digits) == 3 and digits.isascii() and digits.isdigit()
+    has_priority = name.startswith(_PREFIX) and digits.isascii() and digits.isdigit()
     return int(digits) if has_priority else DEFAULT_PRIORITY
 
 
@@ -100,12 +99,9 @@ class Listing:
     __slots__ = ("_is_expired", "_last_window", "_losses", "_names", "_takes_left", "_window")
 
     def __init__(self) -> None:
-        self._names: list[str] = []
-        self._is_expired = False
-        self._takes_left = 0
         self._window = 0  # 0 while there is no competition
         self._last_window = 0  # the size with which competition began last; halved by each win without competition
-        self._losses = 0  # in a row
+        self.fill((), ())
 
     def __len__(self) -> int:
         return len(self._names)
@@ -154,7 +150,7 @@ class Listing:
 
     def _renew(self) -> None:
         self._takes_left = self.takes_of_one_look
-        self._losses = 0
+        self._losses = 0  # in a row
         self._is_expired = False
 
     def expire(self) -> None:

@@ -103,7 +103,7 @@ class Producer:
         try:
             while True:
                 room, self._room = self._room, None
-                if room is None or room.used + len(items) > maxsize or failures:
+                if room is None or room.used + len(items) > maxsize:
                     try:
                         # A put that must not wait looks again after each failure: another producer was faster, and
                         # there may still be room.
@@ -303,6 +303,7 @@ def _stat(answer: object) -> Stat | None:
     """Return the Stat of the node that was read, None if it is missing.  Raises: any other error."""
     if isinstance(answer, Node):
         return answer.stat
-    if isinstance(answer, BaseException) and not isinstance(answer, zkwire.NoNodeError):
-        raise answer
-    return None
+    if isinstance(answer, zkwire.NoNodeError):
+        return None
+    assert isinstance(answer, BaseException)
+    raise answer

@@ -23,7 +23,7 @@ from recipes.queue.nodes import Nodes
 from recipes.queue.order import DEFAULT_PRIORITY, checked_priority
 from recipes.queue.places import Places
 from recipes.queue.producer import Producer
-from zkwire import ACL, Client, SessionState, WatchSet
+from zkwire import ACL, Client, WatchSet
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -114,13 +114,11 @@ class Queue:
             raise ValueError(f"{len(wanted)} items at once never find room in a queue of {self.maxsize}")
         if not wanted:
             return
-        view = self._consumer.view
-        view.expire()  # the new items may be more urgent than the listed ones
         await self._nodes.check_acl()
         try:
             await self._producer.put(wanted, within)
         finally:
-            view.expire()  # a look that was sent before the items were there may have ended meanwhile
+            self._consumer.view.expire()  # the new items may be more urgent than the listed ones
 
     # -- taking -----------------------------------------------------------------------------------------------------
 
@@ -188,8 +186,6 @@ class Queue:
 
     async def _take_within(self, within: float | None, take: Take[T]) -> T:
         checked_within(within)
-        if self._zk.state is SessionState.CLOSED:
-            raise zkwire.SessionClosedError("the client is closed: make a new one with zkwire.connect")
         await self._nodes.check_acl()
         async with bounded(within, f"the queue {self.path} had no item") as bound:
             return await self._take(take, bound)

@@ -62,13 +62,13 @@ class View:
         self._nodes = nodes
         self._zk = nodes.zk
         self.listing = Listing()
-        self.has_nodes = False
+        self.has_nodes: bool
         self.aside = Aside(nodes)
         self.being_taken: set[str] = set()
         self._listed: tuple[Sequence[str], Sequence[str]] = (), ()  # all items, and all nodes in `taken`, at last
         self._looks: SharedLooks[None] = SharedLooks()
         self._read_ahead: dict[str, Node] = {}
-        self._ahead_until = 0.0  # on the loop's clock
+        self._ahead_until: float  # on the loop's clock; for what was read ahead
         self._size_ahead = _MOST_BYTES_AHEAD  # of the largest item read ahead at last
         self._count: _Count | None = None  # None if the list cannot be confirmed
         self._hidden: set[str] = set()  # the items that the list has left out
@@ -99,7 +99,7 @@ class View:
                 GetChildren(self._nodes.taken, into=taken_watches),
             ]
             self._fill(*await self._zk.pipeline(reads), being_taken=())
-            if not self._listed[0] or not self.listing.is_empty:
+            if not all(self._listed) or not self.listing.is_empty:
                 return
 
     async def _look(self, wanted: int) -> None:

@@ -2,8 +2,17 @@
 
 import pytest
 
+from tests.support.client import Server
+
 
 @pytest.fixture
 def idle_traces_go_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Delete idle traces sooner, for plays that wait for this very often."""
     monkeypatch.setattr("recipes.common.trace._KEPT_FOR", 0.005)
+
+
+@pytest.fixture(params=["zookeeper", pytest.param("memory", marks=pytest.mark.memory)])
+def each_server(request: pytest.FixtureRequest) -> Server:
+    """A real server or one in memory; tests use its `hosts` only, and nodes below their own `path`."""
+    chosen: Server = request.getfixturevalue(request.param)
+    return chosen

@@ -9,6 +9,7 @@ import pytest
 
 import zkwire
 from recipes import Lock
+from tests.support.client import Server
 from tests.support.proxy import Proxy
 from zkwire import Client, NoNodeError, SessionExpiredError, SessionState
 from zkwire.testing import RealServer
@@ -106,13 +107,14 @@ async def until_armed(count: int, *clients: Client) -> None:
         raise AssertionError(f"{found()} watches, not {count}") from None
 
 
-async def watches(server: RealServer) -> int:
+async def watches(server: Server) -> int:
     """Return how many watches the server keeps; several watches of one session on one node count once."""
-    answer = await server.four_letter_word("mntr")  # wchs, wchp and wchc leave out watches on children
-    return int(answer.partition("zk_watch_count\t")[2].split()[0])
+    values = await zkwire.four_letter_word(server.hosts, "mntr")  # wchs, wchp and wchc leave out watches on children
+    assert isinstance(values, dict)
+    return int(values["zk_watch_count"])
 
 
-async def until_watches(server: RealServer, count: int) -> None:
+async def until_watches(server: Server, count: int) -> None:
     """Wait until the server keeps `count` watches."""
     found = -1
 

@@ -10,6 +10,7 @@ import pytest
 import zkwire
 from recipes import DoubleBarrier
 from recipes.double_barrier.rounds import in_order
+from tests.support.client import Server, turns
 from tests.support.everywhere import (
     Scene,
     below,
@@ -20,7 +21,7 @@ from tests.support.everywhere import (
     scene,
 )
 from tests.support.proxy import Proxy
-from tests.support.recipes import outcome, until, until_armed, until_state, until_watches
+from tests.support.recipes import body_raises, outcome, until, until_armed, until_state, until_watches
 from zkwire import Client, SessionState
 from zkwire.testing import RealServer
 
@@ -208,9 +209,9 @@ async def test_a_node_that_only_looks_like_a_member_has_no_say_about_the_count()
 
 @pytest.mark.parametrize("forged", [[], [FORMER], [FORMER] * 2, [FORMER, "other"]])
 async def test_a_forged_ready_that_names_a_waiting_member_does_not_let_it_in(
-    zookeeper: RealServer, path: str, caplog: pytest.LogCaptureFixture, forged: list[str]
+    each_server: Server, path: str, caplog: pytest.LogCaptureFixture, forged: list[str]
 ) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as stranger:
+    async with zkwire.connect(each_server.hosts) as zk, zkwire.connect(each_server.hosts) as stranger:
         first, second, third = (DoubleBarrier(zk, path, 3) for _ in range(3))
         entering = [asyncio.create_task(first.enter())]
         await until_members(stranger, path, 1)
@@ -233,9 +234,9 @@ async def test_a_forged_ready_that_names_a_waiting_member_does_not_let_it_in(
 
 
 async def test_a_ready_that_may_not_be_read_is_deleted(
-    zookeeper: RealServer, path: str, caplog: pytest.LogCaptureFixture
+    each_server: Server, path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as stranger:
+    async with zkwire.connect(each_server.hosts) as zk, zkwire.connect(each_server.hosts) as stranger:
         await stranger.create(path)
         await stranger.create(f"{path}/ready", acl=[zkwire.digest_acl("stranger", "secret")])
         barriers = [DoubleBarrier(zk, path, 2) for _ in range(2)]
@@ -258,7 +259,7 @@ async def persistent_member(zk: Client, path: str) -> str:
 
 @pytest.mark.parametrize(("plant", "why"), [(unreadable_member, "may not be read"), (persistent_member, "not ephem")])
 async def test_nodes_that_only_look_like_members_are_not_waited_for(
-    zookeeper: RealServer,
+    each_server: Server,
     path: str,
     caplog: pytest.LogCaptureFixture,
     plant: Callable[[Client, str], Awaitable[str]],
@@ -266,8 +267,8 @@ async def test_nodes_that_only_look_like_members_are_not_waited_for(
 ) -> None:
     """Not even if a forged `ready` names them."""
     async with (
-        zkwire.connect(zookeeper.hosts) as zk,
-        zkwire.connect(zookeeper.hosts, auth=[("digest", b"stranger:secret")]) as stranger,
+        zkwire.connect(each_server.hosts) as zk,
+        zkwire.connect(each_server.hosts, auth=[("digest", b"stranger:secret")]) as stranger,
     ):
         await stranger.create(path)
         planted = await plant(stranger, path)
@@ -320,14 +321,17 @@ async def test_no_member_starves() -> None:
         assert max(rounds.values()) - min(rounds.values()) <= 3, rounds
 
 
-async def test_the_end_of_a_dead_round_does_not_end_the_next_round() -> None:
-    """A member sees that all members of a round are gone.  Before it deletes `ready`, the next round begins."""
+@pytest.mark.parametrize(("operation", "node"), [("getChildren", ""), ("getData", "/ready")])
+async def test_the_end_of_a_dead_round_does_not_end_the_next_round(operation: str, node: str) -> None:
+    """A member sees that all members of a round are gone.  Before it deletes `ready`, the next round begins: before it
+    reads `ready` once more, or after that."""
     async with scene() as stage:
         one, two = DoubleBarrier(stage.zk, stage.path, 2), DoubleBarrier(stage.other, stage.path, 2)
         ready = f"{stage.path}/ready"
         await stage.other.create(stage.path)
         await stage.other.create(ready, b"dead")
-        with stage.server.hold_replies("getData", path=ready, session=stage.zk.session_id, nth=2, times=1) as held:
+        path, session = f"{stage.path}{node}", stage.zk.session_id
+        with stage.server.hold_replies(operation, path=path, session=session, nth=2, times=1) as held:
             entering = asyncio.create_task(one.enter())
             await held.until_hit()
             name = f"{stage.path}/{FORMER.removesuffix('0000000000')}"
@@ -413,7 +417,12 @@ async def test_misuse_is_refused() -> None:
         barrier = DoubleBarrier(stage.zk, "/b", 1)
         with pytest.raises(RuntimeError, match="has not entered"):
             await barrier.leave()
+        with pytest.raises(ValueError, match="within"):
+            await barrier.enter(within=-1)
+        assert await stage.zk.exists("/b") is None
         await barrier.enter()
+        with pytest.raises(ValueError, match="within"):
+            await barrier.leave(within=-1)
         with pytest.raises(RuntimeError, match="has entered already"):
             await barrier.enter()
         await barrier.leave()
@@ -552,9 +561,9 @@ async def test_the_session_expires_at_every_request() -> None:
     await expire_at_every_step(meet_or_give_up, stays=["ready"], at_least=5)
 
 
-async def test_a_member_that_must_not_read_its_own_node_gets_the_error(zookeeper: RealServer, path: str) -> None:
+async def test_a_member_that_must_not_read_its_own_node_gets_the_error(each_server: Server, path: str) -> None:
     """Its own node is not a stranger's: to make another one, again and again, would not help."""
-    async with zkwire.connect(zookeeper.hosts) as zk:
+    async with zkwire.connect(each_server.hosts) as zk:
         await zk.create(path)
         with pytest.raises(zkwire.NoAuthError):
             await DoubleBarrier(zk, path, 2, acl=[zkwire.digest_acl("other", "password")]).enter(within=10)
@@ -575,3 +584,446 @@ async def test_a_member_that_cannot_find_out_whether_a_round_has_ended_gets_the_
                 await DoubleBarrier(stage.zk, stage.path, 1).enter(within=10)
             assert refused.hits == 1
         assert await stage.other.get_children(stage.path) == ["ready"]
+
+
+# -- what one member sends, and what it does about a refusal -----------------------------------------------------------
+
+
+class Asked(zkwire.Observer):
+    """Records the requests of a client by name, without the removal of watches."""
+
+    def __init__(self) -> None:
+        self._requests: list[str] = []
+
+    def request_done(self, operation: str, path: str | None, seconds: float, error: Exception | None) -> None:
+        if operation not in ("removeWatches", "ping"):
+            self._requests.append(operation)
+
+    def new(self) -> list[str]:
+        """Return the requests since the last call."""
+        new, self._requests = self._requests, []
+        return new
+
+
+@asynccontextmanager
+async def observed_scene() -> AsyncIterator[tuple[Scene, Asked]]:
+    """A scene whose client `zk` is observed; the barrier's node exists."""
+    asked = Asked()
+    async with scene() as stage, zkwire.connect(stage.server.hosts, observer=asked) as zk:
+        await stage.other.create(stage.path, container=True)
+        stage.zk = zk
+        yield stage, asked
+
+
+async def pair(stage: Scene) -> tuple[DoubleBarrier, DoubleBarrier]:
+    """Return two members that have entered, those of `zk` and of `other`; the first one came first."""
+    mine, theirs = DoubleBarrier(stage.zk, stage.path, 2), DoubleBarrier(stage.other, stage.path, 2)
+    entering = asyncio.create_task(mine.enter())
+    await until_armed(2, stage.zk)
+    await theirs.enter(within=5)
+    await entering
+    return mine, theirs
+
+
+async def test_a_round_of_the_first_member_and_of_the_last_one_request_by_request() -> None:
+    async with observed_scene() as (stage, asked):
+        mine, theirs = await pair(stage)
+        assert asked.new() == ["create2", "getChildren", "exists", "getData", "getData"]
+        first, last = in_order(await members(stage.other, stage.path))
+        assert (await stage.other.get(f"{stage.path}/ready")).data == f"{first}\n{last}".encode()
+        assert (await stage.other.get(stage.path)).data == b"2"
+        leaving = asyncio.create_task(mine.leave(within=5))
+        await until_armed(1, stage.zk)  # the first member waits for the last one
+        assert in_order(await members(stage.other, stage.path)) == [first, last]
+        await theirs.leave(within=5)
+        await leaving
+        assert asked.new() == ["getChildren", "getData", "getChildren", "multi"]
+
+        entering = asyncio.create_task(theirs.enter(within=5))
+        await until_armed(2, stage.other)
+        await mine.enter(within=5)
+        await entering
+        assert asked.new() == ["create2", "getChildren", "getData", "getData", "multi"]
+        leaving = asyncio.create_task(mine.leave(within=5))
+        await until_armed(1, stage.zk)  # the last member has gone, and waits for the first one
+        await theirs.leave(within=5)
+        await leaving
+        assert asked.new() == ["getChildren", "delete", "getData", "getChildren"]
+        await nothing_stays(stage)
+
+
+async def test_a_member_is_in_one_round_at_a_time() -> None:
+    async with scene() as stage:
+        mine, theirs = DoubleBarrier(stage.zk, stage.path, 2), DoubleBarrier(stage.other, stage.path, 2)
+        entering = asyncio.create_task(mine.enter())
+        await until_armed(2, stage.zk)
+        with pytest.raises(RuntimeError, match="has entered already"):
+            await mine.enter()
+        with pytest.raises(RuntimeError, match="has not entered"):
+            await mine.leave()
+        await theirs.enter(within=5)
+        await entering
+        leaving = asyncio.create_task(mine.leave())
+        await until_armed(1, stage.zk)
+        with pytest.raises(RuntimeError, match="has entered already"):
+            await mine.enter()
+        with pytest.raises(RuntimeError, match="has not entered"):
+            await mine.leave()
+        await theirs.leave(within=5)
+        await leaving
+        await nothing_stays(stage)
+
+
+SECRET = zkwire.digest_acl("us", "secret")
+
+
+@pytest.mark.parametrize("acl", [None, [SECRET]])
+async def test_the_acl_of_each_node_of_a_barrier(acl: list[zkwire.ACL] | None) -> None:
+    async with scene() as stage, zkwire.connect(stage.server.hosts, auth=[("digest", b"us:secret")]) as us:
+        barrier = DoubleBarrier(us, f"{stage.path}/b", 1, acl=acl)
+        await barrier.enter()
+        (member,) = await members(us, barrier.path)
+        for path in (stage.path, barrier.path):
+            assert (await us.get_acl(path))[0] == list(acl or zkwire.OPEN_ACL)
+        for name in (member, "ready"):
+            assert (await us.get_acl(f"{barrier.path}/{name}"))[0] == list(acl or zkwire.READ_ONLY_ACL)
+        await barrier.leave()
+
+
+async def test_a_barrier_that_others_have_made_with_a_wider_acl_is_reported(caplog: pytest.LogCaptureFixture) -> None:
+    async with scene() as stage, zkwire.connect(stage.server.hosts, auth=[("digest", b"us:secret")]) as us:
+        await stage.other.create(stage.path)
+        async with DoubleBarrier(us, stage.path, 1):
+            assert not caplog.text
+        async with DoubleBarrier(us, stage.path, 1, acl=[SECRET]):
+            pass
+        assert f"{stage.path} exists with an ACL that allows more than acl= asks for" in caplog.text
+
+
+@pytest.mark.parametrize("operation", ["create", "getChildren", "getData", "exists"])
+async def test_a_refusal_while_a_member_enters_is_raised_and_its_node_removed(operation: str) -> None:
+    """`getData` reads its own node, `exists` looks for a round."""
+    async with scene() as stage:
+        await stage.other.create(stage.path)
+        refusing = stage.server.answering(operation, zkwire.NoAuthError, session=stage.zk.session_id, times=1)
+        with refusing, pytest.raises(zkwire.NoAuthError):
+            await DoubleBarrier(stage.zk, stage.path, 2).enter(within=5)
+        await nothing_stays(stage)
+
+
+async def test_a_refusal_of_the_beginning_of_a_round_is_raised_and_the_node_removed() -> None:
+    async with scene() as stage:
+        await stage.other.create(
+            stage.path, acl=[zkwire.ACL(zkwire.Perms.ALL & ~zkwire.Perms.WRITE, "world", "anyone")]
+        )
+        with pytest.raises(zkwire.TransactionError) as refused:  # the version of the barrier's node cannot be counted
+            await DoubleBarrier(stage.zk, stage.path, 1).enter(within=5)
+        assert isinstance(refused.value.cause, zkwire.NoAuthError)
+        await nothing_stays(stage)
+
+
+@pytest.mark.parametrize("refusal", [zkwire.QuotaExceededError, zkwire.ThrottledError])
+async def test_a_member_that_may_not_read_another_one_for_the_moment_gets_the_refusal(
+    refusal: type[zkwire.ServerError],
+) -> None:
+    """It cannot count that one, and must not take it for a node that is no member's."""
+    async with scene() as stage:
+        theirs = DoubleBarrier(stage.other, stage.path, 2)
+        entering = asyncio.create_task(theirs.enter())
+        await until_armed(2, stage.other)
+        (name,) = await members(stage.other, stage.path)
+        mine = DoubleBarrier(stage.zk, stage.path, 2)
+        refusing = stage.server.answering("getData", refusal, path=f"{stage.path}/{name}", session=stage.zk.session_id)
+        with refusing, pytest.raises(refusal):
+            await mine.enter(within=5)
+        await mine.enter(within=5)
+        await entering
+        await asyncio.gather(mine.leave(), theirs.leave())
+        await nothing_stays(stage)
+
+
+async def test_a_member_whose_node_is_deleted_before_it_watches_it_enters_again() -> None:
+    async with scene() as stage:
+        mine, theirs = DoubleBarrier(stage.zk, stage.path, 2), DoubleBarrier(stage.other, stage.path, 2)
+        await stage.other.create(stage.path)
+        with stage.server.hold_replies("getChildren", session=stage.zk.session_id, times=1) as listing:
+            entering = asyncio.create_task(mine.enter())
+            await listing.until_hit()
+            (name,) = await members(stage.other, stage.path)
+            await stage.other.delete(f"{stage.path}/{name}")
+        await until_armed(2, stage.zk)
+        assert name not in await members(stage.other, stage.path)
+        await theirs.enter(within=5)
+        await entering
+        await asyncio.gather(mine.leave(), theirs.leave())
+        await nothing_stays(stage)
+
+
+async def test_a_member_whose_barrier_is_deleted_before_it_lists_the_others_enters_again() -> None:
+    async with scene() as stage:
+        await stage.other.create(stage.path)
+        with stage.server.answering("getChildren", zkwire.NoNodeError, session=stage.zk.session_id, times=1):
+            async with DoubleBarrier(stage.zk, stage.path, 1):
+                assert len(await members(stage.zk, stage.path)) == 1
+        await nothing_stays(stage)
+
+
+async def test_a_member_looks_again_when_another_one_begins_the_round_first() -> None:
+    async with observed_scene() as (stage, asked):
+        mine, theirs = DoubleBarrier(stage.zk, stage.path, 2), DoubleBarrier(stage.other, stage.path, 2)
+        with stage.server.hold_replies("getData", session=stage.zk.session_id, times=1) as counting:
+            other = asyncio.create_task(theirs.enter(within=5))
+            await until_armed(2, stage.other)
+            entering = asyncio.create_task(mine.enter(within=5))
+            await counting.until_hit()
+            names = in_order(await members(stage.other, stage.path))
+            beginning = stage.other.transaction()
+            beginning.create(f"{stage.path}/ready", "\n".join(names).encode())
+            beginning.set(stage.path, b"2")
+            await beginning.commit()
+        await asyncio.gather(entering, other)
+        # The sync: the server may lag behind the leader, which has refused the transaction.
+        assert asked.new() == ["create2", "getChildren", "getData", "getData", "multi", "sync", "getData"]
+        await asyncio.gather(mine.leave(), theirs.leave())
+        await nothing_stays(stage)
+
+
+async def test_a_member_whose_session_ends_after_the_round_has_begun_with_it_has_entered() -> None:
+    """Its node has gone with its session, so the others do not wait for it; but it waits for them when it leaves."""
+    async with scene() as stage:
+        mine, theirs = DoubleBarrier(stage.zk, stage.path, 2), DoubleBarrier(stage.other, stage.path, 2)
+        entering = asyncio.create_task(mine.enter(within=5))
+        await until_armed(2, stage.zk)
+        with stage.server.hold_replies(session=stage.zk.session_id):
+            await theirs.enter(within=5)
+            stage.server.expire(stage.zk.session_id)
+        await entering
+        assert len(await members(stage.other, stage.path)) == 1  # that of the other one
+        leaving = asyncio.create_task(mine.leave(within=5))
+        await until_armed(1, stage.zk)
+        assert not leaving.done()
+        await theirs.leave(within=5)
+        await leaving
+        await nothing_stays(stage)
+
+
+async def test_a_member_whose_session_ends_enters_no_forged_round() -> None:
+    async with scene() as stage:
+        mine, theirs = DoubleBarrier(stage.zk, stage.path, 2), DoubleBarrier(stage.other, stage.path, 2)
+        entering = asyncio.create_task(mine.enter(within=5))
+        await until_armed(2, stage.zk)
+        (name,) = await members(stage.other, stage.path)
+        with stage.server.hold_replies(session=stage.zk.session_id):
+            await stage.other.create(f"{stage.path}/ready", name.encode())  # one member, and its count is 2
+            stage.server.expire(stage.zk.session_id)
+
+        async def has_come_again() -> bool:
+            return await members(stage.other, stage.path) not in ([], [name])
+
+        await until(has_come_again)
+        await theirs.enter(within=5)
+        await entering
+        await asyncio.gather(mine.leave(within=5), theirs.leave(within=5))
+        await nothing_stays(stage)
+
+
+@pytest.mark.parametrize("inside", [False, True])
+async def test_without_renewal_an_expired_session_ends_the_wait_with_an_error(inside: bool) -> None:
+    async with scene() as stage, zkwire.connect(stage.server.hosts, renew=False) as mortal:
+        mine, theirs = DoubleBarrier(mortal, stage.path, 2), DoubleBarrier(stage.other, stage.path, 2)
+        waiting = asyncio.create_task(mine.enter(within=5))
+        await until_armed(2, mortal)
+        if inside:
+            await theirs.enter(within=5)
+            await waiting
+            waiting = asyncio.create_task(mine.leave(within=5))
+            await until_armed(1, mortal)
+        stage.server.expire(mortal.session_id)
+        with pytest.raises(zkwire.SessionExpiredError):
+            await waiting
+        if inside:
+            await theirs.leave(within=5)
+        await nothing_stays(stage)
+
+
+async def test_a_member_whose_session_ends_enters_no_round_of_others() -> None:
+    async with scene() as stage, zkwire.connect(stage.server.hosts) as third:
+        mine = DoubleBarrier(stage.zk, stage.path, 2)
+        entering = asyncio.create_task(mine.enter(within=5))
+        await until_armed(2, stage.zk)
+        with stage.server.refuse_connections():
+            stage.server.expire(stage.zk.session_id)
+            await until_state(stage.zk, SessionState.SUSPENDED, SessionState.CONNECTING, SessionState.EXPIRED)
+            others = [DoubleBarrier(zk, stage.path, 2) for zk in (stage.other, third)]
+            await asyncio.gather(*(barrier.enter(within=5) for barrier in others))
+        await until_members(stage.other, stage.path, 3)
+        await stage.zk.ping()
+        assert not entering.done()
+        await asyncio.gather(*(barrier.leave(within=5) for barrier in others))
+        await asyncio.gather(entering, others[0].enter(within=5))
+        await asyncio.gather(mine.leave(within=5), others[0].leave(within=5))
+        await nothing_stays(stage)
+
+
+async def test_a_surplus_member_sleeps_until_the_first_member_of_the_round_has_gone() -> None:
+    async with observed_scene() as (stage, asked):
+        inside = [DoubleBarrier(stage.other, stage.path, 3) for _ in range(3)]
+        entering = [asyncio.create_task(barrier.enter()) for barrier in inside]
+        await asyncio.gather(*entering)
+        names = in_order(await members(stage.other, stage.path))
+        surplus = asyncio.create_task(DoubleBarrier(stage.zk, stage.path, 3).enter())
+        await until_armed(3, stage.zk)
+        asked.new()
+        for name in (names[2], names[1]):
+            await stage.other.delete(f"{stage.path}/{name}")
+            await stage.zk.ping()
+        assert asked.new() == []
+        await stage.other.delete(f"{stage.path}/{names[0]}")
+
+        async def has_ended() -> bool:  # that round, whose members are all gone
+            return await stage.other.exists(f"{stage.path}/ready") is None
+
+        await until(has_ended)
+        surplus.cancel()
+        await outcome(surplus)
+        await nothing_stays(stage)
+
+
+async def test_a_body_that_has_ended_waits_for_the_other_member_and_one_that_has_failed_does_not() -> None:
+    async with scene() as stage:
+        release = asyncio.Event()
+
+        async def take_part_until(zk: Client, event: asyncio.Event | None) -> None:
+            async with DoubleBarrier(zk, stage.path, 2):
+                if event is None:
+                    raise LookupError("failed")
+                await event.wait()
+
+        ended = asyncio.Event()
+        ended.set()
+        slow = asyncio.create_task(take_part_until(stage.other, release))
+        with pytest.raises(LookupError):
+            await take_part_until(stage.zk, None)
+        assert len(await members(stage.other, stage.path)) == 1
+        assert await stage.other.exists(f"{stage.path}/ready") is not None  # the other one is still inside
+        release.set()
+        await slow
+        await nothing_stays(stage)
+
+        release.clear()
+        slow = asyncio.create_task(take_part_until(stage.other, release))
+        quick = asyncio.create_task(take_part_until(stage.zk, ended))
+        await until_armed(1, stage.zk)  # it waits for the other one to leave
+        assert not quick.done()
+        release.set()
+        await asyncio.gather(slow, quick)
+        await nothing_stays(stage)
+
+
+async def test_a_failed_member_looks_whether_the_round_has_ended_and_ends_it_only_as_the_last_one() -> None:
+    async with observed_scene() as (stage, asked):
+        for ready_is_gone, looks in ((False, ["sync", "getData", "getData", "multi"]), (True, [])):
+            with body_raises(LookupError):
+                async with DoubleBarrier(stage.zk, stage.path, 1):
+                    if ready_is_gone:
+                        await stage.other.delete(f"{stage.path}/ready")
+                    asked.new()
+                    raise LookupError("failed")
+            assert asked.new() == ["delete", "getChildren", *looks]
+            assert await stage.other.get_children(stage.path) == []
+
+
+async def test_a_body_that_has_failed_ends_when_its_node_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So a program may end behind it: the others do not wait for this member until its session expires."""
+    monkeypatch.setattr("recipes.double_barrier.double_barrier.LEAVES_WITHIN", 0.0)
+    async with scene() as stage:
+
+        async def fail() -> None:
+            async with DoubleBarrier(stage.zk, stage.path, 1):
+                raise LookupError("failed")
+
+        with stage.server.hold_replies("delete", session=stage.zk.session_id) as deleting:
+            failing = asyncio.create_task(fail())
+            await deleting.until_hit()
+            await stage.other.ping()
+            await turns(20)
+            assert not failing.done()
+        assert isinstance(await outcome(failing), LookupError)
+        await take_part(DoubleBarrier(stage.zk, stage.path, 1))
+        await nothing_stays(stage)
+
+
+# -- the end of a round ------------------------------------------------------------------------------------------------
+
+
+async def in_alone(stage: Scene, *, is_there: bool, ready_has_children: bool = False) -> DoubleBarrier:
+    """Return a member that has entered alone; its node is there or was deleted by hand."""
+    barrier = DoubleBarrier(stage.zk, stage.path, 1)
+    await barrier.enter(within=5)
+    (name,) = await members(stage.other, stage.path)
+    if ready_has_children:
+        await stage.other.delete(f"{stage.path}/ready")
+        await stage.other.create(f"{stage.path}/ready", name.encode())
+        for child in ("a", "b"):
+            await stage.other.create(f"{stage.path}/ready/{child}/below", make_parents=True)
+    if not is_there:
+        await stage.other.delete(f"{stage.path}/{name}")
+    return barrier
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+async def test_nodes_below_ready_are_deleted_and_reported_once(
+    is_there: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with scene() as stage:
+        barrier = await in_alone(stage, is_there=is_there, ready_has_children=True)
+        await barrier.leave(within=5)
+        assert await below(stage.other, stage.path) == ([] if is_there else [f"{stage.path}/ready"])
+        assert caplog.text.count(f"{stage.path}/ready has nodes below it, which are deleted") == 1
+        await take_part(barrier)  # if `ready` has stayed, the next member deletes it
+        await nothing_stays(stage)
+
+
+async def test_a_member_whose_delete_of_ready_got_lost_has_left() -> None:
+    async with scene() as stage:
+        barrier = await in_alone(stage, is_there=False)
+        with stage.server.drop_before("multi", session=stage.zk.session_id):
+            await barrier.leave(within=5)
+        assert await below(stage.other, stage.path) == [f"{stage.path}/ready"]
+        await take_part(barrier)  # the next member to enter ends the round
+        await nothing_stays(stage)
+
+
+async def test_a_first_member_whose_node_is_deleted_while_it_ends_the_round_ends_it_all_the_same() -> None:
+    async with observed_scene() as (stage, asked):
+        barrier = DoubleBarrier(stage.zk, stage.path, 1)
+        await barrier.enter(within=5)
+        asked.new()
+        with stage.server.hold_replies("getChildren", session=stage.zk.session_id, times=1) as listing:
+            leaving = asyncio.create_task(barrier.leave(within=5))
+            await listing.until_hit()
+            (name,) = await members(stage.other, stage.path)
+            await stage.other.delete(f"{stage.path}/{name}")
+        await leaving
+        assert await stage.other.get_children(stage.path) == []
+        # The first sync: our server may lag behind the leader.  The second one belongs to the end of the round.
+        expected = ["getChildren", "multi", "sync", "getChildren", "sync", "getData", "getData", "multi"]
+        assert asked.new() == expected
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+async def test_a_refusal_of_the_end_of_a_round_is_raised(is_there: bool) -> None:
+    async with scene() as stage:
+        barrier = await in_alone(stage, is_there=is_there)
+        await stage.other.set_acl(stage.path, [zkwire.ACL(zkwire.Perms.ALL & ~zkwire.Perms.DELETE, "world", "anyone")])
+        with pytest.raises(zkwire.TransactionError) as refused:
+            await barrier.leave(within=5)
+        assert isinstance(refused.value.cause, zkwire.NoAuthError)
+
+
+async def test_a_barrier_that_a_person_has_deleted_can_be_left() -> None:
+    async with scene() as stage:
+        barriers = await pair(stage)
+        await stage.other.delete_tree(stage.path)
+        await asyncio.gather(*(barrier.leave(within=5) for barrier in barriers))
+        assert await stage.other.exists(stage.path) is None

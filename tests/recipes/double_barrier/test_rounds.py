@@ -35,6 +35,7 @@ def test_members_are_ordered_by_their_numbers_across_the_overflow() -> None:
     later = [f"{unique}-of-2--000000001", f"{unique}-of-2-0000000000"]
     assert in_order(later[::-1]) == later
     assert [count_of(name) for name in (names[0], "ready")] == [2, None]
+    assert count_of(f"{unique}-of-2-9999999999") is None  # no number of 32 bits, so no server has given it
 
 
 def test_the_count_in_a_name_has_few_digits() -> None:

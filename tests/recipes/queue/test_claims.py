@@ -9,6 +9,9 @@ import pytest
 
 import zkwire
 from recipes import Item, LockLostError, Queue
+from recipes.line.certainty import Certainty
+from recipes.queue.order import in_order
+from tests.support.client import Server as AnyServer
 from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, no_watch_stays, scene
 from tests.support.examples import some_in_quick
 from tests.support.lost_answers import answer_lost
@@ -24,13 +27,13 @@ from tests.support.queues import (
 )
 from tests.support.recipes import body_raises, outcome, until, until_line, until_watches
 from zkwire import SessionState
-from zkwire.testing import RealServer, Server
+from zkwire.testing import Server
 
 # -- the body ---------------------------------------------------------------------------------------------------------
 
 
-async def test_a_claimed_item_is_hidden_and_deleted_at_the_end(zookeeper: RealServer, path: str) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
+async def test_a_claimed_item_is_hidden_and_deleted_at_the_end(each_server: AnyServer, path: str) -> None:
+    async with zkwire.connect(each_server.hosts) as zk, zkwire.connect(each_server.hosts) as other:
         queue, theirs = Queue(zk, path), Queue(other, path)
         await queue.put_many([b"a", b"b"])
         async with queue.claim() as item:
@@ -51,11 +54,11 @@ async def test_a_claimed_item_is_hidden_and_deleted_at_the_end(zookeeper: RealSe
         assert await zk.get_children(f"{path}/entries") == []
         assert (await zk.get(f"{path}-result")).data == b"done"
         await settled(zk, path)
-        await until_watches(zookeeper, 0)
+        await until_watches(each_server, 0)
 
 
-async def test_the_item_of_a_failed_body_goes_back_to_its_place(zookeeper: RealServer, path: str) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
+async def test_the_item_of_a_failed_body_goes_back_to_its_place(each_server: AnyServer, path: str) -> None:
+    async with zkwire.connect(each_server.hosts) as zk, zkwire.connect(each_server.hosts) as other:
         queue = Queue(zk, path)
         await queue.put_many([b"a", b"b", b"c"])
         with body_raises(KeyError):
@@ -307,6 +310,135 @@ async def test_a_claim_whose_session_ends_with_its_last_answer_is_lost(carried_o
         assert await contents(stage) == ([b"1", b"2"] if carried_out else numbers(3))
 
 
+async def test_a_claim_of_an_item_that_is_gone_makes_no_node() -> None:
+    """Another consumer has taken the item after it was listed."""
+    async with clients() as (server, (zk, other)):
+        await Queue(other, PATH).put_many(numbers(2))
+        with server.hold_replies("getChildren", session=zk.session_id, times=2) as listing:
+            claiming = asyncio.create_task(Queue(zk, PATH).claim().__aenter__())
+            await listing.until_hit(2)
+            assert await Queue(other, PATH).get() == b"0"
+            before = await other.exists(f"{PATH}/taken")
+        item = await claiming
+        assert item == b"1"
+        after = await other.exists(f"{PATH}/taken")
+        assert before is not None
+        assert after is not None
+        assert after.cversion - before.cversion == 2  # the two nodes of this claim
+        await item.release()
+
+
+async def test_a_refused_claim_raises_and_leaves_nothing() -> None:
+    async with scene() as stage:
+        await three_are_there(stage)
+        queue = Queue(stage.zk, stage.path)
+        refusing = stage.server.answering("multi", zkwire.NoAuthError, session=stage.zk.session_id, times=1)
+        with refusing, pytest.raises(zkwire.NoAuthError):
+            await queue.claim().__aenter__()
+        assert await queue.size() == 3
+        assert await contents(stage) == numbers(3)
+
+
+async def test_a_claim_whose_session_ends_between_its_answers_is_made_again() -> None:
+    """The transaction is answered, the reads behind it are not."""
+    async with scene() as stage:
+        await three_are_there(stage)
+        session_id = stage.zk.session_id
+        own = re.compile(f"{stage.path}/taken/_c_.*")
+        with stage.server.drop_before("getData", path=own, session=session_id) as lost:
+            claim = Queue(stage.zk, stage.path).claim()
+            claiming = asyncio.create_task(claim.__aenter__())
+            await lost.until_hit()
+            stage.server.expire(session_id)
+        assert await claiming == b"0"
+        await claim.__aexit__(None, None, None)
+        assert await contents(stage) == numbers(1, 3)
+
+
+@pytest.mark.parametrize("second", ["carried out", "lost", "refused"])
+async def test_the_end_of_a_claim_whose_answer_was_lost_is_tried_again(second: str) -> None:
+    """The claim's own node may be gone by then."""
+    async with scene() as stage:
+        queue = Queue(stage.zk, stage.path, acl=zkwire.OPEN_ACL)
+        await queue.put_many(numbers(3))
+        claim = queue.claim()
+        item = await claim.__aenter__()
+        with (
+            stage.server.drop_before("multi", path=item.entry, session=stage.zk.session_id) as first,
+            stage.server.refuse_connections() as refusing,
+        ):
+            ending = asyncio.create_task(claim.__aexit__(None, None, None))
+            await first.until_hit()
+            if second == "lost":
+                drop = stage.server.drop_after("multi", path=item.entry, session=stage.zk.session_id)
+            elif second == "refused":
+                await stage.other.create(f"{item.entry}/child")
+            refusing.end()
+            if second == "refused":
+                with pytest.raises(zkwire.NotEmptyError, match="the item was handled, but cannot be deleted"):
+                    await ending
+                await stage.other.delete(f"{item.entry}/child")
+            else:
+                await ending
+            if second == "lost":
+                assert drop.hits == 1
+        assert await contents(stage) == (numbers(3) if second == "refused" else numbers(1, 3))
+
+
+async def test_a_claim_whose_taken_node_was_deleted_by_hand_is_lost_at_its_end() -> None:
+    """Another consumer may have claimed the item meanwhile."""
+    async with scene() as stage:
+        await three_are_there(stage)
+        with body_raises(LockLostError, match="somebody else has deleted it; the item may be handled again"):
+            async with Queue(stage.zk, stage.path).claim() as item:
+                await stage.other.delete(item.entry.replace("/entries/", "/taken/"))
+        assert await contents(stage) == numbers(3)
+
+
+async def test_an_item_whose_taken_node_was_deleted_by_hand_is_the_next_one_of_a_long_queue() -> None:
+    """The list that this consumer would confirm leaves it out."""
+    async with clients() as (_, (zk, other)):
+        queue = Queue(zk, PATH)
+        await Queue(other, PATH).put_many(numbers(1000))
+        assert [await queue.get() for _ in range(5)] == numbers(5)
+        claimed = [await queue.claim().__aenter__() for _ in range(3)]
+        assert claimed == numbers(5, 8)
+        for item in claimed:
+            await other.delete(item.entry.replace("/entries/", "/taken/"))
+        found = [await queue.get() for _ in range(5)]  # the first of them from the list that is there
+        assert sorted(found) == numbers(5, 10)
+        for item in claimed:
+            await item.release()
+        await settled(other, PATH)
+
+
+async def test_the_claims_of_a_queue_are_those_of_consumers_in_the_order_of_the_items() -> None:
+    async with clients() as (server, (zk, other)):
+        queue, theirs = Queue(zk, PATH, acl=zkwire.OPEN_ACL), Queue(other, PATH)
+        assert await queue.claims() == []
+        await queue.put_many(numbers(6))
+        await queue.put(b"urgent", 1)
+        async with theirs.claim(), queue.claim(), queue.claim(), queue.claim(), queue.claim(), theirs.claim():
+            await theirs.put(b"not claimed", 0)
+            names = in_order(await other.get_children(f"{PATH}/entries"))
+            _, first, second, hidden, unreadable, deleted, sixth, forged = names
+            await other.create(f"{PATH}/taken/{forged}")  # persistent, so no consumer has made it
+            await other.delete(f"{PATH}/entries/{deleted}")
+            no_reader = [zkwire.ACL(zkwire.Perms.ALL & ~zkwire.Perms.READ, "world", "anyone")]
+            await other.set_acl(f"{PATH}/entries/{unreadable}", no_reader)
+            await other.set_acl(f"{PATH}/taken/{hidden}", no_reader)
+            found = await queue.claims()
+            assert [(each.path, each.data, each.is_mine, each.owns) for each in found] == [
+                (f"{PATH}/entries/{first}", b"urgent", False, True),
+                (f"{PATH}/entries/{second}", b"0", True, True),
+                (f"{PATH}/entries/{unreadable}", b"", True, True),
+                (f"{PATH}/entries/{sixth}", b"4", False, True),
+            ]
+            refusing = server.answering("getData", zkwire.QuotaExceededError, path=f"{PATH}/entries/{first}", times=1)
+            with refusing, pytest.raises(zkwire.QuotaExceededError):
+                await queue.claims()
+
+
 # -- certainty --------------------------------------------------------------------------------------------------------
 
 
@@ -366,6 +498,24 @@ async def test_a_claim_that_is_cancelled_while_it_asks_for_certainty_is_handed_b
             assert isinstance(await outcome(entering), asyncio.CancelledError)
         await settled(stage.zk, PATH)
         assert await contents(stage) == numbers(3)
+
+
+async def test_a_claim_whose_session_has_ended_by_the_answer_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by the end of a connection to a read-only server: nothing is raised, and the session is another one."""
+    async with idle_scene() as stage:
+        await uncertain(stage)
+        former = stage.zk.session_id
+
+        async def expire(_: Certainty) -> None:
+            monkeypatch.undo()
+            stage.server.expire(former)
+            await until(lambda: stage.zk.session_id not in (0, former))
+
+        monkeypatch.setattr(Certainty, "renew", expire)
+        claim = Queue(stage.zk, PATH).claim()
+        assert await claim.__aenter__() == b"0"
+        await claim.__aexit__(None, None, None)
+        assert await contents(stage) == [b"1", b"2"]
 
 
 async def test_a_claim_whose_session_ends_while_it_asks_for_certainty_is_made_again() -> None:

@@ -270,6 +270,100 @@ async def test_a_get_whose_trace_was_deleted_after_its_answer_was_lost_returns_a
         assert sorted([await taking, *await contents(stage)]) == [b"1", b"2"]
 
 
+@pytest.mark.parametrize("carried_out", [False, True])
+async def test_a_get_whose_used_trace_was_deleted_after_its_answer_was_lost_returns_another_item(
+    carried_out: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A trace that other takes have used before shows nothing any more, not even that it was not created."""
+    monkeypatch.setattr("recipes.common.trace._KEPT_FOR", 600.0)
+    async with scene() as stage:
+        await three_are_there(stage)
+        queue = Queue(stage.zk, stage.path)
+        assert await queue.get() == b"0"
+        async with answer_lost(stage, queue.get(), carried_out=carried_out) as taking:
+            (trace,) = (name for name in await stage.other.get_children(stage.path) if name.startswith("take-"))
+            await stage.other.delete(f"{stage.path}/{trace}")
+        assert await taking == b"2"
+        assert await drain(Queue(stage.other, stage.path)) == ([] if carried_out else [b"1"])
+
+
+@pytest.mark.parametrize("has_new_queue", [False, True])
+async def test_an_item_is_put_back_although_the_queue_was_deleted_meanwhile(has_new_queue: bool) -> None:
+    async with scene() as stage:
+        await three_are_there(stage)
+        with stage.server.hold_replies("multi", session=stage.zk.session_id, times=1) as taking:
+            getting = asyncio.create_task(Queue(stage.zk, stage.path).get())
+            await taking.until_hit()
+            await stage.other.delete_tree(stage.path)
+            if has_new_queue:
+                await Queue(stage.other, stage.path).put(b"new")
+            getting.cancel()
+        assert isinstance(await outcome(getting), asyncio.CancelledError)
+        assert await contents(stage) == ([b"0", b"new"] if has_new_queue else [b"0"])
+
+
+@pytest.mark.parametrize("operation", [False, True], ids=["the operation", "the transaction"])
+async def test_an_item_that_the_server_does_not_let_us_put_back_is_logged(
+    operation: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with scene() as stage:
+        await three_are_there(stage)
+        entries, session_id = f"{stage.path}/entries", stage.zk.session_id
+        with stage.server.hold_replies("multi", session=session_id, times=1) as taking:
+            getting = asyncio.create_task(Queue(stage.zk, stage.path).get())
+            await taking.until_hit()
+            if operation:
+                await stage.other.set_acl(entries, zkwire.READ_ONLY_ACL)
+                getting.cancel()
+                taking.release()
+            else:
+                with stage.server.answering("multi", zkwire.NoAuthError, session=session_id) as refused:
+                    getting.cancel()
+                    taking.release()
+                    await refused.until_hit()
+        assert isinstance(await outcome(getting), asyncio.CancelledError)
+        assert f"an item of {stage.path} that a cancelled get had taken may be lost" in caplog.text
+        await settled(stage.other, stage.path)
+        assert len(await stage.other.get_children(entries)) == 2
+
+
+async def test_an_item_whose_take_is_refused_stays_the_first_one_of_a_long_queue() -> None:
+    """Nothing has changed in ZooKeeper, so the list of before would be confirmed, without this item."""
+    async with clients() as (server, (zk, other)):
+        await Queue(other, PATH).put_many(numbers(60))
+        queue = Queue(zk, PATH)
+        assert [await queue.get() for _ in range(4)] == numbers(4)
+        refusing = server.answering("multi", zkwire.NoAuthError, session=zk.session_id, times=1)
+        with refusing, pytest.raises(zkwire.NoAuthError):
+            await queue.get()
+        assert [await queue.get() for _ in range(3)] == numbers(4, 7)
+        refusing = server.answering("multi", zkwire.NoAuthError, session=zk.session_id, times=1)
+        with refusing, pytest.raises(zkwire.NoAuthError):
+            await queue.claim().__aenter__()
+        assert [await queue.get() for _ in range(3)] == numbers(7, 10)
+
+
+# -- peeking ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_peek_shows_the_first_item_that_can_be_taken_and_takes_nothing() -> None:
+    async with clients() as (server, (zk, other)):
+        queue, theirs = Queue(zk, PATH), Queue(other, PATH)
+        assert (await queue.peek(), await queue.size()) == (None, 0)
+        await theirs.put_many(numbers(3))
+        await theirs.put(b"urgent", priority=1)
+        assert (await queue.peek(), await queue.size()) == (b"urgent", 4)
+        async with theirs.claim() as item:
+            assert item == b"urgent"
+            assert (await queue.peek(), await queue.size()) == (b"0", 3)
+        with server.hold_replies("getChildren", session=zk.session_id) as looking:
+            peeking = asyncio.create_task(queue.peek())
+            await looking.until_hit()
+            assert await theirs.get() == b"0"
+        assert await peeking == b"1"
+        assert await drain(theirs) == numbers(1, 3)
+
+
 # -- the listing ------------------------------------------------------------------------------------------------------
 
 

@@ -1,5 +1,6 @@
 """The names of a queue's items, their order, and which item a consumer tries next."""
 
+import copy
 from random import Random
 
 import pytest
@@ -26,7 +27,25 @@ def test_names_of_other_programs_have_the_default_priority_and_names_without_a_n
     names = ["work-0000000007", "entry-101-0000000001", "lost+found", "entry-1x0-0000000002", "entry-099-0000000009"]
     assert in_order(names) == [names[4], names[3], names[0], names[1]]
     assert in_order(["README"]) == []
+    assert in_order(["entry-100-abcdefghij", "entry-100-0000000001"]) == ["entry-100-0000000001"]
+    assert in_order(["entry-100-0000000001e", "ntry-100-0000000002"]) == ["ntry-100-0000000002"]
     assert in_order([]) == []
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["entry-050-0000000001", "aaaaa-aaa-0000000009"],
+        ["zzzzz-zzz-0000000001", "entry-200-0000000005"],
+        ["entry-1000-0000000001", "entry-100-0000000002"],
+        ["entry-1001-0000000001", "entry-1000-0000000002"],
+        ["entry-100--000000002", "entry-100--000000001"],
+        ["entry-100-0000000001", "entry-\u00b2\u00b2\u00b2-0000000002", "entry-101-0000000000"],
+    ],
+)
+def test_names_of_an_unusual_form_are_not_sorted_as_text(names: list[str]) -> None:
+    """`\u00b2` is a digit, and no number."""
+    assert in_order(names[::-1]) == in_order(names) == names
 
 
 @given(st.integers(-(2**31), 2**31 - 1), st.lists(st.integers(0, 2**30), unique=True), st.randoms())
@@ -45,12 +64,19 @@ def test_the_order_holds_across_the_overflow_of_the_numbers(start: int, steps: l
         ("entry-100-2147483647", "entry-100-2147483646"),
         ("entry-005-0000000000", "entry-005--000000001"),
         ("entry-100--000000001", "entry-100--000000002"),
+        ("entry-100--1500000000", "entry-100--1500000001"),
         ("entry-100--2147483648", "entry-100-2147483647"),
     ],
 )
 def test_the_name_before_another_one_comes_first(number: str, before: str) -> None:
     assert name_before(number) == before
     assert in_order([number, before]) == [before, number]
+
+
+@pytest.mark.parametrize("priority", [0, 1, 999])
+def test_the_most_urgent_and_the_least_urgent_priority(priority: int) -> None:
+    assert checked_priority(priority) == priority
+    assert in_order([name(100, 1), name(priority, 2)])[priority > 100] == name(priority, 2)
 
 
 @pytest.mark.parametrize("priority", [-1, 1000])
@@ -148,6 +174,93 @@ def test_the_window_does_not_reach_into_a_less_urgent_priority() -> None:
     assert {listing.pick(roll) for roll in range(0, 10_000, 100)} == {name(100, number) for number in range(100)}
     assert listing.pick(5) == name(999, 0)
     assert listing.pick(5) is None
+
+
+def test_what_a_listing_knows() -> None:
+    """Each of its answers, from an empty one to one in which an item was taken, confirmed, expired and filled anew."""
+    listing = Listing()
+
+    def answers() -> tuple[int, str | None, bool, bool, bool, int]:
+        known = listing.next(10_000)
+        assert listing.next(2) == known[:2]
+        assert listing.next(0) == []
+        return len(known), listing.first, listing.is_empty, listing.is_stale, listing.is_expired, len(listing)
+
+    names = [name(100, number) for number in range(600)]
+    assert answers() == (0, None, True, True, False, 0)
+    assert listing.takes_of_one_look == 1
+    listing.fill(reversed(names), {names[0], "another"})
+    assert answers() == (599, names[1], False, False, False, 599)
+    assert listing.takes_of_one_look == 2
+    assert listing.pick(7) == names[1]
+    listing.won()
+    assert answers() == (598, names[2], False, False, False, 598)
+    assert listing.pick(7) == names[2]
+    listing.won()
+    assert answers() == (597, names[3], False, True, False, 597)  # it served for two takes
+    assert listing.confirm({names[2], names[4], names[3], "another"}) == {names[3], names[4]}
+    assert answers() == (595, names[5], False, False, False, 595)
+    listing.expire()
+    assert answers() == (595, names[5], False, True, True, 595)
+    assert listing.confirm(()) == set()
+    assert answers() == (595, names[5], False, False, False, 595)
+    for number in range(5, 7):  # two losses, then a new list: they are forgotten
+        assert listing.pick(0) == names[number]
+        listing.lost(is_fresh=False)
+    listing.confirm(())
+    for number in range(7, 10):
+        assert not listing.is_expired
+        assert listing.pick(0) == names[number]
+        listing.lost(is_fresh=False)
+    assert answers() == (590, names[10], False, True, True, 590)
+    listing.fill(names[:1], ())
+    assert answers() == (1, names[0], False, False, False, 1)
+    assert listing.pick(0) == names[0]
+    assert answers() == (0, None, True, True, False, 0)
+
+
+@pytest.mark.parametrize(("count", "takes"), [(0, 1), (255, 1), (256, 1), (511, 1), (512, 2), (768, 3)])
+def test_a_listing_serves_for_one_take_per_256_items(count: int, takes: int) -> None:
+    assert filled(count).takes_of_one_look == takes
+
+
+@pytest.mark.parametrize(("count", "window"), [(17, 2), (49, 3), (1000, 62), (4000, 249)])
+def test_a_consumer_that_competes_chooses_among_a_sixteenth_of_a_long_listing(count: int, window: int) -> None:
+    listing = filled(count)
+    listing.pick(0)
+    listing.lost(is_fresh=True)
+    chosen = [copy.deepcopy(listing).pick(roll) for roll in (0, window - 1, window)]
+    assert chosen == [name(100, 1), name(100, window), name(100, 1)]
+
+
+def test_each_win_makes_the_window_smaller_and_a_loss_doubles_the_one_with_which_competition_began() -> None:
+    listing = filled(20)
+
+    def window() -> int:
+        """Return how many items may be chosen; 1 without competition."""
+        return len({copy.deepcopy(listing).pick(roll) for roll in range(20)})
+
+    for events, sizes in (
+        ("L", [2]),
+        ("W", [1]),
+        ("L", [4]),  # twice the former one, although the window was smaller by then
+        ("WWW", [3, 2, 1]),
+        ("L", [8]),
+        ("WWWWWWWW", [7, 6, 5, 4, 3, 2, 1, 1]),
+        ("W", [1]),  # a win without competition halves what is remembered
+        ("L", [8]),
+        ("l", [16]),
+        ("W" * 16, [*range(15, 0, -1), 1]),
+        ("WWWWW", [1] * 5),
+        ("l", [1]),  # an item that was taken after it was listed
+        ("L", [2]),
+    ):
+        for event, size in zip(events, sizes, strict=True):
+            if event == "W":
+                listing.won()
+            else:
+                listing.lost(is_fresh=event == "L")
+            assert window() == size
 
 
 def test_an_expired_listing_is_not_used() -> None:

@@ -127,6 +127,24 @@ async def test_a_waiting_task_makes_no_requests_while_another_one_waits_for_it()
         assert [await first, await second] == numbers(2)
 
 
+async def test_as_many_waiting_tasks_take_at_the_same_time_as_there_are_items() -> None:
+    count = Counting()
+    async with clients(1) as (server, (zk,)), zkwire.connect(server.hosts, observer=count) as other:
+        queue = Queue(other, PATH)
+        waiting = [asyncio.create_task(queue.get()) for _ in range(5)]
+        await until_line(zk, f"{PATH}/consumers", 1)
+        await other.ping()
+        before = len(count.requests)
+        with server.hold_replies("multi", session=other.session_id) as taking:
+            await Queue(zk, PATH).put_many(numbers(3))
+            await taking.until_hit(3)
+            # One look of the first task for all of them, and a read of each item.
+            assert count.requests[before:] == ["getChildren", "getChildren", *["getData"] * 3]
+        assert await asyncio.gather(*waiting[:3]) == numbers(3)
+        await Queue(zk, PATH).put_many(numbers(3, 5))
+        assert await asyncio.gather(*waiting[3:]) == numbers(3, 5)
+
+
 async def test_only_the_tasks_for_which_there_are_items_are_called() -> None:
     places = Places()
     first, second, third = (places.enter() for _ in range(3))
@@ -136,8 +154,12 @@ async def test_only_the_tasks_for_which_there_are_items_are_called() -> None:
     for place in (second, third):
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(place.called(), 0)
+    fourth = places.enter()
     places.leave(second)
     places.leave(first)
     assert places.is_first(third)
     await asyncio.wait_for(third.called(), 5)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(fourth.called(), 0)
+    places.leave(fourth)
     places.leave(third)

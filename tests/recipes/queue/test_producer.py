@@ -16,6 +16,7 @@ from tests.support.proxy import Proxy
 from tests.support.queues import (
     PATH,
     STAYS,
+    Counting,
     clients,
     contents,
     drain,
@@ -23,6 +24,7 @@ from tests.support.queues import (
     settled,
 )
 from tests.support.recipes import line, outcome, until, until_line, until_watches
+from zkwire import Client
 from zkwire.testing import RealServer
 
 # -- order ------------------------------------------------------------------------------------------------------------
@@ -327,6 +329,20 @@ async def test_a_bounded_put_of_a_lone_producer_is_one_request(zookeeper: RealSe
         assert await queue.size() == 20
 
 
+async def test_a_lone_producer_fills_a_queue_to_its_bound_without_a_look() -> None:
+    observer = Counting()
+    async with clients(1) as (server, (other,)), zkwire.connect(server.hosts, observer=observer) as zk:
+        queue = Queue(zk, PATH, 4)
+        await queue.put(b"0")
+        before = len(observer.requests)
+        await queue.put(b"1")
+        await queue.put_many(numbers(2, 4))
+        assert [name for name in observer.requests[before:] if name not in ("delete", "ping")] == ["multi", "multi"]
+        with pytest.raises(TimeoutError):
+            await queue.put(b"4", within=0)
+        assert await drain(Queue(other, PATH)) == numbers(4)
+
+
 @pytest.mark.limit(10)
 async def test_a_put_within_0_seconds_uses_the_room_that_is_there_and_does_not_wait() -> None:
     async with clients() as (server, (zk, other)):
@@ -344,6 +360,178 @@ async def test_a_put_within_0_seconds_uses_the_room_that_is_there_and_does_not_w
         assert len(await drain(queue)) == 4
         await settled(zk, PATH)
         await no_watch_stays(server.hosts)
+
+
+async def test_a_producer_whose_session_expires_while_it_waits_for_room_waits_on_in_the_next_one() -> None:
+    async with scene() as stage:
+        queue = Queue(stage.zk, stage.path, 2)
+        await queue.put_many(numbers(2))
+        waiting = asyncio.create_task(queue.put(b"2"))
+        (former,) = await until_line(stage.other, f"{stage.path}/producers", 1)
+        await until(lambda: watch_count(stage.zk) == 1)
+        stage.server.expire(stage.zk.session_id)
+
+        async def has_another_ticket() -> bool:
+            return await line(stage.other, f"{stage.path}/producers") not in ([], [former])
+
+        await until(has_another_ticket)
+        assert await Queue(stage.other, stage.path).get() == b"0"
+        await waiting
+        assert await contents(stage) == numbers(1, 3)
+
+
+async def test_without_renewal_an_expired_session_ends_the_wait_for_room() -> None:
+    async with clients() as (server, (zk, _)), zkwire.connect(server.hosts, renew=False) as mortal:
+        await Queue(zk, PATH, 1).put(b"0")
+        waiting = asyncio.create_task(Queue(mortal, PATH, 1).put(b"1"))
+        await until_line(zk, f"{PATH}/producers", 1)
+        await until(lambda: watch_count(mortal) == 1)
+        server.expire(mortal.session_id)
+        with pytest.raises(zkwire.SessionExpiredError):
+            await waiting
+        assert await drain(Queue(zk, PATH)) == [b"0"]
+
+
+async def test_a_room_that_is_deleted_while_a_producer_waits_is_made_again() -> None:
+    async with scene() as stage:
+        queue = Queue(stage.zk, stage.path, 2)
+        await queue.put_many(numbers(2))
+        waiting = asyncio.create_task(queue.put(b"2"))
+        await until_line(stage.other, f"{stage.path}/producers", 1)
+        await until(lambda: watch_count(stage.zk) == 1)
+        await stage.other.delete(f"{stage.path}/room")
+        assert await Queue(stage.other, stage.path).get() == b"0"
+        await waiting
+        assert (await stage.other.get(f"{stage.path}/room")).data == b"2"
+        with pytest.raises(TimeoutError):
+            await queue.put(b"3", within=0)
+        assert await contents(stage) == numbers(1, 3)
+
+
+async def test_a_waiting_producer_that_comes_too_late_looks_again_at_the_room_and_not_at_the_line() -> None:
+    observer = Counting()
+    async with clients(1) as (server, (zk,)), zkwire.connect(server.hosts, observer=observer) as other:
+        queue = Queue(zk, PATH, 2)
+        await queue.put_many(numbers(2))
+        waiting = asyncio.create_task(Queue(other, PATH, 2).put(b"2"))
+        await until_line(zk, f"{PATH}/producers", 1)
+        await until(lambda: watch_count(other) == 1)
+        before = len(observer.requests)
+        with server.hold_replies("getData", path=f"{PATH}/room", session=other.session_id, times=1) as looking:
+            assert await queue.get() == b"0"
+            await looking.until_hit()
+            await zk.set(f"{PATH}/room", b"2")  # as another put does
+        await waiting
+        look = ["getData", "getChildren"]
+        sent = [name for name in observer.requests[before:] if name not in ("removeWatches", "delete", "ping")]
+        assert sent == [*look, "multi", *look, "multi"]
+        assert await drain(queue) == numbers(1, 3)
+
+
+async def test_a_put_whose_answer_comes_after_the_time_limit_has_put_its_item() -> None:
+    """TimeoutError means that nothing was put, so the limit does not cut off a transaction."""
+    async with clients() as (server, (zk, other)):
+        queue = Queue(zk, PATH, 2)
+        await queue.put(b"0")
+        with server.hold_replies("multi", session=zk.session_id, times=1) as putting:
+            task = asyncio.create_task(queue.put(b"1", within=0.02))
+            await putting.until_hit()
+            await asyncio.sleep(0.05)  # the limit has passed
+            assert not task.done()
+        await task
+        assert await drain(Queue(other, PATH)) == numbers(2)
+
+
+async def test_the_time_limit_of_a_put_goes_on_when_its_transaction_came_too_late() -> None:
+    async with clients() as (server, (zk, other)):
+        queue = Queue(zk, PATH, 2)
+        await Queue(other, PATH, 2).put(b"0")
+        with server.hold_replies("getData", path=f"{PATH}/room", session=zk.session_id, times=1) as looking:
+            putting = asyncio.create_task(queue.put(b"late", within=0.2))
+            await looking.until_hit()
+            await Queue(other, PATH, 2).put(b"1")
+        with pytest.raises(TimeoutError, match=f"{PATH} had no room for 1 more within 0.2 s"):
+            await putting
+        assert await drain(Queue(other, PATH)) == numbers(2)
+        await settled(other, PATH)
+
+
+@pytest.mark.parametrize(("count", "is_put"), [(16, True), (17, False)])
+async def test_a_put_that_must_not_wait_looks_at_sixteen_nodes_in_the_line_at_most(count: int, is_put: bool) -> None:
+    async with clients() as (_, (zk, other)):
+        for _ in range(count):
+            await other.create(f"{PATH}/producers/put-", sequential=True, make_parents=True)
+        came = await outcome(Queue(zk, PATH, 2).put(b"0", within=0))
+        assert (came is None) is is_put
+        assert isinstance(came, TimeoutError) is not is_put
+        assert await Queue(other, PATH).size() == is_put
+
+
+async def test_no_items_are_put_without_a_request() -> None:
+    async with clients(1) as (_, (zk,)):
+        for queue in (Queue(zk, PATH), Queue(zk, PATH, 2)):
+            await queue.put_many([])
+        assert await zk.exists(PATH) is None
+
+
+async def test_an_error_shows_only_the_beginning_of_the_data_of_a_foreign_room() -> None:
+    async with clients(1) as (_, (zk,)):
+        await zk.create(f"{PATH}/room", b"x" * 1000 + b"\xff", make_parents=True)
+        with pytest.raises(ValueError, match=f"{PATH} has maxsize {'x' * 40}, not 2: give that number"):
+            await Queue(zk, PATH, 2).put(b"0")
+
+
+@pytest.mark.parametrize("node", ["room", "entries"])
+async def test_a_refusal_to_show_how_many_items_there_are_is_raised(node: str) -> None:
+    async with scene() as stage:
+        queue = Queue(stage.zk, stage.path, 2)
+        await queue.put(b"0")
+        refusing = stage.server.answering("getData", zkwire.NoAuthError, path=f"{stage.path}/{node}", times=1)
+        with refusing, pytest.raises(zkwire.NoAuthError):
+            await Queue(stage.zk, stage.path, 2).put(b"1")
+        assert await contents(stage) == [b"0"]
+
+
+# -- names that are taken ---------------------------------------------------------------------------------------------
+
+
+async def take_names(zk: Client, numbers: range) -> None:
+    """Create items by hand, with the names of items that are to come; this uses numbers up, too."""
+    for number in numbers:
+        await zk.create(f"{PATH}/entries/entry-100-{number:010d}", b"theirs")
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5])
+async def test_a_put_leaves_out_names_that_are_taken_until_there_are_too_many(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It leaves out 1, then 2, then 4 numbers, and here no more."""
+    monkeypatch.setattr("recipes.queue.producer._MOST_LEFT_OUT", 4)
+    async with clients() as (_, (zk, other)):
+        queue = Queue(zk, PATH)
+        await queue.put(b"0")
+        await take_names(other, range(count + 1, 2 * count + 1))  # from the next number on
+        if count > 4:
+            with pytest.raises(zkwire.NodeExistsError, match="nodes that another client has created by hand: delete"):
+                await queue.put_many(numbers(1, 3))
+            assert (await drain(queue)).count(b"theirs") == count
+            return
+        await queue.put_many(numbers(1, 3))
+        await settled(zk, PATH)
+        assert sorted(await drain(queue)) == sorted([*numbers(3), *[b"theirs"] * count])
+
+
+async def test_a_put_whose_queue_is_deleted_after_its_name_was_taken_makes_the_queue_again() -> None:
+    async with clients() as (server, (zk, other)):
+        queue = Queue(zk, PATH)
+        await queue.put(b"0")
+        await take_names(other, range(2, 3))
+        with server.hold_replies("multi", session=zk.session_id, times=1) as putting:
+            task = asyncio.create_task(queue.put(b"1"))
+            await putting.until_hit()
+            await other.delete_tree(PATH)
+        await task
+        assert await drain(Queue(other, PATH)) == [b"1"]
 
 
 # -- members that do not agree ----------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import pytest
 
 import zkwire
 from recipes import Queue
+from tests.support.client import Server
 from tests.support.everywhere import no_watch_stays
 from tests.support.proxy import Proxy
 from tests.support.queues import PATH, Counting, clients, drain, numbers, settled
@@ -17,8 +18,8 @@ from zkwire.testing import RealServer
 # -- order ------------------------------------------------------------------------------------------------------------
 
 
-async def test_items_come_first_in_first_out(zookeeper: RealServer, path: str) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
+async def test_items_come_first_in_first_out(each_server: Server, path: str) -> None:
+    async with zkwire.connect(each_server.hosts) as zk, zkwire.connect(each_server.hosts) as other:
         producer, consumer = Queue(zk, path), Queue(other, path)
         for data in numbers(20):
             await producer.put(data)
@@ -30,8 +31,8 @@ async def test_items_come_first_in_first_out(zookeeper: RealServer, path: str) -
         await settled(zk, path)
 
 
-async def test_more_urgent_items_come_first(zookeeper: RealServer, path: str) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
+async def test_more_urgent_items_come_first(each_server: Server, path: str) -> None:
+    async with zkwire.connect(each_server.hosts) as zk, zkwire.connect(each_server.hosts) as other:
         queue, urgent = Queue(zk, path), Queue(other, path)
         await queue.put_many(numbers(30))
         assert await queue.get() == b"0"
@@ -232,8 +233,8 @@ async def test_without_renewal_an_expired_session_ends_the_wait_with_an_error() 
 # -- on the wire ------------------------------------------------------------------------------------------------------
 
 
-async def test_the_requests_and_round_trips_of_each_operation(zookeeper: RealServer, path: str) -> None:
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+async def test_the_requests_and_round_trips_of_each_operation(each_server: Server, path: str) -> None:
+    async with Proxy(each_server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         queue = Queue(zk, path)
         await queue.put(b"0")
         mark = proxy.mark()

@@ -6,11 +6,10 @@ import pytest
 
 import zkwire
 from recipes import Queue
-from tests.support.client import turns
+from tests.support.client import Server, turns
 from tests.support.everywhere import Scene, cancel_at_every_moment, scene
 from tests.support.queues import PATH, STAYS, Counting, clients, contents, numbers, settled
-from tests.support.recipes import body_raises, outcome
-from zkwire.testing import RealServer
+from tests.support.recipes import body_raises, outcome, until_armed, until_line
 
 
 class Looks(Counting):
@@ -135,6 +134,151 @@ async def test_a_consumer_alone_lists_the_items_of_a_queue_hardly_ever() -> None
         assert looks.lists <= 4
 
 
+class Asked(zkwire.Observer):
+    """Records the requests of a client, each with the node that it is about; leaves out what goes on behind them."""
+
+    def __init__(self) -> None:
+        self._requests: list[str] = []
+
+    def request_done(self, operation: str, path: str | None, seconds: float, error: Exception | None) -> None:
+        if operation not in ("ping", "removeWatches", "delete"):
+            node = (path or "").removeprefix(f"{PATH}/")
+            self._requests.append(f"{operation} {'item' if node.startswith('entries/') else node}".rstrip())
+
+    def new(self) -> list[str]:
+        """Return the requests since the last call."""
+        new, self._requests = self._requests, []
+        return new
+
+
+LISTED = ["getChildren entries", "getChildren taken", "getData item", "multi"]
+COUNTED = ["getData entries", *LISTED]  # with what confirms this list the next time
+CONFIRMED = ["getData entries", "getChildren taken", "getData item", "multi"]
+
+
+async def test_the_requests_of_each_get_from_a_long_queue() -> None:
+    asked = Asked()
+    async with clients(1) as (server, (other,)), zkwire.connect(server.hosts, observer=asked) as zk:
+        queue, theirs = Queue(zk, PATH), Queue(other, PATH)
+        await theirs.put_many(numbers(100))
+        number = 0
+
+        async def costs(*expected: list[str]) -> None:
+            nonlocal number
+            for requests in expected:
+                assert await queue.get() == b"%d" % number
+                assert asked.new() == requests, number
+                number += 1
+
+        await costs(LISTED, COUNTED, CONFIRMED, CONFIRMED)
+        assert await theirs.get() == b"4"
+        number += 1
+        # The look that does not confirm the list has read the item that is gone.  Then it is not tried for a while.
+        await costs([*CONFIRMED[:-1], *LISTED[:-1], "getData item", "multi"], *[LISTED] * 14, COUNTED, CONFIRMED)
+        async with theirs.claim() as item:
+            assert item == b"%d" % number
+            number += 1
+            await costs([*CONFIRMED[:-1], "getData item", "multi"], CONFIRMED)
+            async with queue.claim() as item:
+                assert item == b"%d" % number
+                number += 1
+                asked.new()
+                await costs(COUNTED, CONFIRMED)
+                await queue.put(b"urgent", 1)
+                assert asked.new() == ["multi"]
+                assert await queue.get() == b"urgent"
+                assert asked.new() == [*COUNTED[:-1], "getData item", "multi"]
+                await costs(CONFIRMED, CONFIRMED)
+        asked.new()
+        await costs([*CONFIRMED[:-1], *LISTED], LISTED)
+
+
+async def test_a_consumer_that_has_waited_has_its_lists_confirmed_again_at_once() -> None:
+    asked = Asked()
+    async with clients(1) as (server, (other,)), zkwire.connect(server.hosts, observer=asked) as zk:
+        queue, theirs = Queue(zk, PATH), Queue(other, PATH)
+        await theirs.put_many(numbers(40))
+        assert [await queue.get() for _ in range(40)] == numbers(40)
+        waiting = asyncio.create_task(queue.get())
+        await until_line(other, f"{PATH}/consumers", 1)
+        await theirs.put_many(numbers(100))
+        assert await waiting == b"0"
+        asked.new()
+        assert [await queue.get() for _ in range(3)] == numbers(1, 4)
+        assert asked.new() == [*COUNTED, *CONFIRMED, *CONFIRMED]
+
+
+async def test_a_waiting_consumer_watches_the_claims_only_while_all_items_are_claimed() -> None:
+    """Otherwise it would be woken whenever another consumer takes an item."""
+    asked = Asked()
+    async with clients(1) as (server, (other,)), zkwire.connect(server.hosts, observer=asked) as zk:
+        queue, theirs = Queue(zk, PATH), Queue(other, PATH)
+        await theirs.put(b"0")
+        async with theirs.claim():
+            waiting = asyncio.create_task(queue.get())
+            await until_armed(3, zk)  # the items twice, and the claims
+            lists = ["getChildren entries", "getChildren taken"]
+            assert asked.new()[-4:] == [*lists, *lists]
+            await theirs.put(b"1")
+            assert await waiting == b"1"
+            assert asked.new() == [*lists, "getData item", "multi"]
+
+
+async def test_a_look_while_an_own_take_is_under_way_does_not_hide_what_another_client_puts_next() -> None:
+    """The count of the changes that it reads may include that take, or not."""
+    async with clients() as (server, (zk, other)):
+        queue = Queue(zk, PATH)
+        await Queue(other, PATH).put_many(numbers(100))
+        assert [await queue.get() for _ in range(3)] == numbers(3)
+        with server.hold_replies("multi", session=zk.session_id, times=1) as taking:
+            first = asyncio.create_task(queue.get())
+            await taking.until_hit()
+            second = asyncio.create_task(queue.get())
+            await turns(20)
+            await other.ping()
+        assert [await first, await second] == numbers(3, 5)
+        await Queue(other, PATH).put(b"urgent", 1)
+        assert await queue.get() == b"urgent"
+
+
+async def test_a_claim_reads_no_item_ahead() -> None:
+    """It reads the item behind its transaction, so what was read before would not be used."""
+    asked = Asked()
+    async with clients(1) as (server, (other,)), zkwire.connect(server.hosts, observer=asked) as zk:
+        await Queue(other, PATH).put_many(numbers(100))
+        queue = Queue(zk, PATH)
+        for number in range(3):
+            async with queue.claim() as item:
+                assert item == b"%d" % number
+                sent = [name.partition(" /")[0].replace(item.path[len(PATH) + 1 :], "claim") for name in asked.new()]
+                assert sent == ["getChildren entries", "getChildren taken", "multi", "getData item", "getData claim"]
+            asked.new()
+
+
+async def test_an_item_that_cannot_be_taken_is_not_read_again_by_confirmed_lists() -> None:
+    class Reads(zkwire.Observer):
+        count = 0
+
+        def request_done(self, operation: str, path: str | None, seconds: float, error: Exception | None) -> None:
+            self.count += path == f"{PATH}/entries/{first}" and operation == "getData"
+
+    first, reads = "entry-000-0000000001", Reads()
+    async with clients(1) as (server, (other,)), zkwire.connect(server.hosts, observer=reads) as zk:
+        await other.create(f"{PATH}/entries/{first}/child", make_parents=True)
+        await Queue(other, PATH).put_many(numbers(60))
+        queue = Queue(zk, PATH)
+        assert [await queue.get() for _ in range(20)] == numbers(20)
+        assert reads.count == 1
+
+
+async def test_a_consumer_whose_queue_is_too_long_for_an_answer_gets_the_error() -> None:
+    async with clients(1) as (server, (other,)), zkwire.connect(server.hosts, reply_limit=5_000) as zk:
+        await Queue(other, PATH).put_many(numbers(300))
+        with pytest.raises(zkwire.ProtocolError):
+            await Queue(zk, PATH).get(within=5)
+        assert await Queue(other, PATH).size() == 300
+
+
 async def test_items_of_a_long_queue_are_read_ahead_until_the_next_look() -> None:
     """A get is one round trip then."""
     count = Counting()
@@ -148,8 +292,8 @@ async def test_items_of_a_long_queue_are_read_ahead_until_the_next_look() -> Non
             assert has_read == 0 or has_read > 10 or number < 25
 
 
-async def test_a_confirmed_list_misses_nothing_that_other_clients_do(zookeeper: RealServer, path: str) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
+async def test_a_confirmed_list_misses_nothing_that_other_clients_do(each_server: Server, path: str) -> None:
+    async with zkwire.connect(each_server.hosts) as zk, zkwire.connect(each_server.hosts) as other:
         queue, theirs = Queue(zk, path), Queue(other, path)
         await theirs.put_many(numbers(200))
         number = 0
@@ -174,9 +318,9 @@ async def test_a_confirmed_list_misses_nothing_that_other_clients_do(zookeeper: 
         await get_some()
 
 
-async def test_an_item_that_is_handed_back_is_in_the_next_list(zookeeper: RealServer, path: str) -> None:
+async def test_an_item_that_is_handed_back_is_in_the_next_list(each_server: Server, path: str) -> None:
     """Neither its claim nor its return changes the children of `entries`."""
-    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
+    async with zkwire.connect(each_server.hosts) as zk, zkwire.connect(each_server.hosts) as other:
         queue = Queue(zk, path)
         await queue.put_many(numbers(100))
         for _ in range(2):
@@ -223,8 +367,8 @@ async def test_data_that_was_read_ahead_is_not_given_out_for_an_item_of_the_next
         assert sorted([*taken, *await contents(stage)]) == numbers(5000, 5100)
 
 
-async def test_an_item_that_was_changed_after_it_was_read_ahead_is_read_again(zookeeper: RealServer, path: str) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
+async def test_an_item_that_was_changed_after_it_was_read_ahead_is_read_again(each_server: Server, path: str) -> None:
+    async with zkwire.connect(each_server.hosts) as zk, zkwire.connect(each_server.hosts) as other:
         queue = Queue(zk, path, acl=zkwire.OPEN_ACL)
         await queue.put_many(numbers(2000))
         assert [await queue.get() for _ in range(9)] == numbers(9)  # two looks, the second one for seven takes
