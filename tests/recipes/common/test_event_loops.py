@@ -34,7 +34,12 @@ async def test_a_persistent_ephemeral() -> None:
             with stage.server.hold_replies("create", path="/n") as held:
                 await stage.other.delete("/n")
                 await held.until_hit()  # so the calls would wait
-                await check("the PersistentEphemeral of /n", node.created, lambda: node.set(b"2"), lambda: node.__aexit__(None, None, None))
+                await check(
+                    "the PersistentEphemeral of /n",
+                    node.created,
+                    lambda: node.set(b"2"),
+                    lambda: node.__aexit__(None, None, None),
+                )
             await node.created()
         await check("the PersistentEphemeral of /n", node.__aenter__)
 
