@@ -9,6 +9,7 @@ import pytest
 
 import zkwire
 from recipes import Group
+from tests.support.clock import Clock
 from tests.support.everywhere import (
     Scene,
     cancel_at_every_moment,
@@ -475,6 +476,25 @@ async def follow_one_member(stage: Scene) -> None:
 
 async def test_the_session_expires_at_every_request() -> None:
     await expire_at_every_step(follow_one_member, at_least=5)
+
+
+async def test_a_membership_that_is_left_at_once_is_not_looked_after(monkeypatch: pytest.MonkeyPatch) -> None:
+    count = Counting()
+    async with scene() as stage, zkwire.connect(stage.server.hosts, observer=count) as zk:
+        clock = Clock(monkeypatch)
+        member = await Group(zk, "/g").join("one")
+        await member.leave()
+        count.requests.clear()
+        await clock.passes(1.0)
+        await zk.ping()
+        assert set(count.requests) <= {"ping"}
+        lasting = await Group(zk, "/g").join("two")
+        count.requests.clear()
+        await clock.passes(1.0)
+        await until_armed(1, zk)
+        assert [name for name in count.requests if name != "ping"] == ["getData", "getChildren"]
+        await lasting.leave()
+        assert await Group(zk, "/g").members() == {}
 
 
 async def test_a_group_that_was_never_joined_has_no_members() -> None:

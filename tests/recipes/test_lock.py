@@ -283,6 +283,23 @@ async def test_tasks_of_one_process_queue_behind_a_lease_of_a_try_without_ticket
         await release(await taken(shared))
 
 
+@pytest.mark.parametrize("kind", [Lock, ReentrantLock])
+async def test_without_local_passes_other_processes_have_their_turn_before_the_next_task(kind: type[Lock]) -> None:
+    async with scene() as stage, no_task_stays():
+        shared = kind(stage.zk, "/locks/a")
+        lease = await shared.acquire()
+        ours = asyncio.create_task(shared.acquire())
+        theirs = asyncio.create_task(Lock(stage.other, "/locks/a").acquire())
+        await until_line(stage.other, "/locks/a", 2)
+        await lease.release()
+        done, _ = await asyncio.wait({ours, theirs}, return_when=asyncio.FIRST_COMPLETED)
+        assert done == {theirs}
+        await release(await theirs)
+        await release(await ours)
+        with pytest.raises(ValueError, match="local_passes is at least 0, not -1"):
+            kind(stage.zk, "/locks/a", local_passes=-1)
+
+
 async def test_a_try_that_fails_leaves_the_turn_to_the_other_tasks() -> None:
     async with scene() as stage, no_task_stays():
         shared = Lock(stage.zk, "/locks/a")

@@ -288,6 +288,38 @@ async def test_a_lease_ends_within_a_second_after_a_machine_that_was_suspended_g
         assert "its time limit has passed" in str(await losing)
 
 
+async def test_an_extension_whose_answer_comes_after_the_old_limit_does_not_revive_the_lease(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The machine was suspended, so no timer was due meanwhile; the waiting clients may know only the old limit."""
+    slept = 1000.0
+    monkeypatch.setattr(suspension, "suspended", lambda: slept)
+    async with scene(session_timeout=40.0) as stage, no_task_stays():
+        lease = await TimedLock(stage.zk, "/t", 5.0).acquire()
+        await until_data(stage.other, lease.path, bool)
+        with stage.server.hold_replies("setData", session=stage.zk.session_id) as extending:
+            task = asyncio.create_task(lease.extend(60))
+            await extending.until_hit()
+            slept += 6.0
+        with pytest.raises(LockLostError, match="its time limit has passed"):
+            await task
+        assert lease.certain_for() == 0
+        await lease.release()
+
+
+async def test_a_lease_of_less_than_a_second_ends_at_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with scene(session_timeout=40.0) as stage:
+        clock = Clock(monkeypatch)
+        lease = await TimedLock(stage.zk, "/t", 0.5).acquire()
+        losing = asyncio.create_task(lease.lost())
+        await stage.zk.ping()
+        assert not losing.done()
+        await clock.passes(0.51)
+        assert losing.done()
+        assert "its time limit has passed" in str(await losing)
+        await until_line(stage.other, "/t", 0)
+
+
 async def test_a_lease_that_is_longer_than_a_second_ends_at_its_limit_by_itself(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

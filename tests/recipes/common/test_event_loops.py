@@ -21,9 +21,9 @@ async def in_another_loop(call: Call) -> None:
     await asyncio.to_thread(asyncio.run, run())
 
 
-async def check(*calls: Call) -> None:
+async def check(what: str, *calls: Call) -> None:
     for call in calls:
-        with pytest.raises(RuntimeError, match="another event loop"):
+        with pytest.raises(RuntimeError, match=f"^{what} belongs to another event loop"):
             await in_another_loop(call)
 
 
@@ -34,16 +34,22 @@ async def test_a_persistent_ephemeral() -> None:
             with stage.server.hold_replies("create", path="/n") as held:
                 await stage.other.delete("/n")
                 await held.until_hit()  # so the calls would wait
-                await check(node.created, lambda: node.set(b"2"), lambda: node.__aexit__(None, None, None))
+                await check(
+                    "the PersistentEphemeral of /n",
+                    node.created,
+                    lambda: node.set(b"2"),
+                    lambda: node.__aexit__(None, None, None),
+                )
             await node.created()
-        await check(node.__aenter__)
+        await check("the PersistentEphemeral of /n", node.__aenter__)
 
 
 async def test_a_member_of_a_group() -> None:
     async with scene() as stage:
         member = await Group(stage.zk, "/g").join("one")
-        await check(member.lost, lambda: member.set(b"2"), member.leave)
+        await check("the member /g/one", member.lost, lambda: member.set(b"2"), member.leave)
         await member.leave()
+        await check("the member /g/one", member.lost, lambda: member.set(b"2"), member.leave)
 
 
 async def test_a_partitioner() -> None:
@@ -51,8 +57,8 @@ async def test_a_partitioner() -> None:
         mine = Partitioner(stage.zk, "/p", ["a"], settle=0.0)
         async with mine:
             assert await anext(mine) == {"a"}
-            await check(mine.__anext__, lambda: mine.__aexit__(None, None, None))
-        await check(mine.__aenter__)
+            await check("the Partitioner of /p", mine.__anext__, lambda: mine.__aexit__(None, None, None))
+        await check("the Partitioner of /p", mine.__aenter__)
 
 
 async def test_a_lock_made_without_an_event_loop_can_be_used_in_one() -> None:
