@@ -69,7 +69,7 @@ class Stepwise:
 
 
 def _decoding(kind: type[Record], data: bytes, at: int) -> _Decoding:
-    return _results(data, at) if issubclass(kind, MultiReply) else _vector(kind, data, at)
+    return _results(data, at) if kind is MultiReply else _vector(kind, data, at)
 
 
 def _vector(kind: type[Record], data: bytes, at: int) -> _Decoding:
