@@ -136,6 +136,10 @@ def test_a_tuple_of_entries_is_checked_once_and_any_other_sequence_each_time(mon
     entries = (ACL(Perms.READ, "world", "anyone"),)
     assert checked_acl(entries) == list(entries)
     assert checked_acl(entries) is entries
+    others = (ACL(Perms.WRITE, "world", "anyone"),)
+    assert checked_acl(others) == list(others)
+    assert checked_acl(others) is others
+    assert checked_acl(entries) is entries
     changing: list[Any] = list(entries)
     assert checked_acl(changing) == changing
     changing.append("read")

@@ -13,6 +13,7 @@ from tests.support.everywhere import Scene, cancel_at_every_moment, no_watch_sta
 from tests.support.proxy import Proxy
 from tests.support.recipes import until
 from zkwire import GetChildren, GetData, WatchSet
+from zkwire.testing import Server
 
 
 async def test_a_create_cancelled_at_every_turn_leaves_no_ephemeral_node() -> None:
@@ -140,3 +141,12 @@ async def test_verbs_that_return_no_watch_set_none() -> None:
         await zk.ping()
         assert [frame for frame in proxy.log if frame.direction == "event"] == []
         await no_watch_stays(stage.server.hosts)
+
+
+async def test_a_session_whose_certainty_is_needed_is_kept_certain_through_the_leader() -> None:
+    async with Server(tick_time=0.1) as server, zkwire.connect(server.hosts, 1.0) as zk:
+        with server.delay_replies(0, "sync", session=zk.session_id) as syncs:
+            zk.need_certainty()
+            await syncs.until_hit(3)
+            zk.release_certainty()
+            await zk.certify()
