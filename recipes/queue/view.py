@@ -115,7 +115,7 @@ class View:
         lists = [GetChildren(self._nodes.entries), GetChildren(self._nodes.taken)]
         *counted, names, taken = await self._read([*count, *lists], guesses)
         self._fill(names, taken, being_taken=self.being_taken)
-        self._count = _Count.of(counted[0].stat) if counted and isinstance(counted[0], Node) else None
+        self._count = next((_Count.of(node.stat) for node in counted if isinstance(node, Node)), None)
         rest = [name for name in self._guesses(wanted) if name not in self._read_ahead]
         if len(rest) > 1:
             await self._read([], rest)

@@ -298,6 +298,24 @@ async def test_a_producer_that_comes_too_late_three_times_enters_the_line() -> N
         assert await drain(queue) == [*numbers(4), b"slow"]
 
 
+async def test_a_put_that_must_not_wait_looks_again_however_often_it_comes_too_late() -> None:
+    """There is room each time."""
+    async with clients() as (server, (zk, other)):
+        queue, faster = Queue(zk, PATH, 9), Queue(other, PATH, 9)
+        await faster.put(b"0")
+        room = f"{PATH}/room"
+        looks = [
+            server.hold_replies("getData", path=room, session=zk.session_id, nth=nth, times=1) for nth in range(1, 6)
+        ]
+        putting = asyncio.create_task(queue.put(b"slow", within=0))
+        for number, look in enumerate(looks, 1):
+            await look.until_hit()
+            await faster.put(b"%d" % number)
+            look.release()
+        await putting
+        assert await drain(queue) == [*numbers(6), b"slow"]
+
+
 async def test_a_producer_that_waits_for_room_writes_once_and_not_at_each_take() -> None:
     async with clients() as (_, (zk, other)):
         queue = Queue(zk, PATH, 4)

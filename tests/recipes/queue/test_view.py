@@ -285,11 +285,14 @@ async def test_items_of_a_long_queue_are_read_ahead_until_the_next_look() -> Non
     async with clients(1) as (server, (zk,)), zkwire.connect(server.hosts, observer=count) as other:
         await Queue(zk, PATH).put_many(numbers(5000))
         queue = Queue(other, PATH)
+        reads = []
         for number in range(60):
             before = count.requests.count("getData")
             assert await queue.get() == b"%d" % number
-            has_read = count.requests.count("getData") - before
-            assert has_read == 0 or has_read > 10 or number < 25
+            reads.append(count.requests.count("getData") - before)
+        # A list of so many items serves for 19 takes.  The first one reads how large they are, the others read 19 items
+        # ahead, and what confirms the list.
+        assert reads == [1] * 19 + ([20] + [0] * 18) * 2 + [20, 0, 0]
 
 
 async def test_a_confirmed_list_misses_nothing_that_other_clients_do(each_server: Server, path: str) -> None:
