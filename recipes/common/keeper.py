@@ -62,7 +62,7 @@ class Keeper:
         self._data = checked_data(data)
         self._acl = acl
         self._own_sessions = set() if own_sessions is None else own_sessions
-        self._tried_in: set[int] = set()  # the sessions in which the present `acquire` has sent a create
+        self._tried_in: set[int] = set()  # the sessions in which this object has sent a create
         self._session_id = 0  # of the node that we have created last, as is its czxid
         self._czxid = 0
         self._is_made = False  # we have created the node, and have not heard that it is gone
@@ -91,14 +91,13 @@ class Keeper:
             raise copy(self._error)  # each caller would add its traceback to one object
 
     async def acquire(self, *, within: float | None = 0.0) -> None:
-        """Create the node.
+        """Create the node; to be called once.
 
         Arguments: `within`, how many seconds to wait for the node of another session, or of a former one of this
         client, to go; None waits without limit, 0 looks once.
         Raises: NodeExistsError when `within` is 0 and the node exists; TimeoutError at the end of the wait.
         Cancellation: no node stays.
         """
-        self._tried_in.clear()
         # A node that a create of this call has left, in a session that has expired since, is waited for in any case.
         waits_for = self._tried_in if within == 0 else None
         async with bounded(within, f"{self.path} was not free"):

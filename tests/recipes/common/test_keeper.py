@@ -70,6 +70,7 @@ async def test_the_node_of_another_session_is_waited_for_if_the_caller_wants_tha
         hint = await hint_of(stage.zk)
         assert f"it belongs to another session, {stage.other.session_id % 2**64:#x}" in hint
         assert "wait for it with within=" in hint
+        assert isinstance(await outcome(keeper(stage.zk).acquire()), NodeExistsError)
         with pytest.raises(TimeoutError, match=f"{NODE} was not free within 0.01 s"):
             await keeper(stage.zk).acquire(within=0.01)
         ours = keeper(stage.zk)
@@ -123,6 +124,23 @@ async def test_a_write_whose_answer_was_lost_is_repeated() -> None:
                     data = b"%d" % lost.hits + fault.__name__.encode()
                     await ours.set(data)
                     assert (await stage.other.get(NODE)).data == data
+        await nothing_stays(stage)
+
+
+async def test_a_task_that_needs_the_node_waits_until_it_is_back() -> None:
+    async with scene(P) as stage:
+        async with kept(stage) as ours:
+            for _ in range(2):
+                await ours.created()
+                with stage.server.hold_replies("create", path=NODE, session=stage.zk.session_id) as held:
+                    await stage.other.delete(NODE)
+                    await held.until_hit()
+                    waiting = asyncio.create_task(ours.created())
+                    await turns()
+                    assert not ours.exists
+                    assert not waiting.done()
+                await waiting
+                assert ours.exists
         await nothing_stays(stage)
 
 
