@@ -178,7 +178,7 @@ class RequestQueue:
         A task can be cancelled in the same turn of the event loop in which its future is settled.  Then `future` is
         not cancelled, but no task will see its result: remove the ephemeral nodes that the request has created.
         """
-        if not future.done() or future.cancelled():
+        if future.cancelled():
             return
         if future.exception() is None:
             self.cleanup.remove_created(request, future.result(), self.last_zxid)

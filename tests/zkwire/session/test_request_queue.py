@@ -8,7 +8,7 @@ import pytest
 
 import zkwire
 from tests.support.client import cancelled, turns
-from tests.support.virtual_time import a_client, block, in_virtual_time
+from tests.support.virtual_time import Sent, Wire, a_client, block, in_virtual_time
 from zkwire import SessionState, WatchEventType, WatchSet
 from zkwire.errors import SessionClosedError
 from zkwire.session.request_queue import RequestQueue, RequestTooLargeError
@@ -190,6 +190,28 @@ async def test_the_requests_of_cancelled_callers_do_not_fill_the_memory() -> Non
     assert not [future for future in kept if future.done()]
 
 
+@in_virtual_time
+async def test_calls_that_wait_are_looked_at_a_few_times_each_however_many_wait() -> None:
+    looks = 0
+
+    class Waiter:
+        def done(self) -> bool:
+            nonlocal looks
+            looks += 1
+            return False
+
+        def set_result(self, result: object) -> None:
+            pass
+
+        def set_exception(self, error: BaseException) -> None:
+            pass
+
+    queue = RequestQueue(1000, 1 << 20)
+    for _ in range(2000):
+        queue.send(Call(ExistsRequest("/a", False), Waiter()))
+    assert looks < 3 * 2000
+
+
 # -- calls of which the answer is lost --------------------------------------------------------------------------------
 
 
@@ -197,11 +219,13 @@ async def test_the_requests_of_cancelled_callers_do_not_fill_the_memory() -> Non
 async def test_when_the_connection_breaks_each_call_in_flight_is_settled_once_and_the_others_go_on() -> None:
     """Reads are sent again, in order and ahead of the calls that wait; writes fail."""
     seen = Records()
-    async with a_client(max_in_flight=6, observer=seen) as (server, zk):
+    async with a_client(max_in_flight=7, observer=seen) as (server, zk):
         await zk.create("/a", b"1")
+        _, watch = await zk.exists_and_watch("/none")
         server.names()
         seen.requests.clear()
         server.is_holding = True
+        watch.cancel()  # by a request of the client's own, whose answer no caller waits for
         first = [
             started(zk.get("/a")),
             started(zk.set("/a", b"2")),
@@ -213,7 +237,8 @@ async def test_when_the_connection_breaks_each_call_in_flight_is_settled_once_an
         never = started(zk.exists("/never"))
         await turns()
         await asyncio.gather(*map(cancelled, [*given_up, never]))
-        assert server.names() == ["getData", "setData", "exists", "getChildren", "exists", "setData"]
+        first_names = ["removeWatches", "getData", "setData", "exists", "getChildren", "exists", "setData"]
+        assert server.names() == first_names
         server.drop(ConnectionResetError("gone"))
         server.is_holding = False
         results: list[Any] = await asyncio.gather(*first, return_exceptions=True)
@@ -359,6 +384,39 @@ async def test_the_removal_of_a_watch_that_an_overloaded_server_refuses_is_sent_
         await asyncio.sleep(2.0)
         times = [sent.at - at for sent in server.requests if sent.name == "removeWatches"]
         assert times == pytest.approx([0.0, 0.2, 0.4], abs=0.05)
+
+
+@in_virtual_time
+async def test_a_ping_that_an_overloaded_server_refuses_is_no_reason_for_anything() -> None:
+    async with a_client() as (server, zk):
+        server.strike = lambda wire, sent: zkwire.ThrottledError.code if sent.name == "ping" else None
+        await asyncio.sleep(9.0)
+        assert server.names() == ["ping"] * 3
+        assert zk.state is SessionState.CONNECTED
+
+
+@in_virtual_time
+async def test_a_read_with_two_unreadable_answers_fails_and_is_no_reason_to_keep_another_watch() -> None:
+    async with a_client() as (server, zk):
+
+        def send_a_part(wire: Wire, sent: Sent) -> bool | None:
+            if sent.name != "exists":
+                return None
+            wire.send(b"\0\0\0\x14" + b"\0\0\0\1" + bytes(12) + b"\0\0\0\1")
+            return False
+
+        server.strike = send_a_part
+        with pytest.raises(zkwire.ProtocolError) as failed:
+            await zk.exists_and_watch("/a")
+        assert server.names() == ["exists", "connect", "exists"]
+        assert str(failed.value).startswith("exists /a: the server sent something else than the answer: ")
+        assert "ask for less at a time, or see `reply_limit` of zkwire.connect" in str(failed.value)
+        server.strike = lambda wire, sent: None
+        _, watch = await zk.exists_and_watch("/a")
+        server.names()
+        watch.cancel()
+        await zk.ping()
+        assert server.names() == ["removeWatches", "ping"]
 
 
 @in_virtual_time
