@@ -14,6 +14,7 @@ from zkwire.wire.connection import Call, Notification
 from zkwire.wire.multi import ErrorResult, MultiReply, MultiRequest
 from zkwire.wire.watch_table import WatchEventType
 
+
 class Observer:
     """Receives what a client does; derive from it, override the methods you need, pass it as `connect(observer=...)`.
 

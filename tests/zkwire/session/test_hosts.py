@@ -492,7 +492,10 @@ def test_a_preferred_server_begins_a_new_round_without_a_pause() -> None:
         ("server.1=[::1]:2888:3888:participant;2181", ["[::1]:2181"]),
         ("server.1=zk1:2888:3888:participant;[0:0:0:0:0:0:0:0]:2181", ["zk1:2181"]),
         ("version=1\ngroup.1=zk1:2:3;2181\nserver.1=zk1:2:3\nserver.2=zk..2:2:3;2181\nserver.3=zk3:2:3;81", ["zk3:81"]),
-        ("server.1=zk1:2888:3888;02181\nserver.2=zk2:2888:3888;65535\n server.3 = zk3:1:2 ; 2181", ["zk1:2181", "zk2:65535", "zk3:2181"]),
+        (
+            "server.1=zk1:2888:3888;02181\nserver.2=zk2:2888:3888;65535\n server.3 = zk3:1:2 ; 2181",
+            ["zk1:2181", "zk2:65535", "zk3:2181"],
+        ),
         ("server.1=zk1:2888:3888;002181\nserver.2=zk2:1:2;²\nserver.3=zk3:1:2;" + "1" * 5000, []),
         ("server.1=[::1]:2888:3888:participant;[fe80::1]:2181", ["[fe80::1]:2181"]),
         ("server.1=zk1:2888:3888|zk1b:2888:3888:participant;2181", ["zk1:2181"]),

@@ -62,7 +62,9 @@ async def test_a_server_is_left_at_once_if_nothing_is_in_flight(
     assert f"lost the connection to {left}: the list of servers has changed" in caplog.messages
 
 
-async def test_a_connection_that_is_lost_while_its_server_is_being_left_does_not_keep_the_client_at_the_next_one() -> None:
+async def test_a_connection_that_is_lost_while_its_server_is_being_left_does_not_keep_the_client_at_the_next_one() -> (
+    None
+):
     async with Server() as server, zkwire.connect(server.hosts) as zk:
         first, states = server.hosts, zk.states()
         with server.hold_replies("create", session=zk.session_id) as held:

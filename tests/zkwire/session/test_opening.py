@@ -296,9 +296,7 @@ class OtherLoop:
         return Closing(), protocol
 
 
-@pytest.mark.parametrize(
-    ("ends", "losses"), [("before the protocol is made", []), ("before it is returned", [1])]
-)
+@pytest.mark.parametrize(("ends", "losses"), [("before the protocol is made", []), ("before it is returned", [1])])
 async def test_a_connection_that_another_event_loop_loses_while_opening_it_is_closed_once_and_reported(
     ends: str, losses: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -164,7 +164,8 @@ def test_quotes_in_a_challenge_are_understood_and_quoted_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("user", "password", "kinds"), [("bob", b"x", "str and bytes"), (7, "x", "int and str"), (7, None, "int and NoneType")]
+    ("user", "password", "kinds"),
+    [("bob", b"x", "str and bytes"), (7, "x", "int and str"), (7, None, "int and NoneType")],
 )
 def test_a_user_and_a_password_of_other_types_are_refused(user: Any, password: Any, kinds: str) -> None:
     with pytest.raises(TypeError, match=f"^user and password are str, not {kinds}$"):
