@@ -233,7 +233,7 @@ async def _linked(make: Callable[[], Link], sock: socket.socket, **tls: Any) -> 
     if isinstance(loop, asyncio.BaseEventLoop):
         _, link = await loop.create_connection(make, sock=sock, **tls)
         return link
-    link = None
+    link: Link | None = None
 
     def make_and_keep() -> Link:
         nonlocal link
