@@ -82,10 +82,7 @@ async def clean_up(requests: RequestQueue, link: Link | None, within: float) -> 
     end = loop.time() + within
     assert link is not None
     while requests.is_cleaning_up and not link.is_lost and loop.time() < end:
-        try:
-            ping = requests.submit(PingRequest())
-        except SessionError:
-            return
+        ping = requests.submit(PingRequest())
         # When the ping is answered, so is all that was sent before; the removals have then sent their next requests.
         ends: set[asyncio.Future[Any]] = {ping, link.closed}
         try:

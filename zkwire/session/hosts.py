@@ -216,10 +216,7 @@ class Hosts:
             self._order = order
             self._next = (order.index(current) + 1) % len(order)
             return False
-        if len(order) >= old:
-            to_new = 1.0
-        else:
-            to_new = 1 - len(stay) * (old - len(order)) / (len(order) * (old - len(stay)))
+        to_new = 1.0 if len(order) >= old else 1 - len(stay) * (old - len(order)) / (len(order) * (old - len(stay)))
         self._order = []
         while stay or new:
             takes_new = self._rng.random() < to_new

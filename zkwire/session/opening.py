@@ -233,25 +233,25 @@ async def _linked(make: Callable[[], Link], sock: socket.socket, **tls: Any) -> 
     if isinstance(loop, asyncio.BaseEventLoop):
         _, link = await loop.create_connection(make, sock=sock, **tls)
         return link
-    link = None
+    made: Link | None = None
 
     def make_and_keep() -> Link:
-        nonlocal link
-        link = make()
-        return link
+        nonlocal made
+        made = make()
+        return made
 
     transport: asyncio.BaseTransport | None = None
     try:
-        transport, made = await loop.create_connection(make_and_keep, sock=sock, **tls)
-        return made
+        transport, link = await loop.create_connection(make_and_keep, sock=sock, **tls)
+        return link
     finally:
         # A connection that ends while it is being opened: uvloop closes the descriptor, and says so neither to the
         # link, for which others wait, nor to this object, which would close the same number once more when it is
         # collected.  By then it may be that of another socket.
         if transport is None or transport.is_closing():
             sock.detach()
-        if transport is None and link is not None:
-            link.connection_lost(None)
+        if transport is None and made is not None:
+            made.connection_lost(None)
 
 
 def _close(attempt: asyncio.Task[socket.socket]) -> None:

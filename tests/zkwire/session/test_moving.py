@@ -10,7 +10,7 @@ from tests.support.client import InOrder, cancelled, states_until, turns
 from tests.support.everywhere import scene
 from tests.support.recipes import no_task_stays, outcome, until
 from zkwire import SessionState
-from zkwire.session import suspension
+from zkwire.session import closing, suspension
 from zkwire.testing import Server
 
 pytestmark = pytest.mark.limit(30)
@@ -41,7 +41,6 @@ async def test_what_is_in_flight_is_answered_before_the_server_is_left_and_what_
             assert await states_until(states, SUSPENDED) == [CONNECTED, SUSPENDED]
             assert await states_until(states, CONNECTED) == [CONNECTED]
             assert (await reading).data == b""
-            assert asked.hits == 1
         assert zk.server == elsewhere(server)
         assert zk.session_id == session
 
@@ -121,13 +120,13 @@ async def test_a_close_while_the_server_is_being_left_ends_the_session_on_the_co
             await held.until_hit()
             zk.set_hosts(elsewhere(server))
             await turns(3)
-            closing = asyncio.create_task(zk.close())
+            ending = asyncio.create_task(zk.close())
             await last.until_hit()  # on the same connection
             held.release()
             assert await creating == "/a"
             for _ in range(3):  # the answer to the last ping has arrived as well
                 await other.ping()
-        await closing
+        await ending
         assert [state async for state in states] == [CONNECTED, SessionState.CLOSED]
         assert session not in server.sessions
         assert await other.exists("/e") is None
@@ -144,10 +143,10 @@ async def test_the_node_of_a_cancelled_create_does_not_stay_in_a_session_that_is
             task = asyncio.create_task(stage.zk.create("/e", ephemeral=True))
             await held.until_hit()
             await cancelled(task)
-            closing = asyncio.create_task(stage.zk.close(keep_session=keep_session))
+            ending = asyncio.create_task(stage.zk.close(keep_session=keep_session))
             await turns(5)
-            assert not closing.done()
-        await closing
+            assert not ending.done()
+        await ending
         assert (session in stage.server.sessions) == keep_session
         assert await stage.other.exists("/e") is None
 
@@ -171,12 +170,29 @@ async def test_a_connection_that_breaks_during_the_clean_up_of_a_kept_session_en
             task = asyncio.create_task(stage.zk.create("/e", ephemeral=True))
             await held.until_hit()
             await cancelled(task)
-            closing = asyncio.create_task(stage.zk.close(keep_session=True))
+            ending = asyncio.create_task(stage.zk.close(keep_session=True))
             await turns(5)
             stage.server.refuse_connections()
             stage.server.drop(session)
-            await asyncio.wait_for(closing, 10)
+            await asyncio.wait_for(ending, 10)
         assert session in stage.server.sessions
+
+
+async def test_a_server_that_falls_silent_ends_the_wait_for_the_clean_up_of_a_kept_session(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Otherwise it would last for half of the session timeout, here for five minutes."""
+    monkeypatch.setattr(closing, "_SILENCE", 0.05)
+    monkeypatch.setattr(closing, "_LAST_TRY", 0.05)
+    async with Server(max_session_timeout=600.0) as server:
+        zk = await zkwire.connect(server.hosts, 600.0)
+        with server.hold_replies("create", session=zk.session_id) as held:
+            task = asyncio.create_task(zk.create("/e", ephemeral=True))
+            await held.until_hit()
+            await cancelled(task)
+            with server.paused():
+                await zk.close(keep_session=True)
+        assert zk.session_id in server.sessions
 
 
 # -- failures inside --------------------------------------------------------------------------------------------------

@@ -229,7 +229,7 @@ async def test_the_error_names_the_failure_of_each_address() -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.2", 0))  # nothing listens there
         port = closed.getsockname()[1]
-        with resolver("127.0.0.2", "127.0.0.3"), pytest.raises(OSError, match="'127.0.0.2'.*; .*'127.0.0.3'"):
+        with resolver("127.0.0.2", "127.0.0.3"), pytest.raises(OSError, match=r"'127\.0\.0\.2'.*; .*'127\.0\.0\.3'"):
             await Opener()(asyncio.Protocol, NAME, port)  # type: ignore[arg-type]
 
 

@@ -119,7 +119,7 @@ async def test_without_a_connection_the_proof_is_a_sync_which_waits_for_the_next
 
 
 async def test_a_proof_is_tried_three_times_at_once_and_then_with_pauses(pauses: list[float]) -> None:
-    session = Session(None, None, None, ThrottledError("busy"), LOST, None)
+    session = Session(None, None, None, ThrottledError(ThrottledError.code), LOST, None)
     connection = opened()
     session.proving.attach(connection, now())
     await session.proving.certify()
@@ -128,7 +128,7 @@ async def test_a_proof_is_tried_three_times_at_once_and_then_with_pauses(pauses:
 
 
 async def test_a_refusal_for_good_is_raised(pauses: list[float]) -> None:
-    session = Session(NoAuthError("no"), None)
+    session = Session(NoAuthError(NoAuthError.code), None)
     session.proving.attach(opened(), now())
     with pytest.raises(NoAuthError):
         await session.proving.certify()

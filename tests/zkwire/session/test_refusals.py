@@ -11,8 +11,9 @@ from tests.support import rogue
 from tests.support.client import InOrder, cancelled, states_until, turns
 from tests.support.everywhere import scene
 from tests.support.recipes import outcome, until, until_state
-from tests.support.rogue import Peer, Rogue
+from tests.support.rogue import CLOSE_SESSION, Peer, Rogue
 from zkwire import SessionState, ThrottledError, WatchEventType, WatchSet
+from zkwire.session import attempt
 from zkwire.testing import Server
 
 CONNECTED, SUSPENDED = SessionState.CONNECTED, SessionState.SUSPENDED
@@ -271,3 +272,43 @@ async def test_a_lost_read_only_connection_does_not_wait_for_the_answer_of_anoth
             await until_state(zk, CONNECTED)  # long before the question would have timed out
             assert zk.server == other.hosts
         done.set()
+
+
+# -- a client that gives up before a server has answered ---------------------------------------------------------------
+
+
+@pytest.mark.limit(20)
+async def test_a_cancelled_connect_asks_the_server_to_end_the_session_and_waits_until_it_has_closed_the_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(attempt, "_FAREWELL", 60.0)
+    begun, seen = asyncio.Event(), list[tuple[int, bool]]()
+
+    async def slow(peer: Peer) -> None:
+        await peer.connect_request()
+        begun.set()
+        request = await peer.request()
+        await turns(20)
+        seen.append((request.opcode, connecting.done()))
+
+    async with Rogue(slow) as rogue:
+        connecting = asyncio.ensure_future(zkwire.connect(rogue.hosts)._connect())
+        await begun.wait()
+        await cancelled(connecting)
+    assert seen == [(CLOSE_SESSION, False)]
+
+
+@pytest.mark.limit(20)
+async def test_a_cancelled_connect_waits_for_a_moment_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attempt, "_FAREWELL", 0.01)
+    begun = asyncio.Event()
+
+    async def silent(peer: Peer) -> None:
+        await peer.connect_request()
+        begun.set()
+        await peer.ignore()
+
+    async with Rogue(silent) as rogue:
+        connecting = asyncio.ensure_future(zkwire.connect(rogue.hosts)._connect())
+        await begun.wait()
+        await cancelled(connecting)
