@@ -226,6 +226,12 @@ class Lease:
             # The watch on our own node has fired by now.  Watches on blockers may be left from the time of waiting.
             self.ticket.watches.cancel()
 
+    def leave_node(self) -> None:
+        """End the lease as `release` does, but leave it to the caller to delete the node and to cancel the watches."""
+        self._depth = 0
+        self._finish()
+        self.ticket.cancel_watch_request()
+
     def acquired_again(self) -> None:
         """Count one more acquire; called by a re-entrant lock.  Raises: LockLostError."""
         self.check()

@@ -1,9 +1,9 @@
 """A claimed item, and the `async with` that deletes it from the queue or hands it back.
 
 A claim has two ephemeral nodes.  `taken/<item>` hides the item from other consumers.  The claim's own node, with a
-unique name, is watched by the claim's lease.  At the end one transaction deletes the item and its taken node, on the
-condition that the claim's own node exists.  So a consumer that has lost its claim, perhaps without noticing, can never
-delete an item that another consumer has claimed since.
+unique name, is watched by the claim's lease.  At the end one transaction deletes the item and both nodes, so it is
+carried out only if the claim's own node still exists.  So a consumer that has lost its claim, perhaps without noticing,
+can never delete an item that another consumer has claimed since.
 """
 
 from __future__ import annotations
@@ -141,53 +141,59 @@ class Item(bytes):
             await self._nodes.free(self._name, claim=self.path, session_id=self._session_id)
 
     async def _delete(self) -> None:
-        """Delete the item and both nodes of the claim.
+        """Delete the item and both nodes of the claim, in one transaction that needs all three.
 
         Raises: SessionError, LockLostError; whatever else the server refuses.
         """
-        transaction = self._lease.transaction()
-        transaction.delete(self._taken_node)
-        transaction.delete(self.entry)
-        # In one write and in this order: the transaction is carried out only while the claim's own node exists, and the
-        # release of the lease deletes that node.
-        committed: object
-        committed, _ = await asyncio.gather(transaction.commit(), self._lease.release(), return_exceptions=True)
-        while isinstance(committed, zkwire.ConnectionLostError):
-            now, (taken,) = await self._nodes.read_after_loss(self._taken_node)
-            if now != self._session_id:
-                raise zkwire.SessionExpiredError("the session ended before the item was known to be deleted")
-            if taken is None:
-                return
-            committed = await self._delete_again()
-        if isinstance(committed, zkwire.TransactionError) and isinstance(committed.cause, zkwire.NoNodeError):
-            # If only the item is missing, a person has deleted it by hand, and it counts as handled.
-            self._is_lost = committed.cause.path != self.entry
-            await self._hand_back()
-            if self._is_lost:
-                raise LockLostError(self.path, "somebody else has deleted it; the item may be handled again")
-        elif isinstance(committed, zkwire.TransactionError):
-            if isinstance(committed.cause, zkwire.NotEmptyError):
-                committed.cause.hint = "the item was handled, but cannot be deleted: another client put nodes below it"
-            raise committed.cause
-        elif isinstance(committed, BaseException):
-            raise committed
-
-    async def _delete_again(self) -> object:
-        """Try once more after a lost answer; return the result or the error.
-
-        The lease's release may have deleted the claim's own node by now, so that cannot be the condition any more.  It
-        is not needed either: the taken node still exists in this same session, so no other consumer has claimed the
-        item.
-        """
-        if self._zk.session_id != self._session_id:
-            raise zkwire.SessionExpiredError("the session ended before the item was deleted")
-        transaction = self._zk.transaction()
-        transaction.delete(self._taken_node)
-        transaction.delete(self.entry)
+        if self._lease.is_over:
+            if (loss := self._lease.find_loss()) is not None:
+                self._is_lost = True
+                await self._hand_back()
+                raise loss
+            return  # it was released before
+        self._lease.leave_node()
+        ticket = self._lease.ticket
         try:
-            return await transaction.commit()
-        except (zkwire.ConnectionLostError, zkwire.TransactionError) as error:
-            return error
+            await self._commit()
+        except zkwire.TransactionError as refused:
+            # The claim's own node first: while it is there, its lease may be looked for.
+            await ticket.removal.start()
+            if isinstance(refused.cause, zkwire.NoNodeError):
+                # If only the item is missing, a person has deleted it by hand, and it counts as handled.
+                self._is_lost = refused.cause.path != self.entry
+                await self._hand_back()
+                if self._is_lost:
+                    raise LockLostError(
+                        self.path, "somebody else has deleted it; the item may be handled again"
+                    ) from None
+                return
+            if isinstance(refused.cause, zkwire.NotEmptyError):
+                refused.cause.hint = "the item was handled, but cannot be deleted: another client put nodes below it"
+            raise refused.cause from None
+        except ZooKeeperError:
+            await ticket.removal.start()
+            raise
+        finally:
+            ticket.watches.cancel()
+
+    async def _commit(self) -> None:
+        """Delete the three nodes; after a lost answer, ask whether they are gone.  Raises: as a transaction."""
+        while True:
+            transaction = self._zk.transaction(session_id=self._session_id)
+            for path in (self.path, self._taken_node, self.entry):
+                transaction.delete(path)
+            try:
+                await transaction.commit()
+            except zkwire.ConnectionLostError:
+                # In the session that has made it, the taken node is gone when the transaction was carried out.
+                now, (taken,) = await self._nodes.read_after_loss(self._taken_node)
+                if now != self._session_id:
+                    raise zkwire.SessionExpiredError(
+                        "the session ended before the item was known to be deleted"
+                    ) from None
+                if taken is not None:
+                    continue
+            return
 
 
 async def claims(nodes: Nodes) -> list[Contender]:

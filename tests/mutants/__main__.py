@@ -1,7 +1,7 @@
 """Put deliberate faults into the product, one at a time, and see the tests fail.
 
 `python -m tests.mutants [AREA ...]` tries the faults that are written down.  `python -m tests.mutants --sample 150
---seed 7 [--modules recipes/line zkwire/session] [--near]` draws small changes at random: see sample.py.
+--seed 7 [--modules recipes/line zkwire/session] [--quick]` draws small changes at random: see sample.py.
 
 A fault is a "mutant" in a file `tests/mutants/AREA.toml`; without arguments all areas are tried.  Each mutant gets a
 copy of the repository in a temporary folder, so that the working tree is never changed.  The exit status is 1 when the
@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import NamedTuple
 
 from tests.mutants import sample
@@ -47,10 +48,13 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--modules", nargs="+", default=[], help="to draw from, such as recipes/line (default: the core)"
     )
-    parser.add_argument("--near", action="store_true", help="try the tests in the folder of the module only")
+    parser.add_argument("--quick", action="store_true", help="leave out the tests that need Java or take long")
+    parser.add_argument(
+        "--lines", type=Path, metavar="FOLDER", help="keeps what each test executes, for another sample of this code"
+    )
     given = parser.parse_args(arguments)
     if given.sample is not None:
-        return sample.main(given.sample, given.seed, given.modules, near_only=given.near)
+        return sample.main(given.sample, given.seed, given.modules, given.lines, quick_only=given.quick)
     return _try_areas(given.areas)
 
 

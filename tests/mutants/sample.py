@@ -6,40 +6,24 @@ that no test notices is judged by a person: either it has no effect that a user 
 """
 
 import random
-import subprocess
 import tempfile
 import time
 import tomllib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from tests.mutants.changes import Change, changes
 from tests.mutants.mutant import EQUIVALENT, ROOT
-from tests.mutants.touched import Touched
-from tests.mutants.trial import (
-    NO_TESTS,
-    TESTS_FAILED,
-    copy_of_the_tree,
-    first_failed,
-    last_line,
-    run_pytest,
-)
+from tests.mutants.slot import Slot, slots
+from tests.mutants.touched import NOT_QUICK, QUICK, Touched
+from tests.mutants.trial import copy_of_the_tree, run_pytest
 
 CORE: Final = ("recipes", "zkwire/wire", "zkwire/session", "zkwire/client")
-# All tests without Java, in one process: about as long as they take together.
-WITHOUT_JAVA: Final = ("-m", "not java and not slow")
-QUICK: Final = (*WITHOUT_JAVA, "tests")
-QUICK_LIMIT: Final = 1200.0
-FOLDER_LIMIT: Final = 400.0
-WITH_JAVA: Final = ("-m", "java or slow")
 # More than there are processors, because tests wait: for servers, and for time to pass.
-SIDE_BY_SIDE: Final = 6
-# A change may make a loop fill the memory: the tests then fail with MemoryError.  Java reserves more than it uses.
-MEMORY: Final = ("-p", "tests.mutants.memory_limit")
-NOTES: Final = ("-p", "tests.mutants.touched")
+SIDE_BY_SIDE: Final = 8
+_NOTING: Final = ("-p", "tests.mutants.touched", "--note-lines")
 
 
 class Result(NamedTuple):
@@ -65,29 +49,6 @@ def core_files(modules: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def guards(file: str, *, near_only: bool = False) -> list[tuple[str, ...]]:
-    """Return the arguments of pytest by which the tests that guard `file` are run, the nearest tests first.
-
-    Tests have the path of the module that they test: `recipes/line/lease.py` has `tests/recipes/line/test_lease.py`,
-    and then all of `tests/recipes/line`.  At last come all tests that need no Java (of these `_try` chooses), and the
-    nearest ones that do; with `near_only`, these are left out.
-    """
-    path = Path(file)
-    stages: list[tuple[str, ...]] = []
-    folder = Path("tests", path.parent)
-    if near := sorted({*(ROOT / folder).glob(f"test_{path.stem}.py"), *(ROOT / folder).glob(f"test_{path.stem}_*.py")}):
-        nearest = [str(test.relative_to(ROOT)) for test in near]
-        stages.append((*WITHOUT_JAVA, *nearest))
-    if folder != Path("tests/recipes") and (ROOT / folder).is_dir():  # tests/recipes is half of all tests
-        stages.append((*WITHOUT_JAVA, str(folder)))
-    if near_only:
-        return stages
-    stages.append(QUICK)
-    if near:
-        stages.append((*WITH_JAVA, *nearest))
-    return stages
-
-
 def equivalents() -> set[tuple[str, str, str, str, str]]:
     """Return the keys of the changes that a person has judged to be without effect."""
     if not EQUIVALENT.is_file():
@@ -108,26 +69,28 @@ def drawn(count: int, seed: int, modules: Sequence[str]) -> list[Change]:
     return random.Random(seed).sample(found, min(count, len(found)))
 
 
-def main(count: int, seed: int, modules: Sequence[str], *, near_only: bool = False) -> int:
+def main(count: int, seed: int, modules: Sequence[str], notes: Path | None, *, quick_only: bool = False) -> int:
     """Draw and try `count` changes, print a table and at its end the survivors; return 0, or 1 if there are any.
 
-    Arguments: `near_only`, whether to try the tests in the folder of a module only: that is sooner done, and shows
-    changes that are guarded from elsewhere as survivors.
+    Arguments: `notes`, the folder with the lines that each test executes: what is missing there is written by a run of
+    the tests, and what is there is used; `quick_only`, whether to leave out the tests that need Java or take long.
     """
     chosen = drawn(count, seed, modules)
-    stages = list(dict.fromkeys(stage for change in chosen for stage in guards(change.file, near_only=near_only)[-2:]))
-    with tempfile.TemporaryDirectory() as folder, copy_of_the_tree() as root, ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-        notes = Path(folder, "calls.json")
-        noting = [(*stage, "--note-calls", str(notes)) if stage == QUICK else stage for stage in stages]
-        failures = [failure for failure in pool.map(partial(_caught_by, root), noting) if failure is not None]
-        touched = Touched(notes) if QUICK in stages and not failures else None
-    if failures:
-        print("the tests must pass while there is no change:", *failures, sep="\n")
-        return 1
+    with tempfile.TemporaryDirectory() as folder:
+        notes = (notes or Path(folder)).resolve()
+        marks = {notes / "quick.json": QUICK}
+        if not quick_only:
+            marks[notes / "others.json"] = NOT_QUICK
+        with ThreadPoolExecutor() as pool:  # side by side
+            failures = "".join(pool.map(_note_lines, marks, marks.values()))
+        if failures:
+            print(f"the tests must pass while there is no change:\n{failures}")
+            return 1
+        touched = Touched(*marks)
     print(f"{len(chosen)} changes, drawn by seed {seed}; {SIDE_BY_SIDE} at a time", flush=True)
     results = []
-    with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-        for done in as_completed([pool.submit(_try, change, near_only, touched) for change in chosen]):
+    with slots(min(SIDE_BY_SIDE, count)) as free, ThreadPoolExecutor(len(free)) as pool:
+        for done in as_completed([pool.submit(_try, change, touched, free, quick_only) for change in chosen]):
             results.append(done.result())
             print(_row(results[-1]), flush=True)
     survivors = [result.change for result in results if result.caught_by is None]
@@ -137,46 +100,31 @@ def main(count: int, seed: int, modules: Sequence[str], *, near_only: bool = Fal
     return 1 if survivors else 0
 
 
-def _try(change: Change, near_only: bool, touched: Touched | None) -> Result:
-    """Run the tests that guard a change against a copy that has it, until a test fails.
-
-    Of all the tests without Java, only those that call the changed function are run, by what `touched` says.
-    """
-    started = time.monotonic()
+def _note_lines(file: Path, mark: str) -> str:
+    """Write down what the tests with `mark` execute, unless `file` is there; return the output if one fails."""
+    if file.is_file():
+        return ""
+    file.parent.mkdir(parents=True, exist_ok=True)
     with copy_of_the_tree() as root:
-        path = root / change.file
-        path.write_text(change.applied(path.read_text(encoding="utf-8")), encoding="utf-8")
-        for guard in guards(change.file, near_only=near_only):
-            tests = touched.tests_of(change) if guard == QUICK and touched is not None else None
-            if tests == []:
-                continue
-            caught_by = _caught_by(root, guard if tests is None else _only(root, tests))
-            if caught_by is not None:
-                return Result(change, caught_by, time.monotonic() - started)
-    return Result(change, None, time.monotonic() - started)
+        status, output = run_pytest(root, ["tests", "-m", mark], *_NOTING, str(file), limit=None)
+    return output if status else ""
 
 
-def _only(root: Path, tests: Sequence[str]) -> tuple[str, ...]:
-    """Return the arguments of pytest by which `tests` are run, and no others."""
-    listed = root / "tests.txt"
-    listed.write_text("\n".join(tests), encoding="utf-8")
-    files = dict.fromkeys(test.partition("::")[0] for test in tests)
-    return (*WITHOUT_JAVA, "--only", str(listed), *files)
-
-
-def _caught_by(root: Path, stage: tuple[str, ...]) -> str | None:
-    """Return what has caught the change among the tests of `stage`, None if they pass."""
-    memory = () if stage[: len(WITH_JAVA)] == WITH_JAVA else MEMORY
-    limit = QUICK_LIMIT if stage[: len(QUICK)] == QUICK or "--only" in stage else FOLDER_LIMIT
+def _try(change: Change, touched: Touched, free: list[Slot], quick_only: bool) -> Result:
+    """Run the tests that execute a change, until one fails: first all that are quick, then the others."""
+    started = time.monotonic()
+    text = (ROOT / change.file).read_text(encoding="utf-8")
+    tests = touched.tests_of(change, text)
+    is_at_import = touched.is_at_import(change, text)
+    slot = free.pop()
     try:
-        status, output = run_pytest(root, stage, "-x", *memory, *NOTES, limit=limit)
-    except subprocess.TimeoutExpired:
-        return f"no end of {' '.join(stage)}"
-    if status in (0, NO_TESTS):
-        return None
-    if status == TESTS_FAILED and (failed := first_failed(output)) is not None:
-        return failed
-    return f"pytest ended with status {status}: {last_line(output)}"
+        for is_quick in (True, False)[: 1 if quick_only else 2]:
+            chosen = [test for test in tests if test.is_quick is is_quick]
+            if (caught_by := slot.caught_by(change, chosen, is_at_import=is_at_import)) is not None:
+                break
+    finally:
+        free.append(slot)
+    return Result(change, caught_by, time.monotonic() - started)
 
 
 def _row(result: Result) -> str:

@@ -7,7 +7,7 @@ import pytest
 
 from tests.mutants.changes import Change, changes
 from tests.mutants.mutant import ROOT
-from tests.mutants.sample import core_files, drawn, equivalents, guards
+from tests.mutants.sample import core_files, drawn, equivalents
 from tests.mutants.trial import first_failed
 
 
@@ -74,18 +74,6 @@ def test_every_change_of_the_product_is_valid_python_and_changes_something(file:
 def test_a_change_is_known_by_its_code_although_lines_move() -> None:
     before, after = ("def f():\n    if a < 1:\n        b()", "# new\n\ndef f():\n    if a < 1:\n        b()")
     assert [each.key for each in changes("a.py", before)] == [each.key for each in changes("a.py", after)]
-
-
-def test_the_tests_of_a_module_are_tried_before_all_others() -> None:
-    stages = [stage[1:] for stage in guards("recipes/line/position.py")]
-    own = ("tests/recipes/line/test_position.py", "tests/recipes/line/test_position_model.py")
-    assert stages == [
-        ("not java and not slow", *own),
-        ("not java and not slow", "tests/recipes/line"),
-        ("not java and not slow", "tests"),
-        ("java or slow", *own),
-    ]
-    assert set(guards("recipes/lock.py")[0][2:]) >= {"tests/recipes/test_lock.py", "tests/recipes/test_lock_trials.py"}
 
 
 def test_one_seed_draws_the_same_changes_and_another_one_others() -> None:

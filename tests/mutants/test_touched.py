@@ -1,4 +1,4 @@
-"""Which tests call which functions: what is noted, and which tests are then run for a change."""
+"""Which tests execute which lines: what is noted, and which tests are then run for a change."""
 
 from pathlib import Path
 
@@ -6,29 +6,47 @@ import pytest
 
 from tests.mutants.changes import Change, changes
 from tests.mutants.mutant import ROOT
-from tests.mutants.touched import Touched
+from tests.mutants.touched import Touched, statement_at
 from tests.mutants.trial import run_pytest
 
 PLUGIN = ("-p", "tests.mutants.touched")
 TESTS = "tests/zkwire/test_paths.py"
+TEXT = """\
+def f():
+    if (
+        a < 1
+    ):
+        b(
+            2,
+        )
+    c()
+"""
 
 
-def _change(file: str, function: str) -> Change:
+def _change(file: str, function: str) -> tuple[Change, str]:
     text = (ROOT / file).read_text(encoding="utf-8")
-    return next(change for change in changes(file, text) if change.scope == function)
+    return next(change for change in changes(file, text) if change.scope == function), text
+
+
+@pytest.mark.parametrize(
+    ("line", "statement"), [(3, range(2, 5)), (6, range(5, 8)), (8, range(8, 9)), (9, range(9, 10))]
+)
+def test_a_statement_has_all_its_lines_but_not_those_of_its_body(line: int, statement: range) -> None:
+    assert statement_at(TEXT, line) == statement
 
 
 @pytest.mark.slow("runs pytest twice")
-def test_the_tests_of_a_change_are_those_that_call_its_function(tmp_path: Path) -> None:
-    notes, listed = tmp_path / "calls.json", tmp_path / "tests.txt"
-    status, output = run_pytest(ROOT, [TESTS], *PLUGIN, "--note-calls", str(notes))
+def test_the_tests_of_a_change_are_those_that_execute_its_statement(tmp_path: Path) -> None:
+    notes, listed = tmp_path / "lines.json", tmp_path / "tests.txt"
+    status, output = run_pytest(ROOT, [TESTS], *PLUGIN, "--note-lines", str(notes))
     assert status == 0, output
     touched = Touched(notes)
-    found = touched.tests_of(_change("zkwire/paths.py", "ancestors"))
+    found = [test.name for test in touched.tests_of(*_change("zkwire/paths.py", "ancestors"))]
     names = ["test_ancestors_go_from_just_below_the_root_down_to_the_path_itself", "test_the_root_has_no_ancestors"]
-    assert found == [f"{TESTS}::{name}" for name in names]
-    assert touched.tests_of(_change("zkwire/wire/timing.py", "")) is None
-    assert touched.tests_of(_change("recipes/counter.py", "Counter.add")) == []
+    assert sorted(found) == [f"{TESTS}::{name}" for name in names]
+    assert not touched.is_at_import(*_change("zkwire/paths.py", "ancestors"))
+    assert touched.is_at_import(*_change("zkwire/wire/timing.py", ""))
+    assert touched.tests_of(*_change("recipes/counter.py", "Counter.add")) == []
 
     listed.write_text("\n".join(found))
     status, output = run_pytest(ROOT, [TESTS], *PLUGIN, "--only", str(listed))

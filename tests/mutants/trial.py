@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -46,19 +46,36 @@ def copy_of_the_tree() -> Iterator[Path]:
 
 def run_pytest(root: Path, tests: Iterable[str], *options: str, limit: float | None = TIME_LIMIT) -> tuple[int, str]:
     """Run pytest in `root`; return its exit status and its output.  Raises: subprocess.TimeoutExpired."""
+    with pytest_in(root, *options, *tests) as process:
+        output, _ = process.communicate(timeout=limit)
+        return process.returncode, output
+
+
+@contextmanager
+def pytest_in(root: Path, *arguments: str, descriptors: Sequence[int] = ()) -> Iterator[subprocess.Popen[str]]:
+    """Start pytest in `root`; an error in the block kills it, and the end of the block waits for it.
+
+    Arguments: `descriptors`, the open files that it inherits.
+    """
     # PYTHONPATH: the worker processes of tests must import the copy too, not the installed package.
     env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(root)}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options, *tests]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
     # In a session of its own: when the time is up, its servers end with it.
     with subprocess.Popen(
-        command, cwd=root, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+        command,
+        cwd=root,
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+        pass_fds=descriptors,
     ) as process:
         try:
-            output, _ = process.communicate(timeout=limit)
+            yield process
         except BaseException:
             os.killpg(process.pid, 9)
             raise
-        return process.returncode, output
 
 
 def first_failed(output: str) -> str | None:
