@@ -227,7 +227,7 @@ class Lease:
             self.ticket.watches.cancel()
 
     def leave_node(self) -> None:
-        """End the lease as `release` does, but leave it to the caller to delete the node and to cancel the watches."""
+        """End a lease that is not over, as `release` does, but leave its node and its watches to the caller."""
         self._depth = 0
         self._finish()
         self.ticket.cancel_watch_request()

@@ -1,7 +1,7 @@
 """Certainty: a ticket that could own asks a server whether its session lives, but not a server without a quorum."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -11,12 +11,12 @@ import pytest
 import zkwire
 from recipes import Lock, ReadWriteLock, TryLock
 from recipes.line.certainty import Certainty
+from recipes.line.locking import Locking
 from recipes.line.ticket import TicketNode
 from tests.support.everywhere import Scene, nothing_stays, scene
 from tests.support.locks import start_waiting
-from tests.support.queues import Counting
 from tests.support.recipes import no_task_stays, outcome, until, until_armed, until_line, until_state
-from zkwire import SessionState
+from zkwire import Client, SessionState
 from zkwire.testing import Server
 from zkwire.testing.memory import handshake
 
@@ -155,33 +155,47 @@ async def test_a_callback_that_is_not_needed_any_more_is_forgotten() -> None:
         assert called == ["called"]
 
 
-@pytest.mark.parametrize("who", ["holder", "waiter", "reader"])
-async def test_the_leader_is_asked_again_and_again_as_long_as_a_lock_is_held_or_waited_for(who: str) -> None:
-    count = Counting()
-    async with (
-        Server(tick_time=0.1) as server,
-        zkwire.connect(server.hosts, session_timeout=0.4, observer=count) as zk,
-        zkwire.connect(server.hosts) as other,
-    ):
-        lock = ReadWriteLock(zk, "/recipe").read() if who == "reader" else Lock(zk, "/recipe")
-        if who == "holder":
-            lease: Any = await lock.acquire()
-        else:
-            held = await Lock(other, "/recipe").acquire()
-            waiter = await start_waiting(other, lock, 2)
+@pytest.mark.parametrize("kind", [Lock, lambda zk, path: ReadWriteLock(zk, path).read()], ids=["lock", "reader"])
+@pytest.mark.parametrize("waits", [False, True])
+async def test_the_client_keeps_certain_as_long_as_a_lock_is_held_or_waited_for(
+    kind: Callable[[Client, str], Locking[Any]], waits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with scene() as stage, no_task_stays():
+        zk, needs = stage.zk, 0
+        need, let_go = zk.need_certainty, zk.release_certainty
+
+        def counted_need() -> None:
+            nonlocal needs
+            needs += 1
+            need()
+
+        def counted_release() -> None:
+            nonlocal needs
+            needs -= 1
+            let_go()
+
+        monkeypatch.setattr(zk, "need_certainty", counted_need)
+        monkeypatch.setattr(zk, "release_certainty", counted_release)
         for _ in range(2):
-            count.requests.clear()
-            await until(lambda: count.requests.count("sync") >= 4)
-        if who != "holder":
-            await held.release()
-            lease = await waiter
-        lease.check()
-        await lease.release()
-        assert not zk._session.certainty.on_uncertain._callbacks
-        await zk.ping()
-        count.requests.clear()
-        await until(lambda: count.requests.count("ping") >= 2)
-        assert count.requests.count("sync") <= 1
+            if waits:
+                held = await Lock(stage.other, stage.path).acquire()
+                waiter = await start_waiting(stage.other, kind(zk, stage.path), 2)
+                assert needs == 1
+                await held.release()
+                lease = await waiter
+            else:
+                lease = await kind(zk, stage.path).acquire()
+            assert needs == 1
+            assert len(zk._session.certainty.on_uncertain._callbacks) == 1
+            await lease.release()
+            assert needs == 0
+            assert not zk._session.certainty.on_uncertain._callbacks
+        held = await Lock(stage.other, stage.path).acquire()
+        cancelled = await start_waiting(stage.other, kind(zk, stage.path), 2)
+        cancelled.cancel()
+        await outcome(cancelled)
+        assert needs == 0
+        await held.release()
 
 
 async def test_a_callback_that_was_called_may_be_added_again() -> None:

@@ -52,9 +52,13 @@ STEPS += ["pass ticket and cancel", "cancel and pass ticket", "end"]
 
 
 @given(st.integers(0, 3), st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 3)), max_size=20))
-async def test_the_turn_goes_to_the_first_task_that_still_waits_and_is_never_lost(
+def test_the_turn_goes_to_the_first_task_that_still_waits_and_is_never_lost(
     passes: int, steps: list[tuple[str, int]]
 ) -> None:
+    asyncio.run(play(passes, steps))
+
+
+async def play(passes: int, steps: list[tuple[str, int]]) -> None:
     zk, dropped = Ending(), list[object]()
     queue = LocalQueue(cast(Any, zk), passes, dropped.append)
     waiting: list[asyncio.Task[Ticket | None]] = []

@@ -14,7 +14,7 @@ from recipes.line import loss_monitor
 from tests.support.everywhere import nothing_stays, scene
 from tests.support.locks import start_waiting
 from tests.support.queues import Counting
-from tests.support.recipes import body_raises, line, no_task_stays, until_armed, until_line
+from tests.support.recipes import body_raises, line, no_task_stays, until, until_armed, until_line
 
 
 async def test_every_lease_that_lasts_is_watched_whichever_others_have_ended_meanwhile() -> None:
@@ -251,34 +251,51 @@ async def test_leases_that_are_due_in_any_order_need_one_timer(monkeypatch: pyte
             await lease.release()
 
 
-async def test_a_loss_is_noticed_although_the_ticket_is_passed_on_when_the_watch_is_answered(
-    watched_soon: None, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("error", [None, zkwire.ThrottledError])
+async def test_a_ticket_that_is_passed_on_in_the_turn_in_which_the_watch_is_answered_is_watched_once(
+    error: type[zkwire.ServerError] | None, watched_soon: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In the very turn of the loop: what the former lease makes of the answer must not take the next one's place."""
+    """What the former lease makes of the answer must not take the next one's place."""
     async with scene() as stage, no_task_stays():
         answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         get_and_watch = stage.zk.get_and_watch
+        asked: list[str] = []
 
-        async def late(*args: Any, **kwargs: Any) -> Any:
-            found = await get_and_watch(*args, **kwargs)
+        async def late(path: str, *, into: zkwire.WatchSet) -> Any:
+            asked.append(path)
+            if error is not None:
+                await answered
+            found = await get_and_watch(path, into=into)
             await answered
             return found
 
         monkeypatch.setattr(stage.zk, "get_and_watch", late)
         lock = Lock(stage.zk, stage.path, local_passes=1)
         first = await lock.acquire()
-        await until_armed(1, stage.zk)
+        await until(lambda: bool(asked))
+        await until_armed(1 if error is None else 0, stage.zk)
         await stage.zk.ping()
         following = asyncio.create_task(lock.acquire())
         await asyncio.sleep(0)
-        answered.set_result(None)
-        await asyncio.create_task(first.release())
+        if error is None:
+            answered.set_result(None)
+        else:
+            answered.set_exception(error(error.code, first.path))
+        release = asyncio.create_task(first.release())
+        await release
+        if error is not None:
+            answered = asyncio.get_running_loop().create_future()
+            answered.set_result(None)
         lease = await following
         assert lease.path == first.path
+        await until_armed(1, stage.zk)
+        async with Lock(stage.zk, f"{stage.path}-later"):  # whatever is due by now is sent ahead of its request
+            await until_armed(2, stage.zk)
+        assert asked.count(lease.path) == (1 if error is None else 2)
         await stage.other.delete(lease.path)
-        error = await lease.lost()
-        assert error is not None
-        assert error.why == loss_monitor.DELETED
+        loss = await lease.lost()
+        assert loss is not None
+        assert loss.why == loss_monitor.DELETED
         await lease.release()
 
 
