@@ -286,6 +286,7 @@ def test_a_certificate_that_is_not_accepted_is_final_and_the_error_says_what_to_
 
 def test_an_error_of_tls_without_a_reason_is_reported_with_its_text() -> None:
     failure = ssl.SSLError(1, "out of memory")
+    failure.reason = ""  # OpenSSL gives none
     assert str(unfit(failure)) == f"OpenSSL gives up the TLS handshake: {failure}"
 
 
