@@ -23,14 +23,14 @@ class Stays(InOrder):
     """Randomness by which a client never moves to another server."""
 
     def random(self) -> float:
-        return 1.0
+        return 0.0
 
 
 class Moves(InOrder):
     """Randomness by which a client moves whenever it may."""
 
     def random(self) -> float:
-        return 0.0
+        return 0.999
 
 
 async def test_a_server_that_is_no_longer_listed_is_left_without_losing_anything(
