@@ -97,16 +97,19 @@ def parse_config(config: bytes) -> list[Address]:
     found: list[Address] = []
     for line in config.decode(errors="replace").splitlines():
         key, _, value = line.strip().partition("=")
-        members, _, client = value.partition(";")
-        if not key.startswith("server."):
+        members, semicolon, client = value.partition(";")
+        if not (key.startswith("server.") and semicolon):
             continue
-        address, _, port = client.partition(";")[0].strip().rpartition(":")
+        host = _host_of(members.partition("|")[0])
+        address, colon, port = client.partition(";")[0].strip().rpartition(":")
         address = address.strip("[]")
-        host = _host_of(members.partition("|")[0].strip()) if address in _ANY_ADDRESS else address
+        if not (port.isascii() and port.isdigit() and len(port) <= 5):
+            continue
+        named = Address(host if not colon or address in _ANY_ADDRESS else address, int(port))
         try:
-            found.append(_address(f"[{host}]:{port}" if ":" in host else f"{host}:{port}", line))
+            found += parse(str(named))[0]
         except ValueError:
-            continue  # no client port, or not a valid host name or port
+            continue  # not a valid host name or port
     return found
 
 
