@@ -23,13 +23,17 @@ import pytest
 from tests.mutants.mutant import ROOT
 
 NO_EXCHANGE: Final = "the change cannot be put into code that has been imported"
+NO_END: Final = "no end of "  # and the id of the test
 # Address space that a changed program may take beyond what it has: a loop may fill the memory.  Java needs more.
 _MEMORY: Final = 2 * 1024**3
 _TEARDOWN: Final = 10.0  # seconds
 
 
 class Trial(NamedTuple):
-    """The text of `file` before and after a change, and the ids of tests, each with its time limit in seconds."""
+    """The text of `file` before and after a change, and the ids of tests, each with its time limit in seconds.
+
+    Two equal texts try the tests without a change.
+    """
 
     file: str
     before: str
@@ -104,7 +108,7 @@ class Forks:
         functions: list[FunctionType],
         answer: Connection,
     ) -> None:
-        if not exchange(functions, trial.before, trial.after):
+        if trial.after != trial.before and not exchange(functions, trial.before, trial.after):
             answer.send(NO_EXCHANGE)
             return
         nothing = os.open(os.devnull, os.O_RDWR)
@@ -127,7 +131,7 @@ class Forks:
 
 def _too_late(answer: Connection, name: str) -> Callable[[int, FrameType | None], None]:
     def end(number: int, frame: FrameType | None) -> None:
-        answer.send(f"no end of {name}")
+        answer.send(f"{NO_END}{name}")
         os.killpg(os.getpid(), signal.SIGKILL)  # its servers too
 
     return end

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.mutants.changes import Change
-from tests.mutants.forked import NO_EXCHANGE, Trial
+from tests.mutants.forked import NO_END, NO_EXCHANGE, Trial
 from tests.mutants.touched import Guard
 from tests.mutants.trial import (
     NO_TESTS,
@@ -42,21 +42,29 @@ class Slot:
         Arguments: `tests`, all quick or all not; `is_at_import`, whether what is changed has been executed before the
         first test, so that all must be imported anew.
         """
-        if not tests:
-            return None
         path = self._root / change.file
         before = path.read_text(encoding="utf-8")
         after = change.applied(before)
-        path.write_text(after, encoding="utf-8")  # for the processes that tests start
-        try:
-            if not is_at_import:
-                limits = [(test.name, _limit(test)) for test in tests]
-                self._forks.send(Trial(change.file, before, after, limits, tests[0].is_quick))
-                if (caught_by := self._forks.recv()) != NO_EXCHANGE:
-                    return str(caught_by) if caught_by is not None else None
-            return self._caught_by_fresh(tests)
-        finally:
-            path.write_text(before, encoding="utf-8")
+        while tests:
+            path.write_text(after, encoding="utf-8")  # for the processes that tests start
+            try:
+                caught_by = NO_EXCHANGE if is_at_import else self._in_fork(change.file, before, after, tests)
+                if caught_by == NO_EXCHANGE:
+                    return self._caught_by_fresh(tests)
+            finally:
+                path.write_text(before, encoding="utf-8")
+            failed = [test for test in tests if caught_by in (test.name, f"{NO_END}{test.name}")]
+            if not failed or self._in_fork(change.file, before, before, failed) is None:
+                return caught_by
+            # It fails without the change too: it cannot run in a fork, or depends on time.
+            tests = [test for test in tests if test not in failed]
+        return None
+
+    def _in_fork(self, file: str, before: str, after: str, tests: Sequence[Guard]) -> str | None:
+        limits = [(test.name, _limit(test)) for test in tests]
+        self._forks.send(Trial(file, before, after, limits, tests[0].is_quick))
+        caught_by: str | None = self._forks.recv()
+        return caught_by
 
     def _caught_by_fresh(self, tests: Sequence[Guard]) -> str | None:
         """Run `tests` in a process that imports everything anew."""
