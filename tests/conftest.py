@@ -12,6 +12,7 @@ import inspect
 import itertools
 import pkgutil
 import re
+import signal
 import traceback
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
@@ -26,6 +27,8 @@ from zkwire.testing import RealServer, ServerProcess, ZooKeeperMissingError, fin
 AsyncTest = Callable[..., Coroutine[Any, Any, None]]
 
 DEFAULT_LIMIT = 60.0
+
+_ENDING = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP)
 
 examples.register()
 
@@ -132,6 +135,18 @@ def _run(test: AsyncTest, limit: float, /, *args: object, **kwargs: object) -> N
         gc.collect()  # a future whose exception was never retrieved reports it when it is collected
     if complaints:
         pytest.fail("\n".join(complaints), pytrace=False)
+
+
+@pytest.fixture
+def heeds_signals() -> Iterator[None]:
+    """Undo that the test run was started to ignore signals, as a shell starts what runs in the background."""
+    usual = {signal.SIGINT: signal.default_int_handler}
+    ignored = [number for number in _ENDING if signal.getsignal(number) is signal.SIG_IGN]
+    for number in ignored:
+        signal.signal(number, usual.get(number, signal.SIG_DFL))
+    yield
+    for number in ignored:
+        signal.signal(number, signal.SIG_IGN)
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ from tests.support.recipes import until_line
 from tests.support.zklock import ended, start, zklock
 from zkwire.testing import RealServer
 
-pytestmark = pytest.mark.limit(120)
+pytestmark = [pytest.mark.limit(120), pytest.mark.usefixtures("heeds_signals")]
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "zklock.md").read_text(encoding="utf-8")

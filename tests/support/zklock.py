@@ -1,4 +1,7 @@
-"""The command `zklock` in processes of its own, for tests: started, stopped, and always ended."""
+"""The command `zklock` in processes of its own, for tests: started, stopped, and always ended.
+
+A test that sends it signals takes the fixture `heeds_signals`.
+"""
 
 import asyncio
 import contextlib
@@ -36,7 +39,6 @@ async def start(
         stdin=asyncio.subprocess.PIPE if data is not None else asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        preexec_fn=_heed_signals,
     )
     if data is not None and process.stdin is not None:
         process.stdin.write(data)
@@ -46,12 +48,6 @@ async def start(
     finally:
         _kill_all_with(mark.encode())
         await process.communicate()
-
-
-def _heed_signals() -> None:
-    """Undo that the tests themselves may have been started to ignore signals, as a shell starts background jobs."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
 
 
 def _kill_all_with(mark: bytes) -> None:
