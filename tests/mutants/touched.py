@@ -69,8 +69,9 @@ class Notes:
         sys.addaudithook(self._audit)
         self._begin_tracing()
 
-    def _audit(self, event: str, _: object) -> None:
-        self._starts_process |= event in _PROCESSES
+    def _audit(self, event: str, _: object, processes: tuple[str, ...] = _PROCESSES) -> None:
+        # A hook cannot be taken away: it is called when the module is gone, too, hence the default.
+        self._starts_process |= event in processes
 
     if sys.version_info >= (3, 12):
 

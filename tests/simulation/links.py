@@ -137,12 +137,15 @@ class Stream(Generic[T]):
         """Send an item."""
         if self._is_ended or self._is_silent:
             return
-        world = self._world
+        world, items = self._world, self._items
         when = world.now + self._network.latency(self.source, self.target)
-        if when < self._last:
+        if when <= self._last:
             when = self._last
+            if items:
+                items.append((when, item))  # it arrives together with the item before
+                return
         self._last = when
-        self._items.append((when, item))
+        items.append((when, item))
         world.at(when, self._pump)
 
     def end(self, item: T) -> None:

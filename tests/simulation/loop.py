@@ -33,8 +33,9 @@ Ts = TypeVarTuple("Ts")
 # that is woken too early would find nothing to do, again and again.
 _MARGIN: Final = 2e-9
 _MOST_TURNS: Final = 20_000  # of all machines at one moment
-_LOOK_EVERY: Final = 0.1  # seconds of the world, see `World.run`
 _NEVER: Final = float("inf")
+LOOK_EVERY: Final = 0.1  # seconds of the world, see `World.run`
+ON_CALL: Final = _NEVER  # only when `World.look` is called
 _FEW: Final = 50
 
 
@@ -78,30 +79,31 @@ class World:
         """Have `run` look at its condition before anything else happens."""
         self._looks = True
 
-    def run(self, *, until: Callable[[], bool], limit: float) -> None:
+    def run(self, *, until: Callable[[], bool], limit: float, every: float = LOOK_EVERY) -> None:
         """Let things happen until `until()` is true.
 
-        To look at the condition costs more than most of what happens.  So it is looked at each 0.1 s, when `look` was
-        called, and before the run is said to be stuck.
+        To look at the condition costs more than most of what happens.  So it is looked at when `every` seconds have
+        passed, when `look` was called, and before the run is said to be stuck.
 
         Arguments: `limit`, the moment by which it must be true.
         Raises: StuckError.
         """
         try:
-            self._run(until, limit)
+            self._run(until, limit, every)
         finally:
             asyncio._set_running_loop(None)
 
-    def _run(self, until: Callable[[], bool], limit: float) -> None:
+    def _run(self, until: Callable[[], bool], limit: float, every: float) -> None:
         events, runnable, turns, next_look = self._events, self.runnable, 0, 0.0
         running: Machine | None = None
+        pop = heapq.heappop
         while True:
             if self._looks or self.now >= next_look:
                 self._looks = False
-                next_look = self.now + _LOOK_EVERY
+                next_look = self.now + every
                 if until():
                     return
-            if runnable:
+            while runnable and not self._looks:
                 if turns > _MOST_TURNS:
                     raise StuckError(f"{runnable[0].name} goes on and on without any time passing")
                 machine = runnable.popleft()
@@ -112,12 +114,13 @@ class World:
                 self.turns += 1
                 self.digest = hash((self.digest, self.now, machine.number))
                 machine.turn()
+            if self._looks:
                 continue
             if not events or events[0][0] > limit:
                 if until():
                     return
                 raise StuckError(f"not within {limit:g} s" if events else "nothing will happen any more")
-            when, _, call, args = heapq.heappop(events)
+            when, _, call, args = pop(events)
             if when > self.now:
                 self.now, turns = when, 0
             call(*args)

@@ -99,7 +99,8 @@ class Replica(State):
     def apply(self, transaction: Transaction, client: ClientConnection | None) -> tuple[int, bytes]:
         """Carry out `transaction` and send its events; return the error code and the body of the reply.
 
-        Arguments: `client`, the connection that the request came on, if it is one of this server's.
+        Arguments: `client`, the connection that the request came on, if it is one of this server's; without it the body
+        is empty, because nobody gets it.
         """
         zxid = self.last_zxid = transaction.zxid
         opcode, session_id = transaction.opcode, transaction.session_id
@@ -115,6 +116,7 @@ class Replica(State):
             if session_id in sessions.by_id:
                 sessions.end(sessions.by_id[session_id])
             return 0, b""
+        is_answered = client is not None
         if client is None:
             client = self._nobody
             client.session = sessions.by_id.get(session_id) or Session(session_id)
@@ -122,7 +124,8 @@ class Replica(State):
             request = transaction.request
             if transaction.refusal:
                 return 0, _all_refused(transaction.refusal, len(request.operations))
-            return 0, writes.multi(self, client, request, zxid, transaction.time)
+            reply = writes.multi(self, client, request, zxid, transaction.time)
+            return 0, reply.encode() if is_answered else b""
         if transaction.refusal:
             return transaction.refusal, b""
         operation = OPERATIONS[opcode]
@@ -132,7 +135,7 @@ class Replica(State):
         except Refused as refused:
             return refused.code, refused.body
         change.send_events(self, zxid)
-        return 0, operation.body(change)
+        return 0, operation.body(change) if is_answered else b""
 
     def stand_in(self, session_id: int) -> Session[Connection]:
         """Return a session that this copy does not have yet."""

@@ -170,7 +170,7 @@ class Machine(State):
         zxid = self.next_zxid()  # a request that cannot be decoded takes a zxid, too
         try:
             request, _ = multi.MultiRequest.decode(payload, _HEADER.size)
-            body = writes.multi(self, connection, request, zxid, self.wall_ms())
+            body = writes.multi(self, connection, request, zxid, self.wall_ms()).encode()
         except (DecodeError, Refused):
             self.reply(connection, xid, zxid, MarshallingError.code)
         else:

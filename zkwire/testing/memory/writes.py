@@ -239,8 +239,8 @@ _PARTS: Final[dict[type[Request[Any]], _Apply]] = {
 }
 
 
-def multi(state: State, connection: Connection, request: MultiRequest, zxid: int, time: int) -> bytes:
-    """Carry out all parts or none, and return the body of the reply; a refused part does not raise Refused."""
+def multi(state: State, connection: Connection, request: MultiRequest, zxid: int, time: int) -> MultiReply:
+    """Carry out all parts or none, and return the reply; a refused part does not raise Refused."""
     parts = [_part(part) for part in request.operations]
     changes: list[Change] = []
     results: list[Record] = []
@@ -259,11 +259,11 @@ def multi(state: State, connection: Connection, request: MultiRequest, zxid: int
             raise
         behind = len(parts) - len(changes) - 1
         codes = [0] * len(changes) + [refused.code] + [RuntimeInconsistencyError.code] * behind
-        return MultiReply([ErrorResult(code) for code in codes], [_ERROR_TYPE] * len(codes)).encode()
+        return MultiReply([ErrorResult(code) for code in codes], [_ERROR_TYPE] * len(codes))
     state.tree.commit()
     for change in changes:
         change.send_events(state, zxid)
-    return MultiReply(results, types).encode()
+    return MultiReply(results, types)
 
 
 def _part(part: Request[Any]) -> Request[Any]:
