@@ -211,6 +211,30 @@ async def test_clean_up_between_two_bodies_is_not_disturbed_while_the_cancellati
         assert cleaned_up
 
 
+async def test_clean_up_between_two_bodies_is_not_disturbed_if_the_release_of_the_inner_one_was_stopped() -> None:
+    """The loss cancels the task while it waits for the answer to the inner release."""
+    async with stage_of_locks() as stage:
+        cleaned_up = False
+        with body_raises(LockLostError, match="for a test"):
+            async with Lock(stage.zk, P) as lease:
+
+                async def lose_during_release() -> None:
+                    await held.until_hit()
+                    lease._lose("for a test")
+
+                try:
+                    with stage.server.hold_replies("delete", session=stage.zk.session_id) as held:
+                        losing = asyncio.create_task(lose_during_release())
+                        async with Lock(stage.zk, f"{P}-2"):
+                            pass
+                        await _forever()
+                finally:
+                    await losing
+                    await stage.zk.ping()
+                    cleaned_up = True
+        assert cleaned_up
+
+
 async def test_bodies_of_one_lease_in_two_tasks_are_both_stopped() -> None:
     """Pitfall 73: the inner body runs in another task, whose error the outer body catches."""
     async with stage_of_locks() as stage:

@@ -11,7 +11,9 @@ import pytest
 
 import zkwire
 from tests.support.everywhere import scene
+from tests.support.rogue import Rogue, eof_handshake, honest
 from zkwire import GetData
+from zkwire.session.opening import open_link
 from zkwire.testing import Server, ServerProcess
 
 MiB = 1024 * 1024
@@ -210,6 +212,17 @@ async def test_connections_are_opened_by_the_function_that_is_given() -> None:
 
     with pytest.raises(TimeoutError, match="no link today"):
         await zkwire.connect("localhost:1", within=0, open_link=refuse)
+
+
+async def test_a_server_that_closes_the_first_connection_of_a_given_function_is_tried_again() -> None:
+    """Such a function need not know whether a server speaks TLS."""
+
+    async def given(make: Any, host: str, port: int) -> Any:
+        return await open_link(make, host, port)
+
+    async with Rogue(eof_handshake, honest) as rogue, zkwire.connect(rogue.hosts, open_link=given) as zk:
+        await zk.ping()
+        assert rogue.connections == 2
 
 
 async def test_the_identities_of_a_client_are_counted() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 import zkwire
 from tests.support.client import turns
-from tests.support.everywhere import scene
+from tests.support.everywhere import nothing_stays, scene
 from tests.support.rogue import CLOSE_SESSION, Peer, Rogue
 from zkwire import Create, GetChildren, GetData, Sync
 from zkwire.client.requester import Requester
@@ -34,6 +34,15 @@ async def test_a_lost_answer_names_the_callers_path() -> None:
 def _names_the_callers_path(error: zkwire.ConnectionLostError) -> None:
     assert f" {error.path}: the connection to " in str(error)
     assert "/app" not in str(error)
+
+
+async def test_ensure_path_of_a_node_that_may_not_be_created_again_leaves_no_watch() -> None:
+    """It asks whether the node exists."""
+    async with scene() as stage:
+        await stage.zk.ensure_path("/recipe/a")
+        await stage.zk.set_acl("/recipe", zkwire.READ_ONLY_ACL)
+        await stage.zk.ensure_path("/recipe/a")
+        await nothing_stays(stage, ["a"])
 
 
 async def test_a_refusal_of_a_request_without_a_path_has_none() -> None:

@@ -233,6 +233,26 @@ async def test_the_error_names_the_failure_of_each_address() -> None:
             await Opener()(asyncio.Protocol, NAME, port)  # type: ignore[arg-type]
 
 
+async def test_what_an_address_has_behind_its_port_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An IPv6 address has a flow, and a scope without which a link-local one cannot be reached."""
+    tried = []
+
+    def resolve(host: str, *_: object, flags: int = 0, **__: object) -> list[object]:
+        if flags & socket.AI_NUMERICHOST:
+            raise socket.gaierror(socket.EAI_NONAME, "this is a name")
+        return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", ("fe80::1", 0, 5, 7))]
+
+    async def sock_connect(sock: socket.socket, address: object) -> None:
+        tried.append(address)
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "sock_connect", sock_connect)
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    with pytest.raises(ConnectionRefusedError):
+        await Opener()(asyncio.Protocol, NAME, 2181)  # type: ignore[arg-type]
+    assert tried == [("fe80::1", 2181, 5, 7)]
+
+
 async def test_a_client_with_tls_does_not_ask_whether_the_server_speaks_it() -> None:
     async with Rogue(garbage_handshake) as rogue:
         host, _, port = rogue.hosts.partition(":")
