@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from recipes.common.arguments import checked_within
 from recipes.common.notices import Notices
@@ -50,51 +49,66 @@ class Barrier:
     async def create(self) -> None:
         """Create the barrier, or return if it exists already.
 
-        Raises: NodeExistsError when the node is ephemeral: it would end with the session of the client that made it.
+        Raises: NodeExistsError when the node is ephemeral: it would end with the session of the client that made it;
+        SessionExpiredError, only if the client does not renew its session.
         Requests: multi, and the creates of missing parents; exists, if the barrier exists already.
         Cancellation: the barrier may have been created.
         """
+        while not await self._try(self._create):
+            pass
+
+    async def _create(self) -> bool:
+        """Return whether the barrier is there now."""
+        acl = own_acl(self._zk, self.path) if self._acl is None else self._acl
         parents_acl = OPEN_ACL if self._acl is None else self._acl
-        while True:
-            acl = own_acl(self._zk, self.path) if self._acl is None else self._acl
-            try:
-                await create_shared(self._zk, self.path, acl=acl, make_parents=True, parents_acl=parents_acl)
-            except InvalidACLError:
-                if not was_refused(self._zk, acl):
-                    raise
-                continue
-            except NodeExistsError as error:
-                stat = await self._zk.exists(self.path)
-                if stat is None:
-                    continue
-                if stat.ephemeral_owner:
-                    error.hint = "it is ephemeral, and so it is not a barrier: delete it, or use another path"
-                    raise
-                if self._acl is not None:
-                    await warn_if_wider(self._zk, self.path, self._acl)
-            except ConnectionLostError:
-                continue
-            return
+        try:
+            await create_shared(self._zk, self.path, acl=acl, make_parents=True, parents_acl=parents_acl)
+        except InvalidACLError:
+            if not was_refused(self._zk, acl):
+                raise
+            return False
+        except NodeExistsError as error:
+            stat = await self._zk.exists(self.path)
+            if stat is None:
+                return False
+            if stat.ephemeral_owner:
+                error.hint = "it is ephemeral, and so it is not a barrier: delete it, or use another path"
+                raise
+            if self._acl is not None:
+                await warn_if_wider(self._zk, self.path, self._acl)
+        return True
 
     async def remove(self) -> None:
         """Remove the barrier, so that all waiting tasks go on; return if there is no barrier (request: delete).
 
         Nodes that other clients have created below it are removed with it, and a warning is logged.
+        Raises: SessionExpiredError, only if the client does not renew its session.
         Cancellation: the barrier may have been removed.
         """
-        while True:
-            try:
-                await self._zk.delete(self.path)
-            except NoNodeError:
-                return
-            except NotEmptyError:
-                self._notices.report(self.path, "has nodes below it, which are removed with it")
-                with contextlib.suppress(ConnectionLostError):  # the next delete shows what is left
-                    await self._zk.delete_tree(self.path)
-                continue
-            except ConnectionLostError:
-                continue
-            return
+        while not await self._try(self._remove):
+            pass
+
+    async def _remove(self) -> bool:
+        """Return whether the barrier is removed now."""
+        try:
+            await self._zk.delete(self.path)
+        except NoNodeError:
+            pass
+        except NotEmptyError:
+            self._notices.report(self.path, "has nodes below it, which are removed with it")
+            await self._zk.delete_tree(self.path)
+            return False  # the next delete shows what is left
+        return True
+
+    async def _try(self, change: Callable[[], Awaitable[bool]]) -> bool:
+        """Make a change; return False if it has to be made again, as after a lost answer."""
+        try:
+            return await change()
+        except ConnectionLostError:
+            return False
+        except SessionExpiredError:
+            raise_unless_renewed(self._zk)
+            return False
 
     async def wait(self, *, within: float | None = None) -> None:
         """Return when the barrier is removed, at once if there is none (request: getData).

@@ -6,7 +6,14 @@ import pytest
 
 import zkwire
 from recipes import Barrier
-from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, no_watch_stays, scene
+from tests.support.everywhere import (
+    Scene,
+    cancel_at_every_moment,
+    cut_at_every_step,
+    expire_at_every_step,
+    no_watch_stays,
+    scene,
+)
 from tests.support.proxy import Proxy
 from tests.support.recipes import outcome, two_clients, until, until_armed, until_state, until_watches
 from zkwire import SessionState
@@ -157,6 +164,32 @@ async def pass_a_barrier(stage: Scene) -> None:
 
 async def test_the_connection_is_cut_at_every_request() -> None:
     await cut_at_every_step(pass_a_barrier, at_least=3)
+
+
+async def test_the_session_expires_at_every_request_of_creating_and_removing() -> None:
+    async def create_and_remove(stage: Scene) -> None:
+        barrier = Barrier(stage.zk, f"{stage.path}/a", acl=zkwire.OPEN_ACL)
+        for _ in range(2):
+            await barrier.create()
+            assert await stage.other.exists(barrier.path) is not None
+        await stage.other.create(f"{barrier.path}/below")
+        await barrier.remove()
+        assert await stage.other.exists(barrier.path) is None
+
+    await expire_at_every_step(create_and_remove, at_least=6)
+
+
+@pytest.mark.parametrize(("name", "request_name"), [("create", "multi"), ("remove", "delete")])
+async def test_a_change_fails_when_an_expired_session_is_not_renewed(name: str, request_name: str) -> None:
+    async with scene() as stage, zkwire.connect(stage.server.hosts, renew=False) as zk:
+        barrier = Barrier(zk, "/b")
+        await barrier.create()
+        with stage.server.drop_before(request_name, session=zk.session_id) as dropped:
+            changing = asyncio.create_task(getattr(barrier, name)())
+            await dropped.until_hit()
+            stage.server.expire(zk.session_id)
+        with pytest.raises(zkwire.SessionExpiredError):
+            await changing
 
 
 async def remove_a_barrier_with_nodes_below(stage: Scene) -> None:
