@@ -69,6 +69,10 @@ class Requester:
         """
         try:
             future = self._requests.submit(request, watch, kind)
+        except RequestTooLargeError as error:
+            self._strip(error)
+            raise
+        try:
             return await future
         except asyncio.CancelledError:
             self._requests.abandon(future, request)
@@ -76,6 +80,10 @@ class Requester:
         except _ERRORS_WITH_PATH as error:
             self._strip(error)
             raise
+        finally:
+            del (
+                future
+            )  # it has the error, whose traceback has this frame: nothing of the caller's shall wait for the gc
 
     async def ask_and_watch(
         self, request: Request[R], path: str, into: WatchSet | None, kind: WatchKind

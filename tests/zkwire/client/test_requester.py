@@ -1,6 +1,8 @@
 """Several requests at once, and errors below a chroot, which name the caller's path."""
 
 import asyncio
+import gc
+import weakref
 from types import SimpleNamespace
 from typing import Any
 
@@ -34,6 +36,28 @@ async def test_a_lost_answer_names_the_callers_path() -> None:
 def _names_the_callers_path(error: zkwire.ConnectionLostError) -> None:
     assert f" {error.path}: the connection to " in str(error)
     assert "/app" not in str(error)
+
+
+@pytest.mark.parametrize("name", ["get", "get_and_watch", "exists_and_watch", "set", "create", "delete"])
+async def test_a_refused_request_needs_no_garbage_collector(name: str) -> None:
+    """An error, and the watch that a read of an absent node returns, go with the last name for them."""
+    arguments = {"set": [b""], "create": [b""]}.get(name, [])
+    async with scene() as stage:
+        gc.disable()
+        try:
+            left: weakref.ref[Any]
+            try:
+                _, watch = await getattr(stage.zk, name)("/no/node", *arguments)
+            except zkwire.NoNodeError as error:
+                left = weakref.ref(error)
+            else:
+                left = weakref.ref(watch)
+                watch.cancel()
+                del watch
+            await turns()
+            assert left() is None
+        finally:
+            gc.enable()
 
 
 async def test_ensure_path_of_a_node_that_may_not_be_created_again_leaves_no_watch() -> None:
