@@ -8,7 +8,7 @@ import pytest
 
 import zkwire
 from tests.support.client import cancelled, turns
-from tests.support.virtual_time import Sent, Wire, a_client, block, in_virtual_time
+from tests.support.virtual_time import Sent, Server, Wire, a_client, block, in_virtual_time
 from zkwire import SessionState, WatchEventType, WatchSet
 from zkwire.errors import SessionClosedError
 from zkwire.session.request_queue import RequestQueue, RequestTooLargeError
@@ -38,6 +38,15 @@ async def outcomes(*tasks: "asyncio.Task[Any]") -> list[Any]:
     """Return the class of the error of each task, and the result of those without one."""
     ended = await asyncio.gather(*tasks, return_exceptions=True)
     return [type(each) if isinstance(each, BaseException) else each for each in ended]
+
+
+async def _no_other_watch_is_left(server: Server, zk: zkwire.Client) -> None:
+    """Check that the client asks the server to remove its watch on /a at once: it has no further one there."""
+    _, watch = await zk.exists_and_watch("/a")
+    server.names()
+    watch.cancel()
+    await zk.ping()
+    assert server.names() == ["removeWatches", "ping"]
 
 
 # -- what is written --------------------------------------------------------------------------------------------------
@@ -288,11 +297,7 @@ async def test_a_read_with_a_watch_that_was_given_up_is_no_reason_to_keep_anothe
             server.release()
             await asyncio.gather(first, *(asking if when == "one of many" else []))
         await zk.ping()
-        _, watch = await zk.exists_and_watch("/a")
-        server.names()
-        watch.cancel()
-        await zk.ping()
-        assert server.names() == ["removeWatches", "ping"]
+        await _no_other_watch_is_left(server, zk)
 
 
 @in_virtual_time
@@ -412,11 +417,7 @@ async def test_a_read_with_two_unreadable_answers_fails_and_is_no_reason_to_keep
         assert str(failed.value).startswith("exists /a: the server sent something else than the answer: ")
         assert "ask for less at a time, or see `reply_limit` of zkwire.connect" in str(failed.value)
         server.strike = lambda wire, sent: None
-        _, watch = await zk.exists_and_watch("/a")
-        server.names()
-        watch.cancel()
-        await zk.ping()
-        assert server.names() == ["removeWatches", "ping"]
+        await _no_other_watch_is_left(server, zk)
 
 
 @in_virtual_time
