@@ -59,7 +59,6 @@ class Requests(Protocol):
 
     loop: asyncio.AbstractEventLoop
     session_id: int
-    last_zxid: int
 
     def submit(self, request: Request[R], /) -> asyncio.Future[R]: ...
 
@@ -106,13 +105,15 @@ class Cleanup:
     """The removals and searches that are under way in one session.
 
     Arguments: `requests`, the session's request queue.
+
+    `searches` are those that are under way, by their tasks.
     """
 
     def __init__(self, requests: Requests) -> None:
         self._requests = requests
         self._loop = asyncio.get_running_loop()
         self._removals: set[Removal] = set()
-        self._searches: set[asyncio.Task[None]] = set()
+        self.searches: dict[asyncio.Task[None], _Search] = {}
         # The last search that lists the children of a node, and the last one that looks for a node, by that node.
         self._listing: dict[str, _Search] = {}
         self._looking: dict[str, _Search] = {}
@@ -164,13 +165,19 @@ class Cleanup:
         except SessionError:
             return
         task = asyncio.get_running_loop().create_task(search.run())
-        self._searches.add(task)
-        task.add_done_callback(self._searches.discard)
+        self.searches[task] = search
+        task.add_done_callback(self.searches.pop)
         task.add_done_callback(lambda _: searches.pop(at, None) if searches.get(at) is search else None)
+
+    def answered(self, request: Request[Any], zxid: int) -> None:
+        """Take note that a caller has the answer to `request`, which the transaction `zxid` has carried out."""
+        if ephemeral_creates(request):
+            for search in self.searches.values():
+                search.spare_from(zxid)
 
     def dismiss(self) -> None:
         """Stop everything: the session is over, and its ephemeral nodes go with it."""
-        for task in self._searches:
+        for task in self.searches:
             task.cancel()
         for removal in list(self._removals):
             self.finished(removal)
@@ -180,8 +187,8 @@ class Cleanup:
 
     async def wait_dismissed(self) -> None:
         """Wait until the tasks of dismissed searches have ended."""
-        while self._searches:
-            await asyncio.wait(self._searches)
+        while self.searches:
+            await asyncio.wait(self.searches)
 
     # -- called by removals -----------------------------------------------------------------------------------------
 
@@ -217,7 +224,7 @@ class Cleanup:
     @property
     def is_busy(self) -> bool:
         """Whether a search or a removal is under way."""
-        return bool(self._removals or self._searches)
+        return bool(self._removals or self.searches)
 
     def is_under_way(self, removal: Removal) -> bool:
         """Whether `removal` was started and has not finished."""
@@ -244,9 +251,10 @@ class _Search:
         self._requests = requests
         # By the path without a number: of several creates the one that was lost first, which has the least zxid.
         self._lost = {lost.request.path: lost}
+        self._before_zxid = _NO_LIMIT
         self._is_sequential = lost.is_sequential
         self._path = paths.split(lost.request.path)[0] if lost.is_sequential else lost.request.path
-        self._call, self._asked = self._ask()
+        self._call, self._synced, self._first = self._ask()
 
     @property
     def is_sent(self) -> bool:
@@ -256,6 +264,13 @@ class _Search:
     def add(self, lost: LostCreate) -> None:
         """Look for the node of `lost`, too; only while `is_sent` is False."""
         self._lost.setdefault(lost.request.path, lost)
+
+    def spare_from(self, zxid: int) -> None:
+        """Spare the node that `zxid` has created, and all that are newer: its create was sent behind the lost ones.
+
+        A search that is refused for the moment asks again behind creates that were submitted meanwhile.
+        """
+        self._before_zxid = min(self._before_zxid, zxid)
 
     async def run(self) -> None:
         """Find the nodes and start their removals."""
@@ -267,38 +282,33 @@ class _Search:
             path = next(iter(self._lost))
             _log.warning("cannot look for the node that a cancelled create of %s left: %s", path, error)
 
-    def _ask(self) -> tuple[Call, asyncio.Future[Any]]:
-        """Ask for the node, or for all names that sequential creates may have got.  Raises: SessionError."""
-        # The new server may not have seen yet what the former server carried out: sync first.
-        if not self._is_sequential:
-            _ignored(self._requests.submit(SyncRequest(paths.split(self._path)[0])))
-            return self._send(ExistsRequest(self._path, False))
-        _ignored(self._requests.submit(SyncRequest(self._path)))
-        return self._send(GetChildrenRequest(self._path, False))
+    def _ask(self) -> tuple[Call, asyncio.Future[Any], asyncio.Future[Any]]:
+        """Ask for the node, or for all names that sequential creates may have got.
 
-    def _send(self, request: Request[Any]) -> tuple[Call, asyncio.Future[Any]]:
+        Returns the call, the answer to the sync ahead of it, and its own answer.  Raises: SessionError.
+        """
+        # The new server may not have seen yet what the former server carried out: sync first.
+        at = self._path if self._is_sequential else paths.split(self._path)[0]
+        synced = _ignored(self._requests.submit(SyncRequest(at)))
+        request = GetChildrenRequest(at, False) if self._is_sequential else ExistsRequest(self._path, False)
         answer: asyncio.Future[Any] = self._requests.loop.create_future()
         call = Call(request, _ignored(answer))
         self._requests.send(call)
-        return call, answer
+        return call, synced, answer
 
     async def _run(self) -> None:
-        first = self._asked
-        until_zxid = _NO_LIMIT
+        synced, first = self._synced, self._first
         while True:
             try:
+                await synced  # refused, it says that the answer behind it may be out of date
                 answer = await first
             except NoNodeError:
                 return
             except ServerError as refusal:
                 if not refusal.is_transient:
                     raise
-                # The next attempt comes behind creates that were submitted meanwhile, and could take their nodes for
-                # the lost one.  The lost node is not newer than this refusal: its create was carried out on a former
-                # connection.
-                until_zxid = min(until_zxid, self._requests.last_zxid)
                 await asyncio.sleep(_PAUSE)
-                _, first = self._ask()
+                _, synced, first = self._ask()
             else:
                 break
         if self._is_sequential:
@@ -312,7 +322,7 @@ class _Search:
             if stat is None:
                 continue
             is_ours = stat.ephemeral_owner == session_id == self._requests.session_id
-            if is_ours and after_zxid < stat.czxid <= until_zxid:
+            if is_ours and after_zxid < stat.czxid < self._before_zxid:
                 self._cleanup.removal(path, stat.czxid).start()
 
     def _candidates(self, names: Iterable[str]) -> Iterator[tuple[str, LostCreate]]:
@@ -353,7 +363,7 @@ class Removal:
     request is no delete, but a look whether it still is; 0 to delete at once.
     """
 
-    __slots__ = ("_cleanup", "_first", "_newest_zxid", "_owner", "_path", "_requests", "_waited_for")
+    __slots__ = ("_cleanup", "_first", "_newest_zxid", "_owner", "_path", "_requests", "_synced", "_waited_for")
 
     def __init__(
         self, cleanup: Cleanup, requests: Requests, path: str, newest_zxid: int | None, *, owner: int = 0
@@ -363,6 +373,7 @@ class Removal:
         self._path = path
         self._newest_zxid = newest_zxid
         self._owner = owner
+        self._synced: asyncio.Future[Any] | None = None  # the answer to the sync ahead of a look
         # Encoded here and not in `start`: a lock makes its removal while it has time, and starts it when another
         # client waits for the node to go.
         self._first: Call | None = Call(ExistsRequest(path, False) if owner else DeleteRequest(path, -1), self)
@@ -395,7 +406,9 @@ class Removal:
 
     def set_result(self, result: object) -> None:
         """Take the answer to a delete (the node is gone), or to an exists (there is a node at the path)."""
-        if isinstance(result, StatReply) and self._is_the_node(result.stat):
+        if (refusal := self._refusal_of_sync()) is not None:
+            self.set_exception(refusal)
+        elif isinstance(result, StatReply) and self._is_the_node(result.stat):
             self._delete()
         else:  # deleted, or the node there is a newer one, of another client
             self._cleanup.finished(self)
@@ -406,6 +419,8 @@ class Removal:
 
     def set_exception(self, error: BaseException) -> None:
         """Take an error: go on if the node may still exist."""
+        if isinstance(error, NoNodeError):
+            error = self._refusal_of_sync() or error
         if isinstance(error, ConnectionLostError):
             self._continue()
         elif isinstance(error, ServerError) and error.is_transient:
@@ -430,13 +445,18 @@ class Removal:
         delete would hit that one.  A server that lags behind must not show the deleted node: sync first.
         """
         try:
-            _ignored(self._requests.submit(SyncRequest(paths.split(self._path)[0])))
+            self._synced = _ignored(self._requests.submit(SyncRequest(paths.split(self._path)[0])))
         except SessionError:
             self._cleanup.finished(self)
         else:
             self._cleanup.send(self, Call(ExistsRequest(self._path, False), self))
 
+    def _refusal_of_sync(self) -> BaseException | None:
+        """Return why the sync ahead of a look was refused: then what the look has shown may be out of date."""
+        return None if self._synced is None else self._synced.exception()
+
     def _delete(self) -> None:
+        self._synced = None
         self._cleanup.send(self, Call(DeleteRequest(self._path, -1), self))
 
 

@@ -353,6 +353,8 @@ class RequestQueue:
         if waiter.done():  # the caller was cancelled: delete the ephemeral nodes that its request created
             self.cleanup.remove_created(call.request, call.reply, call.zxid)
         elif call.code == 0:
+            if self.cleanup.searches:
+                self.cleanup.answered(call.request, call.zxid)
             waiter.set_result(call.reply)
         else:
             waiter.set_exception(call.request.refusal(call.code, self.server))

@@ -393,6 +393,71 @@ async def test_a_search_that_is_refused_for_the_moment_is_repeated_each_tenth_of
         assert await zk.get_children("/p") == []
 
 
+def behind_and_overloaded(wire: Wire, sent: Sent) -> int | None:
+    """Refuse each sync, and know nothing of the node that is asked for."""
+    if sent.name == "sync":
+        return ThrottledError.code
+    return zkwire.NoNodeError.code if sent.name in ("exists", "getChildren") else None
+
+
+@in_virtual_time
+@pytest.mark.parametrize("sequential", [False, True])
+async def test_a_search_believes_no_answer_behind_a_refused_sync_pitfall_10(
+    sequential: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The refusal itself is out of date, too: its zxid is older than the lost create."""
+    async with a_client() as (server, zk):
+        await zk.create("/p")
+        monkeypatch.setattr(
+            server.machine, "refuse", lambda connection, xid, code: server.machine.reply(connection, xid, 1, code)
+        )
+        await lose_a_create(server, zk, "/p/n-", sequential=sequential)
+        server.names()
+        server.strike = behind_and_overloaded
+        await server.until("sync", 2)
+        server.strike = throttled()
+        await server.until("delete")
+        await zk.ping()
+        assert await zk.get_children("/p") == []
+
+
+@in_virtual_time
+async def test_a_search_that_is_refused_spares_a_node_that_a_caller_has_got_meanwhile() -> None:
+    async with a_client() as (server, zk):
+        await zk.create("/p")
+        await lose_a_create(server, zk, "/p/n-", sequential=True)
+        server.names()
+        server.strike = throttled("sync")
+        await server.until("sync")
+        made = await zk.create("/p/n-", ephemeral=True, sequential=True)
+        server.strike = throttled()
+        await server.until("delete")
+        await zk.ping()
+        assert await zk.get_children("/p") == [made.rpartition("/")[2]]
+        assert server.names().count("delete") == 1
+
+
+@in_virtual_time
+async def test_a_removal_believes_no_answer_behind_a_refused_sync() -> None:
+    """It would leave a node that its server does not know yet, or delete one that took the place of its own."""
+    async with a_client() as (server, zk):
+        _, stat = await zk.create_and_stat("/n/a", make_parents=True)
+        server.is_silent = True
+        removed = zk.discard("/n/a", newest_zxid=stat.czxid)
+        await turns()
+        server.drop()
+        server.is_silent = False
+        server.strike = behind_and_overloaded
+        server.names()
+        await server.until("sync", 2)
+        server.strike = throttled("sync")
+        await server.until("exists", 4)
+        assert "delete" not in server.names()
+        server.strike = throttled()
+        await removed
+        assert await zk.exists("/n/a") is None
+
+
 @in_virtual_time
 @pytest.mark.parametrize("how", ["closed", "expired", "expired in a pause"])
 async def test_a_search_ends_with_its_session_and_is_silent(how: str, caplog: pytest.LogCaptureFixture) -> None:
