@@ -26,7 +26,7 @@ endif
 
 .DEFAULT_GOAL := help
 .PHONY: help test quick mutants fuzz model bench lint dist partition chaos soak differential interop conformance
-.PHONY: bench-peers bench-all simulate thirdparty reference zookeeper clean other-interpreter
+.PHONY: bench-peers bench-queues bench-all simulate thirdparty reference zookeeper clean other-interpreter
 
 help:
 	@echo 'make test          run the whole test suite; ARGS="-k watch" goes to pytest'
@@ -37,6 +37,7 @@ help:
 	@echo 'make model         play every order of events around a ticket of the waiting line; ARGS=more takes longer'
 	@echo 'make bench         measure lock hand-over latency; ARGS=--real on a real ZooKeeper'
 	@echo 'make bench-peers   measure the locks of other clients beside ours: kazoo, aiozk, go-zk, Rust, Curator; ARGS="--svg FILE"'
+	@echo 'make bench-queues  measure the queues of kazoo beside ours, with 1 and 4 processes and 10,000 items; ARGS=--no-fsync'
 	@echo 'make bench-all     run all benchmarks in turn on one real ZooKeeper; ARGS="--quick --json FILE"'
 	@echo 'make lint          run mypy --strict and ruff over everything'
 	@echo 'make thirdparty    try the programs in docs/examples with FastAPI and aiohttp, and the tests in the loops of uvloop'
@@ -77,6 +78,10 @@ bench: .venv/.ready
 bench-peers: .venv/.ready
 	@$(PY) -m zkwire.testing.fetch --if-missing
 	$(PY) -m bench.peers $(ARGS)
+
+bench-queues: .venv/.ready
+	@$(PY) -m zkwire.testing.fetch --if-missing
+	$(PY) -m bench.peers.queues $(ARGS)
 
 bench-all: .venv/.ready
 	@$(PY) -m zkwire.testing.fetch --if-missing

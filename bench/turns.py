@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 SESSION_TIMEOUT: Final = 10.0  # seconds, of every contestant's sessions
+# What a contestant puts into a queue, see peers/queues.py.
+ITEM: Final = b"x" * 100
+ITEMS_AT_ONCE: Final = 100
 
 
 @dataclass(frozen=True, slots=True)

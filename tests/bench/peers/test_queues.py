@@ -1,0 +1,34 @@
+"""bench/peers/queues.py: its table, and its measurement with the programs of our own queue."""
+
+import sys
+
+import pytest
+
+from bench.peers import queues
+from bench.peers.queues import OURS, SHAPES, VERBS, Shape
+from bench.peers.teams import Teams
+from zkwire.session.hosts import parse
+from zkwire.testing import ServerProcess
+
+
+def test_the_table_compares_within_a_round() -> None:
+    rates = {OURS: [100.0, 300.0, 200.0], "kazoo Queue": [50.0, 100.0, 400.0]}
+    heading, line = queues.table({Shape("get", 4, 10_000): rates})
+    assert heading.split() == ["zkwire", "zkwire,", "claim", "kazoo", "Queue", "kazoo", "LockingQueue"]
+    assert line.split("  ")[0] == "get, 4 processes, 10,000 deep"
+    assert line.split()[5:] == ["200", "100", "(2.00", "x)"]
+
+
+def test_each_contestant_fills_its_own_queue_and_gets_from_it() -> None:
+    assert {shape.verb for shape in SHAPES} == {"put", "get"}
+    for verbs in VERBS.values():
+        assert {"fill", "get"} <= verbs.keys()
+
+
+@pytest.mark.parametrize("verb", ["put", "get", "claim"])
+def test_what_our_queue_does_is_measured(verb: str) -> None:
+    program = [sys.executable, "-m", "bench.peers.programs.queue_ours"]
+    commands = {f"{OURS}: {each}": [*program, each] for each in ("fill", verb)}
+    with ServerProcess() as server, Teams(commands) as teams:
+        shape = Shape(verb, 2, 0 if verb == "put" else queues.ITEMS)
+        assert queues.rate(teams, OURS, parse(server.hosts)[0][0], "/queue", shape) > 0
