@@ -17,6 +17,7 @@ def test_a_fault_can_be_put_into_its_file(mutant: Mutant) -> None:
     assert mutant.tests
 
 
+@pytest.mark.slow
 def test_the_tests_that_must_fail_exist() -> None:
     named = dict.fromkeys(test for mutant in MUTANTS for test in mutant.tests)
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--collect-only", "-q", *named]
