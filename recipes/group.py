@@ -173,7 +173,7 @@ class Group:
         Raises: NodeExistsError when the name is taken and `within` is 0; TimeoutError when it is still taken after
         `within` seconds; ValueError, TypeError.
         Cancellation: no node stays.
-        Requests: create; after a tenth of a second also getData and getChildren, with a watch, in one write.
+        Requests: create; after a tenth of a second also getChildren, with a watch, and getData, in one write.
         """
         if not isinstance(name, str):
             raise TypeError(f"the name of a member is a str, not {name!r}")

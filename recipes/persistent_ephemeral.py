@@ -33,7 +33,7 @@ class PersistentEphemeral:
     created, such as NoAuthError.
     Cancellation: no node stays.
     One object is for one event loop, the first in which it is entered; in another one its methods raise RuntimeError.
-    Requests: create; then getData and getChildren, with a watch, in one write; removeWatches and delete at the end.
+    Requests: create; then getChildren, with a watch, and getData, in one write; removeWatches and delete at the end.
     """
 
     def __init__(

@@ -297,7 +297,8 @@ class Keeper:
             # A watch on the children of an ephemeral node, which cannot have any, fires when the node is deleted, and
             # not when its data changes.  After a reconnect, a server that has another node at this path by now reports
             # that its children have changed.  So each event means that the node is gone.
-            node, names = await self._zk.pipeline([GetData(self.path), GetChildren(self.path, into=watches)])
+            # It is set before the node is read: a connection that breaks in between brings nothing that goes unnoticed.
+            names, node = await self._zk.pipeline([GetChildren(self.path, into=watches), GetData(self.path)])
             for answer in (node, names):
                 if isinstance(answer, BaseException) and not isinstance(answer, NoNodeError):
                     raise answer

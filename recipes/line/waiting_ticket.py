@@ -380,7 +380,8 @@ class WaitingTicket:
         """Wait for an event until `end`, when a promise ends; then delete the nodes whose promise is broken.
 
         The delete names the version of the node that was read.  If the holder has promised anew meanwhile, the server
-        refuses the delete.  The watch on the node reports its deletion, before the answer to the delete.
+        refuses the delete.  The answer to the delete counts, and not only the event of the watch on the node: a client
+        that may not read the node any more gets no event.
         """
         loop = asyncio.get_running_loop()
         event = self.ticket.watches.ready()
@@ -390,14 +391,17 @@ class WaitingTicket:
             try:
                 if self._position.is_blocked_by(name):
                     await self._zk.delete(join_path(self._rules.path, name), version)
+                    self._take_departure(name)
             except zkwire.ConnectionLostError:
                 continue  # it may have been deleted: the list that follows the reconnect will show it
             except zkwire.ServerError as error:
                 if error.is_transient:
                     await pause()
                     return
-                # An event has announced the deletion, or the new promise, which is read next; or we may not delete it.
-                if not isinstance(error, zkwire.NoNodeError | zkwire.BadVersionError | zkwire.NoAuthError):
+                if isinstance(error, zkwire.NoNodeError):
+                    self._take_departure(name)
+                # Otherwise an event has announced the new promise, which is read next; or we may not delete the node.
+                elif not isinstance(error, zkwire.BadVersionError | zkwire.NoAuthError):
                     raise
             self._promises.forget(name)
 

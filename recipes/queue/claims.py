@@ -3,7 +3,9 @@
 A claim has two ephemeral nodes.  `taken/<item>` hides the item from other consumers.  The claim's own node, with a
 unique name, is watched by the claim's lease.  At the end one transaction deletes the item and both nodes, so it is
 carried out only if the claim's own node still exists.  So a consumer that has lost its claim, perhaps without noticing,
-can never delete an item that another consumer has claimed since.
+does not delete an item that another consumer has claimed since.  To take an item from a consumer by hand, delete the
+claim's own node: if only `taken/<item>` is deleted, the item can be claimed by a second consumer while the first one
+still has it, and whoever is done first deletes it.
 """
 
 from __future__ import annotations
@@ -185,14 +187,14 @@ class Item(bytes):
             try:
                 await transaction.commit()
             except zkwire.ConnectionLostError:
-                # In the session that has made it, the taken node is gone when the transaction was carried out.
-                now, (taken,) = await self._nodes.read_after_loss(self._taken_node)
+                # In the session that has made them, both nodes of the claim are gone when it was carried out.
+                now, (own, taken) = await self._nodes.read_after_loss(self.path, self._taken_node)
                 if now != self._session_id:
                     raise zkwire.SessionExpiredError(
                         "the session ended before the item was known to be deleted"
                     ) from None
-                if taken is not None:
-                    continue
+                if own is not None or (taken is not None and taken.data == self.path.encode()):
+                    continue  # if another client has deleted one of the two by hand, this is refused
             return
 
 

@@ -113,7 +113,7 @@ async def test_the_requests_of_members_and_of_the_stream(
         start = proxy.mark()
         members = [await group.join(name) for name in ("one", "two", "three")]
         await until_watches(zookeeper, 3)
-        assert sorted(proxy.requests(start)) == sorted(["create2", "getData", "getChildren"] * 3)
+        assert sorted(proxy.requests(start)) == sorted(["create2", "getChildren", "getData"] * 3)
         start = proxy.mark()
         assert len(await group.members()) == 3
         await members[0].set(b"2")
@@ -215,6 +215,19 @@ async def test_the_error_that_has_ended_a_membership_is_raised_once_at_the_end_o
                 refusal.end()
                 await until(member._over.done)
         await member.leave()  # raises nothing: the block has raised the error
+
+
+@pytest.mark.parametrize("lost", ["getChildren", "getData"])
+async def test_a_name_that_is_taken_while_the_first_look_is_cut_off_ends_the_membership(lost: str) -> None:
+    async with scene() as stage:
+        drop = stage.server.drop_before(lost, path="/g/a", session=stage.zk.session_id)
+        member = await Group(stage.zk, "/g").join("a", b"mine")
+        await drop.until_hit()
+        await stage.other.delete("/g/a")
+        await stage.other.create("/g/a", b"theirs", ephemeral=True)
+        assert isinstance(await member.lost(), zkwire.NodeExistsError)
+        await member.leave()
+        assert (await stage.other.get("/g/a")).data == b"theirs"
 
 
 async def test_an_error_of_the_block_is_not_replaced_by_the_one_that_has_ended_the_membership() -> None:
@@ -492,7 +505,7 @@ async def test_a_membership_that_is_left_at_once_is_not_looked_after(monkeypatch
         count.requests.clear()
         await clock.passes(1.0)
         await until_armed(1, zk)
-        assert [name for name in count.requests if name != "ping"] == ["getData", "getChildren"]
+        assert [name for name in count.requests if name != "ping"] == ["getChildren", "getData"]
         await lasting.leave()
         assert await Group(zk, "/g").members() == {}
 

@@ -43,7 +43,7 @@ async def test_the_requests_of_a_block(zookeeper: RealServer, path: str) -> None
         async with PersistentEphemeral(zk, f"{path}/n") as node:
             await until_watches(zookeeper, 1)
             await node.set(b"x")
-        assert proxy.requests(start) == ["create2", "getData", "getChildren", "setData", "removeWatches", "delete"]
+        assert proxy.requests(start) == ["create2", "getChildren", "getData", "setData", "removeWatches", "delete"]
 
 
 async def test_the_node_is_put_back_when_another_client_deletes_it(zookeeper: RealServer, path: str) -> None:

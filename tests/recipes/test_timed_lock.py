@@ -469,6 +469,28 @@ async def test_a_waiter_that_may_not_delete_the_holders_node_waits_until_it_is_g
         (await waiter).check()
 
 
+@pytest.mark.parametrize("is_deleted_first", [False, True])
+async def test_a_waiter_that_may_not_read_the_holders_node_any_more_takes_the_lock_over(
+    zookeeper: RealServer, path: str, is_deleted_first: bool
+) -> None:
+    """The server sends it no event: it knows the end from the answer to its own delete."""
+    boss = zkwire.digest_acl("boss", "x")
+    async with (
+        zkwire.connect(zookeeper.hosts) as zk,
+        zkwire.connect(zookeeper.hosts) as waits,
+        zkwire.connect(zookeeper.hosts, auth=[("digest", b"boss:x")]) as admin,
+    ):
+        lease = await TimedLock(zk, path, limit=1.0, acl=zkwire.OPEN_ACL).acquire()
+        waiting = asyncio.create_task(Lock(waits, path).acquire())
+        await until(lambda: watch_count(waits) >= 2)
+        await waits.ping()
+        await admin.set_acl(lease.path, [boss])
+        if is_deleted_first:
+            await admin.delete(lease.path)
+        async with asyncio.timeout(10):
+            await (await waiting).release()
+
+
 async def test_a_takeover_works_in_a_new_session() -> None:
     """Pitfall 17."""
     async with Server() as server, zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:

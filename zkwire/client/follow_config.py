@@ -7,7 +7,7 @@ import logging
 from typing import Final
 
 from zkwire.client.watch import Watch
-from zkwire.errors import ServerError, SessionClosedError, SessionError
+from zkwire.errors import ProtocolError, ServerError, SessionClosedError, SessionError
 from zkwire.session import hosts
 from zkwire.session.session import Session
 from zkwire.session.states import SessionState
@@ -42,8 +42,8 @@ async def follow_config(session: Session) -> None:
         except SessionError:
             if session.states.now is SessionState.EXPIRED:
                 return  # the client was made with renew=False: no other session follows
-        except ServerError as error:
-            if error.is_transient:
+        except (ServerError, ProtocolError) as error:
+            if isinstance(error, ServerError) and error.is_transient:
                 await asyncio.sleep(_PAUSE)
                 continue
             _log.warning("cannot read the list of servers in %s, and will not follow it any more: %s", CONFIG, error)

@@ -81,9 +81,8 @@ class Requester:
             self._strip(error)
             raise
         finally:
-            del (
-                future
-            )  # it has the error, whose traceback has this frame: nothing of the caller's shall wait for the gc
+            # It has the error, whose traceback has this frame, which has it: a cycle, with all that the caller has.
+            del future
 
     async def ask_and_watch(
         self, request: Request[R], path: str, into: WatchSet | None, kind: WatchKind

@@ -167,7 +167,9 @@ class Session:
 
     def run_in_background(self, body: Coroutine[Any, Any, None]) -> None:
         """Run `body` in a task until it returns or the session is closed."""
-        self._background.add(self._loop.create_task(body, name="zkwire background"))
+        task = self._loop.create_task(body, name="zkwire background")
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)  # not kept: so asyncio reports one that has failed
 
     async def close(self, *, keep_session: bool = False, within: float | None = None) -> None:
         """End the session, so that its ephemeral nodes go at once; requests submitted before are answered first.

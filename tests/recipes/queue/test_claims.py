@@ -29,6 +29,24 @@ from tests.support.recipes import body_raises, outcome, until, until_line, until
 from zkwire import SessionState
 from zkwire.testing import Server
 
+# -- nodes that another client deletes by hand ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_answered", [False, True])
+async def test_a_claim_whose_item_was_freed_by_hand_is_lost_also_when_the_answer_to_its_end_is(
+    is_answered: bool,
+) -> None:
+    async with scene(PATH) as stage:
+        queue = Queue(stage.zk, PATH)
+        await queue.put(b"a")
+        with body_raises(LockLostError):
+            async with queue.claim() as item:
+                await stage.other.delete(f"{PATH}/taken/{item.entry.rpartition('/')[2]}")
+                drop = stage.server.drop_after if is_answered else stage.server.drop_before
+                drop("multi", session=stage.zk.session_id)
+        assert await contents(stage) == [b"a"]
+
+
 # -- the body ---------------------------------------------------------------------------------------------------------
 
 
