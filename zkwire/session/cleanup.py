@@ -149,8 +149,7 @@ class Cleanup:
         A node of that name with both properties was made by a create that got no answer.
 
         Order: the first request is submitted before this returns, or was submitted for another create and is not
-        written yet.  It must reach the server ahead of creates that wait in the queue: the search would take their
-        nodes for the lost one.
+        written yet.  Nodes of creates that are sent later are spared, see `answered`.
         """
         if lost.is_sequential:
             at, searches = paths.split(lost.request.path)[0], self._listing

@@ -325,8 +325,8 @@ class RequestQueue:
                     ),
                 )
         # The new order: searches, repeated reads, what removals have sent while their calls failed above, and then the
-        # calls that waited before.  Searches and removals come before waiting creates of the same path: they would
-        # otherwise find or delete the new node.
+        # calls that waited before.  Removals come before waiting creates of the same path: they would otherwise delete
+        # the new node.  Searches spare it, and come first so that the nodes that nobody wants go soon.
         again += self._unsent
         self._unsent = deque()
         self._search_first(abandoned)
