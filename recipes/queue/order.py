@@ -21,8 +21,9 @@ _PLAIN: Final = b"entry-000-0000000000/"  # the usual form of a name, each digit
 _DIGITS_AS_0: Final = bytes.maketrans(b"123456789", b"000000000")
 
 # A listing serves for one take per so many names, and for at least one.  So each take pays for at most so many names,
-# however deep the queue is.  The price: an item that is put ahead of the listed ones waits until the next listing.
-_NAMES_PER_TAKE: Final = 256
+# however deep the queue is, and most are one round trip.  The price: an item that is put ahead of the listed ones waits
+# until the next listing.
+_NAMES_PER_TAKE: Final = 64
 # A consumer that competes picks at random among the first items: at most so many, or this share of a long listing.
 _LARGEST_WINDOW: Final = 64
 _WINDOW_SHARE: Final = 16

@@ -417,7 +417,7 @@ async def test_an_item_whose_taken_node_was_deleted_by_hand_is_the_next_one_of_a
     """The list that this consumer would confirm leaves it out."""
     async with clients() as (_, (zk, other)):
         queue = Queue(zk, PATH)
-        await Queue(other, PATH).put_many(numbers(1000))
+        await Queue(other, PATH).put_many(numbers(250))
         assert [await queue.get() for _ in range(5)] == numbers(5)
         claimed = [await queue.claim().__aenter__() for _ in range(3)]
         assert claimed == numbers(5, 8)

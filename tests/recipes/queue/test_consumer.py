@@ -370,7 +370,7 @@ async def test_a_peek_shows_the_first_item_that_can_be_taken_and_takes_nothing()
 async def test_a_deep_queue_is_not_listed_for_each_take() -> None:
     count = Counting()
     async with clients(1) as (server, (zk,)), zkwire.connect(server.hosts, observer=count) as other:
-        await Queue(zk, PATH).put_many(numbers(2560))
+        await Queue(zk, PATH).put_many(numbers(640))
         queue = Queue(other, PATH)
         assert [await queue.get() for _ in range(30)] == numbers(30)
         assert 2 * 3 <= count.requests.count("getChildren") <= 2 * 5

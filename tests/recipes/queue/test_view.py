@@ -283,7 +283,7 @@ async def test_items_of_a_long_queue_are_read_ahead_until_the_next_look() -> Non
     """A get is one round trip then."""
     count = Counting()
     async with clients(1) as (server, (zk,)), zkwire.connect(server.hosts, observer=count) as other:
-        await Queue(zk, PATH).put_many(numbers(5000))
+        await Queue(zk, PATH).put_many(numbers(1279))
         queue = Queue(other, PATH)
         reads = []
         for number in range(60):
@@ -298,7 +298,7 @@ async def test_items_of_a_long_queue_are_read_ahead_until_the_next_look() -> Non
 async def test_a_confirmed_list_misses_nothing_that_other_clients_do(each_server: Server, path: str) -> None:
     async with zkwire.connect(each_server.hosts) as zk, zkwire.connect(each_server.hosts) as other:
         queue, theirs = Queue(zk, path), Queue(other, path)
-        await theirs.put_many(numbers(200))
+        await theirs.put_many(numbers(127))
         number = 0
 
         async def get_some() -> None:
