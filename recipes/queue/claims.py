@@ -4,8 +4,8 @@ A claim has two ephemeral nodes.  `taken/<item>` hides the item from other consu
 unique name, is watched by the claim's lease.  At the end one transaction deletes the item and both nodes, so it is
 carried out only if the claim's own node still exists.  So a consumer that has lost its claim, perhaps without noticing,
 does not delete an item that another consumer has claimed since.  To take an item from a consumer by hand, delete the
-claim's own node: if only `taken/<item>` is deleted, the item can be claimed by a second consumer while the first one
-still has it, and whoever is done first deletes it.
+claim's own node first, and then `taken/<item>`.  If only the latter is deleted, a second consumer can claim the item
+while the first one still has it, and whoever is done first deletes it.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ class Item(bytes):
             ticket.watches.cancel()
 
     async def _commit(self) -> None:
-        """Delete the three nodes; after a lost answer, ask whether they are gone.  Raises: as a transaction."""
+        """Delete the three nodes; after a lost answer, look whether they are gone.  Raises: as a transaction."""
         while True:
             transaction = self._zk.transaction(session_id=self._session_id)
             for path in (self.path, self._taken_node, self.entry):
@@ -187,14 +187,14 @@ class Item(bytes):
             try:
                 await transaction.commit()
             except zkwire.ConnectionLostError:
-                # In the session that has made them, both nodes of the claim are gone when it was carried out.
-                now, (own, taken) = await self._nodes.read_after_loss(self.path, self._taken_node)
+                # When it was carried out, all three are gone, and no other consumer can have claimed the item since.
+                now, left = await self._nodes.read_after_loss(self.path, self._taken_node, self.entry)
                 if now != self._session_id:
                     raise zkwire.SessionExpiredError(
                         "the session ended before the item was known to be deleted"
                     ) from None
-                if own is not None or (taken is not None and taken.data == self.path.encode()):
-                    continue  # if another client has deleted one of the two by hand, this is refused
+                if any(node is not None for node in left):
+                    continue  # this is refused if somebody has deleted one of them by hand
             return
 
 

@@ -32,19 +32,30 @@ from zkwire.testing import Server
 # -- nodes that another client deletes by hand ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("is_answered", [False, True])
+@pytest.mark.parametrize("how", ["answered", "dropped before", "dropped after"])
+@pytest.mark.parametrize(("own_too", "is_claimed_again"), [(False, False), (True, False), (True, True)])
 async def test_a_claim_whose_item_was_freed_by_hand_is_lost_also_when_the_answer_to_its_end_is(
-    is_answered: bool,
+    own_too: bool, is_claimed_again: bool, how: str
 ) -> None:
+    """The docs say how to free an item: both nodes, the claim's own one first.  The claim has no watch on it yet."""
     async with scene(PATH) as stage:
-        queue = Queue(stage.zk, PATH)
+        queue, theirs = Queue(stage.zk, PATH), Queue(stage.other, PATH).claim()
         await queue.put(b"a")
         with body_raises(LockLostError):
             async with queue.claim() as item:
+                if own_too:
+                    await stage.other.delete(item.path)
                 await stage.other.delete(f"{PATH}/taken/{item.entry.rpartition('/')[2]}")
-                drop = stage.server.drop_after if is_answered else stage.server.drop_before
-                drop("multi", session=stage.zk.session_id)
-        assert await contents(stage) == [b"a"]
+                if is_claimed_again:
+                    assert await theirs.__aenter__() == b"a"
+                if how != "answered":
+                    drop = stage.server.drop_before if how == "dropped before" else stage.server.drop_after
+                    drop("multi", session=stage.zk.session_id)
+        if is_claimed_again:
+            await theirs.__aexit__(None, None, None)
+            assert await contents(stage) == []
+        else:
+            assert await contents(stage) == [b"a"]
 
 
 # -- the body ---------------------------------------------------------------------------------------------------------
