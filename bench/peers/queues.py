@@ -18,6 +18,7 @@ import argparse
 import asyncio
 import itertools
 import json
+import secrets
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -37,7 +38,7 @@ from zkwire.session.hosts import Address, parse
 
 OURS: Final = "zkwire"
 ITEMS: Final = 400  # that are put or taken in one measurement
-_FOLDER: Final = "/bench-peer-queues"
+_FOLDER: Final = f"/bench-peer-queues-{secrets.token_hex(8)}"
 
 
 class Shape(NamedTuple):
@@ -96,12 +97,14 @@ def measure(hosts: str, commands: Mapping[str, Command], rounds: int) -> dict[Sh
     with Teams(commands) as teams:
         for played in range(rounds + 1):
             say(f"round {played} of {rounds}" if played else "all warm up")
-            for shape, rates in found.items():
-                for name in rates:
-                    figure = rate(teams, name, server, f"{_FOLDER}/{next(numbers)}", shape)
-                    if played:
-                        rates[name].append(figure)
-            asyncio.run(_remove(hosts))
+            try:
+                for shape, rates in found.items():
+                    for name in rates:
+                        figure = rate(teams, name, server, f"{_FOLDER}/{next(numbers)}", shape)
+                        if played:
+                            rates[name].append(figure)
+            finally:  # the server may be one that others use
+                asyncio.run(_remove(hosts))
     return found
 
 

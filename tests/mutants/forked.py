@@ -24,6 +24,7 @@ from tests.mutants.mutant import ROOT
 
 NO_EXCHANGE: Final = "the change cannot be put into code that has been imported"
 NO_END: Final = "no end of "  # and the id of the test
+ENDED: Final = "the process ended"
 # Address space that a changed program may take beyond what it has: a loop may fill the memory.  Java needs more.
 _MEMORY: Final = 2 * 1024**3
 _TEARDOWN: Final = 10.0  # seconds
@@ -96,7 +97,7 @@ class Forks:
             try:
                 caught_by: str | None = reader.recv()
             except EOFError:
-                caught_by = "the process ended"
+                caught_by = ENDED
         _end(process)
         return caught_by
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.mutants.changes import Change
-from tests.mutants.forked import NO_END, NO_EXCHANGE, Trial
+from tests.mutants.forked import ENDED, NO_END, NO_EXCHANGE, Trial
 from tests.mutants.touched import Guard
 from tests.mutants.trial import (
     NO_TESTS,
@@ -49,7 +49,7 @@ class Slot:
             path.write_text(after, encoding="utf-8")  # for the processes that tests start
             try:
                 caught_by = NO_EXCHANGE if is_at_import else self._in_fork(change.file, before, after, tests)
-                if caught_by == NO_EXCHANGE:
+                if caught_by in (NO_EXCHANGE, ENDED):  # which test has ended the process, a fresh one says
                     return self._caught_by_fresh(tests)
             finally:
                 path.write_text(before, encoding="utf-8")

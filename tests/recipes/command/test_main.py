@@ -9,7 +9,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -340,18 +340,7 @@ class Played:
 
 
 @pytest.fixture
-def heeded_signals() -> Iterator[None]:
-    """Have this process heed all signals that `zklock` passes on, also if it was started to ignore some."""
-    before = {number: signal.signal(number, signal.SIG_DFL) for number in supervisor.FORWARDED}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
-
-
-@pytest.fixture
-def with_play(
-    heeded_signals: None, monkeypatch: pytest.MonkeyPatch, capfd: Capture
-) -> Callable[..., tuple[int, str, str]]:
+def with_play(monkeypatch: pytest.MonkeyPatch, capfd: Capture) -> Callable[..., tuple[int, str, str]]:
     """Run `zklock` in this thread, and the play of a supervisor in another one."""
 
     def run(play: Callable[[Played], object], *arguments: str) -> tuple[int, str, str]:
