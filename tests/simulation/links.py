@@ -20,6 +20,7 @@ T = TypeVar("T")
 _READ_SIZE: Final = 64 * 1024
 _SHORTEST: Final = 0.0002  # seconds
 _LONGEST: Final = 0.002
+_SPREAD: Final = _LONGEST - _SHORTEST
 _SPLIT: Final = 0.1  # how often one write arrives in two pieces
 
 
@@ -57,7 +58,8 @@ class Network:
     """All links of a world.
 
     `connections` are the open ones between clients and servers, in the order of opening.  `trips` says, by the name of
-    a machine, after how many pieces at the most each of its connections breaks that is opened from now on.
+    a machine, after how many pieces at the most each of its connections breaks that is opened from now on.  `delays`
+    are the seconds that each direction needs beside its usual latency.
     """
 
     def __init__(self, world: World) -> None:
@@ -65,8 +67,8 @@ class Network:
         self.listeners: dict[str, Listener] = {}
         self.connections: dict[Connection, None] = {}
         self.trips: dict[str, int] = {}
+        self.delays: dict[tuple[str, str], float] = {}
         self._blocks: dict[tuple[str, str], int] = {}
-        self._delays: dict[tuple[str, str], float] = {}
         self._streams: dict[tuple[str, str], dict[Stream[Any], None]] = {}
 
     def is_blocked(self, source: str, target: str) -> bool:
@@ -91,12 +93,7 @@ class Network:
 
     def delay(self, source: str, target: str, seconds: float) -> None:
         """Add `seconds` to the latency from `source` to `target`; a negative number takes them away again."""
-        self._delays[source, target] = self._delays.get((source, target), 0.0) + seconds
-
-    def latency(self, source: str, target: str) -> float:
-        """Return how many seconds the next item needs from `source` to `target`."""
-        usual = _SHORTEST + (_LONGEST - _SHORTEST) * self.world.rng.random()
-        return usual + self._delays.get((source, target), 0.0) if self._delays else usual
+        self.delays[source, target] = self.delays.get((source, target), 0.0) + seconds
 
     def enter(self, stream: "Stream[Any]") -> None:
         """Take note of an open stream."""
@@ -130,15 +127,15 @@ class Stream(Generic[T]):
         self._deliver = deliver
         self._items: deque[tuple[float, T]] = deque()
         self._last = 0.0
-        self.is_blocked = self._is_silent = self._is_ended = False
+        self.is_blocked = self._takes_nothing = False
         network.enter(self)
 
     def send(self, item: T) -> None:
         """Send an item."""
-        if self._is_ended or self._is_silent:
+        if self._takes_nothing:
             return
         world, items = self._world, self._items
-        when = world.now + self._network.latency(self.source, self.target)
+        when = world.now + self._latency()
         if when <= self._last:
             when = self._last
             if items:
@@ -148,18 +145,24 @@ class Stream(Generic[T]):
         items.append((when, item))
         world.at(when, self._pump)
 
+    def _latency(self) -> float:
+        """Return how many seconds the next item needs."""
+        usual = _SHORTEST + _SPREAD * self._world.rng.random()
+        delays = self._network.delays
+        return usual + delays.get((self.source, self.target), 0.0) if delays else usual
+
     def end(self, item: T) -> None:
         """Send a last item: nothing can be sent behind it."""
         self.send(item)
-        self._is_ended = True
+        self._takes_nothing = True
 
     def go_on(self) -> None:
         """Deliver what has waited in a blocked direction."""
-        self._world.after(self._network.latency(self.source, self.target), self._pump)
+        self._world.after(self._latency(), self._pump)
 
     def go_silent(self) -> None:
         """Lose all that is on its way, and all that is sent from now on."""
-        self._is_silent = True
+        self._takes_nothing = True
         self._items.clear()
 
     def cut(self, *, at_once: bool = False) -> T | None:
@@ -175,7 +178,7 @@ class Stream(Generic[T]):
 
     def close(self) -> None:
         """Deliver nothing more."""
-        self._is_ended = True
+        self._takes_nothing = True
         self._items.clear()
         self._network.leave(self)
 
@@ -246,7 +249,7 @@ class Connection:
         """Take what has come to the client's machine: its kernel keeps it until the event loop runs."""
         if isinstance(item, bytes):
             if self._transport is not None:
-                self._transport.arrived(self._counted(item, self._down))
+                self._transport.arrived(item if self.pieces_left is None else self._counted(item, self._down))
         elif item is _ACCEPTED:
             self.machine.call_soon(_settle, self._opened)
         else:
@@ -297,7 +300,7 @@ class Connection:
             if was_open:
                 listener.lost(self)
         elif self._is_accepted:
-            listener.received(self, self._counted(item, self._up))
+            listener.received(self, item if self.pieces_left is None else self._counted(item, self._up))
         else:
             self._down.end(_RESET)  # this end is closed: the kernel answers
 
@@ -319,8 +322,7 @@ class Connection:
 
         Returns what arrives of it.
         """
-        if self.pieces_left is None:
-            return piece
+        assert self.pieces_left is not None
         self.pieces_left -= 1
         if self.pieces_left >= 0:
             return piece

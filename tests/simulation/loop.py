@@ -24,18 +24,17 @@ import heapq
 import random
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
-from typing import Any, Final, TypeVar, TypeVarTuple, cast
+from typing import Any, Final, TypeVar, TypeVarTuple
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
-# Machines are woken so much behind the time of a timer: conversions between two clocks are not exact, and a machine
-# that is woken too early would find nothing to do, again and again.
+# A timer goes off so much behind its time: conversions between two clocks are not exact, and what is called too early
+# would set the timer again, and again.
 _MARGIN: Final = 2e-9
 _MOST_TURNS: Final = 20_000  # of all machines at one moment
-_NEVER: Final = float("inf")
 LOOK_EVERY: Final = 0.1  # seconds of the world, see `World.run`
-ON_CALL: Final = _NEVER  # only when `World.look` is called
+ON_CALL: Final = float("inf")  # only when `World.look` is called
 _FEW: Final = 50
 
 
@@ -50,7 +49,8 @@ class World:
 
     `now` is in seconds.  `turns` counts the turns of all machines.  `digest` is a number that depends on when which
     machine has run: two runs that differ in this order differ in it.  `complaints` are what machines reported to their
-    exception handlers.  `runnable` are the machines that have something to do.
+    exception handlers.  `runnable` are the machines that have something to do.  `events` is the heap of all calls that
+    are to be made: when, in which order, and what.
     """
 
     def __init__(self, seed: int) -> None:
@@ -59,7 +59,7 @@ class World:
         self.turns = self.digest = 0
         self.complaints: list[str] = []
         self.machines: list[Machine] = []
-        self._events: list[tuple[float, int, Callable[..., object], tuple[Any, ...]]] = []
+        self.events: list[tuple[float, int, Callable[..., object], tuple[Any, ...]]] = []
         self._count = 0
         self._looks = False
         self.runnable: deque[Machine] = deque()
@@ -68,12 +68,12 @@ class World:
     def at(self, when: float, call: Callable[..., object], *args: Any) -> None:
         """Have `call(*args)` made at the moment `when`; calls of one moment are made in the order of their `at`."""
         self._count += 1
-        heapq.heappush(self._events, (when if when > self.now else self.now, self._count, call, args))
+        heapq.heappush(self.events, (when if when > self.now else self.now, self._count, call, args))
 
     def after(self, seconds: float, call: Callable[..., object], *args: Any) -> None:
         """Have `call(*args)` made in `seconds` from now."""
         self._count += 1
-        heapq.heappush(self._events, (self.now + seconds if seconds > 0 else self.now, self._count, call, args))
+        heapq.heappush(self.events, (self.now + seconds if seconds > 0 else self.now, self._count, call, args))
 
     def look(self) -> None:
         """Have `run` look at its condition before anything else happens."""
@@ -94,7 +94,7 @@ class World:
             asyncio._set_running_loop(None)
 
     def _run(self, until: Callable[[], bool], limit: float, every: float) -> None:
-        events, runnable, turns, next_look = self._events, self.runnable, 0, 0.0
+        events, runnable, turns, next_look = self.events, self.runnable, 0, 0.0
         running: Machine | None = None
         pop = heapq.heappop
         while True:
@@ -215,9 +215,8 @@ class Machine(asyncio.BaseEventLoop):
         self._clock_base, self._world_base = offset, world.now
         self._suspended = 0.0
         self._ready: deque[_Handle] = deque()
-        self._timers: list[tuple[float, int, _Handle]] = []
-        self._count = 0
-        self._alarm_for = _NEVER  # the time of the timer for which the world wakes this machine next
+        self._overdue: list[_Handle] = []  # timers that have gone off since the last turn
+        self._suspended_timers: list[_Handle] = []  # those that have gone off too early, because the clock stands still
         self._is_queued = self._is_closed = self._is_suspended = False
         self._stops = 0
         self._tasks: list[asyncio.Task[Any]] = []
@@ -257,7 +256,6 @@ class Machine(asyncio.BaseEventLoop):
         if suspend and self._stops == 1:
             self._clock_base, self._world_base = self.time(), self.world.now
             self._is_suspended = True
-            self._alarm_for = _NEVER
 
     def go_on(self) -> None:
         """Undo one `stop_running`."""
@@ -266,10 +264,11 @@ class Machine(asyncio.BaseEventLoop):
             self._suspended = self.suspended()
             self._is_suspended = False
             self._world_base = self.resumed_at = self.world.now
-        if self._ready:
+            timers, self._suspended_timers = self._suspended_timers, []
+            for handle in timers:
+                self._set_timer(handle)
+        if self._ready or self._overdue:
             self._run_soon()
-        if self._timers:
-            self._set_alarm_or_run()
 
     # -- callbacks ------------------------------------------------------------------------------------------------
 
@@ -281,7 +280,7 @@ class Machine(asyncio.BaseEventLoop):
         if not self._is_queued and not self._stops:
             self._is_queued = True
             self.world.runnable.append(self)
-        return cast(asyncio.Handle, handle)
+        return handle  # type: ignore[return-value]
 
     def call_soon_threadsafe(
         self, callback: Callable[[*Ts], object], *args: *Ts, context: contextvars.Context | None = None
@@ -299,21 +298,34 @@ class Machine(asyncio.BaseEventLoop):
         self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
         handle = _Handle(when, callback, args, context)
-        self._count += 1
-        heapq.heappush(self._timers, (when, self._count, handle))
-        if when < self._alarm_for:
-            self._set_alarm()
-        return cast(asyncio.TimerHandle, handle)
+        self._set_timer(handle)
+        return handle  # type: ignore[return-value]
+
+    def _set_timer(self, handle: _Handle) -> None:
+        when = self._world_base + (handle.due - self._clock_base) / self._rate + _MARGIN
+        self.world.at(when, self._go_off, handle)
+
+    def _go_off(self, handle: _Handle) -> None:
+        """Have a timer's callback made in the next turn, behind what has come from the network, as asyncio does."""
+        if handle.callback is None:
+            return
+        if self._is_suspended:
+            self._suspended_timers.append(handle)
+        elif self._suspended and handle.due > self.time():
+            self._set_timer(handle)
+        else:
+            self._overdue.append(handle)
+            self._run_soon()
 
     def turn(self) -> None:
         """Run what is ready, as one turn of an asyncio event loop does; called by the world."""
         self._is_queued = False
         if self._stops:
             return
-        timers, ready = self._timers, self._ready
-        if timers and timers[0][0] <= (due := self.time()):
-            while timers and timers[0][0] <= due:
-                ready.append(heapq.heappop(timers)[2])
+        ready = self._ready
+        if self._overdue:
+            ready.extend(self._overdue)
+            self._overdue.clear()
         for _ in range(len(ready)):
             handle = ready.popleft()
             callback = handle.callback
@@ -323,47 +335,20 @@ class Machine(asyncio.BaseEventLoop):
                 except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  # an event loop goes on
                     self.call_exception_handler({"message": f"an exception in {handle!r}", "exception": error})
         if self.slowness:
-            self.stop_running()
+            self._stops += 1
             self.world.after(self.slowness, self.go_on)
-        else:
-            if timers and (timers[0][0] < self._alarm_for or timers[0][2].callback is None):
-                self._set_alarm()
-            if ready:
-                self._run_soon()
+        elif ready:
+            self._run_soon()
 
     def _run_soon(self) -> None:
         if not self._is_queued and not self._stops:
             self._is_queued = True
             self.world.runnable.append(self)
 
-    def _set_alarm(self) -> None:
-        """Have the world wake this machine when its first timer is due."""
-        timers = self._timers
-        while timers and timers[0][2].callback is None:
-            heapq.heappop(timers)
-        # An alarm that comes too early, for a timer that was cancelled, sets the next one.
-        if timers and timers[0][0] < self._alarm_for and not self._is_suspended:
-            self._alarm_for = due = timers[0][0]
-            self.world.at(self._world_base + (due - self._clock_base) / self._rate + _MARGIN, self._wake, due)
-
-    def _wake(self, due: float) -> None:
-        if due == self._alarm_for:  # otherwise another alarm has taken the place of this one
-            self._alarm_for = _NEVER
-            self._set_alarm_or_run()
-
-    def _set_alarm_or_run(self) -> None:
-        timers = self._timers
-        if timers and timers[0][0] <= self.time():
-            self._run_soon()
-        else:
-            self._set_alarm()
-
     @property
     def is_idle(self) -> bool:
         """Whether the machine runs, and has done all that it had to do by now."""
-        if self._stops or self._is_queued or self._ready:
-            return False
-        return not self._timers or self._timers[0][2].callback is None or self._timers[0][0] > self.time()
+        return not (self._stops or self._is_queued or self._ready or self._overdue)
 
     @contextlib.contextmanager
     def inside(self) -> Iterator[None]:
@@ -401,7 +386,9 @@ class Machine(asyncio.BaseEventLoop):
         tasks = [
             f"{self.name}: the task {task.get_name()}: {task.get_coro()!r}" for task in self._tasks if not task.done()
         ]
-        timers = [f"{self.name}: the timer {handle!r}" for _, _, handle in self._timers if not handle.cancelled()]
+        pending = [args[0] for _, _, call, args in self.world.events if call == self._go_off]
+        pending += [*self._suspended_timers, *self._overdue]
+        timers = [f"{self.name}: the timer {handle!r}" for handle in pending if not handle.cancelled()]
         ready = [f"{self.name}: the callback {handle!r}" for handle in self._ready if not handle.cancelled()]
         return tasks + timers + ready
 

@@ -33,7 +33,7 @@ class Election:
     def look(self) -> None:
         """Give roles where it is possible, and look again later."""
         world = self._network.world
-        looking = [server for server in self._servers if server.is_running and server.role is None]
+        looking = [server for server in self._servers if server.role is None and server.is_running]
         if looking:
             self._elect([server for server in looking if server.is_voter])
             for server in looking:

@@ -93,7 +93,7 @@ class Leader:
         self.is_serving = True
         for learner in self._learners.values():
             if learner.has_history:
-                learner.link.send_to_learner("up to date", server.last_zxid)
+                learner.link.to_learner(("up to date", server.last_zxid))
         server.after(self._tick_time / 2, self._half_tick)
         self._expire_later()
 
@@ -110,30 +110,30 @@ class Leader:
             return
         learner.deadline = self._tick + SYNC_LIMIT
         learner.heard = self.server.world.now
-        match name:
-            case "closed":
-                del self._learners[link]
-                self._acknowledged.discard(link.learner)
-            case "has history":
-                learner.has_history = True
-                if learner.is_voter:
-                    self._acknowledged.add(link.learner)
-                if self.is_serving:
-                    link.send_to_learner("up to date", self._committed_zxid())
-                self._start_if_quorum()
+        match name:  # the most frequent first
             case "ack":
-                self._ack(link.learner, learner, args[0])
+                self._ack(link.name, learner, args[0])
+            case "request":
+                self._request(args[0], learner)
             case "ping":
                 now = self._clock()
                 for session_id, timeout_ms in args[0].items():
                     self.tracker.touch(session_id, timeout_ms, now)
+            case "closed":
+                del self._learners[link]
+                self._acknowledged.discard(link.name)
+            case "has history":
+                learner.has_history = True
+                if learner.is_voter:
+                    self._acknowledged.add(link.name)
+                if self.is_serving:
+                    link.to_learner(("up to date", self._committed_zxid()))
+                self._start_if_quorum()
             case "revalidate":
                 client, session_id, timeout_ms = args
                 is_valid = self.tracker.touch(session_id, timeout_ms, self._clock())
                 self.tracker.set_owner(session_id, learner)
-                link.send_to_learner("revalidated", client, is_valid)
-            case "request":
-                self._request(args[0], learner)
+                link.to_learner(("revalidated", client, is_valid))
 
     def _join(self, link: PeerLink, is_voter: bool) -> None:
         now = self.server.world.now
@@ -141,11 +141,11 @@ class Leader:
         self._learners[link] = learner
         log = self.server.log
         history = log[: self.server.applied] if self.is_serving else list(log)
-        link.send_to_learner("history", history, self.epoch)
+        link.to_learner(("history", history, self.epoch))
         if is_voter:
             for entry, _ in self._outstanding:
                 self._propose_to(learner, entry)
-        link.send_to_learner("new leader")
+        link.to_learner(("new leader",))
 
     def _half_tick(self) -> None:
         """Twice a tick: see whether there is a quorum, and ping all learners."""
@@ -157,7 +157,7 @@ class Leader:
             if now - learner.heard > limit or now - oldest > limit:
                 learner.link.close_by_leader()
                 del self._learners[learner.link]
-                self._acknowledged.discard(learner.link.learner)
+                self._acknowledged.discard(learner.link.name)
         if self._is_half:
             self._tick += 1
             synced = [each for each in self._learners.values() if each.is_voter and self._tick <= each.deadline]
@@ -166,7 +166,7 @@ class Leader:
                 return
         self._is_half = not self._is_half
         for learner in self._learners.values():
-            learner.link.send_to_learner("ping")
+            learner.link.to_learner(("ping",))
         self.server.after(self._tick_time / 2, self._half_tick)
 
     # -- sessions -------------------------------------------------------------------------------------------------
@@ -231,7 +231,7 @@ class Leader:
         if self._outstanding:
             self._syncs.setdefault(self._outstanding[-1][0].zxid, []).append((link, pending))
         else:
-            link.send_to_learner("synced", pending)
+            link.to_learner(("synced", pending))
 
     def _entry(self, session_id: int, opcode: int) -> Entry:
         self._zxid += 1
@@ -252,7 +252,7 @@ class Leader:
 
     def _propose_to(self, learner: _Learner, entry: Entry) -> None:
         learner.unacknowledged.append((entry.zxid, self.server.world.now))
-        learner.link.send_to_learner("proposal", entry)
+        learner.link.to_learner(("proposal", entry))
 
     def _ack(self, name: str, learner: _Learner, zxid: int) -> None:
         waiting = learner.unacknowledged
@@ -269,12 +269,12 @@ class Leader:
             entry, _ = self._outstanding.popleft()
             for learner in self._learners.values():
                 if learner.is_voter:
-                    learner.link.send_to_learner("commit", entry.zxid)
+                    learner.link.to_learner(("commit", entry.zxid))
                 else:
-                    learner.link.send_to_learner("inform", entry)
+                    learner.link.to_learner(("inform", entry))
             if entry.opcode == CLOSE_SESSION:
                 self.tracker.remove(entry.session_id)
             self.server.apply_next()
             for link, pending in self._syncs.pop(entry.zxid, ()):
                 if link in self._learners:
-                    link.send_to_learner("synced", pending)
+                    link.to_learner(("synced", pending))

@@ -34,11 +34,11 @@ class Learner:
         self._heard = server.world.now
         self._limit = 0.0
         self._watches = 0
-        self._link = PeerLink(server.network, server.name, leader.name, _at_leader(leader), self._arrived)
+        self._link = PeerLink(server.network, server, leader, _at_leader(leader), self._received)
 
     def begin(self) -> None:
         """Join the leader."""
-        self._link.send_to_leader("join", self.server.is_voter)
+        self._link.to_leader(("join", self.server.is_voter))
         self._expect_within(INIT_LIMIT)
 
     def resign(self) -> None:
@@ -68,17 +68,14 @@ class Learner:
         return True
 
     def submit(self, pending: Pending) -> None:
-        self._link.send_to_leader("request", pending)
+        self._link.to_leader(("request", pending))
 
     def revalidate(self, client: ClientConnection) -> None:
-        self._link.send_to_leader("revalidate", client, client.session_id, client.timeout_ms)
+        self._link.to_leader(("revalidate", client, client.session_id, client.timeout_ms))
 
     # -- the leader -------------------------------------------------------------------------------------------------
 
-    def _arrived(self, link: PeerLink, message: Message) -> None:
-        self.server.post(self._received, message)
-
-    def _received(self, message: Message) -> None:
+    def _received(self, link: PeerLink, message: Message) -> None:
         server = self.server
         if server.role is not self:
             return
@@ -96,24 +93,16 @@ class Learner:
     def _take(self, message: Message) -> None:
         server = self.server
         name, *args = message
-        match name:
-            case "closed":
-                server.take_role(None)
-            case "history":
-                self._take_history(*args)
-            case "new leader":
-                self._expect_within(SYNC_LIMIT)
-                self._link.send_to_leader("has history")
-            case "up to date":
-                self._committed = max(self._committed, args[0])
-                self.is_serving = True
-                self._apply()
+        match name:  # the most frequent first
             case "proposal":
                 server.log.append(args[0])
-                self._link.send_to_leader("ack", args[0].zxid)
+                self._link.to_leader(("ack", args[0].zxid))
             case "commit":
                 self._committed = args[0]
                 self._apply()
+            case "ping":
+                touched, self._touched = self._touched, {}
+                self._link.to_leader(("ping", touched))
             case "inform":
                 server.log.append(args[0])
                 self._committed = args[0].zxid
@@ -123,9 +112,17 @@ class Learner:
             case "revalidated":
                 client, is_valid = args
                 server.admit(client, is_valid=is_valid)
-            case "ping":
-                touched, self._touched = self._touched, {}
-                self._link.send_to_leader("ping", touched)
+            case "closed":
+                server.take_role(None)
+            case "history":
+                self._take_history(*args)
+            case "new leader":
+                self._expect_within(SYNC_LIMIT)
+                self._link.to_leader(("has history",))
+            case "up to date":
+                self._committed = max(self._committed, args[0])
+                self.is_serving = True
+                self._apply()
 
     def _take_history(self, history: list[Transaction], epoch: int) -> None:
         server = self.server
@@ -151,13 +148,10 @@ class Learner:
 def _at_leader(leader: SimulatedServer) -> Callable[[PeerLink, Message], None]:
     """Return what takes the messages to `leader`: its role may have changed when they arrive."""
 
-    def arrived(link: PeerLink, message: Message) -> None:
-        leader.post(received, link, message)
-
     def received(link: PeerLink, message: Message) -> None:
         if isinstance(leader.role, Leader):
             leader.role.received(link, message)
         elif message is not CLOSED:
             link.close_by_leader()
 
-    return arrived
+    return received

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
+from tests.simulation.ensemble.process import Process
 from tests.simulation.links import Network, Stream
 
 Message: TypeAlias = tuple[Any, ...]  # its name and its arguments
@@ -13,31 +14,27 @@ CLOSED: Final[Message] = ("closed",)
 class PeerLink:
     """One connection from a learner to the leader.
 
-    Arguments: `at_leader` and `at_learner`, which take what arrives at either end.  A connection that one end has
-    closed brings the message ("closed",) to the other, unless that is out of reach.
+    Arguments: `learner` and `leader`, the processes at the ends; `at_leader` and `at_learner`, which take what arrives.
+    A connection that one end has closed brings the message ("closed",) to the other, unless that is out of reach.
+
+    `to_leader` and `to_learner` send a message from the other end; `name` is that of the learner.
     """
 
     def __init__(
         self,
         network: Network,
-        learner: str,
-        leader: str,
+        learner: Process,
+        leader: Process,
         at_leader: Callable[["PeerLink", Message], None],
         at_learner: Callable[["PeerLink", Message], None],
     ) -> None:
-        self.learner = learner
+        self.name = learner.name
         self.is_closed_by_leader = self.is_closed_by_learner = False
+        self._learner, self._leader = learner, leader
         self._at_leader, self._at_learner = at_leader, at_learner
-        self._up: Stream[Message] = Stream(network, learner, leader, self._to_leader)
-        self._down: Stream[Message] = Stream(network, leader, learner, self._to_learner)
-
-    def send_to_leader(self, *message: Any) -> None:
-        """Send a message from the learner."""
-        self._up.send(message)
-
-    def send_to_learner(self, *message: Any) -> None:
-        """Send a message from the leader."""
-        self._down.send(message)
+        self._up: Stream[Message] = Stream(network, learner.name, leader.name, self._arrived_up)
+        self._down: Stream[Message] = Stream(network, leader.name, learner.name, self._arrived_down)
+        self.to_leader, self.to_learner = self._up.send, self._down.send
 
     def close_by_leader(self) -> None:
         """Close the leader's end."""
@@ -51,14 +48,14 @@ class PeerLink:
             self.is_closed_by_learner = True
             self._up.send(CLOSED)
 
-    def _to_leader(self, message: Message) -> None:
+    def _arrived_up(self, message: Message) -> None:
         if not self.is_closed_by_leader:
-            self._at_leader(self, message)
+            self._leader.post(self._at_leader, self, message)
         if message is CLOSED:
             self._up.close()
 
-    def _to_learner(self, message: Message) -> None:
+    def _arrived_down(self, message: Message) -> None:
         if not self.is_closed_by_learner:
-            self._at_learner(self, message)
+            self._learner.post(self._at_learner, self, message)
         if message is CLOSED:
             self._down.close()

@@ -319,8 +319,10 @@ class SimulatedServer(Process):
         self.applied += 1
         pending = transaction.pending
         client = None
+        has_queue = pending is not None and pending.client.session_id in self._queues
         if pending is not None:
-            self._take(pending)
+            if has_queue:
+                self._take(pending)
             if pending.client.wire in self.clients:
                 client = pending.client
         self.replica.now = self.world.now
@@ -329,7 +331,7 @@ class SimulatedServer(Process):
         if client is not None:
             assert pending is not None
             self._answer(client, pending, transaction, code, body)
-        if pending is not None:
+        if has_queue:
             self._answer_reads(transaction.session_id)
         if transaction.opcode == CLOSE_SESSION:
             for wire, other in list(self.clients.items()):

@@ -9,7 +9,7 @@ from typing import cast
 from recipes import Barrier, DoubleBarrier
 from tests.simulation.scenario import Scenario
 from tests.simulation.scenarios.lock import cancelled_after
-from tests.simulation.scenarios.settling import Settling, is_passing
+from tests.simulation.scenarios.settling import Settling, is_passing, synced
 from tests.simulation.schedule import Step
 from tests.simulation.stage import Player, Stage
 from zkwire import ZooKeeperError
@@ -94,20 +94,17 @@ class BarrierScenario(Scenario):
     async def finish(self, player: Player) -> None:
         """Remove the barrier, or wait until it is removed; then meet all others."""
         barrier = cast(Barrier, player.tool)
-        await self._settling.wait()
+        await self._settling.wait(player)
         is_first = player.actor is self.stage.schedule.actors[0]
         await _until_done(barrier.remove if is_first else barrier.wait)
+        # Only now is it sure that the session lives, and does not expire any more.
+        await synced(player, _DOUBLE)
         # A member that has died meets the others as long as its node is there, and leaves another one out.
         self._arrived += 1
-        while self._arrived < self._count or (self._members() and not self._is_meeting) or self._may_expire():
+        while self._arrived < self._count or (self._members() and not self._is_meeting):
             await asyncio.sleep(0.5)
         self._is_meeting = True
         await _until_done(lambda: self._meet(player, None, 0.1))
-
-    def _may_expire(self) -> bool:
-        """Whether sessions may still expire after the last fault."""
-        longest = max(actor.timeout for actor in self.stage.schedule.actors)
-        return self.stage.world.now < self.stage.schedule.calm + 3 * longest
 
     def _members(self) -> list[str]:
         # A round whose members have all died leaves `ready` to the next one that comes.

@@ -90,7 +90,7 @@ class CacheScenario(Scenario):
 
     async def finish(self, player: Player) -> None:
         """Wait until the mirror that the player has had from the beginning, and a new one, are right."""
-        await self._settling.wait()
+        await self._settling.wait(player)
         await synced(player, _ROOT)
         self._is_settled = True
         await cast(asyncio.Task[None], player.tool)

@@ -111,7 +111,7 @@ class CounterScenario(Scenario):
     async def finish(self, player: Player) -> None:
         """Read both when all others are done, too."""
         tool = cast(_Tool, player.tool)
-        await self._settling.wait()
+        await self._settling.wait(player)
         await synced(player, _COUNTER)
         while True:
             try:

@@ -10,12 +10,13 @@ import zkwire
 from recipes import Election
 from tests.simulation.checks import Guard
 from tests.simulation.scenarios.lock import GuardedScenario, cancelled_after, random_tasks
+from tests.simulation.scenarios.settling import Moment, Settling
 from tests.simulation.schedule import Step
 from tests.simulation.stage import Player, Stage
 
 _PATH: Final = "/election"
 _LAST: Final = b"the last leader"
-_LOOK_EVERY: Final = 1.0  # seconds
+_LOOK_EVERY: Final = 0.3  # seconds
 
 
 class _Candidate:
@@ -25,8 +26,9 @@ class _Candidate:
     the last leader.
     """
 
-    def __init__(self, player: Player) -> None:
+    def __init__(self, player: Player, on_last: Callable[[], None]) -> None:
         self._player = player
+        self._on_last = on_last
         self.election = Election(player.zk, _PATH)
         self.seen: bytes | None = None
         self.greatest = 0
@@ -49,7 +51,9 @@ class _Candidate:
                         raise
 
     def _check(self) -> None:
-        self.has_seen_last |= self.seen == _LAST
+        if self.seen == _LAST:
+            self.has_seen_last = True
+            self._on_last()
         if not self.seen or self.seen == _LAST:
             return
         token = int(self.seen)
@@ -71,7 +75,7 @@ class ElectionScenario(GuardedScenario):
     def __init__(self, stage: Stage) -> None:
         super().__init__(stage)
         self.guard = Guard(stage, _PATH)
-        self._count = 0  # players that have done their steps
+        self._settling, self._all_have_seen = Settling(stage), Moment()
 
     @staticmethod
     def tasks(rng: Random, tick: float) -> list[list[Step]]:
@@ -86,7 +90,7 @@ class ElectionScenario(GuardedScenario):
         return tasks
 
     def equip(self, player: Player) -> _Candidate:
-        return _Candidate(player)
+        return _Candidate(player, self._has_seen_the_last)
 
     def locking(self, player: Player, what: str) -> Election:
         return cast(_Candidate, player.tool).election
@@ -126,29 +130,25 @@ class ElectionScenario(GuardedScenario):
 
     async def finish(self, player: Player) -> None:
         """When all faults are over, let the first player lead, until all players have seen it; then see no leader."""
-        stage, candidate = self.stage, cast(_Candidate, player.tool)
-        self._count += 1
+        candidate = cast(_Candidate, player.tool)
         candidate.observe()
         assert candidate.observing is not None
         candidate.observing.add_done_callback(lambda task: None if task.cancelled() else task.result())
-        await _until(lambda: self._count == len(stage.players) and stage.world.now > stage.schedule.calm)
-        if player is stage.players[0]:
+        await self._settling.wait(player)
+        if player is self.stage.players[0]:
             async with Election(player.zk, _PATH, _LAST).terms() as terms:
                 async for term in terms:
                     async with term:
-                        await _until(self._all_have_seen_the_last)
-                    if self._all_have_seen_the_last():
+                        await self._all_have_seen.wait(player)
+                    if self._all_have_seen.has_come:
                         break
-        await _until(self._all_have_seen_the_last)
-        await _until(lambda: candidate.seen is None)
+        await self._all_have_seen.wait(player)
+        while candidate.seen is not None:
+            await asyncio.sleep(_LOOK_EVERY)
         candidate.observing.cancel()
         with suppress(asyncio.CancelledError):
             await candidate.observing
 
-    def _all_have_seen_the_last(self) -> bool:
-        return all(cast(_Candidate, each.tool).has_seen_last for each in self.stage.players)
-
-
-async def _until(condition: Callable[[], bool]) -> None:
-    while not condition():
-        await asyncio.sleep(_LOOK_EVERY)
+    def _has_seen_the_last(self) -> None:
+        if all(cast(_Candidate, each.tool).has_seen_last for each in self.stage.players):
+            self._all_have_seen.come()

@@ -10,7 +10,7 @@ from typing import cast
 import zkwire
 from recipes import Group, Member, PersistentEphemeral
 from tests.simulation.scenario import Scenario
-from tests.simulation.scenarios.settling import Settling, is_passing, synced
+from tests.simulation.scenarios.settling import Moment, Settling, is_passing, synced
 from tests.simulation.schedule import Step
 from tests.simulation.stage import Player, Stage
 
@@ -33,7 +33,7 @@ class GroupScenario(Scenario):
         self._numbers = itertools.count(1)
         self._settling = Settling(stage)
         self._present: dict[str, bytes] = {}  # the members that have joined for good
-        self._is_settled = False
+        self._settled, self._all_have_seen = Moment(), Moment()
         self._seen = 0  # players that have seen all others
 
     @staticmethod
@@ -81,17 +81,16 @@ class GroupScenario(Scenario):
 
     async def finish(self, player: Player) -> None:
         """Wait until all see all members."""
-        await self._settling.wait()
+        await self._settling.wait(player)
         await synced(player, _PATH)
-        self._is_settled = True
+        self._settled.come()
         await cast(asyncio.Task[None], player.tool)
 
     async def _stay(self, player: Player) -> None:
         """Join; when all is over, set the data, and watch the group until all players, and no others, are shown."""
         kind = player.rng.choice(["join", "keep"])
         async with self._member(player, kind) as (name, member):
-            while not self._is_settled:
-                await asyncio.sleep(_LOOK_EVERY)
+            await self._settled.wait(player)
             data = str(next(self._numbers)).encode()
             await member.set(data)
             self._present[name] = data
@@ -102,8 +101,9 @@ class GroupScenario(Scenario):
             following.cancel()
             await asyncio.wait([following])
             self._seen += 1
-            while self._seen < len(self.stage.players):
-                await asyncio.sleep(_LOOK_EVERY)
+            if self._seen == len(self.stage.players):
+                self._all_have_seen.come()
+            await self._all_have_seen.wait(player)
 
     def deletable(self) -> list[str]:
         return self.stage.ensemble.nodes_below(_PATH)

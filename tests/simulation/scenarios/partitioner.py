@@ -99,7 +99,7 @@ class PartitionerScenario(Scenario):
 
     async def finish(self, player: Player) -> None:
         """Serve until all partitions are served at one moment."""
-        await self._settling.wait()
+        await self._settling.wait(player)
         serving = asyncio.create_task(self._serve(player))
         while not self._is_served:
             if serving.done():

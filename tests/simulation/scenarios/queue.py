@@ -186,7 +186,7 @@ class QueueScenario(Scenario):
     async def finish(self, player: Player) -> None:
         """Take what is left, together with the other players."""
         tool = cast(_Tool, player.tool)
-        await self._settling.wait()
+        await self._settling.wait(player)
         if self._is_ordered:
             self._check_order()
             self._is_ordered = False

@@ -3,9 +3,36 @@
 import asyncio
 
 import zkwire
+from tests.simulation.loop import Machine
 from tests.simulation.stage import Player, Stage
 
-_LOOK_EVERY = 0.5  # seconds
+_AGAIN_IN = 0.5  # seconds
+_APART = 0.5  # seconds: players do not go on at exactly one moment
+
+
+class Moment:
+    """Something that happens once, and that tasks on any machine wait for without looking again and again.
+
+    `has_come` is whether it has happened.
+    """
+
+    def __init__(self) -> None:
+        self.has_come = False
+        self._waiting: list[tuple[Machine, asyncio.Future[None]]] = []
+
+    async def wait(self, player: Player) -> None:
+        """Wait until it has happened."""
+        if not self.has_come:
+            future: asyncio.Future[None] = player.machine.create_future()
+            self._waiting.append((player.machine, future))
+            await future
+
+    def come(self) -> None:
+        """Take note that it has happened now."""
+        self.has_come = True
+        while self._waiting:
+            machine, future = self._waiting.pop()
+            machine.call_soon(_wake, future)
 
 
 class Settling:
@@ -14,13 +41,16 @@ class Settling:
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
         self._done = 0
+        self._moment = Moment()
 
-    async def wait(self) -> None:
+    async def wait(self, player: Player) -> None:
         """Wait for that moment; to be called once by each player, first of all in `finish`."""
-        stage = self._stage
+        world, calm = self._stage.world, self._stage.schedule.calm
         self._done += 1
-        while self._done < len(stage.players) or stage.world.now < stage.schedule.calm:
-            await asyncio.sleep(_LOOK_EVERY)
+        if self._done == len(self._stage.players):
+            world.at(calm, self._moment.come)
+        await self._moment.wait(player)
+        await asyncio.sleep(player.rng.uniform(0.0, _APART))
 
 
 def is_passing(error: zkwire.ZooKeeperError) -> bool:
@@ -48,6 +78,11 @@ async def synced(player: Player, path: str) -> None:
         except zkwire.ZooKeeperError as error:
             if not is_passing(error):
                 raise
-            await asyncio.sleep(_LOOK_EVERY)
+            await asyncio.sleep(_AGAIN_IN)
         else:
             return
+
+
+def _wake(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
