@@ -124,6 +124,7 @@ class Stream(Generic[T]):
     def __init__(self, network: Network, source: str, target: str, deliver: Callable[[T], None]) -> None:
         self.source, self.target = source, target
         self._network, self._world = network, network.world
+        self._delays, self._random = network.delays, network.world.rng.random
         self._deliver = deliver
         self._items: deque[tuple[float, T]] = deque()
         self._last = 0.0
@@ -134,8 +135,11 @@ class Stream(Generic[T]):
         """Send an item."""
         if self._takes_nothing:
             return
-        world, items = self._world, self._items
-        when = world.now + self._latency()
+        world, items, delays = self._world, self._items, self._delays
+        seconds = _SHORTEST + _SPREAD * self._random()
+        if delays:
+            seconds += delays.get((self.source, self.target), 0.0)
+        when = world.now + seconds
         if when <= self._last:
             when = self._last
             if items:
@@ -145,12 +149,6 @@ class Stream(Generic[T]):
         items.append((when, item))
         world.at(when, self._pump)
 
-    def _latency(self) -> float:
-        """Return how many seconds the next item needs."""
-        usual = _SHORTEST + _SPREAD * self._world.rng.random()
-        delays = self._network.delays
-        return usual + delays.get((self.source, self.target), 0.0) if delays else usual
-
     def end(self, item: T) -> None:
         """Send a last item: nothing can be sent behind it."""
         self.send(item)
@@ -158,7 +156,8 @@ class Stream(Generic[T]):
 
     def go_on(self) -> None:
         """Deliver what has waited in a blocked direction."""
-        self._world.after(self._latency(), self._pump)
+        seconds = _SHORTEST + _SPREAD * self._random() + self._delays.get((self.source, self.target), 0.0)
+        self._world.after(seconds, self._pump)
 
     def go_silent(self) -> None:
         """Lose all that is on its way, and all that is sent from now on."""

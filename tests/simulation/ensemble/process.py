@@ -12,35 +12,25 @@ class Process:
 
     While it is paused, its timers and what comes from outside wait.  When it goes on, it handles the timers first: so a
     leader ends the sessions that were due meanwhile before it answers anything.
+
+    `is_up` is whether it lives; `is_running`, whether it can answer: it is not paused, either.
     """
 
     def __init__(self, world: World, name: str) -> None:
         self.world = world
         self.name = name
-        self.is_up = True
+        self.is_up = self.is_running = True
         self._pauses = 0
         self._life = 0
         self._inbox: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
         self._due: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
 
-    @property
-    def is_paused(self) -> bool:
-        """Whether the process is stopped, with its connections open."""
-        return self._pauses > 0
-
-    @property
-    def is_running(self) -> bool:
-        """Whether the process can answer."""
-        return self.is_up and not self._pauses
-
     def post(self, call: Callable[..., object], *args: Any) -> None:
         """Have the process make a call, for something that came from outside."""
-        if not self.is_up:
-            return
-        if self._pauses:
-            self._inbox.append((call, args))
-        else:
+        if self.is_running:
             call(*args)
+        elif self.is_up:
+            self._inbox.append((call, args))
 
     def after(self, seconds: float, call: Callable[..., object], *args: Any) -> None:
         """Have the process make a call in `seconds`, unless it is killed before."""
@@ -57,10 +47,12 @@ class Process:
     def pause(self) -> None:
         """Stop until `go_on` is called as often."""
         self._pauses += 1
+        self.is_running = False
 
     def go_on(self) -> None:
         """Undo one `pause`."""
         self._pauses -= 1
+        self.is_running = self.is_up and not self._pauses
         for waiting in (self._due, self._inbox):
             while waiting and not self._pauses:
                 call, args = waiting.popleft()
@@ -68,7 +60,12 @@ class Process:
 
     def die(self) -> None:
         """End at once, and lose what was in memory."""
-        self.is_up = False
+        self.is_up = self.is_running = False
         self._life += 1
         self._inbox.clear()
         self._due.clear()
+
+    def revive(self) -> None:
+        """Begin again after `die`."""
+        self.is_up = True
+        self.is_running = not self._pauses

@@ -122,7 +122,7 @@ class SimulatedServer(Process):
 
     def start(self) -> None:
         """Start again after `kill`, without a role."""
-        self.is_up = True
+        self.revive()
 
     # -- a server that lags behind ----------------------------------------------------------------------------------
 
@@ -173,7 +173,10 @@ class SimulatedServer(Process):
                 self.drop(wire)
 
     def received(self, connection: Wire, data: bytes) -> None:
-        self.post(self._received, connection, data)
+        if self.is_running:
+            self._received(connection, data)
+        else:
+            self.post(self._received, connection, data)
 
     def lost(self, connection: Wire) -> None:
         self.post(self._lost, connection)
