@@ -94,6 +94,7 @@ class Ensemble:
         self._kinds = (SYNC, WRITE) if times.moves or times.elections else (PING, WRITE)
         self._certainties: list[Certainty] = []
         self._numbers: dict[object, int] = {}
+        self._reached: dict[tuple[int | None, int, int, int], int] = {}
 
     def explore(self, limit: int) -> int:
         """Visit all states and return their number.  Raises: AssertionError with the steps to a broken promise."""
@@ -214,19 +215,28 @@ class Ensemble:
     def _answered(self, world: World) -> World:
         """The client takes an answer."""
         (kind, sent), back = world.back[0], world.back[1:]
-        if kind == HANDSHAKE:
-            certainty = Certainty(TIMEOUT, sent, is_new=False)
-        else:
-            assert world.certainty is not None
-            certainty = copy.deepcopy(self._certainties[world.certainty])
-            certainty.answered(sent, world.now, Reach(kind))
-        after = world._replace(back=back, certainty=self._number(certainty), proven=max(world.proven, certainty.until))
+        certainty = self._after(world.certainty, kind, sent, world.now)
+        proven = max(world.proven, self._certainties[certainty].until)
+        after = world._replace(back=back, certainty=certainty, proven=proven)
         if after.proven > after.deadline:
             raise Broken(
                 f"at {after.now} the client gets the answer to {_NAMES[kind]} of {sent} and is certain until "
                 f"{after.proven:g}, but the leader may expire the session at {after.deadline}"
             )
         return after
+
+    def _after(self, number: int | None, kind: int, sent: int, now: int) -> int:
+        """Return the number of the certainty that `number` becomes by an answer; each is computed once."""
+        reached = self._reached.get((number, kind, sent, now))
+        if reached is None:
+            if kind == HANDSHAKE:
+                certainty = Certainty(TIMEOUT, sent, is_new=False)
+            else:
+                assert number is not None
+                certainty = copy.deepcopy(self._certainties[number])
+                certainty.answered(sent, now, Reach(kind))
+            reached = self._reached[number, kind, sent, now] = self._number(certainty)
+        return reached
 
     def _moved(self, world: World, *, is_second: bool) -> World:
         """The client connects to another server.  What the former one has not delivered may wait for ever."""

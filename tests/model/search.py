@@ -5,8 +5,10 @@ Knows nothing of the models: a state is any value that can be hashed, a step is 
 
 from __future__ import annotations
 
+import gc
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TypeAlias, TypeVar
 
 State = TypeVar("State")
@@ -32,16 +34,17 @@ def search(
     """
     came_from: dict[State, tuple[State, Step] | None] = {start: None}
     waiting = deque([start])
-    while waiting:
-        state = waiting.popleft()
-        try:
-            for step, reached in following(state):
-                if reached not in came_from:
-                    came_from[reached] = state, step
-                    waiting.append(reached)
-        except Broken as broken:
-            raise AssertionError(_counterexample(broken, _steps(came_from, state), in_words)) from None
-        assert len(came_from) <= limit, f"more than {limit} states: bound the model"
+    with _without_garbage_collector():
+        while waiting:
+            state = waiting.popleft()
+            try:
+                for step, reached in following(state):
+                    if reached not in came_from:
+                        came_from[reached] = state, step
+                        waiting.append(reached)
+            except Broken as broken:
+                raise AssertionError(_counterexample(broken, _steps(came_from, state), in_words)) from None
+            assert len(came_from) <= limit, f"more than {limit} states: bound the model"
     return len(came_from)
 
 
@@ -68,6 +71,18 @@ def wander(
             return len(steps)
         steps.append(step)
         state = possible[step]
+
+
+@contextmanager
+def _without_garbage_collector() -> Iterator[None]:
+    """Keep the states from being visited again and again: all of them are kept, and none is in a cycle."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _steps(came_from: dict[State, tuple[State, Step] | None], state: State) -> list[Step]:

@@ -37,7 +37,9 @@ PLAIN: Final[Answer] = ("exists",)
 SHARED: Final[Answer] = ("lets readers in",)
 
 LIST, READ, WATCH, SYNC, CREATE = "list", "read", "read and watch", "sync", "create"
-_ATOMS: Final = frozenset({type(None), bool, int, str, bytes, float, WatchEventType, type(lambda: None), type(int)})
+# Types of values that have no parts, and of those that never change.
+_ATOMS: Final = frozenset({type(None), bool, int, str, bytes, float, WatchEventType})
+_CONSTANTS: Final = _ATOMS | {type(lambda: None), type(int), frozenset, WatchEvent, TicketNode}
 _SLOTS: Final[dict[type, tuple[str, ...]]] = {}
 _LINE: Final = "/line"
 _SESSION: Final = 7
@@ -155,6 +157,7 @@ class WaitingTable:
         self._zk = _Client()
         self._removal = _Removal()
         self._shared = (self._zk, self._removal, *rules)
+        self._shared_ids = frozenset(map(id, self._shared))
         self._states: list[_State] = []
         self._numbers: dict[object, int] = {}
         self._reached: dict[tuple[object, ...], Reached] = {}
@@ -365,7 +368,7 @@ class WaitingTable:
         return copied
 
     def _number(self, known: _State) -> int:
-        key = _frozen(known, self._shared)
+        key = _frozen(known, self._shared_ids)
         number = self._numbers.get(key)
         if number is None:
             number = self._numbers[key] = len(self._states)
@@ -421,27 +424,30 @@ def _node(data: bytes) -> zkwire.Node:
 def _copied(value: Any, memo: dict[int, Any]) -> Any:
     """Return a deep copy of `value`: as `copy.deepcopy` does, but only of what a ticket keeps, and in less time."""
     kind = type(value)
-    if kind in _ATOMS or kind in (frozenset, WatchEvent, TicketNode):
+    if kind in _CONSTANTS:
         return value
     if id(value) in memo:
         return memo[id(value)]
+    # What is constant is passed over without a call: it is four of five values.
     new: Any
     if kind is set:
         new = memo[id(value)] = set(value)  # of names
     elif kind is tuple:
-        each = [_copied(one, memo) for one in value]
+        each = [one if type(one) in _CONSTANTS else _copied(one, memo) for one in value]
         new = value if all(map(operator.is_, each, value)) else tuple(each)
     elif kind is list:
         new = memo[id(value)] = []
-        new += [_copied(one, memo) for one in value]
+        new += [one if type(one) in _CONSTANTS else _copied(one, memo) for one in value]
     elif kind is dict:
         new = memo[id(value)] = {}
-        new.update({key: _copied(one, memo) for key, one in value.items()})
+        for key, one in value.items():
+            new[key] = one if type(one) in _CONSTANTS else _copied(one, memo)
     else:
         assert kind.__module__.startswith(("recipes.", "tests.")), kind
         new = memo[id(value)] = object.__new__(kind)
         for name in _attributes(kind, value):
-            setattr(new, name, _copied(getattr(value, name), memo))
+            one = getattr(value, name)
+            setattr(new, name, one if type(one) in _CONSTANTS else _copied(one, memo))
     return new
 
 
@@ -452,19 +458,21 @@ def _attributes(kind: type, value: Any) -> Iterable[str]:
     return slots or value.__dict__
 
 
-def _frozen(value: Any, shared: Collection[object]) -> object:
-    """Return the content of `value` in a form that can be hashed and compared."""
-    match value:
-        case None | bool() | int() | str() | bytes() | float():
-            return value
-        case dict():
-            return tuple((key, _frozen(each, shared)) for key, each in value.items())
-        case set() | frozenset():
-            return frozenset(value)
-        case list() | tuple() | deque():
-            return tuple(_frozen(each, shared) for each in value)
-    if callable(value) or any(value is each for each in shared):
+def _frozen(value: Any, shared: Collection[int]) -> object:
+    """Return the content of `value` in a form that can be hashed and compared.
+
+    Arguments: `shared`, the ids of the objects that all states share.
+    """
+    kind = type(value)
+    if kind in _ATOMS:
+        return value
+    if kind is dict:
+        return tuple([(key, _frozen(each, shared)) for key, each in value.items()])
+    if kind is set or kind is frozenset:
+        return frozenset(value)
+    if isinstance(value, list | tuple | deque):
+        return tuple([each if type(each) in _ATOMS else _frozen(each, shared) for each in value])
+    if callable(value) or id(value) in shared:
         return id(value)
-    return type(value).__name__, tuple(
-        _frozen(getattr(value, name), shared) for name in _attributes(type(value), value)
-    )
+    parts = [getattr(value, name) for name in _attributes(kind, value)]
+    return kind.__name__, tuple([each if type(each) in _ATOMS else _frozen(each, shared) for each in parts])
