@@ -79,8 +79,10 @@ class WriteLease(Lease):
         # have the answer.
         self._is_exclusive = False
         await self._write_shared()
-        if self.is_over:
-            raise self._loss or RuntimeError(f"the lock node {self.path} was released while it was downgraded")
+        if self._loss is not None:
+            raise copy(self._loss)
+        if self.is_released:
+            raise RuntimeError(f"the lock node {self.path} was released while it was downgraded")
         self._finish()
         lease = Lease(self._zk, self.ticket)
         self._become(lease)
@@ -113,11 +115,11 @@ class WriteLease(Lease):
             except zkwire.ConnectionLostError:
                 continue  # the next try finds out whether it was carried out
             except WrittenOverError:
-                raise self._lose(WRITTEN_OVER) from None
+                self._lose(WRITTEN_OVER)
             except zkwire.NoNodeError:
-                raise self._lose(DELETED) from None
+                self._lose(DELETED)
             except zkwire.SessionError as error:
-                raise self._lose(str(error)) from None
+                self._lose(str(error))
             except zkwire.ServerError as error:
                 if not error.is_transient:
                     raise

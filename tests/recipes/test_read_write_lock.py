@@ -468,10 +468,13 @@ async def test_an_uncertain_write_lease_is_lost_instead_of_downgraded() -> None:
         await until_line(other, "/rw", 0)
 
 
-async def test_a_lease_that_is_released_while_it_is_downgraded_gives_no_read_lease() -> None:
+@pytest.mark.parametrize("was_written", [False, True])
+async def test_a_lease_that_is_released_while_it_is_downgraded_gives_no_read_lease(was_written: bool) -> None:
     async with scene() as stage, no_task_stays():
         rw = ReadWriteLock(stage.zk, stage.path)
         lease = await rw.write().acquire()
+        if was_written:  # the downgrade learns of that, and then that the node is gone
+            await stage.other.set(lease.path, b"by hand")
         with stage.server.hold_replies("setData", session=stage.zk.session_id) as writing:
             downgrading = asyncio.create_task(lease.downgrade())
             await writing.until_hit()
