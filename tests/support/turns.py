@@ -109,10 +109,12 @@ class Turns:
 def _groups(items: list[pytest.Item]) -> list[list[pytest.Item]]:
     """Return the tests file by file, in the order in which the files are begun.
 
-    Long files come first: whatever is begun last decides how long the other processes wait for the end.
+    Whatever is begun last decides how long the other processes wait for the end.  So files with tests that are marked
+    `slow` come first, however short they are, and then the others, the longest first.
     """
     groups: dict[Path, list[pytest.Item]] = {}
     for item in items:
         groups.setdefault(TOGETHER if TOGETHER in item.path.parents else item.path, []).append(item)
-    order = sorted(groups, key=lambda path: (path != TOGETHER, -path.stat().st_size, path))
+    slow = {path for path, tests in groups.items() if any(test.get_closest_marker("slow") for test in tests)}
+    order = sorted(groups, key=lambda path: (path != TOGETHER, path not in slow, -path.stat().st_size, path))
     return [groups[path] for path in order]
