@@ -18,7 +18,7 @@ from tests.simulation.stage import Player, Stage
 _PATH = "/queues/a"
 _ENTRIES = f"{_PATH}/entries"
 _NODES = {_ENTRIES, *(f"{_PATH}/{name}" for name in ("taken", "consumers", "producers", "room"))}
-_TAKES = {"get", "cancel get", "claim", "fail"}
+_TAKES = {"get", "cancel get", "claim", "fail", "own"}
 
 
 @dataclass(eq=False)
