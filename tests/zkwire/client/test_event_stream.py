@@ -394,7 +394,9 @@ async def test_a_stream_left_while_another_task_sets_it_in_a_new_session_is_not_
             held = server.hold_replies("addWatch")
             server.expire(zk.session_id)
             await held.until_hit()
-        server.expire(zk.session_id)
+        session_id = zk.session_id
+        server.expire(session_id)
+        server.drop(session_id)
         for _ in range(2):
             await states_until(states, EXPIRED)
         held.end()

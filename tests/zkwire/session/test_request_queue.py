@@ -113,6 +113,22 @@ async def test_nothing_is_written_while_the_socket_is_full_and_all_of_it_afterwa
 
 
 @in_virtual_time
+async def test_requests_during_a_disconnection_wait_for_the_next_connection() -> None:
+    async with a_client() as (server, zk):
+        server.refused = {"a", "b"}
+        server.drop()
+        await turns()
+        calls = asyncio.gather(zk.create("/a"), zk.set("/a", b"1"), zk.get("/a"))
+        await asyncio.sleep(1.0)
+        assert not calls.done()
+        server.refused = set()
+        created, _, node = await calls
+        assert (created, node.data) == ("/a", b"1")
+        assert server.names() == ["connect", "create", "setData", "getData"]
+        assert len(server.writes) == 2  # the handshake, and everything else at once
+
+
+@in_virtual_time
 async def test_nothing_is_written_on_a_link_that_may_be_dead_until_it_has_been_looked_at() -> None:
     """The event loop was blocked: the next connection can carry what is not written."""
     async with a_client(timeout=4.0) as (server, zk):

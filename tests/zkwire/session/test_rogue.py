@@ -29,6 +29,9 @@ BAD_HANDSHAKES: dict[str, Behaviour] = {
     ),
     "a session without a password": partial(rogue.garbage_handshake, garbage=struct.pack(">iiiqi", 20, 0, 4000, 5, -1)),
     "a timeout of 0": rogue.refused_session,
+    "a timeout of 0 and a second frame": partial(
+        rogue.garbage_handshake, garbage=(struct.pack(">iiiqi", 37, 0, 0, 0, 16) + bytes(17)) * 2
+    ),
 }
 
 

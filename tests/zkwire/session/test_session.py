@@ -2,12 +2,14 @@
 
 import asyncio
 import logging
+from itertools import pairwise
+from operator import gt
 
 import pytest
 
 import zkwire
 from tests.support.client import InOrder, cancelled, turns
-from tests.support.virtual_time import Server, a_client, in_virtual_time, tasks
+from tests.support.virtual_time import Sent, Server, Wire, a_client, in_virtual_time, tasks
 from zkwire import AuthFailedError, SessionClosedError, SessionExpiredError, SessionState
 from zkwire.testing.memory.machine import Settings
 
@@ -105,6 +107,25 @@ async def test_after_a_connection_that_has_lasted_the_next_attempt_comes_at_once
         await zk.ping()
         (pause,) = [sent.at - at for sent in server.requests if sent.name == "connect"]
         assert pause == pytest.approx(0.0, abs=0.001) if lasts > 1 else 0.02 < pause < 0.06
+
+
+@in_virtual_time
+async def test_the_pauses_grow_when_every_connection_ends_at_once() -> None:
+    """A successful handshake alone must not reset the back-off."""
+
+    def drop(wire: Wire, sent: Sent) -> bool:
+        wire.lose(None)
+        return False
+
+    async with a_client("a") as (server, zk):
+        server.strike = drop
+        pinging = asyncio.ensure_future(zk.ping())
+        await server.until("connect", 6)
+        server.strike = lambda wire, sent: None
+        await pinging
+        times = [sent.at for sent in server.requests if sent.name == "connect"]
+        pauses = [later - earlier for earlier, later in pairwise(times)]
+        assert all(map(gt, pauses, [0.05, 0.1, 0.2, 0.4])), pauses
 
 
 @in_virtual_time
