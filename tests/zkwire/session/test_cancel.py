@@ -239,23 +239,3 @@ async def test_an_ensure_path_cancelled_in_the_turn_of_refusals_is_silent(zookee
             task = await cancelled_in_the_turn_of_its_answer(proxy, zk, lambda: zk.ensure_path(f"{path}/a/b"), "create")
             assert task.cancelled()
         assert await zk.exists(f"{path}/a/b") is not None
-
-
-@pytest.mark.parametrize("keep_session", [False, True])
-async def test_a_cancelled_create_is_removed_before_a_close(
-    zookeeper: RealServer, path: str, keep_session: bool
-) -> None:
-    """The answer comes while the client is closing: the node must not stay in a session that is kept."""
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(zookeeper.hosts) as other:
-        await other.create(f"{path}/child", make_parents=True)
-        zk = await zkwire.connect(proxy.hosts)
-        hold = proxy.hold_replies()
-        task = asyncio.create_task(zk.create(f"{path}/new", ephemeral=True))
-        await proxy.seen("create", direction="reply")
-        await cancelled(task)
-        closing = asyncio.create_task(zk.close(keep_session=keep_session))
-        await turns(2)
-        hold.release()
-        await closing
-        await other.sync(path)
-        assert await other.get_children(path) == ["child"]

@@ -1,7 +1,6 @@
 """Leaving a server for another one of a new list, and closing meanwhile; the server in memory has two addresses."""
 
 import asyncio
-from collections.abc import Callable
 
 import pytest
 
@@ -10,7 +9,7 @@ from tests.support.client import InOrder, cancelled, states_until, turns
 from tests.support.everywhere import scene
 from tests.support.recipes import no_task_stays, outcome, until
 from zkwire import SessionState
-from zkwire.session import closing, suspension
+from zkwire.session import closing
 from zkwire.testing import Server
 
 pytestmark = pytest.mark.limit(30)
@@ -228,48 +227,6 @@ async def test_a_defect_in_the_session_is_reported_and_leaves_no_caller_waiting(
 
 async def watch_for(watch: zkwire.Watch) -> zkwire.WatchEvent:
     return await watch
-
-
-# -- proofs -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def awakened(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Return a function after which nothing is certain any more: the machine was suspended for an hour."""
-    slept = 0.0
-
-    def sleep() -> None:
-        nonlocal slept
-        slept += 3600.0
-
-    monkeypatch.setattr(suspension, "suspended", lambda: slept)
-    return sleep
-
-
-@pytest.mark.parametrize("operation", ["sync", "multi"])
-async def test_a_proof_goes_on_after_lost_connections_and_transient_refusals(
-    operation: str, awakened: Callable[[], None]
-) -> None:
-    async with scene(session_timeout=2.0) as stage:
-        awakened()
-        with (
-            stage.server.drop_before("sync", session=stage.zk.session_id) as lost,
-            stage.server.answering(operation, zkwire.ThrottledError, session=stage.zk.session_id, times=2) as refused,
-        ):
-            await stage.zk.certify()
-            assert lost.hits == 1
-            assert refused.hits == 2
-        assert stage.zk.certain_for(stage.zk.session_id) > 0
-
-
-async def test_a_proof_that_is_refused_for_good_is_an_error(awakened: Callable[[], None]) -> None:
-    async with scene() as stage:
-        awakened()
-        with (
-            stage.server.answering("sync", zkwire.NoAuthError, session=stage.zk.session_id),
-            pytest.raises(zkwire.NoAuthError),
-        ):
-            await stage.zk.certify()
 
 
 # -- searches ---------------------------------------------------------------------------------------------------------

@@ -7,10 +7,9 @@ from collections.abc import Callable
 import pytest
 
 import zkwire
-from tests.support.client import InOrder, eventually, states_until, turns, watched
+from tests.support.client import InOrder, eventually, states_until, turns
 from tests.support.everywhere import scene
 from tests.support.proxy import Frame, Proxy
-from tests.support.rogue import Peer, Rogue, honest
 from tests.support.set_watches import lists_of
 from tests.zkwire.session.verbs import ALL, READS
 from zkwire import SessionState, WatchEventType
