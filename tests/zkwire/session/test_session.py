@@ -309,7 +309,7 @@ async def test_closing_asks_for_the_end_once_and_waits_for_its_answer(keep_sessi
 @pytest.mark.parametrize(("within", "seconds"), [(None, 2.0), (0.5, 0.5), (60.0, 2.0)])
 @pytest.mark.parametrize("is_connected", [True, False])
 async def test_closing_gives_up_when_no_server_is_heard(
-    within: float | None, seconds: float, is_connected: bool, caplog: pytest.LogCaptureFixture
+    within: float | None, seconds: float, is_connected: bool
 ) -> None:
     async with a_client() as (server, zk):
         server.is_silent = True
@@ -325,14 +325,38 @@ async def test_closing_gives_up_when_no_server_is_heard(
 
 
 @in_virtual_time
-async def test_no_task_of_a_closed_client_is_left_also_if_its_close_is_cancelled() -> None:
+@pytest.mark.parametrize("is_connected", [True, False], ids=["silent", "down"])
+async def test_a_client_closes_sooner_if_no_server_was_heard_for_long_before(is_connected: bool) -> None:
+    """A service ends within five seconds although the ensemble is down, also if it leaves two clients in turn."""
+    async with a_client(timeout=600.0) as (server, zk):
+        assert zk.session_timeout > 30.0
+        server.is_silent = True
+        reading = asyncio.ensure_future(zk.get("/"))  # the server owes an answer from now on
+        if not is_connected:
+            server.refused = {"a", "b"}
+            server.drop()
+        await asyncio.sleep(15.0)
+        start = now()
+        await zk.close()
+        assert now() - start == pytest.approx(0.5, abs=0.01)
+        with pytest.raises(SessionClosedError):
+            await reading
+        server.is_silent = False
+
+
+@in_virtual_time
+@pytest.mark.parametrize("times", [1, 2, 3])
+async def test_no_task_of_a_closed_client_is_left_also_if_its_close_is_cancelled(times: int) -> None:
     async with a_client() as (server, zk):
         server.is_silent = True
-        closing = asyncio.ensure_future(zk.close())
+        closing, second = asyncio.ensure_future(zk.close()), asyncio.ensure_future(zk.close())
         await turns()
-        closing.cancel()
+        for _ in range(times):
+            closing.cancel()
+            await turns(1)
         await asyncio.wait({closing})
         assert closing.cancelled()
+        await second
         assert tasks("zkwire session") == []
         assert zk.state is CLOSED
         server.is_silent = False
