@@ -215,24 +215,6 @@ async def test_changes_during_a_disconnection_are_delivered_once(zookeeper: Real
         ]
 
 
-async def test_three_hundred_kilobytes_of_watches_are_set_again_in_chunks_pitfall_32(
-    zookeeper: RealServer, path: str
-) -> None:
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        nodes = [f"{path}-{'x' * 240}-{number:04d}" for number in range(1000)]
-        watches = [watch for _, watch in await asyncio.gather(*map(zk.exists_and_watch, nodes))]
-        mark = proxy.mark()
-        proxy.drop()
-        await proxy.seen("connect", mark)
-        await zk.ping()
-        frames = [frame for frame in proxy.log[mark:] if frame.opcode == "setWatches" and frame.direction == "request"]
-        assert len(frames) >= 3
-        assert max(len(frame.payload) for frame in frames) < 200_000
-        assert sorted(name for frame in frames for name in set_watches(frame)[1][1]) == nodes
-        await asyncio.gather(*(zk.create(node) for node in (nodes[0], nodes[500], nodes[999])))
-        assert [number for number, watch in enumerate(watches) if watch.done()] == [0, 500, 999]
-
-
 @pytest.mark.parametrize("when", ["before", "after"])
 async def test_a_watch_survives_a_second_break_between_two_set_watches_chunks_pitfall_71(when: str) -> None:
     """The answer to the first chunk must not raise the zxid from which the second chunk is asked for again."""
@@ -265,8 +247,7 @@ REPEATED = READS | {"ping": ("ping", lambda zk, path: zk.ping())}
 CHANGES = ["create", "create_and_stat", "create container", "set", "delete", "ensure_path", "transaction"]
 
 
-@pytest.mark.parametrize("reset", [False, True])
-@pytest.mark.parametrize("verb", REPEATED)
+@pytest.mark.parametrize(("verb", "reset"), [*((verb, False) for verb in REPEATED), ("get", True)])
 async def test_a_read_whose_answer_is_lost_is_repeated(
     zookeeper: RealServer, path: str, verb: str, reset: bool
 ) -> None:

@@ -105,7 +105,7 @@ class Everything(Record):
     last: Boolean
 
 
-ALL = [*RECORDS, Everything]
+ALL: list[type[Record]] = [*RECORDS, Everything]
 
 
 def test_the_records_of_the_protocol_are_all_here() -> None:
@@ -701,7 +701,7 @@ def test_inherited_fields_come_first() -> None:
 
 def test_a_record_has_slots_and_takes_no_other_attribute() -> None:
     for cls in ALL:
-        made = object.__new__(cls)
+        made: Record = object.__new__(cls)
         assert not hasattr(made, "__dict__"), cls
         # Python raises TypeError for a frozen dataclass with slots.
         with pytest.raises((AttributeError, TypeError)):
