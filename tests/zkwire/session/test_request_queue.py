@@ -2,6 +2,7 @@
 
 import asyncio
 import weakref
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
@@ -376,19 +377,27 @@ async def test_a_credential_that_waits_when_the_connection_breaks_is_shown_once_
 
 
 @in_virtual_time
-async def test_a_refusal_to_set_the_watches_again_is_followed_by_another_connection() -> None:
-    async with a_client() as (server, zk):
+@pytest.mark.parametrize("name", ["setWatches", "setWatches2"])
+async def test_a_refusal_to_set_the_watches_again_is_followed_by_another_connection(name: str) -> None:
+    async with a_client() as (server, zk), AsyncExitStack() as stack:
         _, watch = await zk.exists_and_watch("/a")
+        if name == "setWatches2":
+            events = await stack.enter_async_context(zk.events("/a"))
         server.names()
-        server.strike = lambda wire, sent: zkwire.ThrottledError.code if sent.name == "setWatches" else None
+        server.strike = lambda wire, sent: zkwire.ThrottledError.code if sent.name == name else None
         server.drop()
-        await server.until("setWatches", 3)
+        await server.until(name, 3)
         server.strike = lambda wire, sent: None
-        await server.until("setWatches", 4)
+        await server.until(name, 4)
         await zk.ping()
-        assert server.names("ping") == ["connect", "setWatches"] * 4
+        assert server.names("ping") == ["connect", name] * 4
         await zk.create("/a")
         assert (await watch).type is WatchEventType.CREATED
+        if name == "setWatches2":
+            assert await anext(events) == zkwire.Resync()
+            event = await anext(events)
+            assert isinstance(event, zkwire.WatchEvent)
+            assert event.type is WatchEventType.CREATED
 
 
 @in_virtual_time

@@ -188,6 +188,7 @@ async def test_what_arrives_behind_the_refusal_of_a_credential_fails_with_the_se
                 f"a:2181 refuses the credential of scheme 'digest'; session {session_id:#x} is left to expire"
             )
         assert zk.state is AUTH_FAILED
+        assert len(zk._session.requests.watches) == 0
         with pytest.raises(AuthFailedError):
             await zk.add_auth("digest", b"u:p")
 
@@ -261,12 +262,16 @@ async def test_a_client_whose_task_is_cancelled_gives_up_after_a_second_without_
         server.refused = {"a", "b"}
         server.drop()
         await state_is(zk, SUSPENDED)
+        removed = zk.discard("/a")
         (runner,) = tasks("zkwire session")
         runner.cancel()
         start = now()
         await asyncio.wait({runner})
         assert now() - start == pytest.approx(1.0, abs=0.01)
         assert zk.state is CLOSED
+        assert removed.done()
+        with pytest.raises(SessionClosedError):
+            await zk.get("/a")
 
 
 @in_virtual_time

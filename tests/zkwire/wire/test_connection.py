@@ -1012,14 +1012,6 @@ def test_a_reply_that_the_session_is_ending_ends_the_connection_and_extends_no_c
     assert list(connection.calls) == calls
 
 
-def test_a_call_counts_the_replies_that_cannot_be_decoded() -> None:
-    connection = _opened(now=0.0)
-    (call,) = _sent(connection, SyncRequest("/"), now=0.0)
-    connection.receive(_reply(1, b"\0\0"), 1.0)
-    assert isinstance(connection.error, ProtocolError)
-    assert call.times_unreadable == 1
-
-
 # -- nonsense -----------------------------------------------------------------------------------------
 
 
