@@ -197,25 +197,6 @@ async def test_a_client_between_two_sessions_closes_at_once() -> None:
                 await zk.close()
 
 
-@pytest.mark.parametrize("refused_first", [False, True])
-async def test_a_program_that_ends_between_two_servers_ends_its_session(refused_first: bool) -> None:
-    """`asyncio.run` cancels all tasks at its end, also the one that connects."""
-    async with Server() as server:
-        zk = await zkwire.connect(server.hosts, LONG)
-        with server.refuse_connections() as refusing:
-            server.drop()
-            await states_until(zk.states(), SUSPENDED)
-            if refused_first:
-                await refusing.until_hit()
-            running = zk._session._runner
-            running.cancel()
-            await turns(1)
-        await asyncio.wait({running})
-        assert running.cancelled()
-        assert zk.state is CLOSED
-        assert server.sessions == []
-
-
 async def test_a_bound_that_is_no_time_is_refused_and_nothing_is_closed() -> None:
     async with Server() as server, zkwire.connect(server.hosts) as zk:
         for within in (-1.0, float("nan")):
