@@ -132,7 +132,8 @@ def test_a_user_with_a_colon_is_refused() -> None:
 
 
 def test_a_tuple_of_entries_is_checked_once_and_any_other_sequence_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zkwire.client.arguments._MOST_CHECKED", 3)
+    monkeypatch.setattr(arguments, "_MOST_CHECKED", 3)
+    monkeypatch.setattr(arguments, "_CHECKED", type(arguments._CHECKED)())  # without the entries of other tests
     entries = (ACL(Perms.READ, "world", "anyone"),)
     assert checked_acl(entries) == list(entries)
     assert checked_acl(entries) is entries

@@ -10,7 +10,7 @@ import pytest
 
 import zkwire
 from tests.conformance.test_streams import following, plain, stream, taken
-from tests.support.client import PATIENCE, cancelled, eventually, states_until, turns, watched
+from tests.support.client import cancelled, eventually, states_until, turns, watched
 from tests.support.everywhere import Play, Scene, cancel_at_every_moment, cut_at_every_step, no_watch_stays, scene
 from tests.support.proxy import Frame, Proxy
 from tests.support.rogue import CLOSE_SESSION, PING, UNIMPLEMENTED, Peer, Rogue
@@ -45,8 +45,7 @@ async def unwatched(server: RealServer, path: str) -> None:
 # Reconnects
 
 
-@pytest.mark.parametrize("reset", [False, True])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "reset"), [("persistent", False), ("recursive", True)])
 async def test_a_reconnect_gives_one_resync_pitfalls_31_37_39(
     zookeeper: RealServer, path: str, kind: str, reset: bool
 ) -> None:
@@ -158,29 +157,9 @@ async def test_an_event_lost_with_the_connection_leaves_a_resync_pitfall_39(zook
             assert await taken(events) == []
 
 
-async def test_events_before_and_after_a_cut_come_once(zookeeper: RealServer, path: str) -> None:
-    async with (
-        Proxy(zookeeper.hosts) as proxy,
-        zkwire.connect(proxy.hosts) as zk,
-        zkwire.connect(zookeeper.hosts) as other,
-        zk.events(path, recursive=True) as events,
-    ):
-        expected: list[WatchEvent | Resync] = []
-        await other.create(path)
-        for number in range(5):
-            await other.create(f"{path}/{number}")
-            await zk.sync(path)
-            proxy.drop()
-            await proxy.connected(number + 2)
-            await zk.sync(path)
-            expected += [WatchEvent(CREATED, f"{path}/{number}", None), Resync()]
-        found = await taken(events)
-        without_zxid = [event._replace(zxid=None) if isinstance(event, WatchEvent) else event for event in found]
-        assert without_zxid == [WatchEvent(CREATED, path, None), *expected]
-
-
 async def test_streams_live_through_a_restart_of_the_server_pitfalls_2_35(zookeeper_own: RealServer, path: str) -> None:
     async with zkwire.connect(zookeeper_own.hosts) as zk, zk.events(path, recursive=True) as events:
+        _, watch = await zk.exists_and_watch(f"{path}-2")
         for _ in range(2):
             states = zk.states()
             zookeeper_own.kill()
@@ -189,6 +168,8 @@ async def test_streams_live_through_a_restart_of_the_server_pitfalls_2_35(zookee
             assert await following(events) == Resync()
         await zk.create(path)
         assert plain(await taken(events), path) == [(CREATED, "")]
+        await zk.create(f"{path}-2")
+        assert (await watch).type is CREATED
 
 
 async def test_a_second_stream_whose_reply_is_lost_is_set_again_by_both_ways(zookeeper: RealServer, path: str) -> None:
@@ -202,11 +183,10 @@ async def test_a_second_stream_whose_reply_is_lost_is_set_again_by_both_ways(zoo
             assert plain(await taken(first), path) == [(CREATED, "")]
 
 
-@pytest.mark.limit(180)
-async def test_ten_thousand_watches_survive_a_reconnect_none_lost_none_doubled_pitfall_32(
+async def test_two_thousand_watches_survive_a_reconnect_none_lost_none_doubled_pitfall_32(
     zookeeper: RealServer, path: str
 ) -> None:
-    count = 2000
+    count = 400
     async with (
         Proxy(zookeeper.hosts) as proxy,
         zkwire.connect(proxy.hosts) as zk,
@@ -215,7 +195,7 @@ async def test_ten_thousand_watches_survive_a_reconnect_none_lost_none_doubled_p
     ):
         await zk.create(path)
         nodes = {
-            kind: [f"{path}/{kind}-{number:04d}-{'x' * 40}" for number in range(count)]
+            kind: [f"{path}/{kind}-{number:04d}-{'x' * 200}" for number in range(count)]
             for kind in ("data", "exist", "child", "persistent", "recursive")
         }
         for kind in ("data", "child", "persistent", "recursive"):
@@ -232,6 +212,7 @@ async def test_ten_thousand_watches_survive_a_reconnect_none_lost_none_doubled_p
             await proxy.connected(reconnect + 1)
             await zk.ping()
             frames = rearming(proxy, mark)
+            assert len(frames) >= 3
             assert max(len(frame.payload) for frame in frames) < SERVER_LIMIT / 4
             set_again = Counter(
                 (kind, node)
@@ -369,19 +350,6 @@ async def test_a_watch_given_up_beside_a_stream_is_removed_with_it_pitfall_40(
         assert proxy.events(mark) == []
 
 
-async def test_a_stream_left_while_disconnected_is_not_set_again(zookeeper: RealServer, path: str) -> None:
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk, zk.events(f"{path}-2"):
-        async with zk.events(path):
-            refusal = proxy.refuse_connections()
-            proxy.drop()
-            await states_until(zk.states(), SUSPENDED)
-        mark = proxy.mark()
-        refusal.end()
-        assert lists_of(await proxy.seen("setWatches2", mark)) == [[], [], [], [f"{path}-2"], []]
-        await zk.ping()
-        assert not await watched(zookeeper, path)
-
-
 # The end of the session
 
 
@@ -394,7 +362,9 @@ async def test_a_stream_left_while_another_task_sets_it_in_a_new_session_is_not_
             held = server.hold_replies("addWatch")
             server.expire(zk.session_id)
             await held.until_hit()
-        server.expire(zk.session_id)
+        session_id = zk.session_id
+        server.expire(session_id)
+        server.drop(session_id)
         for _ in range(2):
             await states_until(states, EXPIRED)
         held.end()
@@ -458,60 +428,6 @@ async def test_a_stream_goes_on_in_the_next_session_with_a_resync(
         await other.delete(path)
         assert plain([await following(events)], path) == [(DELETED, "")]
     await unwatched(zookeeper, path)
-
-
-async def test_a_stream_goes_on_after_two_sessions_lost_in_a_row(zookeeper: RealServer, path: str) -> None:
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk, zk.events(path) as events:
-        states = zk.states()
-        task = asyncio.ensure_future(anext(events))
-        lost = proxy.drop_before("addWatch")
-        await end_session(zookeeper, zk)
-        await lost.until_hit()
-        refusal = proxy.refuse_connections()
-        await states_until(states, EXPIRED)
-        await end_session(zookeeper, zk)
-        refusal.end()
-        async with asyncio.timeout(PATIENCE):
-            assert await task == Resync()
-        await states_until(states, EXPIRED)
-        await zk.create(path)
-        assert plain(await taken(events), path) == [(CREATED, "")]
-
-
-async def test_a_wait_cancelled_between_two_sessions_leaves_no_watch_and_can_be_repeated(
-    zookeeper: RealServer, path: str
-) -> None:
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        async with zk.events(path) as events:
-            states = zk.states()
-            task = asyncio.ensure_future(anext(events))
-            await turns()
-            mark = proxy.mark()
-            await end_session(zookeeper, zk)
-            await states_until(states, EXPIRED)
-            hold = proxy.hold_replies()
-            hold.release()
-            await proxy.seen("addWatch", mark)
-            if not task.done():
-                await cancelled(task)
-                await zk.sync(path)
-                await unwatched(zookeeper, path)
-                assert await following(events) == Resync()
-            await zk.create(path)
-            assert plain(await taken(events), path) == [(CREATED, "")]
-        await unwatched(zookeeper, path)
-
-
-async def test_a_session_that_is_not_renewed_ends_the_stream(zookeeper: RealServer, path: str) -> None:
-    async with zkwire.connect(zookeeper.hosts, renew=False) as zk, zk.events(path) as events:
-        await zk.create(path)
-        states = zk.states()
-        await end_session(zookeeper, zk)
-        await states_until(states, EXPIRED)
-        assert plain([await anext(events)], path) == [(CREATED, "")]
-        for _ in range(2):
-            with pytest.raises(zkwire.SessionExpiredError, match=f"{zk.session_id:#x}"):
-                await anext(events)
 
 
 # Servers of other versions

@@ -11,11 +11,11 @@ import pytest
 import zkwire
 from tests.conformance.test_streams import following
 from tests.conformance.test_streams_state import STREAMS, disturb, stream
-from tests.support.client import PATIENCE, cancelled, states_until, turns, watched
+from tests.support.client import PATIENCE, cancelled, states_until, turns
 from tests.support.everywhere import Play, Scene, cancel_at_every_moment, cut_at_every_step, no_watch_stays, scene
 from tests.support.proxy import Proxy
 from tests.support.recipes import until
-from tests.zkwire.session.test_expiry import end_session
+from tests.support.virtual_time import a_client, in_virtual_time
 from zkwire import ChildrenStream, Client, DataStream, SessionState
 from zkwire.testing import RealServer
 
@@ -33,22 +33,6 @@ class Count(zkwire.ValueStream[int]):
     async def _look(self) -> tuple[object, int]:
         names, _ = await self._zk.get_children_and_watch(self.path, into=self._watches)
         return len(names), len(names)
-
-
-async def settled(zk: Client) -> None:
-    """Wait until a stream has done its reads: at most two requests, one after the other."""
-    for _ in range(3):
-        await zk.ping()
-        await turns()
-
-
-def watches_left(proxy: Proxy, read: str) -> int:
-    """Return how many watches of a read have neither fired nor been removed (no word lists child watches)."""
-    replies = [frame for frame in proxy.log if frame.direction == "reply"]
-    set_by = sum(frame.opcode == read for frame in replies)
-    removed = sum(frame.opcode == "removeWatches" and frame.err == 0 for frame in replies)
-    fired = sum(frame.direction == "event" for frame in proxy.log)
-    return set_by - removed - fired
 
 
 # Faults at every request and at every turn of the event loop
@@ -106,44 +90,58 @@ async def test_each_change_causes_one_read(zookeeper: RealServer, path: str, kin
             assert proxy.requests() == ["connect", *[READ[kind]] * 4]
 
 
-# Reconnects
+# Reconnects and new sessions
 
 
+@in_virtual_time
 @pytest.mark.parametrize("is_waiting", [True, False])
+@pytest.mark.parametrize("how", ["cut", "cut ahead of the event", "expired"])
 @pytest.mark.parametrize("kind", STREAMS)
-async def test_changes_while_disconnected_are_given_once(
-    zookeeper: RealServer, path: str, kind: str, is_waiting: bool
+async def test_a_change_behind_the_back_of_the_client_is_given_and_a_new_connection_is_not(
+    kind: str, how: str, is_waiting: bool
 ) -> None:
+    def lose() -> None:
+        if how == "expired":
+            server.machine.expire(zk.session_id, server.loop.time())
+        [wire for wire in server.wires if wire.host != "other"][-1].lose(None)
+
+    async def change(what: str) -> None:
+        if what == "create":
+            await other.create("/p", b"0")
+        elif what == "delete":
+            await other.delete_tree("/p")
+        else:
+            await disturb(other, kind, "/p", "1")
+            await disturb(other, kind, "/p", "2")
+
     async with (
-        Proxy(zookeeper.hosts) as proxy,
-        zkwire.connect(proxy.hosts) as zk,
-        zkwire.connect(zookeeper.hosts) as other,
+        a_client() as (server, zk),
+        zkwire.connect("other", open_link=server.open_link) as other,
+        stream(zk, kind, "/p") as values,
     ):
-        await other.create(path, b"0")
-        session = zk.states()
-        async with stream(zk, kind, path) as states:
-            first = await following(states)
-            task = asyncio.ensure_future(anext(states)) if is_waiting else None
+        assert await anext(values) is None
+        for what in ("create", "change", "delete"):
+            coming = asyncio.ensure_future(anext(values)) if is_waiting else None
             await turns()
-            proxy.drop()
-            await states_until(session, SUSPENDED)
-            await states_until(session, CONNECTED)
-            await settled(zk)
-            assert task is None or not task.done()
-            refusal = proxy.refuse_connections()
-            proxy.drop()
-            await states_until(session, SUSPENDED)
-            await disturb(other, kind, path, "1")
-            await disturb(other, kind, path, "2")
-            refusal.end()
-            task = task or asyncio.ensure_future(anext(states))
-            async with asyncio.timeout(PATIENCE):
-                state = await task
-            assert state == (await zk.get(path) if kind == "data" else await zk.get_children(path))
-            assert state != first
-            task = asyncio.ensure_future(anext(states))
-            await settled(zk)
-            await cancelled(task)
+            lose()
+            await asyncio.sleep(1.0)
+            assert coming is None or not coming.done()
+            changing = asyncio.ensure_future(change(what))
+            if how == "cut ahead of the event":
+                server.is_holding = True
+                await turns()
+                lose()
+                server.release()
+            else:
+                server.refused = {"a", "b"}
+                lose()
+            await changing
+            server.refused = set()
+            read = zk.get if kind == "data" else zk.get_children
+            assert await (coming or anext(values)) == (None if what == "delete" else await read("/p"))
+        coming = asyncio.ensure_future(anext(values))
+        await asyncio.sleep(1.0)
+        await cancelled(coming)
 
 
 @pytest.mark.parametrize("kind", STREAMS)
@@ -158,7 +156,9 @@ async def test_a_creation_or_deletion_while_disconnected_is_given(zookeeper: Rea
         assert await following(states) is None
         for change in (other.create, other.delete):
             task = asyncio.ensure_future(anext(states))
-            await settled(zk)
+            for _ in range(2):  # until the stream has done its reads: at most two requests, one after the other
+                await zk.ping()
+                await turns()
             refusal = proxy.refuse_connections()
             proxy.drop()
             await states_until(session, SUSPENDED)
@@ -167,117 +167,6 @@ async def test_a_creation_or_deletion_while_disconnected_is_given(zookeeper: Rea
             async with asyncio.timeout(PATIENCE):
                 assert (await task is None) == (change == other.delete)
             await states_until(session, CONNECTED)
-
-
-@pytest.mark.parametrize("kind", STREAMS)
-async def test_a_change_whose_event_is_lost_is_given(zookeeper: RealServer, path: str, kind: str) -> None:
-    async with (
-        Proxy(zookeeper.hosts) as proxy,
-        zkwire.connect(proxy.hosts) as zk,
-        zkwire.connect(zookeeper.hosts) as other,
-    ):
-        await other.create(path)
-        async with stream(zk, kind, path) as states:
-            first = await following(states)
-            task = asyncio.ensure_future(anext(states))
-            await turns()
-            hold = proxy.hold_replies()
-            await disturb(other, kind, path, "1")
-            await proxy.seen(lambda frame: frame.path == path, direction="event")
-            proxy.drop()
-            hold.release()
-            async with asyncio.timeout(PATIENCE):
-                assert await task != first
-
-
-@pytest.mark.parametrize("kind", STREAMS)
-async def test_through_many_cuts_every_value_is_newer_and_the_last_one_comes(
-    zookeeper: RealServer, path: str, kind: str
-) -> None:
-    async with (
-        Proxy(zookeeper.hosts) as proxy,
-        zkwire.connect(proxy.hosts) as zk,
-        zkwire.connect(zookeeper.hosts) as other,
-    ):
-        await other.create(path, b"0")
-        seen: list[int] = []
-
-        async def follow() -> None:
-            async for state in stream(zk, kind, path):
-                assert state is not None
-                seen.append(int(state.data) if isinstance(state, zkwire.Node) else len(state))
-                if seen[-1] == 60:
-                    break
-
-        task = asyncio.create_task(follow())
-        for number in range(1, 61):
-            await disturb(other, kind, path, str(number))
-            if number % 10 == 0:
-                proxy.drop(reset=number % 20 == 0)
-                await proxy.connected(number // 10 + 1)
-        async with asyncio.timeout(PATIENCE):
-            await task
-        assert seen == sorted(set(seen))
-
-
-# The end of the session
-
-
-@pytest.mark.parametrize("is_waiting", [True, False])
-@pytest.mark.parametrize("kind", STREAMS)
-async def test_a_stream_goes_on_in_the_next_session(
-    zookeeper: RealServer, path: str, kind: str, is_waiting: bool
-) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
-        await other.create(path, b"0")
-        old, session = zk.session_id, zk.states()
-        async with stream(zk, kind, path) as states:
-            first = await following(states)
-            task = asyncio.ensure_future(anext(states)) if is_waiting else None
-            await turns()
-            await end_session(zookeeper, zk)
-            await states_until(session, EXPIRED)
-            await states_until(session, CONNECTED)
-            assert zk.session_id != old
-            task = task or asyncio.ensure_future(anext(states))
-            await settled(zk)
-            assert not task.done()  # the value is the same
-            await disturb(other, kind, path, "1")
-            async with asyncio.timeout(PATIENCE):
-                assert await task != first
-
-
-@pytest.mark.parametrize("kind", STREAMS)
-async def test_a_session_that_expires_under_a_read_changes_nothing(zookeeper: RealServer, path: str, kind: str) -> None:
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        session = zk.states()
-        lost = proxy.drop_before(READ[kind])
-        states = stream(zk, kind, path)
-        task = asyncio.ensure_future(anext(states))
-        await lost.until_hit()
-        refusal = proxy.refuse_connections()
-        await end_session(zookeeper, zk)
-        refusal.end()
-        await states_until(session, EXPIRED)
-        async with asyncio.timeout(PATIENCE):
-            assert await task is None
-        states.close()
-
-
-@pytest.mark.parametrize("kind", STREAMS)
-async def test_a_session_that_is_not_renewed_ends_the_iteration(zookeeper: RealServer, path: str, kind: str) -> None:
-    async with zkwire.connect(zookeeper.hosts, renew=False) as zk:
-        session, states = zk.states(), stream(zk, kind, path)
-        assert await following(states) is None
-        task = asyncio.ensure_future(anext(states))
-        await turns()
-        await end_session(zookeeper, zk)
-        await states_until(session, EXPIRED)
-        with pytest.raises(zkwire.SessionExpiredError, match=f"{zk.session_id:#x}"):
-            await task
-        for each in (states, stream(zk, kind, path)):
-            with pytest.raises(zkwire.SessionExpiredError):
-                await anext(each)
 
 
 # Leaving
@@ -350,26 +239,6 @@ WAYS: dict[str, Leaving] = {
 @pytest.mark.parametrize("is_there", [True, False])
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("kind", STREAMS)
-async def test_leaving_leaves_no_watch_on_the_server(
-    zookeeper: RealServer, path: str, kind: str, way: str, is_there: bool
-) -> None:
-    gc.disable()  # the streams must be collected without it
-    try:
-        async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-            if is_there:
-                await zk.create(path)
-            await WAYS[way](stream(zk, kind, path))
-            await proxy.seen("removeWatches", direction="reply")
-            assert not await watched(zookeeper, path)
-            assert watches_left(proxy, READ[kind] if is_there else "exists") == 0
-            assert proxy.connections == 1
-    finally:
-        gc.enable()
-
-
-@pytest.mark.parametrize("is_there", [True, False])
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("kind", STREAMS)
 async def test_a_stream_that_is_left_gives_its_watch_up_without_the_garbage_collector(
     kind: str, way: str, is_there: bool
 ) -> None:
@@ -403,35 +272,19 @@ async def test_a_stream_closed_while_a_task_waits_for_it_reads_no_more(kind: str
         await no_watch_stays(stage.server.hosts)
 
 
-async def test_a_stream_dropped_after_the_end_of_its_client_logs_nothing(zookeeper: RealServer, path: str) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk:
-        states = zk.data(path)
+async def test_a_stream_dropped_after_the_end_of_its_client_logs_nothing() -> None:
+    async with scene() as stage:
+        states = stage.zk.data("/a")
         await following(states)
     del states
     gc.collect()
 
 
-@pytest.mark.parametrize("kind", STREAMS)
-async def test_a_stream_closed_while_disconnected_is_not_set_again(zookeeper: RealServer, path: str, kind: str) -> None:
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        await zk.create(path)
-        states = stream(zk, kind, path)
-        await following(states)
-        refusal = proxy.refuse_connections()
-        proxy.drop()
-        await states_until(zk.states(), SUSPENDED)
-        states.close()
-        mark = proxy.mark()
-        refusal.end()
-        await zk.ping()
-        assert proxy.requests(mark) == ["connect"]
-
-
-async def test_a_stream_of_states_left_by_break_is_collected(zookeeper: RealServer) -> None:
+async def test_a_stream_of_states_left_by_break_is_collected() -> None:
     gc.disable()  # the streams must be collected without it
     try:
-        async with zkwire.connect(zookeeper.hosts) as zk:
-            states = zk.states()
+        async with scene() as stage:
+            states = stage.zk.states()
             left = weakref.ref(states)
             async for state in states:
                 assert state is CONNECTED
@@ -474,17 +327,24 @@ async def test_an_error_of_the_read_is_raised_and_the_iteration_can_be_continued
         await no_watch_stays(stage.server.hosts)
 
 
-@pytest.mark.parametrize("renew", [True, False])
-async def test_a_stream_of_ones_own_goes_on_in_a_new_session_if_one_follows(renew: bool) -> None:
-    async with scene() as stage, zkwire.connect(stage.server.hosts, renew=renew) as zk, Count(zk, "/a") as counts:
+async def test_a_stream_of_ones_own_goes_on_in_a_new_session() -> None:
+    async with scene() as stage, Count(stage.zk, "/a") as counts:
         await stage.other.create("/a")
         assert await anext(counts) == 0
-        stage.server.expire(zk.session_id)
+        stage.server.expire(stage.zk.session_id)
         following = asyncio.ensure_future(anext(counts))
-        if renew:
-            await until(lambda: len(zk._session.requests.watches) == 1)
-            await stage.other.create("/a/1")
-            assert await following == 1
-        else:
-            with pytest.raises(zkwire.SessionExpiredError):
-                await following
+        await until(lambda: len(stage.zk._session.requests.watches) == 1)
+        await stage.other.create("/a/1")
+        assert await following == 1
+
+
+@pytest.mark.parametrize("kind", [*STREAMS, "own"])
+async def test_a_session_that_is_not_renewed_ends_the_iteration(kind: str) -> None:
+    async with scene() as stage, zkwire.connect(stage.server.hosts, renew=False) as zk:
+        await stage.other.create("/a")
+        values = Count(zk, "/a") if kind == "own" else stream(zk, kind, "/a")
+        await anext(values)
+        stage.server.expire(zk.session_id)
+        for _ in range(2):
+            with pytest.raises(zkwire.SessionExpiredError, match=f"{zk.session_id:#x}"):
+                await anext(values)

@@ -12,6 +12,7 @@ import zkwire
 from tests.support.client import InOrder, cancel_connects, no_session_stays
 from tests.support.recipes import no_task_stays, outcome, until
 from tests.support.rogue import Rogue, garbage_handshake, silent_handshake
+from zkwire.session import closing
 from zkwire.testing import RealServer, Server, VirtualClock
 
 REFUSED = "127.0.0.1:1"  # a port on which nothing listens
@@ -61,12 +62,13 @@ async def test_the_block_is_not_entered_without_a_session() -> None:
                 pytest.fail("there is no server")
 
 
-async def test_a_session_that_began_before_the_time_was_over_does_not_stay() -> None:
+async def test_a_session_that_began_before_the_time_was_over_does_not_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     """The server has accepted the session, and ignores the credential."""
+    monkeypatch.setattr(closing, "_SILENCE", 0.2)
     async with no_task_stays(), Server() as server:
         async with server.hold_replies("auth") as held:
             connecting = asyncio.ensure_future(
-                zkwire.connect(server.hosts, within=1.0, auth=[("digest", b"bob:secret")])._connect()
+                zkwire.connect(server.hosts, within=0.3, auth=[("digest", b"bob:secret")])._connect()
             )
             await held.until_hit()
             assert len(server.sessions) == 1
@@ -112,7 +114,9 @@ async def test_a_session_that_a_closed_client_was_about_to_renew_does_not_stay()
     async with no_task_stays(), Server() as server:
         zk = await zkwire.connect(server.hosts)
         with server.hold_replies():
-            server.expire(zk.session_id)
+            session_id = zk.session_id
+            server.expire(session_id)
+            server.drop(session_id)
             await until(lambda: len(server.sessions) == 1)
             await zk.close()
             assert server.sessions == []

@@ -29,17 +29,6 @@ async def test_a_watch_set_is_ready_at_once_if_an_event_has_arrived_before() -> 
             assert [event.type for event in watches.take()] == [WatchEventType.CREATED]
 
 
-async def test_a_watch_set_shows_that_its_watches_were_set_again_after_a_reconnect() -> None:
-    async with scene() as stage:
-        with WatchSet() as watches:
-            await stage.zk.exists_and_watch("/a", into=watches)
-            stage.server.drop_before(session=stage.zk.session_id, nth=1)
-            await stage.zk.exists("/b")
-            assert watches.was_rearmed
-            await stage.other.create("/a")
-            assert (await watches.next()).type is WatchEventType.CREATED
-
-
 async def test_a_refused_read_leaves_no_watch_in_the_set() -> None:
     async with scene() as stage:
         with WatchSet() as watches:
@@ -109,17 +98,6 @@ async def test_a_watch_that_has_fired_can_be_dropped_after_the_loop_has_ended() 
         assert (await fired).type is WatchEventType.CREATED
     del fired, dropped
     gc.collect()
-
-
-async def test_a_watch_that_an_overloaded_server_kept_is_removed_later() -> None:
-    async with scene() as stage:
-        with stage.server.answering("removeWatches", zkwire.ThrottledError, session=stage.zk.session_id) as refused:
-            _, watch = await stage.zk.exists_and_watch("/a")
-            watch.cancel()
-            await refused.until_hit()
-        assert "/a" in await four_letter_word(stage.server.hosts, "wchp")
-        while "/a" in await four_letter_word(stage.server.hosts, "wchp"):  # a failing test runs into its time limit
-            await asyncio.sleep(0.01)
 
 
 async def test_a_removal_that_comes_later_leaves_new_watches_alone() -> None:

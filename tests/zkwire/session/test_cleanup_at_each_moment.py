@@ -1,4 +1,4 @@
-"""The removals and searches of the clean-up in virtual time: what they send, when callers wait, and when they end."""
+"""The searches of the clean-up in virtual time: what they send, whose nodes they spare, and when they end."""
 
 import asyncio
 import gc
@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 import zkwire
-from tests.simulation.loop import Machine
 from tests.support.client import cancelled, turns
 from tests.support.virtual_time import Sent, Server, Wire, a_client, in_virtual_time, tasks
 from zkwire import Client, SessionState, ThrottledError
@@ -82,11 +81,14 @@ async def test_after_a_cancelled_create_that_was_refused_nothing_is_asked(kind: 
 
 @in_virtual_time
 @pytest.mark.parametrize("is_answered", [True, False])
-async def test_after_a_cancelled_create_of_a_node_with_a_time_to_live_nothing_is_asked(is_answered: bool) -> None:
-    """It is no ephemeral node, although its flags look like one's."""
+@pytest.mark.parametrize(("ttl", "name"), [(None, "create"), (60.0, "createTTL")])
+async def test_after_a_cancelled_create_of_a_node_that_is_not_ephemeral_nothing_is_asked(
+    ttl: float | None, name: str, is_answered: bool
+) -> None:
+    """Others may use it by then.  The flags of a node with a time to live look like an ephemeral one's."""
     async with a_client() as (server, zk):
         server.is_holding = True
-        creating = asyncio.ensure_future(zk.create("/a", ttl=60.0))
+        creating = asyncio.ensure_future(zk.create("/a", ttl=ttl))
         await turns()
         await cancelled(creating)
         if not is_answered:
@@ -95,142 +97,8 @@ async def test_after_a_cancelled_create_of_a_node_with_a_time_to_live_nothing_is
         server.release()
         for _ in range(3):
             await zk.ping()
-        assert server.names("ping") == ["createTTL"] + ["connect"] * (not is_answered)
-
-
-# -- removals ---------------------------------------------------------------------------------------------------------
-
-
-@in_virtual_time
-async def test_callers_wait_for_a_removal_as_long_as_one_of_the_removals_ends_each_second() -> None:
-    async with a_client() as (server, zk):
-        for name in "abcd":
-            await zk.create(f"/{name}")
-        server.strike = throttled("delete", path="/a")
-        start = now()
-        first = zk.discard("/a")
-        for second in (0.5, 1.5):
-            await asyncio.sleep(start + second - now())
-            await zk.discard("/b" if second == 0.5 else "/c")
-            assert not first.done()
-        await asyncio.sleep(start + 2.99 - now())
-        assert not first.done()
-        await first
-        assert now() - start == pytest.approx(3.0, abs=0.01)
-        # While none ends, a new one is not waited for either.
-        server.strike = throttled("delete")
-        server.names()
-        assert zk.discard("/d").done()
-        assert zk.discard("/d").done()
-        await turns()
-        assert server.names("ping") == ["delete"] * 2
-        # They go on all the same, and callers wait again as soon as one has ended.
-        server.strike = throttled("delete", path="/a")
-        await asyncio.sleep(0.2)
-        assert sorted(await zk.get_children("/")) == ["a", "zookeeper"]
-        await zk.create("/b")
-        removed = zk.discard("/b")
-        assert not removed.done()
-        await removed
-        server.strike = throttled()
-        await asyncio.sleep(0.2)
-        assert await zk.get_children("/") == ["zookeeper"]
-
-
-@in_virtual_time
-async def test_after_an_idle_time_a_removal_that_does_not_end_is_waited_for_as_long_as_the_first_one() -> None:
-    async with a_client() as (server, zk):
-        await zk.create("/a")
-        for idle in (0.0, 5.0, 5.0):
-            await asyncio.sleep(idle)
-            await zk.discard("/none")
-            await asyncio.sleep(2.0)
-            server.strike = throttled("delete")
-            start = now()
-            await zk.discard("/a")
-            assert now() - start == pytest.approx(1.0, abs=0.01)
-            server.strike = throttled()
-
-
-@in_virtual_time
-async def test_a_removal_that_is_refused_for_the_moment_is_sent_again_each_tenth_of_a_second() -> None:
-    async with a_client() as (server, zk):
-        await zk.create("/a")
-        server.names()
-        server.strike = throttled("delete")
-        start = now()
-        removed = zk.discard("/a")
-        await asyncio.sleep(0.25)
-        server.strike = throttled()
-        await removed
-        assert [sent.at - start for sent in server.requests] == pytest.approx([0.0, 0.1, 0.2, 0.3], abs=0.01)
-        assert server.names() == ["delete"] * 4
-
-
-@in_virtual_time
-async def test_a_removal_that_is_refused_for_good_is_reported_and_one_of_a_missing_node_is_not(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    async with a_client() as (server, zk):
-        await zk.create("/a/b", make_parents=True)
-        await zk.discard("/a")
-        await zk.discard("/none")
-        assert server.names()[-2:] == ["delete", "delete"]
-    (report,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert report.startswith("a node that should be deleted remains: delete /a: ")
-
-
-@in_virtual_time
-async def test_a_removal_whose_answer_is_lost_looks_behind_a_sync_whether_the_node_is_the_same() -> None:
-    async with a_client() as (server, zk):
-        _, stat = await zk.create_and_stat("/n/a", make_parents=True)
-        server.is_silent = True
-        removed = zk.discard("/n/a", newest_zxid=stat.czxid)
-        server.names()
-        await turns()
-        server.drop()
-        server.is_silent = False
-        await removed
-        assert [(sent.name, sent.path) for sent in server.requests] == [
-            ("connect", None),
-            ("sync", "/n"),
-            ("exists", "/n/a"),
-            ("delete", "/n/a"),
-        ]
-
-
-@in_virtual_time
-@pytest.mark.parametrize("newest", [None, 1 << 40])
-async def test_a_removal_that_goes_on_while_the_client_closes_ends_with_the_session(newest: int | None) -> None:
-    """Nothing can be asked any more: the session ends, and its ephemeral nodes with it."""
-    async with a_client() as (server, zk):
-        await zk.create("/a", ephemeral=True)
-        server.strike = throttled("delete")
-        removed = zk.discard("/a", newest_zxid=newest)
-        server.is_holding = True
-        closing = asyncio.ensure_future(zk.close())
-        await turns()
-        assert not removed.done()
-        server.drop()  # the delete fails, and cannot be followed by another request
-        await turns()
-        assert removed.done()
-        server.is_holding = False
-        await closing
-        assert server.names("create")[:3] == ["delete", "closeSession", "connect"]
-
-
-@in_virtual_time
-async def test_a_client_that_is_closed_while_a_removal_is_unanswered_has_no_timer_left() -> None:
-    async with a_client() as (server, zk):
-        server.is_silent = True
-        removed = zk.discard("/a")
-        await zk.close(within=0)
-        assert removed.done()
-        assert zk.discard("/b").done()
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, Machine)
-        assert not [line for line in loop.left() if "_look_for_progress" in line]
-        server.is_silent = False
+        assert server.names("ping") == [name] + ["connect"] * (not is_answered)
+        assert await zk.exists("/a") is not None
 
 
 # -- searches ---------------------------------------------------------------------------------------------------------
@@ -337,6 +205,53 @@ async def test_creates_that_are_lost_before_the_search_is_written_share_it(seque
 
 
 @in_virtual_time
+@pytest.mark.parametrize(("sequential", "carried_out"), [(True, True), (True, False), (False, False)])
+async def test_a_search_spares_the_node_of_a_create_that_waited_in_the_queue(
+    sequential: bool, carried_out: bool
+) -> None:
+    """The second create waits in the queue when the first is cut off; the search must be sent ahead of it."""
+    async with a_client(max_in_flight=1) as (server, zk):
+        await zk.create("/p")
+        server.is_holding = carried_out
+        server.strike = lambda wire, sent: None if carried_out else False
+        lost, again = (
+            asyncio.ensure_future(zk.create("/p/n-", ephemeral=True, sequential=sequential)) for _ in range(2)
+        )
+        await turns()
+        await cancelled(lost)
+        server.drop()
+        server.is_holding = False
+        server.strike = throttled()
+        made = await again
+        while zk._session.requests.cleanup.is_busy:
+            await asyncio.sleep(0.01)
+        assert await zk.get_children("/p") == [made.rpartition("/")[2]]
+        assert server.names().count("delete") == carried_out
+
+
+@in_virtual_time
+async def test_a_search_spares_lost_nodes_of_other_prefixes() -> None:
+    """The creates that were not cancelled fail, and their callers are to look for the nodes."""
+    async with a_client() as (server, zk):
+        await zk.create("/p")
+        server.is_holding = True
+        doomed, *wanted = (
+            asyncio.ensure_future(zk.create(f"/p/{prefix}", ephemeral=True, sequential=True))
+            for prefix in ("n-", "n-x-", "n-1", "n--")
+        )
+        await turns()
+        await cancelled(doomed)
+        server.drop()
+        server.is_holding = False
+        for create in wanted:
+            with pytest.raises(zkwire.ConnectionLostError):
+                await create
+        while zk._session.requests.cleanup.is_busy:
+            await asyncio.sleep(0.01)
+        assert sorted(await zk.get_children("/p")) == ["n--0000000003", "n-10000000002", "n-x-0000000001"]
+
+
+@in_virtual_time
 async def test_nothing_is_kept_of_searches_that_have_ended() -> None:
     async with a_client() as (server, zk):
         await zk.create("/p")
@@ -376,13 +291,14 @@ async def test_a_search_finds_a_node_whose_number_is_negative() -> None:
 
 
 @in_virtual_time
-@pytest.mark.parametrize("operation", ["exists", "getChildren"])
-async def test_a_search_that_is_refused_for_the_moment_is_repeated_each_tenth_of_a_second(operation: str) -> None:
+@pytest.mark.parametrize(("sequential", "operation"), [(True, "exists"), (True, "getChildren"), (False, "exists")])
+async def test_a_search_that_is_refused_for_the_moment_is_repeated_each_tenth_of_a_second(
+    sequential: bool, operation: str
+) -> None:
     async with a_client() as (server, zk):
         await zk.create("/p")
         server.names()
-        server.strike = throttled(operation)
-        await lose_a_create(server, zk, "/p/n-", sequential=True)
+        await lose_a_create(server, zk, "/p/n-", sequential=sequential)
         server.strike = throttled(operation)
         await server.until(operation, 3)
         server.strike = throttled()
@@ -435,27 +351,6 @@ async def test_a_search_that_is_refused_spares_a_node_that_a_caller_has_got_mean
         await zk.ping()
         assert await zk.get_children("/p") == [made.rpartition("/")[2]]
         assert server.names().count("delete") == 1
-
-
-@in_virtual_time
-async def test_a_removal_believes_no_answer_behind_a_refused_sync() -> None:
-    """It would leave a node that its server does not know yet, or delete one that took the place of its own."""
-    async with a_client() as (server, zk):
-        _, stat = await zk.create_and_stat("/n/a", make_parents=True)
-        server.is_silent = True
-        removed = zk.discard("/n/a", newest_zxid=stat.czxid)
-        await turns()
-        server.drop()
-        server.is_silent = False
-        server.strike = behind_and_overloaded
-        server.names()
-        await server.until("sync", 2)
-        server.strike = throttled("sync")
-        await server.until("exists", 4)
-        assert "delete" not in server.names()
-        server.strike = throttled()
-        await removed
-        assert await zk.exists("/n/a") is None
 
 
 @in_virtual_time

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 import zkwire
-from tests.support.client import eventually, states_until, turns
+from tests.support.client import cancelled, eventually, states_until, turns
 from tests.support.proxy import Proxy
-from tests.support.rogue import Peer, Rogue, silent_handshake
+from tests.support.rogue import Rogue, silent_handshake
+from tests.support.virtual_time import a_client, in_virtual_time
 from tests.zkwire.session.verbs import every_call
 from zkwire import SessionState
 from zkwire.testing import RealServer
@@ -90,18 +91,37 @@ async def test_calls_made_before_close_are_answered_first(zookeeper: RealServer,
     assert [call.result() for call in calls] == [f"{path}-{number}" for number in range(50)]
 
 
-async def test_closing_while_disconnected_fails_the_calls_that_wait_and_returns(
-    zookeeper: RealServer, path: str
+@in_virtual_time
+@pytest.mark.parametrize(("keep_session", "within"), [(False, None), (True, None), (False, 60.0)])
+async def test_closing_ends_within_a_session_timeout_whatever_the_server_does_pitfall_83(
+    keep_session: bool, within: float | None
 ) -> None:
-    async with Proxy(zookeeper.hosts) as proxy:
-        zk = await zkwire.connect(proxy.hosts, 1.0)
-        await zk.create(path, ephemeral=True)
-        _, watch = await zk.get_and_watch(path)
-        states = zk.states()
-        proxy.refuse_connections()
-        proxy.drop()
-        await states_until(states, SUSPENDED)
-        calls: list[Coroutine[Any, Any, Any]] = [zk.set(path, b""), zk.get(path)]
+    """The server is never silent, and makes so much progress with its frame that the connection is not dead."""
+
+    async def trickle() -> None:
+        server.wire.send(struct.pack(">i", 1 << 20))
+        while True:
+            server.wire.send(bytes(5000))
+            await asyncio.sleep(0.1)
+
+    async with a_client(timeout=6.0) as (server, zk):
+        server.is_silent = True
+        trickling = asyncio.create_task(trickle())
+        start = server.loop.time()
+        await zk.close(keep_session=keep_session, within=within)
+        assert server.loop.time() - start == pytest.approx(6.0, abs=0.01)
+        assert zk.state is CLOSED
+        await cancelled(trickling)
+
+
+@in_virtual_time
+async def test_closing_while_disconnected_fails_the_calls_that_wait_and_returns() -> None:
+    async with a_client() as (server, zk):
+        _, watch = await zk.get_and_watch("/")
+        server.refused = {"a", "b"}
+        server.drop()
+        await states_until(zk.states(), SUSPENDED)
+        calls: list[Coroutine[Any, Any, Any]] = [zk.set("/", b""), zk.get("/")]
         waiting = [asyncio.create_task(call) for call in calls]
         await turns(1)
         await zk.close()
@@ -109,59 +129,19 @@ async def test_closing_while_disconnected_fails_the_calls_that_wait_and_returns(
         for end in ended:
             with pytest.raises(zkwire.SessionClosedError):
                 await end
-        assert [state async for state in states] == [CLOSED]
-        await gone(zookeeper, path)  # by expiry
 
 
-async def test_closing_while_the_server_is_silent_ends_with_the_link(zookeeper: RealServer, path: str) -> None:
-    async with Proxy(zookeeper.hosts) as proxy:
-        zk = await zkwire.connect(proxy.hosts, 1.0)
-        proxy.pause()
-        writing = asyncio.create_task(zk.create(path))
-        reading = asyncio.create_task(zk.get(path))
-        await turns(1)
-        await zk.close()
-        with pytest.raises(zkwire.ConnectionLostError):
-            await writing
-        with pytest.raises(zkwire.SessionClosedError):
-            await reading
-        assert zk.state is CLOSED
-        proxy.resume()
-
-
-async def trickle(peer: Peer) -> None:
-    """Send the bytes of one frame, a few at a time, and answer nothing."""
-    await peer.handshake()
-    await peer.send(struct.pack(">i", 1 << 20))
-    while True:
-        await peer.send(bytes(5000))
-        await asyncio.sleep(0.1)
-
-
-@pytest.mark.parametrize("keep_session", [False, True])
-@pytest.mark.limit(10)
-async def test_closing_ends_within_a_session_timeout_whatever_the_server_does_pitfall_83(keep_session: bool) -> None:
-    """The server is never silent, and makes so much progress with its frame that the connection is not dead."""
-    loop = asyncio.get_running_loop()
-    async with Rogue(trickle) as rogue:
-        zk = await zkwire.connect(rogue.hosts, 2.0)
-        start = loop.time()
-        await zk.close(keep_session=keep_session)
-        assert loop.time() - start < 2.5
-        assert zk.state is CLOSED
-
-
-@pytest.mark.parametrize("keep_session", [False, True])
-async def test_a_connection_lost_while_closing_ends_the_close(zookeeper: RealServer, keep_session: bool) -> None:
-    async with Proxy(zookeeper.hosts) as proxy:
-        zk = await zkwire.connect(proxy.hosts, 4.0)
-        mark = proxy.mark()
-        proxy.hold_replies()
-        closing = asyncio.create_task(zk.close(keep_session=keep_session))
-        await proxy.seen("ping" if keep_session else "closeSession", mark)
-        proxy.refuse_connections()
-        proxy.drop()
+@in_virtual_time
+async def test_a_connection_lost_while_a_session_is_kept_ends_the_close() -> None:
+    async with a_client() as (server, zk):
+        server.is_silent = True
+        closing = asyncio.create_task(zk.close(keep_session=True))
+        await turns()
+        server.refused = {"a", "b"}
+        server.drop()
+        start = server.loop.time()
         await closing
+        assert server.loop.time() - start < 0.1
         assert zk.state is CLOSED
 
 
@@ -183,37 +163,6 @@ async def test_connecting_can_be_given_up_while_a_server_is_silent() -> None:
         with pytest.raises(asyncio.CancelledError):
             await connecting
         await rogue.disconnected(1)
-
-
-@pytest.mark.parametrize("after", range(8))
-async def test_connecting_can_be_given_up_at_every_turn(zookeeper: RealServer, after: int) -> None:
-    async with Proxy(zookeeper.hosts) as proxy:
-        connecting = asyncio.ensure_future(zkwire.connect(proxy.hosts)._connect())
-        await turns(after)
-        connecting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await connecting
-        await proxy.until(lambda: proxy.open == 0)
-
-
-@pytest.mark.parametrize("times", [1, 2, 3])
-async def test_a_cancelled_close_closes_all_the_same(zookeeper: RealServer, path: str, times: int) -> None:
-    async with Proxy(zookeeper.hosts) as proxy:
-        zk = await zkwire.connect(proxy.hosts, 1.0)
-        await zk.create(path, ephemeral=True)
-        proxy.hold_replies()
-        closing = asyncio.create_task(zk.close())
-        second = asyncio.create_task(zk.close())
-        await proxy.seen("closeSession")
-        for _ in range(times):
-            closing.cancel()
-            await turns(1)
-        with pytest.raises(asyncio.CancelledError):
-            await closing
-        await second
-        assert zk.state is CLOSED
-        with pytest.raises(zkwire.SessionClosedError):
-            await zk.ping()
 
 
 async def test_a_cancelled_body_closes_the_client(zookeeper: RealServer, path: str) -> None:

@@ -129,53 +129,6 @@ async def test_a_session_that_expires_meanwhile_is_followed_by_no_other() -> Non
         assert zk.state is CLOSED
 
 
-@pytest.mark.limit(20)
-@pytest.mark.parametrize(("timeout", "within", "bound"), [(1.0, None, 1.0), (LONG, 0.2, 0.2), (LONG, None, 2.0)])
-async def test_closing_ends_within_its_bound_if_no_server_can_be_reached(
-    timeout: float, within: float | None, bound: float
-) -> None:
-    """The bound is that of the call, two seconds, or a session timeout: the shortest."""
-    loop = asyncio.get_running_loop()
-    async with Server(tick_time=0.1, max_session_timeout=LONG) as server:
-        zk = await zkwire.connect(server.hosts, timeout)
-        server.drop()
-        with server.refuse_connections():
-            await states_until(zk.states(), SUSPENDED)
-            start = loop.time()
-            await zk.close(within=within)
-            assert bound - 0.1 < loop.time() - start < bound + 5.0
-            assert zk.state is CLOSED
-
-
-@pytest.mark.limit(20)
-@pytest.mark.parametrize("is_connected", [True, False], ids=["silent", "down"])
-async def test_a_client_closes_sooner_if_no_server_was_heard_for_long_before(
-    is_connected: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A service ends within five seconds although the ensemble is down, also if it leaves two clients in turn."""
-    monkeypatch.setattr("zkwire.session.closing._SILENCE", 60.0)
-    async with Server() as server:
-        zk = await zkwire.connect(server.hosts, LONG)
-        session = zk._session
-        if is_connected:
-            server.pause()
-            reading = asyncio.create_task(zk.get("/"))  # the server owes an answer from now on
-            await turns()
-            assert session._link is not None
-            connection = session._link.connection
-            connection.heard -= 100
-            connection.calls[0].sent_at -= 100
-        else:
-            await server.stop()
-            await states_until(zk.states(), SUSPENDED)
-            session._lost_at -= 100
-        await zk.close()
-        if is_connected:
-            with pytest.raises(zkwire.SessionClosedError):
-                await reading
-            server.resume()
-
-
 async def test_nothing_is_accepted_and_nothing_is_certain_while_the_client_closes() -> None:
     async with Server() as server:
         zk = await zkwire.connect(server.hosts, LONG)
@@ -242,25 +195,6 @@ async def test_a_client_between_two_sessions_closes_at_once() -> None:
         with server.refuse_connections():
             async with asyncio.timeout(LONG / 3):
                 await zk.close()
-
-
-@pytest.mark.parametrize("refused_first", [False, True])
-async def test_a_program_that_ends_between_two_servers_ends_its_session(refused_first: bool) -> None:
-    """`asyncio.run` cancels all tasks at its end, also the one that connects."""
-    async with Server() as server:
-        zk = await zkwire.connect(server.hosts, LONG)
-        with server.refuse_connections() as refusing:
-            server.drop()
-            await states_until(zk.states(), SUSPENDED)
-            if refused_first:
-                await refusing.until_hit()
-            running = zk._session._runner
-            running.cancel()
-            await turns(1)
-        await asyncio.wait({running})
-        assert running.cancelled()
-        assert zk.state is CLOSED
-        assert server.sessions == []
 
 
 async def test_a_bound_that_is_no_time_is_refused_and_nothing_is_closed() -> None:

@@ -1,15 +1,18 @@
 """Sessions that end without being closed: by the server, by the client's own clock, by a server that lost its data."""
 
 import asyncio
+import struct
+from itertools import pairwise
+from operator import gt
 
 import pytest
 
 import zkwire
-from tests.support.client import InOrder, states_until
+from tests.support.client import states_until, turns
 from tests.support.everywhere import scene
 from tests.support.proxy import Proxy
 from tests.support.recipes import until_state
-from tests.support.rogue import Peer, Rogue, read_only_refusal, refused_session
+from tests.support.virtual_time import Sent, Server, Wire, a_client, in_virtual_time
 from tests.zkwire.session.verbs import every_call
 from zkwire import Client, SessionState
 from zkwire.testing import RealServer
@@ -85,62 +88,71 @@ async def test_a_session_that_is_not_renewed_stays_expired_and_every_call_says_s
             await zk.ping()
 
 
-async def test_the_server_expires_a_silent_session(zookeeper: RealServer, path: str) -> None:
-    async with (
-        Proxy(zookeeper.hosts) as proxy,
-        zkwire.connect(proxy.hosts, 3.0) as zk,
-        zkwire.connect(zookeeper.hosts) as other,
-    ):
-        await zk.create(path, ephemeral=True)
-        states, old = zk.states(), zk.session_id
-        _, gone = await other.exists_and_watch(path)
-        refusal = proxy.refuse_connections()
-        proxy.drop()
-        await gone
-        refusal.end()
-        assert await states_until(states, EXPIRED) == [CONNECTED, SUSPENDED, EXPIRED]
-        assert await states_until(states, CONNECTED) == [CONNECTING, CONNECTED]
-        assert zk.session_id != old
+# -- servers that do not make or know a session, in virtual time ------------------------------------------------------
+
+ANSWERS = {
+    "read-only": struct.pack(">iiqi", 16, 0, 0, -119),  # of a server without a quorum
+    "garbage": b"\x00\x00\x00\x05nonsense",
+    "unknown": struct.pack(">iiiqi", 37, 0, 0, 0, 16) + bytes(17),
+}
 
 
-async def test_a_client_cut_off_from_all_servers_expires_its_session_itself_pitfall_63(
-    zookeeper: RealServer, path: str
+def answering(server: Server, answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the server send `answer` in place of each handshake from now on; its times are in `server.requests`."""
+
+    def received(wire: Wire, frame: bytes) -> None:
+        server.requests.append(Sent(server.loop.time(), wire.host, "connect", None))
+        wire.send(ANSWERS[answer])
+
+    monkeypatch.setattr(server, "received", received)
+    server.drop()
+
+
+@in_virtual_time
+@pytest.mark.parametrize("answer", ["read-only", "garbage"])
+async def test_a_server_that_does_not_accept_the_session_does_not_prove_it_alive_pitfall_63(
+    answer: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    loop = asyncio.get_running_loop()
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts, 1.0) as zk:
-        _, watch = await zk.exists_and_watch(path)
-        states = zk.states()
-        refusal = proxy.refuse_connections()
-        proxy.drop()
-        await states_until(zk.states(), SUSPENDED)
-        waiting = asyncio.create_task(zk.set(path, b""))
-        with pytest.raises(zkwire.SessionExpiredError):
-            await watch
-        with pytest.raises(zkwire.SessionExpiredError, match="no server has answered"):
-            await waiting
-        assert await states_until(states, CONNECTING) == [CONNECTED, SUSPENDED, EXPIRED, CONNECTING]
-        assert zk.session_id == 0
-        assert zk.certain_until < loop.time()
-        refusal.end()
-        assert await states_until(states, CONNECTED) == [CONNECTED]
-
-
-@pytest.mark.parametrize("refusal", ["read-only", "garbage"])
-async def test_a_server_that_does_not_accept_the_session_does_not_prove_it_alive_pitfall_63(refusal: str) -> None:
     """The read-only server of a partition answers, but only the ensemble keeps the session."""
-
-    async def once(peer: Peer) -> None:
-        await peer.handshake()
-
-    async def nonsense(peer: Peer) -> None:
-        await peer.connect_request()
-        await peer.send(b"\x00\x00\x00\x05nonsense")
-
-    async with (
-        Rogue(once, read_only_refusal if refusal == "read-only" else nonsense) as rogue,
-        zkwire.connect(rogue.hosts, 1.0) as zk,
-    ):
+    async with a_client(timeout=9.0) as (server, zk):
+        answering(server, answer, monkeypatch)
         assert (await states_until(zk.states(), EXPIRED))[-1] is EXPIRED
+        assert server.loop.time() == pytest.approx(12.0, abs=0.05)
+
+
+@in_virtual_time
+async def test_the_pauses_grow_when_every_session_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with a_client("a") as (server, zk):
+        answering(server, "unknown", monkeypatch)
+        await server.until("connect", 7)
+        times = [sent.at for sent in server.requests]
+        pauses = [later - earlier for earlier, later in pairwise(times)][1:]  # the first one follows the expiry
+        assert all(map(gt, pauses, [0.025, 0.05, 0.1, 0.2, 0.4])), pauses
+        assert zk.state is CONNECTING
+
+
+@in_virtual_time
+async def test_resuming_a_session_without_a_server_fails_as_expired() -> None:
+    server = Server()
+    server.refused = {"a"}
+    with pytest.raises(zkwire.SessionExpiredError):
+        await zkwire.connect("a", 0.5, session_id=5, session_password=bytes(16), open_link=server.open_link)
+
+
+@in_virtual_time
+async def test_a_half_open_link_is_dropped_and_the_next_one_is_judged_anew_pitfall_51() -> None:
+    async with a_client(timeout=9.0) as (server, zk):
+        states, old = zk.states(), zk.session_id
+        server.is_silent = True
+        asking = asyncio.create_task(zk.get("/"))
+        assert await states_until(states, SUSPENDED) == [CONNECTED, SUSPENDED]
+        server.go_on()
+        await asking
+        assert await states_until(states, CONNECTED) == [CONNECTED]
+        server.names()
+        await server.until("ping", 3)  # sent and answered: the new link does not count as dead
+        assert server.names() == ["ping"] * 3
+        assert (zk.state, zk.session_id) == (CONNECTED, old)
 
 
 async def test_a_server_that_lost_its_data_gives_a_new_session_pitfall_53(path: str) -> None:
@@ -162,51 +174,6 @@ async def test_a_server_that_lost_its_data_gives_a_new_session_pitfall_53(path: 
         assert zk.session_id != old
         assert await zk.exists(path) is None
         await zk.create(path)
-
-
-async def test_resuming_a_session_without_a_server_fails_as_expired() -> None:
-    with pytest.raises(zkwire.SessionExpiredError):
-        await zkwire.connect("127.0.0.1:1", 0.5, session_id=5, session_password=bytes(16))
-
-
-async def test_a_server_that_refuses_to_make_a_session_is_skipped(
-    zookeeper: RealServer, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The refusal does not mean that a session has expired: there is none yet."""
-    async with (
-        Rogue(refused_session) as rogue,
-        zkwire.connect(f"{rogue.hosts},{zookeeper.hosts}", rng=InOrder()) as zk,
-    ):
-        assert zk.server == zookeeper.hosts
-        assert zk.state is CONNECTED
-    assert "ProtocolError" in caplog.text
-
-
-async def test_the_pauses_grow_when_every_session_is_refused() -> None:
-    async def once(peer: Peer) -> None:
-        await peer.handshake()
-
-    loop = asyncio.get_running_loop()
-    async with Rogue(once, refused_session) as rogue, zkwire.connect(rogue.hosts, 4.0) as zk:
-        start = loop.time()
-        assert (await states_until(zk.states(), EXPIRED))[-1] is EXPIRED
-        await rogue.connected(7)
-        # the pauses before the last five attempts: at least 25 ms, and then longer each time
-        assert loop.time() - start > 0.25
-        assert zk.state is CONNECTING
-
-
-async def test_a_second_frame_after_a_refusal_is_harmless(zookeeper: RealServer) -> None:
-    async def refused_twice(peer: Peer) -> None:
-        await peer.connect_request()
-        refusal = bytes(16) + (16).to_bytes(4, "big") + bytes(17)
-        await peer.send((len(refusal).to_bytes(4, "big") + refusal) * 2)
-
-    async with (
-        Rogue(refused_twice) as rogue,
-        zkwire.connect(f"{rogue.hosts},{zookeeper.hosts}", rng=InOrder()) as zk,
-    ):
-        assert zk.server == zookeeper.hosts
 
 
 # -- transactions that belong to one session -----------------------------------------------------------------------
@@ -250,32 +217,28 @@ async def test_a_transaction_that_waits_for_a_connection_ends_with_its_session()
 # -- certainty -----------------------------------------------------------------------------------------------------
 
 
-async def test_pings_alone_prove_nothing_and_requests_through_the_leader_do(zookeeper: RealServer) -> None:
+@in_virtual_time
+async def test_pings_alone_prove_nothing_and_requests_through_the_leader_do() -> None:
     """Pitfall 70: a server that is cut off from its leader answers pings as well."""
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts, 1.0) as zk:
-        loop = asyncio.get_running_loop()
+    async with a_client() as (server, zk):
         proven = zk.certain_until
-        assert proven <= loop.time() + 1.0
-        mark = proxy.mark()
-        for _ in range(3):
-            await proxy.seen("ping", proxy.mark(), direction="reply")
-        assert "sync" not in proxy.requests(mark)
+        assert proven == pytest.approx(server.loop.time() + 10.0, abs=0.01)
+        await asyncio.sleep(9.0)
+        assert server.names() == ["ping"] * 3
         assert zk.certain_until == proven
         zk.need_certainty()
         certain = []
         for _ in range(12):
-            mark = proxy.mark()
-            await proxy.seen("sync", mark, direction="reply")
-            await proxy.seen("sync", proxy.mark())  # the next one leaves: the answer before it has arrived
+            await server.until("sync")
+            await turns()
+            server.names()
             certain.append(zk.certain_until)
         assert certain == sorted(certain)
         assert all(one > proven for one in certain[4:])
-        assert loop.time() < zk.certain_until <= loop.time() + 0.5
+        assert server.loop.time() < zk.certain_until <= server.loop.time() + 6.0
         zk.release_certainty()
-        mark = proxy.mark()
-        for _ in range(2):
-            await proxy.seen("ping", proxy.mark(), direction="reply")
-        assert proxy.requests(mark).count("sync") <= 1  # the one that was due
+        await server.until("ping", 2)
+        assert server.names().count("sync") <= 1  # the one that was due
 
 
 async def test_a_resumed_session_is_proven_by_a_write_that_changes_nothing(zookeeper: RealServer) -> None:
@@ -292,101 +255,7 @@ async def test_a_resumed_session_is_proven_by_a_write_that_changes_nothing(zooke
         assert zk.last_zxid > before
 
 
-async def test_certainty_counts_from_the_sending(zookeeper: RealServer) -> None:
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts, 2.0) as zk:
-        loop = asyncio.get_running_loop()
-        zk.need_certainty()
-        await eventually_certain_by_proofs(zk)
-        hold = proxy.hold_replies()
-        mark = proxy.mark()
-        asked = loop.time()
-        transaction = zk.transaction()
-        transaction.check("/")
-        asking = asyncio.create_task(transaction.commit())
-        before = zk.certain_until
-        await proxy.seen("multi", mark)
-        await asyncio.sleep(0.3)  # a slow answer
-        assert zk.certain_until == before  # replies that are held prove nothing
-        hold.release()
-        await asking
-        await zk.sync("/")  # closes the chain that began with the transaction, or with a proof 0.2 s later
-        # The touch was sent half a tick before that, at least, and half a tick is 0.5 s here.
-        assert before < zk.certain_until <= asked + 0.25 + 2.0 - 0.5
-        assert zk.certain_until >= asked + 1.0
-
-
-async def eventually_certain_by_proofs(zk: zkwire.Client) -> None:
-    """Wait until what the handshake has proven is used up."""
-    loop = asyncio.get_running_loop()
-    async with asyncio.timeout(10):
-        while zk.certain_until - loop.time() > 0.65 * zk.session_timeout:
-            await zk.ping()
-            await asyncio.sleep(0.01)
-
-
-async def test_certainty_ends_when_the_network_falls_silent_and_is_minus_infinity_after_expiry(
-    zookeeper: RealServer,
-) -> None:
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts, 1.0) as zk:
-        states = zk.states()
-        await zk.ping()
-        proxy.pause()
-        certain = zk.certain_until
-        assert await states_until(states, SUSPENDED) == [CONNECTED, SUSPENDED]
-        assert zk.certain_until == certain
-        assert await states_until(states, EXPIRED) == [EXPIRED]
-        assert zk.certain_until == float("-inf")
-        assert certain < asyncio.get_running_loop().time()
-        proxy.resume()
-        assert await states_until(states, CONNECTED) == [CONNECTING, CONNECTED]
-        assert zk.certain_until > asyncio.get_running_loop().time()
-
-
 # -- dead links ----------------------------------------------------------------------------------------------------
-
-
-async def test_a_half_open_link_is_dropped_and_the_next_one_is_judged_anew_pitfall_51(
-    zookeeper: RealServer, path: str
-) -> None:
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts, 2.0) as zk:
-        await zk.create(path, ephemeral=True)
-        states, old = zk.states(), zk.session_id
-        proxy.pause()
-        asking = asyncio.create_task(zk.get(path))
-        assert await states_until(states, SUSPENDED) == [CONNECTED, SUSPENDED]
-        proxy.resume()
-        assert (await asking).stat.ephemeral_owner == old
-        assert await states_until(states, CONNECTED) == [CONNECTED]
-        connections, mark = proxy.connections, proxy.mark()
-        for _ in range(3):  # pings are sent and answered: the new link does not count as dead
-            await proxy.seen("ping", mark, direction="reply")
-            mark = proxy.mark()
-        assert (proxy.connections, zk.state, zk.session_id) == (connections, CONNECTED, old)
-
-
-async def test_pings_are_sent_to_a_server_that_sends_events_all_the_time_pitfall_52(
-    zookeeper: RealServer, path: str
-) -> None:
-    """Events arrive all the time, and the client sends no requests."""
-    async with (
-        Proxy(zookeeper.hosts) as proxy,
-        zkwire.connect(proxy.hosts, 1.0) as zk,
-        zkwire.connect(zookeeper.hosts) as other,
-    ):
-        nodes = [f"{path}-{number}" for number in range(400)]
-        watches = [watch for _, watch in await asyncio.gather(*map(zk.exists_and_watch, nodes))]
-        mark, count = proxy.mark(), 0
-        for node, watch in zip(nodes, watches, strict=True):
-            await other.create(node)
-            await watch
-            count += 1
-            if "ping" in proxy.requests(mark, ignore_pings=False):
-                if count > 5:
-                    break
-                mark, count = proxy.mark(), 0  # the machine was busy: a ping after a pause proves nothing
-            await asyncio.sleep(0.005)  # the pace of the events
-        else:
-            pytest.fail(f"no ping during {count} events")
 
 
 async def test_requests_larger_than_the_sockets_buffers_do_not_deadlock(zookeeper: RealServer, path: str) -> None:
@@ -401,17 +270,3 @@ async def test_requests_larger_than_the_sockets_buffers_do_not_deadlock(zookeepe
         assert [stat.version for stat in await asyncio.gather(*sets)] == list(range(1, 21))
         assert {node.stat.version for node in await asyncio.gather(*gets)} == {20}
         assert proxy.connections == 1
-
-
-async def test_large_requests_into_a_dead_link_fail_with_it(zookeeper: RealServer, path: str) -> None:
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts, 2.0) as zk:
-        await zk.create(path)
-        proxy.pause()
-        sets = [asyncio.create_task(zk.set(path, bytes(900_000))) for _ in range(20)]
-        await states_until(zk.states(), SUSPENDED)
-        proxy.resume()
-        outcomes = await asyncio.gather(*sets, return_exceptions=True)
-        lost = [isinstance(outcome, zkwire.ConnectionLostError) for outcome in outcomes]
-        # 4 MiB were written, and the other requests waited for the next connection.
-        assert lost == [True] * 4 + [False] * 16
-        assert all(isinstance(outcome, zkwire.Stat) for outcome in outcomes[4:])

@@ -302,8 +302,8 @@ def _loads(before: list[Address], after: list[Address], clients: int = 12_000) -
     """Return how many clients each server has after the change, and how many have moved; spread evenly before."""
     loads: Counter[Address] = Counter()
     moved = 0
+    rng = random.Random(1)
     for number in range(clients):
-        rng = random.Random(number)
         client = Hosts(before, 10.0, rng)
         current = before[number % len(before)]
         if client.replace(after, current):

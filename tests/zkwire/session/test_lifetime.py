@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.everywhere import scene
+from tests.support.virtual_time import a_client, in_virtual_time
 from zkwire.errors import SessionClosedError, SessionExpiredError
 from zkwire.session import suspension
 from zkwire.session.lifetime import Certainty, OnClosed, OnUncertain
@@ -173,6 +173,7 @@ async def test_a_server_that_grants_a_shorter_timeout_brings_the_end_of_certaint
     assert certainty.until == float("-inf")
 
 
+@in_virtual_time
 async def test_the_time_that_the_machine_was_suspended_counts_against_certainty(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -257,20 +258,21 @@ async def test_the_clock_is_looked_at_once_a_second() -> None:
     on_uncertain.discard(print)
 
 
+@in_virtual_time
 async def test_what_was_asked_before_the_machine_was_suspended_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     slept = 1000.0
     monkeypatch.setattr(suspension, "suspended", lambda: slept)
-    async with scene(session_timeout=3.0) as stage:
-        stage.zk.need_certainty()
+    async with a_client(timeout=9.0) as (_, zk):
+        zk.need_certainty()
         for _ in range(3):
-            await stage.zk.sync("/")
-        assert stage.zk.certain_for(stage.zk.session_id) > 0
+            await zk.sync("/")
+        assert zk.certain_for(zk.session_id) > 0
         slept += 3600.0
-        assert stage.zk.certain_for(stage.zk.session_id) == 0
-        await stage.zk.sync("/")
-        assert stage.zk.certain_for(stage.zk.session_id) == 0
-        await stage.zk.certify()
-        assert 0 < stage.zk.certain_for(stage.zk.session_id) <= stage.zk.session_timeout
+        assert zk.certain_for(zk.session_id) == 0
+        await zk.sync("/")
+        assert zk.certain_for(zk.session_id) == 0
+        await zk.certify()
+        assert 0 < zk.certain_for(zk.session_id) <= zk.session_timeout
 
 
 def test_the_clocks_agree_that_this_test_does_not_suspend_the_machine() -> None:

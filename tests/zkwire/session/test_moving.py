@@ -1,7 +1,6 @@
 """Leaving a server for another one of a new list, and closing meanwhile; the server in memory has two addresses."""
 
 import asyncio
-from collections.abc import Callable
 
 import pytest
 
@@ -10,7 +9,7 @@ from tests.support.client import InOrder, cancelled, states_until, turns
 from tests.support.everywhere import scene
 from tests.support.recipes import no_task_stays, outcome, until
 from zkwire import SessionState
-from zkwire.session import closing, suspension
+from zkwire.session import closing
 from zkwire.testing import Server
 
 pytestmark = pytest.mark.limit(30)
@@ -152,15 +151,16 @@ async def test_the_node_of_a_cancelled_create_does_not_stay_in_a_session_that_is
 
 
 async def test_a_kept_session_does_not_wait_for_ever_for_a_clean_up_that_is_refused() -> None:
-    async with scene(session_timeout=2.0) as stage:
-        session = stage.zk.session_id
-        await stage.zk.create("/e", ephemeral=True)
-        with stage.server.answering("delete", zkwire.ThrottledError, session=session) as refused:
-            stage.zk.discard("/e")
+    async with Server(tick_time=0.1) as server:
+        zk = await zkwire.connect(server.hosts, 0.5)
+        await zk.create("/e", ephemeral=True)
+        with server.answering("delete", zkwire.ThrottledError, session=zk.session_id) as refused:
+            zk.discard("/e")
             await refused.until_hit()
-            await asyncio.wait_for(stage.zk.close(keep_session=True), 10)
-        assert session in stage.server.sessions
-        assert await stage.other.exists("/e") is not None
+            await asyncio.wait_for(zk.close(keep_session=True), 10)
+            assert zk.session_id in server.sessions
+            async with zkwire.connect(server.hosts) as other:
+                assert await other.exists("/e") is not None
 
 
 async def test_a_connection_that_breaks_during_the_clean_up_of_a_kept_session_ends_the_close() -> None:
@@ -228,48 +228,6 @@ async def test_a_defect_in_the_session_is_reported_and_leaves_no_caller_waiting(
 
 async def watch_for(watch: zkwire.Watch) -> zkwire.WatchEvent:
     return await watch
-
-
-# -- proofs -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def awakened(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Return a function after which nothing is certain any more: the machine was suspended for an hour."""
-    slept = 0.0
-
-    def sleep() -> None:
-        nonlocal slept
-        slept += 3600.0
-
-    monkeypatch.setattr(suspension, "suspended", lambda: slept)
-    return sleep
-
-
-@pytest.mark.parametrize("operation", ["sync", "multi"])
-async def test_a_proof_goes_on_after_lost_connections_and_transient_refusals(
-    operation: str, awakened: Callable[[], None]
-) -> None:
-    async with scene(session_timeout=2.0) as stage:
-        awakened()
-        with (
-            stage.server.drop_before("sync", session=stage.zk.session_id) as lost,
-            stage.server.answering(operation, zkwire.ThrottledError, session=stage.zk.session_id, times=2) as refused,
-        ):
-            await stage.zk.certify()
-            assert lost.hits == 1
-            assert refused.hits == 2
-        assert stage.zk.certain_for(stage.zk.session_id) > 0
-
-
-async def test_a_proof_that_is_refused_for_good_is_an_error(awakened: Callable[[], None]) -> None:
-    async with scene() as stage:
-        awakened()
-        with (
-            stage.server.answering("sync", zkwire.NoAuthError, session=stage.zk.session_id),
-            pytest.raises(zkwire.NoAuthError),
-        ):
-            await stage.zk.certify()
 
 
 # -- searches ---------------------------------------------------------------------------------------------------------

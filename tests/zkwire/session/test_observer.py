@@ -8,6 +8,7 @@ import pytest
 import zkwire
 from tests.support.client import cancelled, states_until, turns
 from tests.support.proxy import Proxy
+from tests.support.virtual_time import a_client, in_virtual_time
 from zkwire import Observer, SessionState, WatchEventType
 from zkwire.session.observer import ObserverTap
 from zkwire.testing import RealServer, Server
@@ -137,23 +138,23 @@ async def test_an_observer_sees_each_request_of_a_lost_connection_once(zookeeper
         assert [state for state, _ in seen.states] == [CONNECTED, SUSPENDED, CONNECTED]
 
 
-async def test_an_observer_sees_an_expired_session(zookeeper: RealServer, path: str) -> None:
+@in_virtual_time
+async def test_an_observer_sees_an_expired_session() -> None:
     seen = Records()
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts, 1.0, observer=seen) as zk:
-        await zk.create(path)
-        refusal = proxy.refuse_connections()
-        proxy.drop()
+    async with a_client(observer=seen) as (server, zk):
+        server.refused = {"a", "b"}
+        server.drop()
         await states_until(zk.states(), SUSPENDED)
-        asking = asyncio.create_task(zk.get(path))
+        asking = asyncio.create_task(zk.get("/a"))
         await turns()
-        given_up = asyncio.create_task(zk.get(f"{path}-cancelled"))
+        given_up = asyncio.create_task(zk.get("/cancelled"))
         await turns()
         await cancelled(given_up)
         with pytest.raises(zkwire.SessionExpiredError):
             await asking
-        assert seen.requests[1:] == [Done("getData", path, "SessionExpiredError")]
+        assert seen.requests == [Done("getData", "/a", "SessionExpiredError")]
         assert seen.seconds[-1] == 0, "it was never written"
-        refusal.end()
+        server.refused = set()
         await states_until(zk.states(), CONNECTED)
         assert [state for state, _ in seen.states] == [CONNECTED, SUSPENDED, EXPIRED, CONNECTING, CONNECTED]
 

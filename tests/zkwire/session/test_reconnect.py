@@ -7,10 +7,9 @@ from collections.abc import Callable
 import pytest
 
 import zkwire
-from tests.support.client import InOrder, eventually, states_until, turns, watched
+from tests.support.client import InOrder, eventually, states_until, turns
 from tests.support.everywhere import scene
 from tests.support.proxy import Frame, Proxy
-from tests.support.rogue import Peer, Rogue, honest
 from tests.support.set_watches import lists_of
 from tests.zkwire.session.verbs import ALL, READS
 from zkwire import SessionState, WatchEventType
@@ -178,18 +177,6 @@ async def test_every_kind_of_watch_is_set_again_pitfalls_1_2_30(zookeeper: RealS
         assert (await child).type is WatchEventType.CHILDREN
 
 
-async def test_watches_survive_a_restart_of_the_server_pitfall_2(zookeeper_own: RealServer, path: str) -> None:
-    async with zkwire.connect(zookeeper_own.hosts) as zk:
-        _, watch = await zk.exists_and_watch(path)
-        states = zk.states()
-        zookeeper_own.kill()
-        assert await states_until(states, SUSPENDED) == [CONNECTED, SUSPENDED]
-        await zookeeper_own.start()
-        await zk.create(path)
-        assert (await watch).type is WatchEventType.CREATED
-        assert await states_until(states, CONNECTED) == [CONNECTED]
-
-
 async def test_changes_during_a_disconnection_are_delivered_once(zookeeper: RealServer, path: str) -> None:
     async with (
         Proxy(zookeeper.hosts) as proxy,
@@ -228,59 +215,6 @@ async def test_changes_during_a_disconnection_are_delivered_once(zookeeper: Real
         ]
 
 
-async def test_events_that_a_reconnect_brings_are_not_delivered_urgently(zookeeper: RealServer, path: str) -> None:
-    """They come in the order of the lists in SetWatches, so that one of them alone proves nothing."""
-    async with (
-        Proxy(zookeeper.hosts) as proxy,
-        zkwire.connect(proxy.hosts) as zk,
-        zkwire.connect(zookeeper.hosts) as other,
-    ):
-        await zk.create(path)
-        with zkwire.WatchSet() as watches:
-            await zk.get_and_watch(path, into=watches)
-            arrival = watches.ready(urgent=[path])
-            refusal = proxy.refuse_connections()
-            proxy.drop()
-            await states_until(zk.states(), SUSPENDED)
-            await other.delete(path)
-            refusal.end()
-            assert await arrival is None
-            assert watches.was_rearmed
-            assert [event.type for event in watches.take()] == [WatchEventType.DELETED]
-
-
-async def test_a_watch_cancelled_during_a_disconnection_is_not_set_again(zookeeper: RealServer, path: str) -> None:
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        _, kept = await zk.exists_and_watch(path)
-        _, given_up = await zk.exists_and_watch(f"{path}-2")
-        refusal = proxy.refuse_connections()
-        proxy.drop()
-        await states_until(zk.states(), SUSPENDED)
-        given_up.cancel()
-        mark = proxy.mark()
-        refusal.end()
-        assert set_watches(await proxy.seen("setWatches", mark))[1] == [[], [path], []]
-        assert not kept.done()
-
-
-async def test_three_hundred_kilobytes_of_watches_are_set_again_in_chunks_pitfall_32(
-    zookeeper: RealServer, path: str
-) -> None:
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        nodes = [f"{path}-{'x' * 240}-{number:04d}" for number in range(1000)]
-        watches = [watch for _, watch in await asyncio.gather(*map(zk.exists_and_watch, nodes))]
-        mark = proxy.mark()
-        proxy.drop()
-        await proxy.seen("connect", mark)
-        await zk.ping()
-        frames = [frame for frame in proxy.log[mark:] if frame.opcode == "setWatches" and frame.direction == "request"]
-        assert len(frames) >= 3
-        assert max(len(frame.payload) for frame in frames) < 200_000
-        assert sorted(name for frame in frames for name in set_watches(frame)[1][1]) == nodes
-        await asyncio.gather(*(zk.create(node) for node in (nodes[0], nodes[500], nodes[999])))
-        assert [number for number, watch in enumerate(watches) if watch.done()] == [0, 500, 999]
-
-
 @pytest.mark.parametrize("when", ["before", "after"])
 async def test_a_watch_survives_a_second_break_between_two_set_watches_chunks_pitfall_71(when: str) -> None:
     """The answer to the first chunk must not raise the zxid from which the second chunk is asked for again."""
@@ -307,25 +241,13 @@ async def test_a_watch_survives_a_second_break_between_two_set_watches_chunks_pi
         assert [watch.done() for watch in watches] == [False] * 999 + [True]
 
 
-async def test_a_watch_whose_reply_was_lost_is_set_by_the_repeated_read(zookeeper: RealServer, path: str) -> None:
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        lost = proxy.drop_after("exists")
-        stat, watch = await zk.exists_and_watch(path)
-        assert stat is None
-        assert lost.hits
-        assert proxy.requests().count("exists") == 2
-        await zk.create(path)
-        assert (await watch).type is WatchEventType.CREATED
-
-
 # -- calls in flight -----------------------------------------------------------------------------------------------
 
 REPEATED = READS | {"ping": ("ping", lambda zk, path: zk.ping())}
 CHANGES = ["create", "create_and_stat", "create container", "set", "delete", "ensure_path", "transaction"]
 
 
-@pytest.mark.parametrize("reset", [False, True])
-@pytest.mark.parametrize("verb", REPEATED)
+@pytest.mark.parametrize(("verb", "reset"), [*((verb, False) for verb in REPEATED), ("get", True)])
 async def test_a_read_whose_answer_is_lost_is_repeated(
     zookeeper: RealServer, path: str, verb: str, reset: bool
 ) -> None:
@@ -365,57 +287,6 @@ async def test_a_write_cut_off_in_flight_fails_and_is_not_sent_again_pitfall_60(
         node = await direct.get(path)
         applied = (node.data, sorted(await direct.get_children(path))) != (b"", ["child"])
         assert applied == (when == "after")
-
-
-async def test_reads_are_repeated_in_order_ahead_of_the_calls_that_wait(zookeeper: RealServer, path: str) -> None:
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts, max_in_flight=4) as zk:
-        await zk.create(path, b"old")
-        refusal = proxy.refuse_connections()
-        lost = proxy.drop_after("getData")
-        outcomes = asyncio.gather(
-            zk.get(path), zk.exists(path), zk.set(path, b"lost"), zk.get_children(path), return_exceptions=True
-        )
-        waiting = asyncio.gather(zk.set(path, b"new"), zk.get(path))  # held back by max_in_flight
-        await states_until(zk.states(), SUSPENDED)
-        assert lost.hits
-        mark = proxy.mark()
-        refusal.end()
-        node, stat, error, names = await outcomes
-        assert isinstance(node, zkwire.Node)
-        assert node.data == b"old"
-        assert isinstance(stat, zkwire.Stat)
-        assert isinstance(error, zkwire.ConnectionLostError)
-        assert names == []
-        assert (await waiting)[1].data == b"new"
-        assert proxy.requests(mark) == ["connect", "getData", "exists", "getChildren", "setData", "getData"]
-
-
-async def test_requests_during_a_disconnection_wait_for_the_next_connection(zookeeper: RealServer, path: str) -> None:
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        refusal = proxy.refuse_connections()
-        proxy.drop()
-        await states_until(zk.states(), SUSPENDED)
-        calls = asyncio.gather(zk.create(path), zk.set(path, b"1"), zk.get(path))
-        await proxy.until(lambda: proxy.refused >= 2)
-        assert not calls.done()
-        mark = proxy.mark()
-        refusal.end()
-        created, _, node = await calls
-        assert (created, node.data) == (path, b"1")
-        assert proxy.requests(mark) == ["connect", "create", "setData", "getData"]
-        assert proxy.writes(mark) == 2  # the handshake, and everything else at once
-
-
-async def test_calls_that_max_in_flight_holds_back_survive_a_lost_connection(zookeeper: RealServer, path: str) -> None:
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts, max_in_flight=2) as zk:
-        await zk.create(path)
-        cut = proxy.drop_before("setData", nth=2)
-        outcomes = await asyncio.gather(*(zk.set(path, b"%d" % n) for n in range(6)), return_exceptions=True)
-        assert cut.hits
-        lost = [isinstance(outcome, zkwire.ConnectionLostError) for outcome in outcomes]
-        assert lost == [True, True, False, False, False, False]
-        assert (await zk.get(path)).data == b"5"
-        assert proxy.requests().count("setData") == 6
 
 
 # -- hosts ---------------------------------------------------------------------------------------------------------
@@ -495,44 +366,6 @@ async def test_the_client_leaves_no_connection_on_the_server(zookeeper: RealServ
             await zk.sync("/")
         assert await clients() == 1
     await eventually(none)
-
-
-async def test_the_pauses_grow_when_every_connection_ends_at_once() -> None:
-    """A successful handshake alone must not reset the back-off."""
-
-    async def accept_and_close(peer: Peer) -> None:
-        await peer.handshake()
-
-    loop = asyncio.get_running_loop()
-    async with Rogue(*[accept_and_close] * 5, honest) as rogue:
-        start = loop.time()
-        async with zkwire.connect(rogue.hosts, 4.0) as zk:
-            await rogue.connected(6)
-            await zk.ping()
-        # the pauses before the attempts 2 to 6: at least 25, 50, 100, 200, 200 ms
-        assert loop.time() - start > 0.4
-
-
-async def test_cancelling_a_watch_keeps_another_watch_of_the_same_node(zookeeper: RealServer, path: str) -> None:
-    """One is cancelled while the request for the other is under way: the server's watch must stay."""
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        await zk.create(path)
-        _, first = await zk.get_and_watch(path)
-        for order in ("cancel first", "ask first"):
-            mark = proxy.mark()
-            hold = proxy.hold_replies()
-            if order == "cancel first":
-                first.cancel()
-            asking = asyncio.create_task(zk.get_and_watch(path))
-            await turns(1)
-            if order == "ask first":
-                first.cancel()
-            await proxy.seen("getData", mark, direction="reply")
-            hold.release()
-            _, first = await asking
-            assert await watched(zookeeper, path)
-        await zk.set(path, b"")
-        assert first.done()
 
 
 async def test_removing_a_watch_that_has_just_fired_is_harmless_pitfall_38(zookeeper: RealServer, path: str) -> None:

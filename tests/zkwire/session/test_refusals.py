@@ -1,7 +1,6 @@
 """Refusals of a server, failures and cancellations of callers, and changes of the list of servers."""
 
 import asyncio
-import struct
 from typing import Any
 
 import pytest
@@ -10,10 +9,10 @@ import zkwire
 from tests.support import rogue
 from tests.support.client import InOrder, cancelled, states_until, turns
 from tests.support.everywhere import scene
-from tests.support.recipes import outcome, until, until_state
+from tests.support.recipes import until, until_state
 from tests.support.rogue import CLOSE_SESSION, Peer, Rogue
 from zkwire import SessionState, ThrottledError, WatchEventType, WatchSet
-from zkwire.session import attempt
+from zkwire.session import attempt, closing
 from zkwire.testing import Server
 
 CONNECTED, SUSPENDED = SessionState.CONNECTED, SessionState.SUSPENDED
@@ -21,25 +20,6 @@ SESSION_EXPIRED = -112
 
 
 # -- refusals -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.limit(10)
-async def test_the_connection_is_dropped_when_the_server_refuses_to_set_watches_again() -> None:
-    async with scene() as stage:
-        zk = stage.zk
-        await zk.create("/a")
-        _, watch = await zk.get_and_watch("/a")
-        async with zk.events("/a") as events:
-            with stage.server.answering("setWatches", ThrottledError, times=2) as refused:
-                stage.server.drop(zk.session_id)
-                await refused.until_hit(2)
-            assert isinstance(await anext(events), zkwire.Resync)
-            await stage.other.set("/a", b"x")
-            assert (await watch).type is WatchEventType.CHANGED
-            event = await anext(events)
-            while isinstance(event, zkwire.Resync):
-                event = await anext(events)
-            assert event.type is WatchEventType.CHANGED
 
 
 async def test_the_answer_that_the_session_has_expired_ends_certainty() -> None:
@@ -60,27 +40,6 @@ async def test_the_answer_that_the_session_has_expired_ends_certainty() -> None:
         assert seen == [0.0]
         await until_state(zk, CONNECTED)
         await until(lambda: zk.certain_for(zk.session_id) > 0)
-
-
-async def test_an_answer_that_arrives_behind_the_end_of_the_session_sets_no_watch() -> None:
-    """The refusal of a credential overtakes other answers; what it ends must include those in the same read."""
-
-    async def together(peer: Peer) -> None:
-        await peer.handshake()
-        auth, read = await peer.request(), await peer.request()
-        refusal = struct.pack(">iqi", auth.xid, 0, -115)
-        node = struct.pack(">iqi", read.xid, 1, 0) + struct.pack(">i", 0) + bytes(68)
-        await peer.send(b"".join(struct.pack(">i", len(frame)) + frame for frame in (refusal, node)))
-        await peer.serve()
-
-    async with Rogue(together) as rogue:
-        zk = await zkwire.connect(rogue.hosts)
-        adding = asyncio.create_task(outcome(zk.add_auth("no-such-scheme", b"")))
-        reading = asyncio.create_task(outcome(zk.get_and_watch("/a")))
-        assert isinstance(await adding, zkwire.AuthFailedError)
-        assert isinstance(await reading, zkwire.AuthFailedError)
-        assert len(zk._session.requests.watches) == 0
-        await zk.close()
 
 
 async def test_follow_config_goes_on_after_a_throttled_answer() -> None:
@@ -143,39 +102,8 @@ async def test_a_watch_cancelled_in_a_callback_of_the_same_event_does_not_get_it
             await third
 
 
-async def test_calls_cancelled_without_a_connection_take_no_memory() -> None:
-    async with scene() as stage:
-        with stage.server.refuse_connections():
-            stage.server.drop(stage.zk.session_id)
-            await until_state(stage.zk, SUSPENDED)
-            waiting = asyncio.create_task(stage.zk.create("/a"))
-            for _ in range(500):
-                task = asyncio.create_task(stage.zk.set("/a", bytes(1000)))
-                await turns(1)
-                await cancelled(task)
-            assert len(stage.zk._session.requests._unsent) < 150
-        assert await waiting == "/a"
-
-
-async def test_cancelling_the_sessions_task_fails_every_call() -> None:
-    """asyncio.run cancels all tasks at the end of a main function that has left a client open."""
-    async with Server() as server:
-        zk = await zkwire.connect(server.hosts)
-        await zk.create("/a")
-        with server.refuse_connections():
-            server.drop()
-            await until_state(zk, SUSPENDED)
-            gone = zk.discard("/a")
-            for task in asyncio.all_tasks() - {asyncio.current_task()}:
-                if task.get_name() == "zkwire session":
-                    task.cancel()
-            await gone
-        with pytest.raises(zkwire.SessionClosedError):
-            await zk.get("/a")
-        await zk.close()
-
-
-async def test_giving_up_the_resumption_of_a_session_does_not_end_it() -> None:
+async def test_giving_up_the_resumption_of_a_session_does_not_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(closing, "_SILENCE", 0.2)
     async with Server() as server:
         zk = await zkwire.connect(server.hosts)
         await zk.create("/a", ephemeral=True)
@@ -201,28 +129,6 @@ async def _entered(connecting: Any) -> zkwire.Client:
 
 
 # -- hosts --------------------------------------------------------------------------------------------------------
-
-
-async def test_a_server_that_is_removed_during_the_handshake_is_left() -> None:
-    greeted = asyncio.Event()
-
-    async def slow(peer: Peer) -> None:
-        await greeted.wait()
-        await rogue.honest(peer)
-
-    async with (
-        Rogue(rogue.honest) as first,
-        Rogue(slow) as old,
-        Rogue(rogue.honest) as new,
-        zkwire.connect(first.hosts) as zk,
-    ):
-        zk.set_hosts(old.hosts)
-        await old.connected(1)
-        zk.set_hosts(new.hosts)
-        greeted.set()
-        await new.connected(1)
-        await until_state(zk, CONNECTED)
-        await until(lambda: zk.server == new.hosts)
 
 
 async def test_a_new_list_of_servers_does_not_disturb_a_close() -> None:

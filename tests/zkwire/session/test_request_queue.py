@@ -2,6 +2,7 @@
 
 import asyncio
 import weakref
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
@@ -110,6 +111,22 @@ async def test_nothing_is_written_while_the_socket_is_full_and_all_of_it_afterwa
         assert await reading is not None
         await removing
         assert server.names() == ["exists", "delete"]
+
+
+@in_virtual_time
+async def test_requests_during_a_disconnection_wait_for_the_next_connection() -> None:
+    async with a_client() as (server, zk):
+        server.refused = {"a", "b"}
+        server.drop()
+        await turns()
+        calls = asyncio.gather(zk.create("/a"), zk.set("/a", b"1"), zk.get("/a"))
+        await asyncio.sleep(1.0)
+        assert not calls.done()
+        server.refused = set()
+        created, _, node = await calls
+        assert (created, node.data) == ("/a", b"1")
+        assert server.names() == ["connect", "create", "setData", "getData"]
+        assert len(server.writes) == 2  # the handshake, and everything else at once
 
 
 @in_virtual_time
@@ -360,19 +377,27 @@ async def test_a_credential_that_waits_when_the_connection_breaks_is_shown_once_
 
 
 @in_virtual_time
-async def test_a_refusal_to_set_the_watches_again_is_followed_by_another_connection() -> None:
-    async with a_client() as (server, zk):
+@pytest.mark.parametrize("name", ["setWatches", "setWatches2"])
+async def test_a_refusal_to_set_the_watches_again_is_followed_by_another_connection(name: str) -> None:
+    async with a_client() as (server, zk), AsyncExitStack() as stack:
         _, watch = await zk.exists_and_watch("/a")
+        if name == "setWatches2":
+            events = await stack.enter_async_context(zk.events("/a"))
         server.names()
-        server.strike = lambda wire, sent: zkwire.ThrottledError.code if sent.name == "setWatches" else None
+        server.strike = lambda wire, sent: zkwire.ThrottledError.code if sent.name == name else None
         server.drop()
-        await server.until("setWatches", 3)
+        await server.until(name, 3)
         server.strike = lambda wire, sent: None
-        await server.until("setWatches", 4)
+        await server.until(name, 4)
         await zk.ping()
-        assert server.names("ping") == ["connect", "setWatches"] * 4
+        assert server.names("ping") == ["connect", name] * 4
         await zk.create("/a")
         assert (await watch).type is WatchEventType.CREATED
+        if name == "setWatches2":
+            assert await anext(events) == zkwire.Resync()
+            event = await anext(events)
+            assert isinstance(event, zkwire.WatchEvent)
+            assert event.type is WatchEventType.CREATED
 
 
 @in_virtual_time

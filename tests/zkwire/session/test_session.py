@@ -2,12 +2,14 @@
 
 import asyncio
 import logging
+from itertools import pairwise
+from operator import gt
 
 import pytest
 
 import zkwire
 from tests.support.client import InOrder, cancelled, turns
-from tests.support.virtual_time import Server, a_client, in_virtual_time, tasks
+from tests.support.virtual_time import Sent, Server, Wire, a_client, in_virtual_time, tasks
 from zkwire import AuthFailedError, SessionClosedError, SessionExpiredError, SessionState
 from zkwire.testing.memory.machine import Settings
 
@@ -108,6 +110,25 @@ async def test_after_a_connection_that_has_lasted_the_next_attempt_comes_at_once
 
 
 @in_virtual_time
+async def test_the_pauses_grow_when_every_connection_ends_at_once() -> None:
+    """A successful handshake alone must not reset the back-off."""
+
+    def drop(wire: Wire, sent: Sent) -> bool:
+        wire.lose(None)
+        return False
+
+    async with a_client("a") as (server, zk):
+        server.strike = drop
+        pinging = asyncio.ensure_future(zk.ping())
+        await server.until("connect", 6)
+        server.strike = lambda wire, sent: None
+        await pinging
+        times = [sent.at for sent in server.requests if sent.name == "connect"]
+        pauses = [later - earlier for earlier, later in pairwise(times)]
+        assert all(map(gt, pauses, [0.05, 0.1, 0.2, 0.4])), pauses
+
+
+@in_virtual_time
 async def test_a_server_that_was_taken_from_the_list_while_it_was_connected_to_is_left() -> None:
     async with a_client() as (server, zk):
         server.is_silent = True
@@ -167,6 +188,7 @@ async def test_what_arrives_behind_the_refusal_of_a_credential_fails_with_the_se
                 f"a:2181 refuses the credential of scheme 'digest'; session {session_id:#x} is left to expire"
             )
         assert zk.state is AUTH_FAILED
+        assert len(zk._session.requests.watches) == 0
         with pytest.raises(AuthFailedError):
             await zk.add_auth("digest", b"u:p")
 
@@ -240,12 +262,16 @@ async def test_a_client_whose_task_is_cancelled_gives_up_after_a_second_without_
         server.refused = {"a", "b"}
         server.drop()
         await state_is(zk, SUSPENDED)
+        removed = zk.discard("/a")
         (runner,) = tasks("zkwire session")
         runner.cancel()
         start = now()
         await asyncio.wait({runner})
         assert now() - start == pytest.approx(1.0, abs=0.01)
         assert zk.state is CLOSED
+        assert removed.done()
+        with pytest.raises(SessionClosedError):
+            await zk.get("/a")
 
 
 @in_virtual_time
@@ -288,7 +314,7 @@ async def test_closing_asks_for_the_end_once_and_waits_for_its_answer(keep_sessi
 @pytest.mark.parametrize(("within", "seconds"), [(None, 2.0), (0.5, 0.5), (60.0, 2.0)])
 @pytest.mark.parametrize("is_connected", [True, False])
 async def test_closing_gives_up_when_no_server_is_heard(
-    within: float | None, seconds: float, is_connected: bool, caplog: pytest.LogCaptureFixture
+    within: float | None, seconds: float, is_connected: bool
 ) -> None:
     async with a_client() as (server, zk):
         server.is_silent = True
@@ -304,14 +330,38 @@ async def test_closing_gives_up_when_no_server_is_heard(
 
 
 @in_virtual_time
-async def test_no_task_of_a_closed_client_is_left_also_if_its_close_is_cancelled() -> None:
+@pytest.mark.parametrize("is_connected", [True, False], ids=["silent", "down"])
+async def test_a_client_closes_sooner_if_no_server_was_heard_for_long_before(is_connected: bool) -> None:
+    """A service ends within five seconds although the ensemble is down, also if it leaves two clients in turn."""
+    async with a_client(timeout=600.0) as (server, zk):
+        assert zk.session_timeout > 30.0
+        server.is_silent = True
+        reading = asyncio.ensure_future(zk.get("/"))  # the server owes an answer from now on
+        if not is_connected:
+            server.refused = {"a", "b"}
+            server.drop()
+        await asyncio.sleep(15.0)
+        start = now()
+        await zk.close()
+        assert now() - start == pytest.approx(0.5, abs=0.01)
+        with pytest.raises(SessionClosedError):
+            await reading
+        server.is_silent = False
+
+
+@in_virtual_time
+@pytest.mark.parametrize("times", [1, 2, 3])
+async def test_no_task_of_a_closed_client_is_left_also_if_its_close_is_cancelled(times: int) -> None:
     async with a_client() as (server, zk):
         server.is_silent = True
-        closing = asyncio.ensure_future(zk.close())
+        closing, second = asyncio.ensure_future(zk.close()), asyncio.ensure_future(zk.close())
         await turns()
-        closing.cancel()
+        for _ in range(times):
+            closing.cancel()
+            await turns(1)
         await asyncio.wait({closing})
         assert closing.cancelled()
+        await second
         assert tasks("zkwire session") == []
         assert zk.state is CLOSED
         server.is_silent = False

@@ -638,18 +638,6 @@ def test_last_zxid_starts_with_what_the_handshake_says() -> None:
 # -- time ---------------------------------------------------------------------------------------------
 
 
-def test_an_idle_connection_pings_at_its_time_and_not_before() -> None:
-    connection = _opened(now=100.0)
-    due = 100.0 + timing.ping_after(TIMEOUT)
-    assert connection.next_tick() == due
-    assert connection.tick(due - 0.001)
-    assert connection.data_to_send() == b""
-    assert connection.tick(due)
-    assert connection.data_to_send() == bytes.fromhex("00000008 fffffffe 0000000b")
-    assert connection.tick(due)
-    assert connection.data_to_send() == b""
-
-
 def test_pings_are_counted_from_the_last_sending() -> None:
     """Pitfall 52: a server that sends all the time must still hear from the client."""
     connection = _opened(now=0.0)
@@ -664,21 +652,6 @@ def test_pings_are_counted_from_the_last_sending() -> None:
             connection.receive(_reply(PING_XID), now)
     assert len(pings) in (4, 5)
     assert all(later - earlier <= ping * 1.11 for earlier, later in pairwise([0.0, *pings]))
-
-
-def test_a_request_puts_off_the_next_ping() -> None:
-    """Pitfall 52, the other way round: a client that sends requests all the time sends no pings."""
-    connection = _opened(now=0.0)
-    ping = timing.ping_after(TIMEOUT)
-    now = 0.0
-    for xid in range(1, 20):
-        now += ping * 0.9
-        assert connection.tick(now)
-        assert connection.data_to_send() == b""
-        _sent(connection, SyncRequest("/"), now=now)
-        connection.data_to_send()
-        assert connection.next_tick() == now + ping
-        connection.receive(_reply(xid, b"\0\0\0\1/"), now)
 
 
 def test_a_silent_link_is_dead_whatever_the_client_sends() -> None:
@@ -925,17 +898,6 @@ def test_without_a_quorum_a_ping_proves_what_can_be_proven() -> None:
     assert (connection.answered, connection.certainty, connection.error) == (1.0, None, None)
 
 
-def test_a_server_that_sends_events_and_never_answers_is_dead_after_a_session_timeout() -> None:
-    connection = _opened(now=0.0)
-    _sent(connection, SyncRequest("/"), now=0.0)
-    ends = []
-    for now in range(1, 20):
-        connection.receive(_event(1, "/a"), float(now))
-        if not connection.tick(float(now)):
-            ends.append(now)
-    assert ends[0] == 1 + TIMEOUT
-
-
 def test_a_server_that_answers_one_by_one_or_in_small_pieces_is_alive() -> None:
     connection = _opened(limit=100_000, now=0.0)
     for _ in range(30):
@@ -1010,14 +972,6 @@ def test_a_reply_that_the_session_is_ending_ends_the_connection_and_extends_no_c
     assert isinstance(connection.error, ProtocolError)
     assert connection.answered == 0.0
     assert list(connection.calls) == calls
-
-
-def test_a_call_counts_the_replies_that_cannot_be_decoded() -> None:
-    connection = _opened(now=0.0)
-    (call,) = _sent(connection, SyncRequest("/"), now=0.0)
-    connection.receive(_reply(1, b"\0\0"), 1.0)
-    assert isinstance(connection.error, ProtocolError)
-    assert call.times_unreadable == 1
 
 
 # -- nonsense -----------------------------------------------------------------------------------------
@@ -1167,17 +1121,6 @@ def test_auth_and_sasl_are_no_sign_of_life_in_either_direction() -> None:
     assert connection.receive(_reply(-4, zxid=77) + _reply(1, b"\xff\xff\xff\xff", zxid=78), 2.5)[1] is sasl
     assert sasl.reply == SaslReply(None)
     assert (connection.answered, connection.last_zxid) == (answered, 0)
-
-
-def test_a_held_connection_sends_no_ping_and_still_notices_a_dead_link() -> None:
-    connection = _opened()
-    connection.is_held = True
-    assert connection.next_tick() == timing.dead_after(TIMEOUT)
-    assert connection.tick(timing.ping_after(TIMEOUT))
-    assert connection.data_to_send() == b""
-    assert not connection.tick(timing.dead_after(TIMEOUT))
-    connection.is_held = False
-    assert connection.next_tick() == timing.ping_after(TIMEOUT)
 
 
 @pytest.mark.parametrize("xid", [1, 2, -2])

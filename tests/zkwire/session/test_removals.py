@@ -1,0 +1,181 @@
+"""The removals of the clean-up in virtual time: what they send, when callers wait, and when they end."""
+
+import asyncio
+
+import pytest
+
+from tests.simulation.loop import Machine
+from tests.support.client import turns
+from tests.support.virtual_time import a_client, in_virtual_time
+from tests.zkwire.session.test_cleanup_at_each_moment import behind_and_overloaded, now, throttled
+
+
+@in_virtual_time
+async def test_callers_wait_for_a_removal_as_long_as_one_of_the_removals_ends_each_second() -> None:
+    async with a_client() as (server, zk):
+        for name in "abcd":
+            await zk.create(f"/{name}")
+        server.strike = throttled("delete", path="/a")
+        start = now()
+        first = zk.discard("/a")
+        for second in (0.5, 1.5):
+            await asyncio.sleep(start + second - now())
+            await zk.discard("/b" if second == 0.5 else "/c")
+            assert not first.done()
+        await asyncio.sleep(start + 2.99 - now())
+        assert not first.done()
+        await first
+        assert now() - start == pytest.approx(3.0, abs=0.01)
+        # While none ends, a new one is not waited for either.
+        server.strike = throttled("delete")
+        server.names()
+        assert zk.discard("/d").done()
+        assert zk.discard("/d").done()
+        await turns()
+        assert server.names("ping") == ["delete"] * 2
+        # They go on all the same, and callers wait again as soon as one has ended.
+        server.strike = throttled("delete", path="/a")
+        await asyncio.sleep(0.2)
+        assert sorted(await zk.get_children("/")) == ["a", "zookeeper"]
+        await zk.create("/b")
+        removed = zk.discard("/b")
+        assert not removed.done()
+        await removed
+        server.strike = throttled()
+        await asyncio.sleep(0.2)
+        assert await zk.get_children("/") == ["zookeeper"]
+
+
+@in_virtual_time
+async def test_after_an_idle_time_a_removal_that_does_not_end_is_waited_for_as_long_as_the_first_one() -> None:
+    async with a_client() as (server, zk):
+        await zk.create("/a")
+        for idle in (0.0, 5.0, 5.0):
+            await asyncio.sleep(idle)
+            await zk.discard("/none")
+            await asyncio.sleep(2.0)
+            server.strike = throttled("delete")
+            start = now()
+            await zk.discard("/a")
+            assert now() - start == pytest.approx(1.0, abs=0.01)
+            server.strike = throttled()
+
+
+@in_virtual_time
+async def test_a_removal_that_is_refused_for_the_moment_is_sent_again_each_tenth_of_a_second() -> None:
+    async with a_client() as (server, zk):
+        await zk.create("/a")
+        server.names()
+        server.strike = throttled("delete")
+        start = now()
+        removed = zk.discard("/a")
+        await asyncio.sleep(0.25)
+        server.strike = throttled()
+        await removed
+        assert [sent.at - start for sent in server.requests] == pytest.approx([0.0, 0.1, 0.2, 0.3], abs=0.01)
+        assert server.names() == ["delete"] * 4
+
+
+@in_virtual_time
+async def test_a_removal_that_is_refused_for_good_is_reported_and_one_of_a_missing_node_is_not(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with a_client() as (server, zk):
+        await zk.create("/a/b", make_parents=True)
+        await zk.discard("/a")
+        await zk.discard("/none")
+        assert server.names()[-2:] == ["delete", "delete"]
+    (report,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert report.startswith("a node that should be deleted remains: delete /a: ")
+
+
+@in_virtual_time
+async def test_a_removal_whose_answer_is_lost_looks_behind_a_sync_whether_the_node_is_the_same() -> None:
+    async with a_client() as (server, zk):
+        _, stat = await zk.create_and_stat("/n/a", make_parents=True)
+        server.is_silent = True
+        removed = zk.discard("/n/a", newest_zxid=stat.czxid)
+        server.names()
+        await turns()
+        server.drop()
+        server.is_silent = False
+        await removed
+        assert [(sent.name, sent.path) for sent in server.requests] == [
+            ("connect", None),
+            ("sync", "/n"),
+            ("exists", "/n/a"),
+            ("delete", "/n/a"),
+        ]
+
+
+@in_virtual_time
+@pytest.mark.parametrize("newest", [None, 1 << 40])
+async def test_a_removal_that_goes_on_while_the_client_closes_ends_with_the_session(newest: int | None) -> None:
+    """Nothing can be asked any more: the session ends, and its ephemeral nodes with it."""
+    async with a_client() as (server, zk):
+        await zk.create("/a", ephemeral=True)
+        server.strike = throttled("delete")
+        removed = zk.discard("/a", newest_zxid=newest)
+        server.is_holding = True
+        closing = asyncio.ensure_future(zk.close())
+        await turns()
+        assert not removed.done()
+        server.drop()  # the delete fails, and cannot be followed by another request
+        await turns()
+        assert removed.done()
+        server.is_holding = False
+        await closing
+        assert server.names("create")[:3] == ["delete", "closeSession", "connect"]
+
+
+@in_virtual_time
+async def test_a_client_that_is_closed_while_a_removal_is_unanswered_has_no_timer_left() -> None:
+    async with a_client() as (server, zk):
+        server.is_silent = True
+        removed = zk.discard("/a")
+        await zk.close(within=0)
+        assert removed.done()
+        assert zk.discard("/b").done()
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, Machine)
+        assert not [line for line in loop.left() if "_look_for_progress" in line]
+        server.is_silent = False
+
+
+@in_virtual_time
+async def test_a_removal_that_waits_when_its_session_ends_deletes_nothing_in_the_next_one() -> None:
+    """Its node went with the session, and another client may have created one at the same path."""
+    async with a_client() as (server, zk):
+        await zk.create("/e", ephemeral=True)
+        server.strike = throttled("delete")
+        removed = zk.discard("/e")
+        await server.until("delete")
+        server.machine.expire(zk.session_id, now())
+        server.drop()
+        server.strike = throttled()
+        await removed
+        await zk.create("/e")
+        await asyncio.sleep(1.0)
+        assert await zk.exists("/e") is not None
+        assert server.names().count("delete") == 1
+
+
+@in_virtual_time
+async def test_a_removal_believes_no_answer_behind_a_refused_sync() -> None:
+    """It would leave a node that its server does not know yet, or delete one that took the place of its own."""
+    async with a_client() as (server, zk):
+        _, stat = await zk.create_and_stat("/n/a", make_parents=True)
+        server.is_silent = True
+        removed = zk.discard("/n/a", newest_zxid=stat.czxid)
+        await turns()
+        server.drop()
+        server.is_silent = False
+        server.strike = behind_and_overloaded
+        server.names()
+        await server.until("sync", 2)
+        server.strike = throttled("sync")
+        await server.until("exists", 4)
+        assert "delete" not in server.names()
+        server.strike = throttled()
+        await removed
+        assert await zk.exists("/n/a") is None
