@@ -150,19 +150,6 @@ async def test_the_node_of_a_cancelled_create_does_not_stay_in_a_session_that_is
         assert await stage.other.exists("/e") is None
 
 
-async def test_a_kept_session_does_not_wait_for_ever_for_a_clean_up_that_is_refused() -> None:
-    async with Server(tick_time=0.1) as server:
-        zk = await zkwire.connect(server.hosts, 0.5)
-        await zk.create("/e", ephemeral=True)
-        with server.answering("delete", zkwire.ThrottledError, session=zk.session_id) as refused:
-            zk.discard("/e")
-            await refused.until_hit()
-            await asyncio.wait_for(zk.close(keep_session=True), 10)
-            assert zk.session_id in server.sessions
-            async with zkwire.connect(server.hosts) as other:
-                assert await other.exists("/e") is not None
-
-
 async def test_a_connection_that_breaks_during_the_clean_up_of_a_kept_session_ends_the_close() -> None:
     async with scene() as stage:
         session = stage.zk.session_id

@@ -77,6 +77,21 @@ async def test_a_removal_that_is_refused_for_the_moment_is_sent_again_each_tenth
 
 
 @in_virtual_time
+async def test_a_kept_session_waits_for_a_removal_that_is_refused_for_half_its_timeout_with_few_pings() -> None:
+    async with a_client() as (server, zk):
+        await zk.create("/a", ephemeral=True)
+        server.strike = throttled("delete")
+        zk.discard("/a")
+        server.names()
+        start = now()
+        await zk.close(keep_session=True)
+        assert now() - start == pytest.approx(zk.session_timeout / 2, abs=0.1)
+        pings = server.names().count("ping")
+        assert 10 * (now() - start) < pings < 10 * (now() - start) + 10
+        assert zk.session_id in server.machine.sessions.by_id
+
+
+@in_virtual_time
 async def test_a_removal_that_is_refused_for_good_is_reported_and_one_of_a_missing_node_is_not(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
