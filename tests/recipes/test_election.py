@@ -159,39 +159,6 @@ async def test_a_term_is_a_lease(zookeeper: RealServer, path: str) -> None:
         await term.resign()
 
 
-async def test_a_leader_without_answers_stops_before_the_next_begins(zookeeper: RealServer, path: str) -> None:
-    """Pitfalls 14 and 17: no packet arrives; the leader is certain until three quarters of the timeout."""
-    loop = asyncio.get_running_loop()
-    async with (
-        Proxy(zookeeper.hosts) as proxy,
-        zkwire.connect(proxy.hosts, session_timeout=1.0) as zk,
-        zkwire.connect(zookeeper.hosts) as other,
-    ):
-        stopped = 0.0
-
-        async def leading() -> None:
-            nonlocal stopped
-            async with Election(zk, path, b"1").lead():
-                led.set()
-                try:
-                    await asyncio.Event().wait()
-                finally:
-                    stopped = loop.time()
-
-        led = asyncio.Event()
-        async with running(leading()) as (task,):
-            await led.wait()
-            waiter = asyncio.create_task(Election(other, path, b"2").acquire())
-            await until_line(other, path, 2)
-            proxy.pause()
-            term = await waiter
-            assert 0 < stopped < loop.time()
-            proxy.resume()
-            assert isinstance(await outcome(task), LockLostError)
-        await term.resign()
-        await until_line(other, path, 0)
-
-
 async def test_terms_and_observers_on_a_closed_client_are_errors() -> None:
     """Pitfall 6."""
     async with Server() as server:

@@ -506,7 +506,7 @@ async def hold_until_the_own_node_is_watched(stage: Scene) -> None:
     ),
 )
 async def test_a_cut_at_every_step_leaves_one_node_for_each_contender_and_the_line_moves(play: Play) -> None:
-    """Pitfalls 1, 3, 10, 12, 13, 17, 20 and 23."""
+    """Pitfalls 1, 3, 10, 12, 13, 17, 20, 22 and 23."""
     await cut_at_every_step(play, stays=["a"], at_least=3)
 
 

@@ -81,20 +81,6 @@ async def test_the_time_that_the_machine_was_suspended_counts_against_the_limit(
         await until_line(stage.zk, "/locks/a", 0)
 
 
-async def test_a_lease_without_a_body_is_lost_too() -> None:
-    async with two_clients() as (zk, other):
-        lease = await TimedLock(zk, "/t", 0.1).acquire()
-        error = await lease.lost()
-        assert isinstance(error, LockLostError)
-        assert error.why == "its time limit has passed"
-        with pytest.raises(LockLostError):
-            lease.check()
-        with pytest.raises(LockLostError):
-            await lease.extend(5)
-        await lease.release()
-        await until_line(other, "/t", 0)
-
-
 async def test_the_holder_writes_its_limit_ahead_of_its_data() -> None:
     async with two_clients() as (zk, other):
         async with TimedLock(zk, "/t", 30, data=b"host-7") as lease:
@@ -307,40 +293,31 @@ async def test_an_extension_whose_answer_comes_after_the_old_limit_does_not_revi
         await lease.release()
 
 
-async def test_a_lease_of_less_than_a_second_ends_at_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with scene(session_timeout=40.0) as stage:
-        clock = Clock(monkeypatch)
-        lease = await TimedLock(stage.zk, "/t", 0.5).acquire()
-        losing = asyncio.create_task(lease.lost())
-        await stage.zk.ping()
-        assert not losing.done()
-        await clock.passes(0.51)
-        assert losing.done()
-        assert "its time limit has passed" in str(await losing)
-        await until_line(stage.other, "/t", 0)
-
-
-async def test_a_lease_that_is_longer_than_a_second_ends_at_its_limit_by_itself(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("limit", [0.5, 4.0])
+async def test_a_lease_without_a_body_ends_at_its_limit_by_itself(
+    limit: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The holder looks at its limit every second, as its timers do not run while the machine is suspended."""
     async with scene(session_timeout=40.0) as stage:
         clock = Clock(monkeypatch)
-        lease = await TimedLock(stage.zk, "/t", 4.0).acquire()
+        lease = await TimedLock(stage.zk, "/t", limit).acquire()
         losing = asyncio.create_task(lease.lost())
         await stage.zk.ping()
-        for _ in range(3):
+        for _ in range(int(limit) - 1):
             await clock.passes(1.01)
             await stage.zk.ping()
         assert not losing.done()
-        await clock.passes(1.01)
+        await clock.passes(1.01 if limit > 1 else 0.51)
         assert losing.done()
         error = await losing
         assert error is not None
         assert error.why == "its time limit has passed"
+        with pytest.raises(LockLostError):
+            lease.check()
+        with pytest.raises(LockLostError):
+            await lease.extend(5)
         await lease.release()
-        await stage.zk.ping()
-        assert await line(stage.other, "/t") == []
+        await until_line(stage.other, "/t", 0)
 
 
 async def test_a_lease_whose_node_another_client_has_written_into_is_lost_when_it_is_extended() -> None:
