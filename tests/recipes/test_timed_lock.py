@@ -1,8 +1,8 @@
 """The lock with a time limit: the holder stops when its limit has passed, and then others take the lock over."""
 
 import asyncio
-from collections.abc import Callable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
@@ -13,13 +13,25 @@ from recipes.line import ticket_data
 from recipes.line.locking import Locking
 from recipes.line.position import Promises
 from recipes.line.proofs import Proofs
+from tests.support import virtual_time
 from tests.support.client import turns
 from tests.support.clock import Clock
 from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, scene
 from tests.support.locks import release, two_clients, watch_count
 from tests.support.proxy import Proxy
 from tests.support.queues import Counting
-from tests.support.recipes import body_raises, line, make_known, no_task_stays, outcome, this_task, until, until_line
+from tests.support.recipes import (
+    body_raises,
+    line,
+    make_known,
+    no_task_stays,
+    outcome,
+    this_task,
+    until,
+    until_armed,
+    until_line,
+)
+from tests.support.virtual_time import in_virtual_time
 from zkwire import Client
 from zkwire.session import suspension
 from zkwire.testing import RealServer, Server
@@ -35,6 +47,18 @@ def limit(version: int, seconds: float) -> bytes:
     proof = PROOFS.proof(version)
     assert proof is not None
     return ticket_data.limited(seconds, proof, b"host-7")
+
+
+@asynccontextmanager
+async def clients_in_virtual_time() -> AsyncIterator[tuple[Client, Client]]:
+    """Two clients of a server in virtual time, which have no watch at the end."""
+    server = virtual_time.Server()
+    async with (
+        zkwire.connect("a", open_link=server.open_link) as zk,
+        zkwire.connect("a", open_link=server.open_link) as other,
+    ):
+        yield zk, other
+        await until_armed(0, zk, other)
 
 
 async def hung(zk: Client, path: str, seconds: float, prefix: str = "lock-") -> str:
@@ -111,8 +135,9 @@ async def test_requests(zookeeper: RealServer, path: str) -> None:
         assert proxy.requests(mark) == ["create2", "getChildren", "setData", "setData", "delete"]
 
 
+@in_virtual_time
 async def test_a_limit_can_be_extended_and_shortened() -> None:
-    async with two_clients() as (zk, other):
+    async with clients_in_virtual_time() as (zk, other):
         loop = asyncio.get_running_loop()
         lease = await TimedLock(zk, "/t", 0.7).acquire()
         end = loop.time() + 0.8
@@ -374,8 +399,9 @@ def test_a_waiting_ticket_counts_a_limit_from_when_it_has_read_it() -> None:
         lambda zk: Semaphore(zk, "/t", 1),
     ],
 )
+@in_virtual_time
 async def test_every_recipe_takes_the_lock_over_after_the_limit(kind: Callable[[Client], Locking[Any]]) -> None:
-    async with two_clients() as (zk, other):
+    async with clients_in_virtual_time() as (zk, other):
         loop = asyncio.get_running_loop()
         began = loop.time()
         node = await hung(other, "/t", 0.2)
@@ -387,11 +413,12 @@ async def test_every_recipe_takes_the_lock_over_after_the_limit(kind: Callable[[
         await lease.release()
 
 
-async def test_a_holder_that_extends_keeps_the_lock(zookeeper: RealServer, path: str) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
+@in_virtual_time
+async def test_a_holder_that_extends_keeps_the_lock() -> None:
+    async with clients_in_virtual_time() as (zk, other):
         loop = asyncio.get_running_loop()
-        node = await hung(other, path, 0.5)
-        waiter = asyncio.create_task(Lock(zk, path).acquire())
+        node = await hung(other, "/t", 0.5)
+        waiter = asyncio.create_task(Lock(zk, "/t").acquire())
         for version in range(2, 9):
             await asyncio.sleep(0.1)
             await other.set(node, limit(version, 0.5))
@@ -402,8 +429,9 @@ async def test_a_holder_that_extends_keeps_the_lock(zookeeper: RealServer, path:
         await lease.release()
 
 
+@in_virtual_time
 async def test_a_limit_that_is_removed_does_not_count() -> None:
-    async with two_clients() as (zk, other):
+    async with clients_in_virtual_time() as (zk, other):
         node = await hung(other, "/t", 0.5)
         waiter = asyncio.create_task(Lock(zk, "/t").acquire(within=0.8))
         await other.set(node, b"")
@@ -457,7 +485,7 @@ async def test_a_waiter_that_may_not_read_the_holders_node_any_more_takes_the_lo
         zkwire.connect(zookeeper.hosts) as waits,
         zkwire.connect(zookeeper.hosts, auth=[("digest", b"boss:x")]) as admin,
     ):
-        lease = await TimedLock(zk, path, limit=1.0, acl=zkwire.OPEN_ACL).acquire()
+        lease = await TimedLock(zk, path, limit=0.5, acl=zkwire.OPEN_ACL).acquire()
         waiting = asyncio.create_task(Lock(waits, path).acquire())
         await until(lambda: watch_count(waits) >= 2)
         await waits.ping()
