@@ -1,6 +1,6 @@
 """The list that the tickets of one client share; `tests/model` plays it with the tickets themselves."""
 
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from recipes.line.position import Position, Ranking, every_contender
@@ -30,36 +30,6 @@ def joined(shared: SharedList) -> Share:
 
 
 # -- a ranking that changes -------------------------------------------------------------------------------------------
-
-
-@example([(0, "a"), (0, "b"), (1, "a")], [1])  # two names with one number
-@given(
-    st.lists(st.tuples(st.integers(-3, 3), st.sampled_from("ab")), unique=True, max_size=10),
-    st.lists(st.integers(0, 9), max_size=10),
-)
-def test_names_that_are_removed_from_a_ranking_are_not_there(tickets: list[tuple[int, str]], places: list[int]) -> None:
-    def is_a(name: str) -> bool:
-        return name.startswith("a")
-
-    names = [f"{prefix}--{(number + 2**31) % 2**32 - 2**31:010d}" for number, prefix in tickets] + ["no ticket"]
-    ranking = Ranking(names)
-    for name in names[:-1]:
-        ranking.before(name, every_contender)
-    copied = Ranking(ranking)
-    for name in names[:-1]:
-        copied.before(name, every_contender)
-    left = list(names)
-    for place in places:
-        if place < len(names):
-            copied.remove(names[place])
-            left = [name for name in left if name != names[place]]
-            assert list(copied) == left
-            for blocks in (every_contender, is_a):
-                for name in names[:-1]:
-                    assert copied.before(name, blocks) == Ranking(left).before(name, blocks) or not left
-    assert list(ranking) == names
-    for name in names[:-1]:
-        assert ranking.before(name, every_contender) == Ranking(names).before(name, every_contender)
 
 
 # -- what is shared ---------------------------------------------------------------------------------------------------
