@@ -10,7 +10,14 @@ import pytest
 import zkwire
 from recipes import Lease, PermitsError, Semaphore
 from recipes.semaphore import MOST_PERMITS
-from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, nothing_stays, scene
+from tests.support.everywhere import (
+    Scene,
+    cancel_at_every_moment,
+    cut_at_every_step,
+    expire_at_every_step,
+    nothing_stays,
+    scene,
+)
 from tests.support.locks import cancel_every_wait, release, start_waiting, taken, two_clients, watch_count
 from tests.support.proxy import Proxy
 from tests.support.queues import clients as connected
@@ -40,24 +47,6 @@ async def test_as_many_as_the_permits_hold_and_the_next_waits(zookeeper: RealSer
         await release(leases[0], fourth_lease, await fifth)
         assert await line(zk, path) == []
         assert (await zk.get(path)).data == b"3"
-
-
-async def test_tasks_that_share_an_object_share_its_permits() -> None:
-    async with two_clients() as (zk, other):
-        semaphore = Semaphore(zk, "/s", 3)
-        inside = most = 0
-
-        async def use() -> None:
-            nonlocal inside, most
-            async with semaphore:
-                inside += 1
-                most = max(most, inside)
-                await zk.ping()
-                inside -= 1
-
-        await asyncio.gather(*(use() for _ in range(12)))
-        assert most == 3
-        assert await line(other, "/s") == []
 
 
 async def test_one_permit_is_a_lock_in_ticket_order() -> None:
@@ -404,40 +393,6 @@ async def test_a_waiting_ticket_gets_an_error_when_the_number_is_overwritten() -
             assert await until_line(other, "/s", 1) == [lease.path[3:]]
 
 
-async def test_a_wait_continues_in_a_new_session_with_the_new_number() -> None:
-    """Pitfalls 15 and 17."""
-    async with Server() as server, zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
-        held = [await Semaphore(other, "/s", 2).acquire() for _ in range(2)]
-        waiter = await start_waiting(zk, Semaphore(zk, "/s", 2), 3)
-        server.expire(zk.session_id)
-        await Semaphore(other, "/s", 2).resize(3)
-        await (await waiter).release()
-        await release(*held)
-        await until_line(other, "/s", 0)
-
-
-@pytest.mark.parametrize("operation", ["getData", "setData"])
-async def test_an_acquire_that_stores_the_number_survives_an_expired_session(operation: str) -> None:
-    """Pitfall 17."""
-    async with scene() as stage:
-        await stage.other.create(stage.path)  # without a number
-        semaphore = Semaphore(stage.zk, stage.path, 2)
-        nth = 2 if operation == "getData" else 1
-        lease = await expired_behind(stage, operation, nth, semaphore.acquire())
-        assert (await stage.other.get(stage.path)).data == b"2"
-        await release(lease)
-
-
-@pytest.mark.parametrize("operation", ["sync", "multi"])
-async def test_a_resize_survives_an_expired_session(operation: str) -> None:
-    """Pitfall 17."""
-    async with scene() as stage:
-        semaphore = Semaphore(stage.zk, stage.path, 2)
-        await release(await semaphore.acquire())
-        await expired_behind(stage, operation, 1, semaphore.resize(4))
-        assert (await stage.other.get(stage.path)).data == b"4"
-
-
 async def test_without_renewal_an_expired_session_is_an_error() -> None:
     async with scene() as stage, zkwire.connect(stage.server.hosts, renew=False) as zk:
         await stage.other.create(stage.path)
@@ -553,6 +508,13 @@ async def contend(stage: Scene) -> None:
 
 async def resize(stage: Scene) -> None:
     await Semaphore(stage.zk, stage.path, None).resize(3)
+    assert (await stage.other.get(stage.path)).data == b"3"
+
+
+async def store_the_number(stage: Scene) -> None:
+    await stage.other.create(stage.path)  # without a number
+    await acquire_and_release(stage)
+    assert (await stage.other.get(stage.path)).data == b"2"
 
 
 async def check_resized(stage: Scene) -> None:
@@ -591,6 +553,12 @@ async def be_resized_while_waiting(stage: Scene) -> None:
 async def test_cut_at_every_step(play: Any) -> None:
     """Pitfalls 1, 10, 13, 15, 20 and 21: no ticket stays when the connection is lost after the create."""
     await cut_at_every_step(play, at_least=2, stays=["resized"])
+
+
+@pytest.mark.parametrize("play", [store_the_number, resize, resize_while_others_wait])
+async def test_expired_at_every_step(play: Any) -> None:
+    """Pitfalls 15 and 17."""
+    await expire_at_every_step(play, at_least=3, stays=["resized"])
 
 
 async def test_an_acquire_is_cancelled_at_every_moment() -> None:

@@ -496,17 +496,6 @@ async def test_a_waiter_that_may_not_read_the_holders_node_any_more_takes_the_lo
             await (await waiting).release()
 
 
-async def test_a_takeover_works_in_a_new_session() -> None:
-    """Pitfall 17."""
-    async with Server() as server, zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
-        node = await hung(other, "/t", 0.3)
-        waiter = asyncio.create_task(Lock(zk, "/t").acquire(within=10))
-        await until_line(other, "/t", 2)
-        server.expire(zk.session_id)
-        await (await waiter).release()
-        assert await other.exists(node) is None
-
-
 async def test_a_limit_without_a_proof_ends_the_lease_and_is_not_believed(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -448,20 +448,6 @@ async def test_a_ticket_is_passed_on_only_while_it_is_certain() -> None:
         await nothing_stays(stage)
 
 
-async def test_a_transaction_under_a_lease_checks_its_node() -> None:
-    async with scene() as stage:
-        lease = await Lock(stage.zk, stage.path).acquire()
-        async with lease.transaction() as transaction:
-            transaction.create("/order", b"1")
-        await stage.other.delete(lease.path)
-        with pytest.raises(TransactionError) as error:
-            async with lease.transaction() as transaction:
-                transaction.set("/order", b"2")
-        assert error.value.index == 0
-        assert (await stage.other.get("/order")).data == b"1"
-        await lease.release()
-
-
 async def test_a_lease_is_certain_to_the_last_moment() -> None:
     async with scene() as stage:
         left = 0.001

@@ -273,27 +273,6 @@ async def test_a_waiter_whose_node_is_taken_from_it_takes_a_new_ticket(
         await lease.release()
 
 
-async def test_a_waiter_does_not_own_if_change_deletion_and_departure_arrive_at_once() -> None:
-    """The watch on its own node is not set again when the event of the blocker arrives."""
-    async with scene() as stage:
-        server, other = stage.server, stage.other
-        holder, waiter, old = await behind_a_holder(other, stage.zk, stage.path, within=30)
-        third = asyncio.create_task(Lock(other, stage.path).acquire(within=30))
-        await until_line(other, stage.path, 3)
-        with server.hold_replies(session=stage.zk.session_id):
-            await other.set(old, b"a note")
-            await other.delete(old)
-            await holder.release()
-            lease = await third
-        await until_line(other, stage.path, 2)  # it has a new ticket
-        assert not waiter.done()
-        lease.check()
-        await lease.release()
-        following = await waiter
-        assert following.path != old
-        await following.release()
-
-
 async def test_a_waiter_whose_node_is_written_reads_its_node_and_then_the_list(
     zookeeper: RealServer, path: str
 ) -> None:
