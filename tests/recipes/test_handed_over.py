@@ -92,6 +92,6 @@ async def test_a_try_lock_is_certain_when_the_body_begins(is_expired: bool, is_m
                 _strike(server, zk, is_expired)
             return node
 
-        lock._take = taking_and_blocking  # type: ignore[method-assign]
+        lock._take = taking_and_blocking  # type: ignore[method-assign, assignment]
         assert await _body(MultiLock([lock]) if is_multi else lock)
         assert await zk.exists(P) is None

@@ -485,7 +485,7 @@ async def test_a_waiter_that_may_not_read_the_holders_node_any_more_takes_the_lo
         zkwire.connect(zookeeper.hosts) as waits,
         zkwire.connect(zookeeper.hosts, auth=[("digest", b"boss:x")]) as admin,
     ):
-        lease = await TimedLock(zk, path, limit=0.5, acl=zkwire.OPEN_ACL).acquire()
+        lease = await TimedLock(zk, path, limit=1.0, acl=zkwire.OPEN_ACL).acquire()
         waiting = asyncio.create_task(Lock(waits, path).acquire())
         await until(lambda: watch_count(waits) >= 2)
         await waits.ping()
