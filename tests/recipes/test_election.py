@@ -31,7 +31,7 @@ from tests.support.recipes import (
     until_state,
     until_watches,
 )
-from zkwire import Client, SessionClosedError, SessionExpiredError, SessionState, TransactionError
+from zkwire import SessionClosedError, SessionExpiredError, SessionState, TransactionError
 from zkwire.testing import RealServer, Server
 
 pytestmark = pytest.mark.limit(30)
@@ -159,39 +159,6 @@ async def test_a_term_is_a_lease(zookeeper: RealServer, path: str) -> None:
         await term.resign()
 
 
-async def test_a_leader_without_answers_stops_before_the_next_begins(zookeeper: RealServer, path: str) -> None:
-    """Pitfalls 14 and 17: no packet arrives; the leader is certain until three quarters of the timeout."""
-    loop = asyncio.get_running_loop()
-    async with (
-        Proxy(zookeeper.hosts) as proxy,
-        zkwire.connect(proxy.hosts, session_timeout=1.0) as zk,
-        zkwire.connect(zookeeper.hosts) as other,
-    ):
-        stopped = 0.0
-
-        async def leading() -> None:
-            nonlocal stopped
-            async with Election(zk, path, b"1").lead():
-                led.set()
-                try:
-                    await asyncio.Event().wait()
-                finally:
-                    stopped = loop.time()
-
-        led = asyncio.Event()
-        async with running(leading()) as (task,):
-            await led.wait()
-            waiter = asyncio.create_task(Election(other, path, b"2").acquire())
-            await until_line(other, path, 2)
-            proxy.pause()
-            term = await waiter
-            assert 0 < stopped < loop.time()
-            proxy.resume()
-            assert isinstance(await outcome(task), LockLostError)
-        await term.resign()
-        await until_line(other, path, 0)
-
-
 async def test_terms_and_observers_on_a_closed_client_are_errors() -> None:
     """Pitfall 6."""
     async with Server() as server:
@@ -242,38 +209,6 @@ async def test_terms_continue_in_a_new_session_behind_the_other_candidates(zooke
             assert stat.ephemeral_owner == zk.session_id != old
             assert terms[0].token < others[0].token < terms[1].token
         await until_line(other, path, 0)
-
-
-async def test_terms_continue_after_each_deletion_of_the_node() -> None:
-    """Pitfall 17: one new ticket for each loss."""
-    async with scene(P) as stage:
-        terms: list[Term] = []
-        async with running(lead_again_for_ever(Election(stage.zk, P, b"1"), terms)):
-            for count in range(1, 6):
-                await until_led(terms, count)
-                await stage.other.delete(terms[-1].path)
-            await until(lambda: len(terms) == 6)
-            assert len(await line(stage.other, P)) == 1
-        assert [term.token for term in terms] == sorted({term.token for term in terms})
-        await until_line(stage.other, P, 0)
-
-
-async def test_after_a_body_has_ended_the_candidate_queues_behind_the_others() -> None:
-    async with scene(P) as stage:
-        order: list[bytes] = []
-
-        async def lead(zk: Client, data: bytes) -> None:
-            async for term in Election(zk, P, data).terms():
-                async with term:
-                    order.append(data)
-                    await until_line(zk, P, 2)
-                if len(order) >= 6:
-                    break
-
-        async with running(lead(stage.zk, b"1"), lead(stage.other, b"2")):
-            await until(lambda: len(order) >= 6)
-        assert order[:6] in ([b"1", b"2"] * 3, [b"2", b"1"] * 3)
-        await until_line(stage.other, P, 0)
 
 
 async def test_asking_for_the_next_term_resigns_a_term_that_was_not_entered() -> None:
@@ -677,22 +612,6 @@ async def no_watch_stays_but(stage: Scene, term: Term | None) -> None:
         await no_watch_stays(stage.server.hosts)
     else:
         await until(lambda: watch_count(stage.zk) == 0)
-
-
-async def test_an_observer_gets_the_last_state_after_a_reconnect() -> None:
-    """The leader resigns, and others come and go, while the connection is down."""
-    async with scene(P) as stage:
-        first = await Election(stage.other, P, b"1").acquire()
-        async with Election(stage.zk, P).observe() as leaders:
-            assert await anext(leaders) == b"1"
-            waiting = asyncio.ensure_future(anext(leaders))
-            with stage.server.refuse_connections():
-                stage.server.drop(stage.zk.session_id)
-                await first.resign()
-                await (await Election(stage.other, P, b"2").acquire()).resign()
-                last = await Election(stage.other, P, b"3").acquire()
-            assert await waiting == b"3"
-        await last.resign()
 
 
 @pytest.mark.parametrize(

@@ -24,36 +24,30 @@ from recipes import (
     TryLock,
 )
 from tests.support.client import turns
-from zkwire import Client, SessionState
-from zkwire.testing import Server
+from tests.support.virtual_time import Sent, Server, Wire, in_virtual_time
+from zkwire import Client
 
-pytestmark = pytest.mark.slow("each test waits until a release is given up")
-
-LONG = 60.0  # seconds, the session timeout: a wait for the end of the session would exceed the limit of the test
-BOUND = 20.0  # seconds, for a machine that is very busy; it takes three on others
+LONG = 60.0  # seconds, the session timeout
+BOUND = 4.0  # seconds: far less than what is left of a session
 
 
-@asynccontextmanager
-async def silent(server: Server, zk: Client) -> AsyncIterator[None]:
+def leave_silent(server: Server) -> None:
     """The server keeps its connections, and answers nothing."""
-    with server.paused():
-        yield
+    server.is_silent = True
 
 
-@asynccontextmanager
-async def gone(server: Server, zk: Client) -> AsyncIterator[None]:
+def leave_gone(server: Server) -> None:
     """The server has dropped its connections, and takes no others."""
-    states = zk.states()
-    with server.refuse_connections():
-        server.drop()
-        async for state in states:
-            if state is SessionState.SUSPENDED:
-                break
-        states.close()
-        yield
+    server.refused.add("a")
+    for wire in server.wires:
+        wire.lose(None)
 
 
-OUTAGES = {"silent": silent, "gone": gone}
+OUTAGES = {"silent": leave_silent, "gone": leave_gone}
+
+
+def connected(server: Server) -> AbstractAsyncContextManager[Client]:
+    return zkwire.connect("a", LONG, open_link=server.open_link)
 
 
 @asynccontextmanager
@@ -121,6 +115,7 @@ HELD: dict[str, Callable[[Client], AbstractAsyncContextManager[object]]] = {
 
 
 @pytest.mark.parametrize("outage", OUTAGES)
+@in_virtual_time
 async def test_a_cancelled_body_is_left_in_seconds_while_no_server_answers(outage: str) -> None:
     """Each kind has a server of its own; all wait at the same time."""
     async with asyncio.TaskGroup() as group:
@@ -129,82 +124,91 @@ async def test_a_cancelled_body_is_left_in_seconds_while_no_server_answers(outag
 
 
 async def _leave_cancelled(held: str, outage: str) -> None:
-    inside = asyncio.Event()
+    inside, server = asyncio.Event(), Server(max_session_timeout=LONG)
 
     async def service() -> None:
-        async with zkwire.connect(server.hosts, LONG) as zk:
-            clients.append(zk)
-            async with HELD[held](zk):
-                inside.set()
-                await asyncio.Event().wait()
+        async with connected(server) as zk, HELD[held](zk):
+            inside.set()
+            await asyncio.Event().wait()
 
-    clients: list[Client] = []
-    async with Server(max_session_timeout=LONG) as server:
-        running = asyncio.create_task(service())
-        await inside.wait()
-        async with OUTAGES[outage](server, clients[0]):
-            running.cancel()
-            done, _ = await asyncio.wait({running}, timeout=BOUND)
-            assert done, f"{held}: not left within {BOUND} s"
-            assert running.cancelled(), held
+    running = asyncio.create_task(service())
+    await inside.wait()
+    OUTAGES[outage](server)
+    await turns()
+    running.cancel()
+    done, _ = await asyncio.wait({running}, timeout=BOUND)
+    assert done, f"{held}: not left within {BOUND} s"
+    assert running.cancelled(), held
 
 
 @pytest.mark.parametrize("outage", OUTAGES)
+@in_virtual_time
 async def test_many_held_locks_and_an_election_take_no_longer_than_one_lock(outage: str) -> None:
-    loop = asyncio.get_running_loop()
-    async with Server(max_session_timeout=LONG) as server, AsyncExitStack() as stack:
-        zk = await stack.enter_async_context(zkwire.connect(server.hosts, LONG))
+    server = Server(max_session_timeout=LONG)
+    async with AsyncExitStack() as stack:
+        zk = await stack.enter_async_context(connected(server))
         for number in range(30):
             await stack.enter_async_context(Lock(zk, f"/locks/{number}"))
         await stack.enter_async_context(Election(zk, "/election").lead())
-        async with OUTAGES[outage](server, zk):
-            start = loop.time()
+        OUTAGES[outage](server)
+        async with asyncio.timeout(BOUND):
             await stack.aclose()
-            assert loop.time() - start < BOUND
 
 
 @pytest.mark.parametrize("outage", OUTAGES)
+@in_virtual_time
 async def test_a_release_that_reaches_no_server_is_made_good_when_one_answers(outage: str) -> None:
-    async with (
-        Server(max_session_timeout=LONG) as server,
-        zkwire.connect(server.hosts, LONG) as zk,
-        zkwire.connect(server.hosts, LONG) as other,
-    ):
+    server = Server(max_session_timeout=LONG)
+    async with connected(server) as zk, connected(server) as other:
         lease = await Lock(zk, "/lock").acquire()
-        async with OUTAGES[outage](server, zk):
-            async with asyncio.timeout(BOUND):
-                await lease.release()
-            assert lease.is_released
+        OUTAGES[outage](server)
+        async with asyncio.timeout(BOUND):
+            await lease.release()
+        assert lease.is_released
+        server.refused.clear()
+        server.go_on()
         async with asyncio.timeout(LONG / 2):
             await (await Lock(other, "/lock").acquire()).release()
 
 
+@in_virtual_time
 async def test_a_release_waits_for_the_answer_of_a_server_that_answers() -> None:
     """However long it takes, as long as other removals end."""
-    async with Server() as server, zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
+    server = Server()
+    async with connected(server) as zk, connected(server) as other:
         leases = [await Lock(zk, f"/locks/{number}").acquire() for number in range(3)]
         for lease in leases:
             await lease.release()
             assert await other.exists(lease.path) is None
-        async with server.hold_replies("delete", session=zk.session_id) as held:
-            lease = await Lock(zk, "/lock").acquire()
-            releasing = asyncio.create_task(lease.release())
-            await held.until_hit()
-            await turns()
-            assert not releasing.done()
-            held.release()
-            await releasing
+        lease = await Lock(zk, "/lock").acquire()
+        hold_answers(server, "delete")
+        releasing = asyncio.create_task(lease.release())
+        await server.until("delete", len(leases) + 1)
+        await turns()
+        assert not releasing.done()
+        server.release()
+        await releasing
 
 
+def hold_answers(server: Server, operation: str) -> None:
+    """Have the server answer nothing from the next request of this name on."""
+
+    def strike(wire: Wire, sent: Sent) -> None:
+        server.is_holding |= sent.name == operation
+
+    server.strike = strike
+
+
+@in_virtual_time
 async def test_a_node_that_is_being_put_back_while_the_server_falls_silent_keeps_no_block_from_ending() -> None:
-    async with Server(max_session_timeout=LONG) as server, zkwire.connect(server.hosts, LONG) as zk:
+    server = Server(max_session_timeout=LONG)
+    async with connected(server) as zk, connected(server) as other:
         kept = PersistentEphemeral(zk, "/held/node", b"")
         await kept.__aenter__()
-        held = server.hold_replies("create", session=zk.session_id)
-        async with zkwire.connect(server.hosts) as other:
-            await other.delete("/held/node")
-        await held.until_hit()
-        with server.paused():
-            async with asyncio.timeout(BOUND):
-                await kept.__aexit__(None, None, None)
-        held.end()
+        await other.delete("/held/node")
+        hold_answers(server, "create2")
+        server.requests.clear()
+        await server.until("create2")
+        server.is_silent = True
+        async with asyncio.timeout(BOUND):
+            await kept.__aexit__(None, None, None)

@@ -1,13 +1,12 @@
 """The fair lock: every form of use, input, its requests, bounds, and cuts and cancellations at every step."""
 
 import asyncio
-import contextlib
 from typing import Any
 
 import pytest
 
 import zkwire
-from recipes import Election, Lease, Lock, ReentrantLock
+from recipes import Lease, Lock, ReentrantLock
 from tests.support.everywhere import Play, Scene, cancel_at_every_moment, cut_at_every_step, scene
 from tests.support.examples import some_in_quick
 from tests.support.locks import release, taken
@@ -457,39 +456,6 @@ async def wait_behind_three(stage: Scene) -> None:
     assert await until_line(stage.other, stage.path, 0) == []
 
 
-async def look_ahead(stage: Scene) -> None:
-    """The one before the last blocker leaves, so that the list is read ahead of the hand-over."""
-    first = await Lock(stage.other, stage.path).acquire()
-    tasks: list[asyncio.Task[Lease]] = []
-    for zk in (stage.other, stage.other, stage.zk):
-        tasks.append(asyncio.create_task(Lock(zk, stage.path).acquire()))
-        await until_line(stage.other, stage.path, len(tasks) + 1)
-    await until_armed(all_watches(4), stage.other, stage.zk)
-    await first.release()
-    await (await tasks[0]).release()
-    third = await tasks[1]
-    # The last ticket is armed by now, or becomes so over a new connection; it must not own meanwhile.
-    await until_armed(all_watches(2), stage.other, stage.zk)
-    assert not tasks[2].done()
-    await third.release()
-    await (await tasks[2]).release()
-    assert await line(stage.other, stage.path) == []
-
-
-async def hold_until_the_own_node_is_watched(stage: Scene) -> None:
-    """The holder changes the data of its node, so that the node is watched again."""
-    async with Election(stage.zk, stage.path).lead() as term:
-        for note in (b"1", b"2"):
-            await until_armed(1, stage.zk)
-            with contextlib.suppress(zkwire.ConnectionLostError):
-                await term.set(note)
-        await until_armed(1, stage.zk)
-        await stage.zk.ping()
-        term.check()
-        assert (await stage.other.get(term.path)).data in (b"1", b"2", b"")
-    assert await line(stage.other, stage.path) == []
-
-
 @pytest.mark.limit(60)
 @pytest.mark.parametrize(
     "play",
@@ -499,14 +465,12 @@ async def hold_until_the_own_node_is_watched(stage: Scene) -> None:
             try_in_vain_then_with_success,
             acquire_below_missing_parents,
             wait_behind_three,
-            look_ahead,
-            hold_until_the_own_node_is_watched,
         ],
         2,
     ),
 )
 async def test_a_cut_at_every_step_leaves_one_node_for_each_contender_and_the_line_moves(play: Play) -> None:
-    """Pitfalls 1, 3, 10, 12, 13, 17, 20 and 23."""
+    """Pitfalls 1, 3, 10, 12, 13, 17, 20, 22 and 23."""
     await cut_at_every_step(play, stays=["a"], at_least=3)
 
 
@@ -568,16 +532,13 @@ class Ahead:
             await until_line(stage.other, stage.path, 1)
 
 
-# Nothing ahead; one ticket; a task of the same process; a re-entrant lock; four tickets, so that a list is read and two
-# are watched.
-AHEAD = [Ahead(0), Ahead(1), Ahead(1, local=True), Ahead(0, kind=ReentrantLock), Ahead(4)]
+# Nothing ahead; one ticket; a task of the same process; a re-entrant lock.
+AHEAD = [Ahead(0), Ahead(1), Ahead(1, local=True), Ahead(0, kind=ReentrantLock)]
 
 
 @pytest.mark.usefixtures("watched_at_once")
 @pytest.mark.parametrize("bounded", [False, True])
-@pytest.mark.parametrize(
-    "ahead", some_in_quick(AHEAD, 2), ids=["first", "second", "second task", "re-entrant", "fifth"]
-)
+@pytest.mark.parametrize("ahead", some_in_quick(AHEAD, 2), ids=["first", "second", "second task", "re-entrant"])
 async def test_a_cancelled_acquire_or_release_leaves_nothing(ahead: Ahead, bounded: bool) -> None:
     """Pitfalls 9, 10, 11 and 24: no node, no watch, no task; and the lock can be used as before."""
     act = ahead.act_within if bounded else ahead.act
@@ -599,9 +560,8 @@ async def test_a_cancelled_acquire_below_missing_parents_leaves_only_parents() -
 
 
 @pytest.mark.usefixtures("watched_at_once")
-@pytest.mark.parametrize("cut", some_in_quick(["create", "getChildren", "getData"], 1))
-async def test_an_acquire_that_is_cut_and_cancelled_leaves_nothing(cut: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pitfalls 3, 10 and 11: the answer to a step is lost, and the acquire is cancelled at every moment around that,
+async def test_an_acquire_that_is_cut_and_cancelled_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pitfalls 3, 10 and 11: the answer to the create is lost, and the acquire is cancelled at every moment around it,
     also while it searches for its node, and when it is in the line again."""
     monkeypatch.setattr("zkwire.session.hosts._FIRST_PAUSE", 0.0)
     ahead = Ahead(1)
@@ -609,21 +569,10 @@ async def test_an_acquire_that_is_cut_and_cancelled_leaves_nothing(cut: str, mon
 
     async def prepare(stage: Scene) -> None:
         await ahead.stand(stage)
-        faults[:] = [stage.server.drop_after(cut, session=stage.zk.session_id)]
+        faults[:] = [stage.server.drop_after("create", session=stage.zk.session_id)]
 
     async def leave(stage: Scene) -> None:
         faults[0].end()
         await ahead.leave(stage)
 
     await cancel_at_every_moment(ahead.act, prepare=prepare, afterwards=leave, most=100)
-
-
-async def test_a_bound_that_passes_at_any_moment_leaves_nothing() -> None:
-    """Pitfalls 8 and 10."""
-    async with scene() as stage, Lock(stage.other, stage.path):
-        for step in range(25):
-            async with no_task_stays():
-                with pytest.raises(TimeoutError, match=stage.path):
-                    await Lock(stage.zk, stage.path).acquire(within=step / 5000)
-                await until_line(stage.other, stage.path, 1)
-                assert not stage.zk._session.requests.watches

@@ -504,22 +504,6 @@ async def everything_below(zk: Client, path: str) -> list[str]:
     return found + [each for node in found for each in await everything_below(zk, node)]
 
 
-async def use_queue(zk: Client, path: str) -> None:
-    await Queue(zk, path, acl=CREATOR_ALL_ACL).put(b"a")
-
-
-async def use_counter(zk: Client, path: str) -> None:
-    await Counter(zk, path, acl=CREATOR_ALL_ACL).add(1)
-
-
-async def use_value(zk: Client, path: str) -> None:
-    await SharedValue(zk, path, acl=CREATOR_ALL_ACL).set(b"a")
-
-
-async def use_barrier(zk: Client, path: str) -> None:
-    await Barrier(zk, path, acl=CREATOR_ALL_ACL).create()
-
-
 async def use_double_barrier(zk: Client, path: str) -> None:
     async with DoubleBarrier(zk, path, 1, acl=CREATOR_ALL_ACL):
         pass
@@ -534,35 +518,32 @@ async def use_persistent_ephemeral(zk: Client, path: str) -> None:
         pass
 
 
-@pytest.mark.parametrize(
-    ("use", "wide"),
-    [
-        (use_queue, "/entries"),
-        (use_counter, ""),
-        (use_value, ""),
-        (use_barrier, ""),
-        (use_double_barrier, ""),
-        (use_group, ""),
-        (use_persistent_ephemeral, ""),
-    ],
-)
+USES: Final[dict[str, Callable[[Client, str], Awaitable[object]]]] = {
+    "queue": lambda zk, path: Queue(zk, path, acl=CREATOR_ALL_ACL).put(b"a"),
+    "counter": lambda zk, path: Counter(zk, path, acl=CREATOR_ALL_ACL).add(1),
+    "value": lambda zk, path: SharedValue(zk, path, acl=CREATOR_ALL_ACL).set(b"a"),
+    "barrier": lambda zk, path: Barrier(zk, path, acl=CREATOR_ALL_ACL).create(),
+    "double barrier": use_double_barrier,
+    "group": use_group,
+    "persistent ephemeral": use_persistent_ephemeral,
+}
+
+
+@pytest.mark.parametrize("kind", USES)
 async def test_a_node_with_a_wider_acl_than_the_one_that_is_given_gets_a_warning(
-    zookeeper: RealServer,
-    path: str,
-    caplog: pytest.LogCaptureFixture,
-    use: Callable[[Client, str], Awaitable[None]],
-    wide: str,
+    zookeeper: RealServer, path: str, caplog: pytest.LogCaptureFixture, kind: str
 ) -> None:
+    wide = "/entries" if kind == "queue" else ""
     async with (
         zkwire.connect(zookeeper.hosts) as stranger,
         zkwire.connect(zookeeper.hosts, auth=[("digest", b"us:secret")]) as us,
     ):
         await stranger.create(path + wide, make_parents=True)
         for _ in range(2):
-            await use(us, path)
+            await USES[kind](us, path)
         (warning,) = (text for record in caplog.records if "acl=" in (text := record.getMessage()))
         assert f"{path}{wide} exists with an ACL that allows more than acl= asks for: world:anyone" in warning
         caplog.clear()
         for _ in range(2):
-            await use(us, f"{path}-ours")
+            await USES[kind](us, f"{path}-ours")
         assert not [record for record in caplog.records if "acl=" in record.getMessage()]

@@ -504,25 +504,6 @@ async def test_a_downgrade_that_the_server_refuses_lets_no_reader_in_and_can_be_
 # -- preferences ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("prefer", PREFERENCES)
-async def test_writers_exclude_all_others_with_every_preference(prefer: Preference | None) -> None:
-    async with two_clients() as (zk, other):
-        inside: list[str] = []
-
-        async def use(client: Client, kind: str) -> None:
-            rw = ReadWriteLock(client, "/rw", prefer=prefer)
-            locking: Locking[Any] = rw.read() if kind == "r" else rw.write()
-            for _ in range(3):
-                async with locking:
-                    inside.append(kind)
-                    assert inside == ["w"] or set(inside) == {"r"}
-                    await client.ping()
-                    inside.remove(kind)
-
-        await asyncio.gather(*(use((zk, other)[number % 2], "rrw"[number % 3]) for number in range(9)))
-        await until_tickets(other, "/rw", 0)
-
-
 async def test_preferred_readers_get_in_while_writers_wait() -> None:
     async with two_clients() as (zk, other):
         rw = ReadWriteLock(zk, "/rw", prefer="readers")

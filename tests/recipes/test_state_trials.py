@@ -1,4 +1,4 @@
-"""Trials: several processes share a counter, a double barrier, a group or a partitioner, and some are killed."""
+"""Trials: several processes share a counter, or a partitioner while some are killed."""
 
 import signal
 from contextlib import AsyncExitStack
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import zkwire
-from recipes import Counter, DoubleBarrier
+from recipes import Counter
 from tests.support.everywhere import below
 from tests.support.processes import Worker, start
 from tests.support.recipes import until, until_watches
@@ -17,9 +17,9 @@ from zkwire.testing import RealServer
 pytestmark = pytest.mark.limit(60)
 
 
-async def until_nothing_below(zk: zkwire.Client, path: str, *, but: int = 0) -> None:
+async def until_nothing_below(zk: zkwire.Client, path: str) -> None:
     async def reached() -> bool:
-        return len(await below(zk, path)) == but
+        return len(await below(zk, path)) == 0
 
     await until(reached)
 
@@ -42,74 +42,6 @@ async def test_four_processes_count_without_a_gap_or_a_duplicate(zookeeper: Real
         assert await Counter(zk, path).get() == 4 * tasks * adds
         await until_nothing_below(zk, path)
         await until_watches(zookeeper, 0)
-
-
-async def test_processes_meet_although_one_is_killed_inside_and_one_while_it_waits(
-    zookeeper: RealServer, path: str
-) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk, AsyncExitStack() as stack:
-        orders = {"hosts": zookeeper.hosts, "path": path, "members": 4}
-        lasting = [await stack.enter_async_context(start(members.meet, **orders, rounds=3)) for _ in range(2)]
-        doomed = await stack.enter_async_context(start(members.meet, **orders, rounds=1, timeout=1.0))
-        ours = DoubleBarrier(zk, path, 4)
-        await ours.enter(within=30)
-        await doomed.until("entered")
-        for worker in lasting:
-            await worker.until("entered")
-            assert not worker.all("left")  # this process has not left
-        doomed.signal(signal.SIGSTOP)
-        await ours.leave(within=30)  # at the latest when the session of the stopped process has expired
-        for worker in lasting:
-            await worker.until("entering", 2)
-        doomed.signal(signal.SIGKILL)
-        # Now a process is killed while it waits, and two others come in its place.
-        waits = await stack.enter_async_context(start(members.meet, **orders, rounds=1, timeout=1.0))
-        await waits.until("entering")
-
-        async def three() -> bool:
-            return len([node for node in await below(zk, path) if not node.endswith("ready")]) >= 3
-
-        await until(three)
-        waits.signal(signal.SIGKILL)
-        await until_nothing_below(zk, path, but=2)
-        for _ in range(2):
-            other = await stack.enter_async_context(start(members.meet, **orders, rounds=2))
-            lasting.append(other)
-        for worker in lasting:
-            await worker.end()
-        await until_nothing_below(zk, path)
-        await until_watches(zookeeper, 0)
-
-
-async def test_a_group_of_processes_agrees_on_its_members(zookeeper: RealServer, path: str) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk, AsyncExitStack() as stack:
-        workers = {
-            name: await stack.enter_async_context(
-                start(members.stay, hosts=zookeeper.hosts, path=path, name=name, timeout=1.0)
-            )
-            for name in ("one", "two", "three")
-        }
-        await agree(workers)
-        workers.pop("one").signal(signal.SIGKILL)
-        await agree(workers)
-        workers["one"] = await stack.enter_async_context(
-            start(members.stay, hosts=zookeeper.hosts, path=path, name="one", timeout=1.0)
-        )
-        await agree(workers)
-        for worker in workers.values():
-            worker.signal(signal.SIGKILL)
-        await until_nothing_below(zk, path)
-        await until_watches(zookeeper, 0)
-
-
-async def agree(workers: dict[str, Worker]) -> None:
-    def agreed() -> bool:
-        return all(
-            worker.all("members") and worker.all("members")[-1]["members"] == sorted(workers)
-            for worker in workers.values()
-        )
-
-    await until(agreed)
 
 
 async def test_every_partition_has_one_holder_while_members_are_killed_and_join(

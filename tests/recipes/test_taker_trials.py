@@ -1,4 +1,4 @@
-"""Trials of MultiLock and TryLock: several processes, a real server."""
+"""Trial of TryLock: several processes, a real server."""
 
 import signal
 from contextlib import AsyncExitStack
@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 import zkwire
-from tests.support.everywhere import below
 from tests.support.processes import Worker, start
 from tests.support.recipes import until, until_watches
-from tests.support.workers.takers import keep_trying, take_many
+from tests.support.workers.takers import keep_trying
 from zkwire.testing import RealServer
 
 pytestmark = pytest.mark.limit(60)
@@ -26,19 +25,6 @@ def checked(workers: list[Worker]) -> int:
             assert token > newest.get(path, 0)
             newest[path] = token
     return len(entries)
-
-
-async def test_processes_take_many_locks_in_random_orders(zookeeper: RealServer, path: str, tmp_path: Path) -> None:
-    """No deadlock, and no lock with two holders."""
-    async with AsyncExitStack() as stack:
-        zk = await stack.enter_async_context(zkwire.connect(zookeeper.hosts))
-        orders = {"hosts": zookeeper.hosts, "path": path, "folder": str(tmp_path), "tasks": 3, "rounds": 6}
-        workers = [await stack.enter_async_context(start(take_many, **orders)) for _ in range(3)]
-        for worker in workers:
-            await worker.end()
-        assert checked(workers) == 3 * 3 * 6
-        assert {node.removeprefix(f"{path}/") for node in await below(zk, path)} <= set("abcdef")
-        await until_watches(zookeeper, 0)
 
 
 async def test_processes_keep_trying_and_a_holder_is_killed(zookeeper: RealServer, path: str, tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 """The lock with a time limit: the holder stops when its limit has passed, and then others take the lock over."""
 
 import asyncio
-from collections.abc import Callable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
@@ -13,13 +13,25 @@ from recipes.line import ticket_data
 from recipes.line.locking import Locking
 from recipes.line.position import Promises
 from recipes.line.proofs import Proofs
+from tests.support import virtual_time
 from tests.support.client import turns
 from tests.support.clock import Clock
 from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, scene
 from tests.support.locks import release, two_clients, watch_count
 from tests.support.proxy import Proxy
 from tests.support.queues import Counting
-from tests.support.recipes import body_raises, line, make_known, no_task_stays, outcome, this_task, until, until_line
+from tests.support.recipes import (
+    body_raises,
+    line,
+    make_known,
+    no_task_stays,
+    outcome,
+    this_task,
+    until,
+    until_armed,
+    until_line,
+)
+from tests.support.virtual_time import in_virtual_time
 from zkwire import Client
 from zkwire.session import suspension
 from zkwire.testing import RealServer, Server
@@ -35,6 +47,18 @@ def limit(version: int, seconds: float) -> bytes:
     proof = PROOFS.proof(version)
     assert proof is not None
     return ticket_data.limited(seconds, proof, b"host-7")
+
+
+@asynccontextmanager
+async def clients_in_virtual_time() -> AsyncIterator[tuple[Client, Client]]:
+    """Two clients of a server in virtual time, which have no watch at the end."""
+    server = virtual_time.Server()
+    async with (
+        zkwire.connect("a", open_link=server.open_link) as zk,
+        zkwire.connect("a", open_link=server.open_link) as other,
+    ):
+        yield zk, other
+        await until_armed(0, zk, other)
 
 
 async def hung(zk: Client, path: str, seconds: float, prefix: str = "lock-") -> str:
@@ -81,20 +105,6 @@ async def test_the_time_that_the_machine_was_suspended_counts_against_the_limit(
         await until_line(stage.zk, "/locks/a", 0)
 
 
-async def test_a_lease_without_a_body_is_lost_too() -> None:
-    async with two_clients() as (zk, other):
-        lease = await TimedLock(zk, "/t", 0.1).acquire()
-        error = await lease.lost()
-        assert isinstance(error, LockLostError)
-        assert error.why == "its time limit has passed"
-        with pytest.raises(LockLostError):
-            lease.check()
-        with pytest.raises(LockLostError):
-            await lease.extend(5)
-        await lease.release()
-        await until_line(other, "/t", 0)
-
-
 async def test_the_holder_writes_its_limit_ahead_of_its_data() -> None:
     async with two_clients() as (zk, other):
         async with TimedLock(zk, "/t", 30, data=b"host-7") as lease:
@@ -125,8 +135,9 @@ async def test_requests(zookeeper: RealServer, path: str) -> None:
         assert proxy.requests(mark) == ["create2", "getChildren", "setData", "setData", "delete"]
 
 
+@in_virtual_time
 async def test_a_limit_can_be_extended_and_shortened() -> None:
-    async with two_clients() as (zk, other):
+    async with clients_in_virtual_time() as (zk, other):
         loop = asyncio.get_running_loop()
         lease = await TimedLock(zk, "/t", 0.7).acquire()
         end = loop.time() + 0.8
@@ -307,40 +318,31 @@ async def test_an_extension_whose_answer_comes_after_the_old_limit_does_not_revi
         await lease.release()
 
 
-async def test_a_lease_of_less_than_a_second_ends_at_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with scene(session_timeout=40.0) as stage:
-        clock = Clock(monkeypatch)
-        lease = await TimedLock(stage.zk, "/t", 0.5).acquire()
-        losing = asyncio.create_task(lease.lost())
-        await stage.zk.ping()
-        assert not losing.done()
-        await clock.passes(0.51)
-        assert losing.done()
-        assert "its time limit has passed" in str(await losing)
-        await until_line(stage.other, "/t", 0)
-
-
-async def test_a_lease_that_is_longer_than_a_second_ends_at_its_limit_by_itself(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("limit", [0.5, 4.0])
+async def test_a_lease_without_a_body_ends_at_its_limit_by_itself(
+    limit: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The holder looks at its limit every second, as its timers do not run while the machine is suspended."""
     async with scene(session_timeout=40.0) as stage:
         clock = Clock(monkeypatch)
-        lease = await TimedLock(stage.zk, "/t", 4.0).acquire()
+        lease = await TimedLock(stage.zk, "/t", limit).acquire()
         losing = asyncio.create_task(lease.lost())
         await stage.zk.ping()
-        for _ in range(3):
+        for _ in range(int(limit) - 1):
             await clock.passes(1.01)
             await stage.zk.ping()
         assert not losing.done()
-        await clock.passes(1.01)
+        await clock.passes(1.01 if limit > 1 else 0.51)
         assert losing.done()
         error = await losing
         assert error is not None
         assert error.why == "its time limit has passed"
+        with pytest.raises(LockLostError):
+            lease.check()
+        with pytest.raises(LockLostError):
+            await lease.extend(5)
         await lease.release()
-        await stage.zk.ping()
-        assert await line(stage.other, "/t") == []
+        await until_line(stage.other, "/t", 0)
 
 
 async def test_a_lease_whose_node_another_client_has_written_into_is_lost_when_it_is_extended() -> None:
@@ -397,8 +399,9 @@ def test_a_waiting_ticket_counts_a_limit_from_when_it_has_read_it() -> None:
         lambda zk: Semaphore(zk, "/t", 1),
     ],
 )
+@in_virtual_time
 async def test_every_recipe_takes_the_lock_over_after_the_limit(kind: Callable[[Client], Locking[Any]]) -> None:
-    async with two_clients() as (zk, other):
+    async with clients_in_virtual_time() as (zk, other):
         loop = asyncio.get_running_loop()
         began = loop.time()
         node = await hung(other, "/t", 0.2)
@@ -410,11 +413,12 @@ async def test_every_recipe_takes_the_lock_over_after_the_limit(kind: Callable[[
         await lease.release()
 
 
-async def test_a_holder_that_extends_keeps_the_lock(zookeeper: RealServer, path: str) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
+@in_virtual_time
+async def test_a_holder_that_extends_keeps_the_lock() -> None:
+    async with clients_in_virtual_time() as (zk, other):
         loop = asyncio.get_running_loop()
-        node = await hung(other, path, 0.5)
-        waiter = asyncio.create_task(Lock(zk, path).acquire())
+        node = await hung(other, "/t", 0.5)
+        waiter = asyncio.create_task(Lock(zk, "/t").acquire())
         for version in range(2, 9):
             await asyncio.sleep(0.1)
             await other.set(node, limit(version, 0.5))
@@ -425,8 +429,9 @@ async def test_a_holder_that_extends_keeps_the_lock(zookeeper: RealServer, path:
         await lease.release()
 
 
+@in_virtual_time
 async def test_a_limit_that_is_removed_does_not_count() -> None:
-    async with two_clients() as (zk, other):
+    async with clients_in_virtual_time() as (zk, other):
         node = await hung(other, "/t", 0.5)
         waiter = asyncio.create_task(Lock(zk, "/t").acquire(within=0.8))
         await other.set(node, b"")
@@ -489,17 +494,6 @@ async def test_a_waiter_that_may_not_read_the_holders_node_any_more_takes_the_lo
             await admin.delete(lease.path)
         async with asyncio.timeout(10):
             await (await waiting).release()
-
-
-async def test_a_takeover_works_in_a_new_session() -> None:
-    """Pitfall 17."""
-    async with Server() as server, zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
-        node = await hung(other, "/t", 0.3)
-        waiter = asyncio.create_task(Lock(zk, "/t").acquire(within=10))
-        await until_line(other, "/t", 2)
-        server.expire(zk.session_id)
-        await (await waiter).release()
-        assert await other.exists(node) is None
 
 
 async def test_a_limit_without_a_proof_ends_the_lease_and_is_not_believed(

@@ -276,25 +276,6 @@ async def test_a_lost_answer_is_not_taken_for_an_older_node_of_the_same_session(
         await lease.release()
 
 
-async def test_a_lost_answer_and_an_expired_session() -> None:
-    """Pitfalls 12 and 13: the node was created and has gone with the session; the try takes it in the new session."""
-    async with scene() as stage:
-        await stage.other.create("/recipe")
-        with stage.server.refuse_connections() as refusing:
-            with stage.server.drop_after("create", session=stage.zk.session_id):
-                trying = asyncio.create_task(TryLock(stage.zk, P).try_acquire())
-                await until_state(stage.zk, SessionState.SUSPENDED)
-            old = stage.zk.session_id
-            stage.server.expire(old)
-            refusing.end()
-        lease = await trying
-        assert lease is not None
-        stat = await stage.other.exists(P)
-        assert stat is not None
-        assert stat.ephemeral_owner == stage.zk.session_id != old
-        await lease.release()
-
-
 async def test_a_try_that_is_cancelled_behind_its_create_leaves_no_node() -> None:
     """With `acl`, the ACL of the parent is looked up behind the create."""
     async with scene() as stage, no_task_stays():
@@ -346,19 +327,6 @@ async def test_a_session_that_expires_while_the_parents_are_created_is_an_error_
             with pytest.raises(SessionExpiredError):
                 await trying
         assert await stage.other.exists(P) is None
-
-
-async def test_a_cancelled_try_removes_its_node_before_the_next_try_of_this_client() -> None:
-    """Pitfalls 9 and 10."""
-    async with scene() as stage, no_task_stays():
-        await stage.other.create("/recipe")
-        with stage.server.hold_replies("create", session=stage.zk.session_id) as held:
-            trying = asyncio.create_task(TryLock(stage.zk, P).try_acquire())
-            await held.until_hit()
-            trying.cancel()
-            assert isinstance(await outcome(trying), asyncio.CancelledError)
-        await until_absent(stage)
-        await (await taken(TryLock(stage.zk, P))).release()
 
 
 async def until_absent(stage: Scene) -> None:

@@ -4,32 +4,52 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 import zkwire
-from recipes import Lock, ReadWriteLock, TryLock
+from recipes import Lease, Lock, ReadWriteLock, TryLock
 from recipes.line.certainty import Certainty
 from recipes.line.locking import Locking
 from recipes.line.ticket import TicketNode
-from tests.support.everywhere import Scene, nothing_stays, scene
+from tests.support import virtual_time
+from tests.support.everywhere import below, scene
 from tests.support.locks import start_waiting
 from tests.support.recipes import no_task_stays, outcome, until, until_armed, until_line, until_state
+from tests.support.virtual_time import in_virtual_time
 from zkwire import Client, SessionState
-from zkwire.testing import Server
 from zkwire.testing.memory import handshake
 
 pytestmark = pytest.mark.limit(30)
 
+P = "/recipe"
 ROUND_TRIPS = 50
+
+
+class Stage(NamedTuple):
+    """A server, and two clients of it; `zk`, which has connected last, loses its certainty after a second."""
+
+    server: virtual_time.Server
+    zk: Client
+    other: Client
+
+
+@asynccontextmanager
+async def quick_stage() -> AsyncIterator[Stage]:
+    """A stage in virtual time; at the end no node may be left."""
+    server = virtual_time.Server(tick_time=0.5)
+    async with zkwire.connect("a", open_link=server.open_link) as other:
+        async with zkwire.connect("a", 1.0, open_link=server.open_link, read_only=True) as zk:
+            yield Stage(server, zk, other)
+        assert await below(other, P) == []
 
 
 class Quorum:
     """The server's quorum.  Without it, new connections are read-only; the server carries out writes all the same."""
 
-    def __init__(self, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._server = server
+    def __init__(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._stage = stage
         self._is_there = True
         answer = handshake._answer
 
@@ -38,34 +58,24 @@ class Quorum:
 
         monkeypatch.setattr(handshake, "_answer", answering)
 
-    async def lose(self, stage: Scene) -> None:
+    async def lose(self) -> None:
         """Lose the quorum; return when the client is not certain any more that its session lives."""
         self._is_there = False
-        self._server.drop(stage.zk.session_id)
-        await until_state(stage.zk, SessionState.READ_ONLY)
-        await until(lambda: not stage.zk.certain_for(stage.zk.session_id))
+        zk = self._stage.zk
+        self._stage.server.drop()
+        await until_state(zk, SessionState.READ_ONLY)
+        await until(lambda: not zk.certain_for(zk.session_id))
 
-    def regain(self, stage: Scene) -> None:
+    def regain(self) -> None:
         """Have a quorum again."""
         self._is_there = True
-        self._server.drop(stage.zk.session_id)
+        self._stage.server.drop()
 
 
-@asynccontextmanager
-async def quick_scene() -> AsyncIterator[Scene]:
-    """A scene in which `zk` loses its certainty after a second."""
-    async with (
-        Server(tick_time=0.5) as server,
-        zkwire.connect(server.hosts) as other,
-        zkwire.connect(server.hosts, session_timeout=1.0, read_only=True) as zk,
-    ):
-        yield Scene(server, zk, other, "/recipe")
-
-
-async def questions_meanwhile(stage: Scene, monkeypatch: pytest.MonkeyPatch) -> int:
+async def questions_meanwhile(zk: Client, monkeypatch: pytest.MonkeyPatch) -> int:
     """Return how often the recipe asks for certainty while ROUND_TRIPS other requests are answered."""
     count = 0
-    certify = stage.zk.certify
+    certify = zk.certify
 
     async def counted() -> None:
         nonlocal count
@@ -73,63 +83,68 @@ async def questions_meanwhile(stage: Scene, monkeypatch: pytest.MonkeyPatch) -> 
         await certify()
 
     with monkeypatch.context() as patch:
-        patch.setattr(stage.zk, "certify", counted)
+        patch.setattr(zk, "certify", counted)
         for _ in range(ROUND_TRIPS):
-            await stage.zk.exists("/")
+            await zk.exists("/")
     return count
 
 
+async def waiting_without_quorum(stage: Stage, quorum: Quorum) -> "asyncio.Task[object]":
+    """Have the lock of a waiter released while there is no quorum; return the waiter."""
+    holder = await Lock(stage.other, P).acquire()
+    waiter = asyncio.create_task(outcome(Lock(stage.zk, P).acquire()))
+    await until_line(stage.other, P, 2)
+    await until_armed(2, stage.zk)
+    await quorum.lose()
+    await holder.release()
+    return waiter
+
+
+@in_virtual_time
 async def test_a_waiter_does_not_ask_a_server_without_a_quorum_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with quick_scene() as stage, no_task_stays():
-        quorum = Quorum(stage.server, monkeypatch)
-        holder = await Lock(stage.other, stage.path).acquire()
-        waiter = asyncio.create_task(Lock(stage.zk, stage.path).acquire())
-        await until_line(stage.other, stage.path, 2)
-        await until_armed(2, stage.zk)
-        await quorum.lose(stage)
-        await holder.release()
-        assert await questions_meanwhile(stage, monkeypatch) <= 2
+    async with quick_stage() as stage:
+        quorum = Quorum(stage, monkeypatch)
+        waiter = await waiting_without_quorum(stage, quorum)
+        assert await questions_meanwhile(stage.zk, monkeypatch) <= 2
         assert not waiter.done()
-        quorum.regain(stage)
+        quorum.regain()
         lease = await waiter
+        assert isinstance(lease, Lease)
         lease.check()
         await lease.release()
-        await nothing_stays(stage)
 
 
+@in_virtual_time
 async def test_nor_does_a_try_lock(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with quick_scene() as stage, no_task_stays():
-        quorum = Quorum(stage.server, monkeypatch)
-        _, stat = await stage.zk.create_and_stat(stage.path, ephemeral=True)
-        node = TicketNode(stage.path, "recipe", stat.czxid, stage.zk.session_id)
-        await quorum.lose(stage)
-        asking = asyncio.create_task(outcome(TryLock(stage.zk, stage.path)._is_certain(node)))
-        assert await questions_meanwhile(stage, monkeypatch) <= 2
+    async with quick_stage() as stage:
+        quorum = Quorum(stage, monkeypatch)
+        _, stat = await stage.zk.create_and_stat(P, ephemeral=True)
+        node = TicketNode(P, "recipe", stat.czxid, stage.zk.session_id)
+        await quorum.lose()
+        asking = asyncio.create_task(outcome(TryLock(stage.zk, P)._is_certain(node)))
+        assert await questions_meanwhile(stage.zk, monkeypatch) <= 2
         assert not asking.done()
-        quorum.regain(stage)
+        quorum.regain()
         assert await asking is (stage.zk.session_id == node.session_id)
 
 
+@in_virtual_time
 async def test_a_try_that_is_cancelled_while_it_asks_for_certainty_ends_as_cancelled() -> None:
-    async with quick_scene() as stage, no_task_stays():
+    async with quick_stage() as stage:
         await until(lambda: not stage.zk.certain_for(stage.zk.session_id))
-        async with stage.server.hold_replies("sync", session=stage.zk.session_id) as held:
-            trying = asyncio.create_task(Lock(stage.zk, stage.path).try_acquire())
-            await held.until_hit()
-            trying.cancel()
-            assert isinstance(await outcome(trying), asyncio.CancelledError)
-        await nothing_stays(stage)
+        stage.server.strike = lambda wire, sent: setattr(stage.server, "is_holding", sent.name == "sync")
+        trying = asyncio.create_task(Lock(stage.zk, P).try_acquire())
+        await stage.server.until("sync")
+        trying.cancel()
+        assert isinstance(await outcome(trying), asyncio.CancelledError)
+        stage.server.release()
+        await until_line(stage.other, P, 0)
 
 
+@in_virtual_time
 async def test_the_end_of_the_client_ends_the_wait_for_a_quorum(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with quick_scene() as stage, no_task_stays():
-        quorum = Quorum(stage.server, monkeypatch)
-        holder = await Lock(stage.other, stage.path).acquire()
-        waiter = asyncio.create_task(outcome(Lock(stage.zk, stage.path).acquire()))
-        await until_line(stage.other, stage.path, 2)
-        await until_armed(2, stage.zk)
-        await quorum.lose(stage)
-        await holder.release()
+    async with quick_stage() as stage:
+        waiter = await waiting_without_quorum(stage, Quorum(stage, monkeypatch))
         await stage.zk.exists("/")
         await stage.zk.close()
         assert isinstance(await waiter, zkwire.SessionClosedError)

@@ -13,17 +13,12 @@ from tests.support.everywhere import nothing_stays, scene
 from tests.support.proxy import Frame, Proxy
 from tests.support.queues import Counting
 from tests.support.recipes import (
-    expire,
     line,
     no_task_stays,
     outcome,
     proxied,
-    until,
     until_line,
-    until_state,
-    until_watches,
 )
-from zkwire import SessionState
 from zkwire.testing import RealServer, Server
 
 pytestmark = pytest.mark.limit(50)
@@ -224,51 +219,6 @@ async def test_an_ephemeral_parent_raises(zookeeper: RealServer, path: str) -> N
 # -- a create whose answer is lost ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("first", range(1, 5))
-async def test_the_search_for_a_lost_create_may_be_cut_too(zookeeper: RealServer, path: str, first: int) -> None:
-    """Pitfalls 10 and 20."""
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(zookeeper.hosts) as safe:
-        async with zkwire.connect(proxy.hosts) as zk, no_task_stays():
-            await safe.create(path)
-            cuts = [proxy.drop_after("create"), proxy.drop_after(is_step, nth=2 + first), proxy.drop_after("delete")]
-            async with Lock(zk, path).hold(within=20):
-                assert len(await line(safe, path)) == 1
-            assert await line(safe, path) == []
-            assert [cut.hits for cut in (cuts[0], cuts[2])] == [1, 1]
-        assert proxy.connections >= 3
-
-
-async def test_several_lost_creates_and_deletes_leave_one_node_and_then_none(zookeeper: RealServer, path: str) -> None:
-    """Pitfalls 10 and 20."""
-    async with proxied(zookeeper) as (proxy, safe, zk):
-        await safe.create(path)
-        before = proxy.drop_before("create", times=3)
-        after = proxy.drop_after("delete", times=3)
-        async with Lock(zk, path).hold(within=40):
-            assert len(await line(safe, path)) == 1
-        assert await line(safe, path) == []
-        assert before.hits == 3
-        assert after.hits >= 1
-
-
-async def test_a_bound_that_passes_while_there_is_no_connection_leaves_no_node(
-    zookeeper: RealServer, path: str
-) -> None:
-    """Pitfall 10: the answer to the create is lost, and acquire gives up before it can search for the node."""
-    async with proxied(zookeeper) as (proxy, safe, zk):
-        await safe.create(path)
-        cut = proxy.drop_after("create2")
-        refusal = proxy.refuse_connections()
-        acquiring = asyncio.create_task(Lock(zk, path).acquire(within=0.5))
-        await cut.until_hit()
-        with pytest.raises(TimeoutError, match=path):
-            await acquiring
-        assert len(await line(safe, path)) == 1
-        refusal.end()
-        await until_line(safe, path, 0)
-        assert zk.state is SessionState.CONNECTED
-
-
 async def test_a_cancelled_search_for_a_lost_create_leaves_no_node(zookeeper: RealServer, path: str) -> None:
     """Pitfalls 10 and 11: the answers to the search are held back when it is cancelled."""
     async with proxied(zookeeper) as (proxy, safe, zk):
@@ -284,47 +234,6 @@ async def test_a_cancelled_search_for_a_lost_create_leaves_no_node(zookeeper: Re
         assert isinstance(await outcome(acquiring), asyncio.CancelledError)
         hold.release()
         await until_line(safe, path, 0)
-
-
-async def test_a_create_that_is_lost_in_a_new_session_is_found(zookeeper: RealServer, path: str) -> None:
-    """Pitfalls 12, 13 and 20: after an expiry a ticket is taken while there is no session yet, and the first create of
-    the new session loses its answer."""
-    async with proxied(zookeeper) as (proxy, safe, zk):
-        held = await Lock(safe, path).acquire()
-        waiter = asyncio.create_task(Lock(zk, path).acquire(within=30))
-        await until_line(safe, path, 2)
-        await until_watches(zookeeper, 3)
-        session = zk.session_id
-        cut = proxy.drop_after("create2")
-        await expire(zookeeper, zk)
-        await cut.until_hit()
-        await until(lambda: zk.state is SessionState.CONNECTED and zk.session_id != session)
-        await until_watches(zookeeper, 3)
-        assert len(await line(safe, path)) == 2
-        await held.release()
-        await (await waiter).release()
-        assert await line(safe, path) == []
-
-
-async def test_a_node_of_an_expired_session_is_not_adopted(zookeeper: RealServer, path: str) -> None:
-    """Pitfalls 12, 13 and 17: the session ends while its lost create is searched for."""
-    async with proxied(zookeeper) as (proxy, safe, zk):
-        await safe.create(path)
-        cut = proxy.drop_after("create2")
-        refusal = proxy.refuse_connections()
-        waiter = asyncio.create_task(Lock(zk, path).acquire(within=30))
-        await cut.until_hit()
-        old = (await until_line(safe, path, 1))[0]
-        await until_state(zk, SessionState.SUSPENDED)
-        session = zk.session_id
-        await expire(zookeeper, zk)
-        refusal.end()
-        lease = await waiter
-        assert zk.session_id != session
-        assert await line(safe, path) == [lease.path.rpartition("/")[2]]
-        assert not lease.path.endswith(old)
-        lease.check()
-        await lease.release()
 
 
 async def test_a_node_of_another_session_is_not_adopted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import time
 from unittest.mock import patch
 
 import pytest
@@ -36,26 +35,6 @@ DELETED = "somebody else has deleted it"
 
 
 # -- state and use ----------------------------------------------------------------------------------------------------
-
-
-async def test_a_lease_is_certain_until_it_is_released(zookeeper: RealServer, path: str) -> None:
-    async with zkwire.connect(zookeeper.hosts, session_timeout=4.0) as zk:
-        lease = await Lock(zk, path).acquire()
-        lease.check()
-        assert lease.is_certain()
-        assert 3.0 < lease.certain_for() <= 4.0  # a new session: the timeout, from the sending of the handshake
-        assert not lease.is_released
-        losing = asyncio.create_task(lease.lost())
-        await lease.release()
-        assert await losing is None
-        assert await lease.lost() is None
-        assert lease.is_released
-        assert not lease.is_certain()
-        assert lease.certain_for() == 0
-        with pytest.raises(RuntimeError, match=lease.path):
-            lease.check()
-        await lease.release()  # once more does no harm
-        assert await line(zk, path) == []
 
 
 async def test_a_lease_that_is_over_needs_no_garbage_collector() -> None:
@@ -167,18 +146,6 @@ async def test_a_deletion_is_noticed_after_a_change_that_came_together_with_the_
         error = await lease.lost()
         assert error is not None
         assert error.why == DELETED
-        await lease.release()
-
-
-async def test_the_deletion_of_a_node_that_has_waited_is_noticed(zookeeper: RealServer, path: str) -> None:
-    async with two_clients(zookeeper) as (zk, other):
-        first = await Lock(other, path).acquire()
-        waiter = asyncio.create_task(Lock(zk, path).acquire())
-        await until_watches(zookeeper, 3)
-        await first.release()
-        lease = await waiter
-        await other.delete(lease.path)
-        assert isinstance(await lease.lost(), LockLostError)
         await lease.release()
 
 
@@ -311,64 +278,6 @@ async def test_the_body_is_cancelled_before_the_session_can_expire(zookeeper_own
         assert again.token > lease.token
         await again.release()
         await until_line(zk, path, 0)
-
-
-async def test_a_server_that_grants_a_shorter_timeout_ends_certainty_sooner(
-    zookeeper_own: RealServer, path: str
-) -> None:
-    """The timeout is negotiated with each connection, and the newest one counts."""
-    loop = asyncio.get_running_loop()
-    async with zkwire.connect(zookeeper_own.hosts, session_timeout=8.0) as zk:
-        paused = loop.time() + 60
-        with body_raises(LockLostError, match="may have expired"):
-            async with Lock(zk, path) as lease:
-                await until_watches(zookeeper_own, 1)
-                zookeeper_own.kill()
-                settings = zookeeper_own.folder / "zoo.cfg"
-                settings.write_text(settings.read_text().replace("maxSessionTimeout=60000", "maxSessionTimeout=1000"))
-                await zookeeper_own.start()
-                await until(lambda: zk.session_timeout == 1.0)
-                assert lease.certain_for() <= 1.0
-                zookeeper_own.pause()
-                paused = loop.time()
-                await asyncio.Event().wait()
-        assert loop.time() - paused <= 1.0 + 0.25
-        zookeeper_own.resume()
-
-
-async def test_a_short_silence_is_no_loss(zookeeper_own: RealServer, path: str) -> None:
-    async with zkwire.connect(zookeeper_own.hosts, session_timeout=6.0) as zk:
-        async with Lock(zk, path) as lease:
-            zookeeper_own.pause()
-            await asyncio.sleep(0.5)
-            zookeeper_own.resume()
-            await zk.ping()
-            lease.check()
-        assert await line(zk, path) == []
-
-
-async def test_a_waiter_whose_loop_was_blocked_asks_a_server_before_it_owns(
-    zookeeper_own: RealServer, path: str
-) -> None:
-    """Pitfall 17: the loop was blocked for longer than certainty lasts."""
-    async with (
-        zkwire.connect(zookeeper_own.hosts) as other,
-        zkwire.connect(zookeeper_own.hosts, session_timeout=2.0) as zk,
-    ):
-        first = await Lock(other, path).acquire()
-
-        async def wait() -> bool:
-            async with Lock(zk, path) as lease:
-                return lease.is_certain()
-
-        waiter = asyncio.create_task(wait())
-        await until_watches(zookeeper_own, 3)
-        await zk.ping()
-        asked = asyncio.create_task(first.release())
-        await asyncio.sleep(0)  # the delete is written; its event comes while the loop is blocked
-        asyncio.get_running_loop().call_soon(time.sleep, 1.6)
-        assert await waiter
-        await asked
 
 
 # -- the end of a lease, in all its forms -----------------------------------------------------------------------------
@@ -537,20 +446,6 @@ async def test_a_ticket_is_passed_on_only_while_it_is_certain() -> None:
         assert passed.path != lease.path
         await passed.release()
         await nothing_stays(stage)
-
-
-async def test_a_transaction_under_a_lease_checks_its_node() -> None:
-    async with scene() as stage:
-        lease = await Lock(stage.zk, stage.path).acquire()
-        async with lease.transaction() as transaction:
-            transaction.create("/order", b"1")
-        await stage.other.delete(lease.path)
-        with pytest.raises(TransactionError) as error:
-            async with lease.transaction() as transaction:
-                transaction.set("/order", b"2")
-        assert error.value.index == 0
-        assert (await stage.other.get("/order")).data == b"1"
-        await lease.release()
 
 
 async def test_a_lease_is_certain_to_the_last_moment() -> None:

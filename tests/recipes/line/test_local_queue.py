@@ -22,7 +22,6 @@ from tests.support.recipes import (
     until,
     until_armed,
     until_line,
-    until_watches,
 )
 from zkwire import AuthFailedError, SessionClosedError, SessionError, SessionExpiredError
 from zkwire.testing import RealServer, Server
@@ -147,24 +146,6 @@ async def test_tasks_that_share_a_lock_are_served_in_order_and_need_one_node(zoo
         assert await line(zk, path) == []
 
 
-async def test_release_gives_the_other_processes_their_turn_first(zookeeper: RealServer, path: str) -> None:
-    async with two_clients(zookeeper) as (zk, zk2):
-        lock, other = Lock(zk, path), Lock(zk2, path)
-        served: list[str] = []
-
-        async def worker(lock: Lock, name: str) -> None:
-            async with lock:
-                served.append(name)
-
-        lease = await lock.acquire()
-        local = [asyncio.create_task(worker(lock, "local")) for _ in range(2)]
-        remote = asyncio.create_task(worker(other, "remote"))
-        await until_line(zk, path, 2)
-        await lease.release()
-        await asyncio.gather(*local, remote)
-        assert served == ["remote", "local", "local"]
-
-
 @pytest.mark.parametrize("passes", [1, 2, 5])
 async def test_a_ticket_is_passed_on_as_often_as_local_passes_allows(
     zookeeper: RealServer, path: str, passes: int
@@ -192,29 +173,6 @@ async def test_a_ticket_is_passed_on_as_often_as_local_passes_allows(
         assert await line(zk, path) == []
 
 
-async def test_the_loss_of_a_ticket_that_was_passed_on_is_noticed(zookeeper: RealServer, path: str) -> None:
-    async with two_clients(zookeeper) as (zk, other):
-        lock = Lock(zk, path, local_passes=3)
-        lease = await lock.acquire()
-        bodies = 0
-
-        async def worker() -> None:
-            nonlocal bodies
-            async with lock as passed:
-                bodies += 1
-                assert passed.token == lease.token
-                await other.delete(passed.path)
-                await asyncio.Event().wait()
-
-        task = asyncio.create_task(worker())
-        await until_watches(zookeeper, 1)  # the first lease watches its node by now
-        await lease.release()
-        with pytest.raises(LockLostError, match="somebody else has deleted it"):
-            await task
-        assert bodies == 1
-        await (await lock.acquire(within=5)).release()
-
-
 async def test_a_ticket_that_is_passed_on_all_the_time_is_watched_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """The time after which it is watched is longer here, so that no single lease lasts for so long."""
     monkeypatch.setattr("recipes.line.loss_monitor._UNWATCHED", 0.6)
@@ -239,25 +197,6 @@ async def test_a_ticket_that_is_passed_on_all_the_time_is_watched_in_the_end(mon
         came = [await outcome(one) for one in users]
         assert [one for one in came if isinstance(one, LockLostError)], came
         await until_line(stage.other, stage.path, 0)
-
-
-async def test_any_waiting_task_may_be_cancelled(zookeeper: RealServer, path: str) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk:
-        lock = Lock(zk, path)
-        for victim in range(4):
-            lease = await lock.acquire()
-            waiters = [asyncio.create_task(lock.acquire()) for _ in range(4)]
-            await until(lambda: len(lock._local_queue._waiting) == 4)
-            waiters[victim].cancel()
-            await lease.release()  # in the same turn of the loop as the cancellation
-            for number, waiter in enumerate(waiters):
-                got = await outcome(waiter)
-                if number == victim:
-                    assert isinstance(got, asyncio.CancelledError), repr(got)
-                else:
-                    assert isinstance(got, Lease), repr(got)
-                    await got.release()
-            assert await line(zk, path) == []
 
 
 @pytest.mark.parametrize(("passes", "count"), [(0, 3), (3, 3), (3, 1)])

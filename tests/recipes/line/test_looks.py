@@ -1,10 +1,8 @@
 """Very many tasks of one client in one line: their lists are bounded, and all promises are kept."""
 
 import asyncio
-import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import Any
 from unittest.mock import patch
 
@@ -28,7 +26,7 @@ from zkwire.testing import RealServer
 
 pytestmark = pytest.mark.limit(60)
 
-MANY = 300
+MANY = 120
 
 KINDS: dict[str, Callable[[Client, str], Locking[Any]]] = {
     "Lock": Lock,
@@ -216,16 +214,6 @@ async def test_a_ticket_of_another_client_in_the_middle_of_a_crowd_costs_a_few_l
         assert lists.count < 8
 
 
-async def test_the_crowds_of_two_clients_that_take_turns_are_served_in_the_order_of_the_line() -> None:
-    async with alternating(3) as (crowds, lists, leases):
-        await release(leases)
-        for each in crowds:
-            await asyncio.gather(*each.tasks)
-            assert (each.served, each.most) == ([0, 1, 2], 1)
-        # The first of each three of the other client is watched by no ticket of this one.
-        assert lists.count <= 20
-
-
 async def test_a_ticket_of_another_client_behind_each_of_a_crowd_costs_no_request() -> None:
     """Its departure is reported to one ticket only, by the fast path."""
     async with alternating(1) as (crowds, lists, leases):
@@ -247,24 +235,6 @@ async def alternating(size: int) -> AsyncIterator[tuple[list[Crowd], Lists, list
         await until_armed(10 * size * WATCHES["Lock"], stage.zk)
         lists.count = lists.reads = 0
         yield crowds, lists, leases
-
-
-def _are_served(entering: Crowd, count: int) -> bool:
-    return len(entering.served) >= count
-
-
-@pytest.mark.parametrize("kind", ["Lock", "Semaphore", "write"])
-async def test_a_crowd_whose_connection_is_cut_in_the_middle_of_its_turns_is_served_in_order(kind: str) -> None:
-    async with behind_holders(kind) as (stage, zk, _, leases):
-        entering = crowd(zk, stage.path, kind)
-        await until_all_wait(zk, kind)
-        await release(leases)
-        for served in (MANY // 4, MANY // 2):
-            await until(partial(_are_served, entering, served))
-            stage.server.drop(zk.session_id)
-        await asyncio.gather(*entering.tasks)
-        assert entering.served == list(range(MANY))
-        assert entering.most == len(leases)
 
 
 async def test_when_no_ticket_waits_no_list_is_kept() -> None:
@@ -302,35 +272,6 @@ async def test_a_few_tasks_that_enter_at_once_need_one_round_trip_each(zookeeper
 # -- faults -----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_crowd_with_cancelled_tasks_in_it_is_served_in_order_and_leaves_nothing() -> None:
-    async with behind_holders("Lock") as (stage, zk, _, leases):
-        entering = crowd(zk, stage.path, count=50)
-        with stage.server.hold_replies("getChildren", session=zk.session_id) as held:
-            await held.until_hit(_MOST)
-            for number in (0, _MOST, _MOST + 1, 30, 49):
-                entering.tasks[number].cancel()
-        await until_all_wait(zk, count=45)
-        for number in (5, 40):
-            entering.tasks[number].cancel()
-        await release(leases)
-        await asyncio.wait(entering.tasks)
-        assert entering.served == [each for each in range(50) if each not in (0, _MOST, _MOST + 1, 30, 49, 5, 40)]
-
-
-@pytest.mark.parametrize("nth", [1, _MOST, 2 * _MOST, 40])
-async def test_a_crowd_whose_connection_is_cut_while_it_enters_is_served_in_the_order_of_the_line(nth: int) -> None:
-    async with behind_holders("Lock") as (stage, zk, lists, leases):
-        ticket = re.compile(".*/_c_.*")
-        with stage.server.drop_after("create", path=ticket, session=zk.session_id, nth=nth):
-            entering = crowd(zk, stage.path, count=100)
-            await until_all_wait(zk, count=100)
-        assert lists.count < 50
-        await release(leases)
-        await asyncio.gather(*entering.tasks)
-        assert sorted(entering.served) == list(range(100))
-        assert entering.served[:nth] == list(range(nth))  # those whose creates were carried out
-
-
 async def enter_as_a_crowd(stage: Scene) -> None:
     """A few tasks enter; all but the first share looks."""
     with patch("recipes.line.looks._MOST", 1):
@@ -354,23 +295,6 @@ async def test_a_crowd_is_served_although_its_session_expires_at_any_request() -
 
 async def test_a_crowd_that_is_cancelled_at_any_moment_leaves_nothing() -> None:
     await cancel_at_every_moment(enter_as_a_crowd, at_least=10)
-
-
-@pytest.mark.parametrize("victim", range(4))
-async def test_one_of_a_crowd_may_be_cancelled_at_any_moment(victim: int) -> None:
-    async def play(stage: Scene) -> None:
-        with patch("recipes.line.looks._MOST", 1):
-            entering = crowd(stage.zk, stage.path, count=4)
-        try:
-            await entering.tasks[victim]
-        except asyncio.CancelledError:
-            entering.tasks[victim].cancel()
-            raise
-        finally:
-            await asyncio.wait(entering.tasks)
-            assert set(entering.served) >= set(range(4)) - {victim}
-
-    await cancel_at_every_moment(play, at_least=10)
 
 
 async def test_a_try_whose_session_expires_while_it_shares_a_look_is_repeated() -> None:

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 import zkwire
 from recipes.line.position import Position, Ranking, earlier, every_contender
-from zkwire import sequence
 
 
 def ticket(number: int, kind: str = "lock-") -> str:
@@ -106,24 +105,6 @@ def test_a_departure_from_a_ranking_is_seen_by_one_ticket_only() -> None:
     assert one.before == names[1:2]
 
 
-def test_a_ticket_that_is_not_in_a_ranking_is_gone() -> None:
-    position = Position(ticket(1))
-    position.listed(Ranking([ticket(0)]))
-    assert position.is_gone
-
-
-@given(st.integers(-(2**31), 2**31 - 1))
-def test_every_number_of_the_counter_is_read_back(number: int) -> None:
-    """Pitfall 5: the minus sign is not misread."""
-    assert sequence(f"lock-{number:010d}") == number
-
-
-@given(st.integers(-(10**9) + 1, 2**31 - 1) | st.just(-(2**31)))
-def test_a_number_is_read_back_without_a_dash_in_the_prefix(number: int) -> None:
-    """Pitfall 5; for the numbers that are left out, a minus sign before ten digits could be either."""
-    assert sequence(f"lock_{number:010d}") == number
-
-
 def test_across_the_overflow_the_line_still_moves() -> None:
     """Pitfall 5."""
     last, first, second = ticket(2**31 - 1), ticket(2**31), ticket(2**31 + 1)
@@ -140,19 +121,6 @@ def test_across_the_overflow_the_line_still_moves() -> None:
 # -- one position -----------------------------------------------------------------------------------------------------
 
 A, B, C, D, E = map(ticket, range(5))
-
-
-def test_a_ticket_without_a_list_does_not_own() -> None:
-    assert not Position(A).owns
-    assert not Position(A).is_armed
-    assert Position(A).needs_list
-
-
-def test_the_lowest_ticket_owns_and_watches_no_blocker() -> None:
-    position = Position(A)
-    position.listed([B, A, C])
-    assert position.owns
-    assert position.to_watch == []
 
 
 def test_the_last_two_are_watched_and_one_is_enough_to_be_armed() -> None:
@@ -191,14 +159,6 @@ def test_a_list_older_than_a_departure_brings_no_blocker_back() -> None:
     assert position.owns
 
 
-def test_departures_behind_the_ticket_change_nothing() -> None:
-    position = Position(B)
-    position.listed([A, B, C])
-    position.departed(C)
-    assert not position.owns
-    assert not position.needs_list
-
-
 def test_after_a_reconnect_a_ticket_owns_only_by_a_new_list() -> None:
     position = Position(B)
     position.listed([A, B])
@@ -212,67 +172,6 @@ def test_after_a_reconnect_a_ticket_owns_only_by_a_new_list() -> None:
     assert position.needs_list
     position.listed([B])
     assert position.owns
-
-
-def test_a_ticket_whose_node_is_gone_never_owns() -> None:
-    position = Position(A)
-    position.listed([B])
-    assert position.is_gone
-    position.listed([A, B])
-    assert not position.owns
-    position = Position(B)
-    position.listed([A, B])
-    position.departed(B)
-    position.departed(A)
-    assert position.is_gone
-    assert not position.owns
-
-
-def test_after_a_reconnect_the_departures_of_before_are_forgotten() -> None:
-    """The next server may be behind them, and show our own node although it was deleted before them."""
-    position = Position(C)
-    position.listed([A, B, C])
-    position.departed(B)
-    position.started_over()
-    position.listed([B, C])
-    assert not position.owns
-    assert position.to_watch == [B]
-
-
-def test_readers_are_blocked_by_earlier_writers_only() -> None:
-    """Pitfall 4: a reader does not count the writers behind it."""
-    r0, w1, r2, w3 = (ticket(n, "__READ__" if n % 2 == 0 else "__WRIT__") for n in range(4))
-    reader = Position(r2, blocks=writers, ahead=0)
-    reader.listed([r0, w1, r2, w3])
-    assert reader.to_watch == [w1]
-    reader.departed(w1)
-    assert reader.owns
-    writer = Position(w3)
-    writer.listed([r0, w1, r2, w3])
-    assert writer.to_watch == [w1, r2]
-
-
-def test_readers_do_not_look_ahead_and_list_when_the_last_writer_goes() -> None:
-    w0, w1, r2 = (ticket(n, kind) for n, kind in enumerate(("__WRIT__", "__WRIT__", "__READ__")))
-    reader = Position(r2, blocks=writers, ahead=0)
-    reader.listed([w0, w1, r2])
-    assert reader.to_watch == [w1]
-    reader.watched(w1)
-    assert not reader.is_armed
-    reader.departed(w1)
-    assert reader.needs_list  # w0 may be there still
-    reader.listed([w0, r2])
-    assert reader.to_watch == [w0]
-
-
-def test_a_ticket_does_not_own_without_the_number_of_slots() -> None:
-    position = Position(B, slots=None)
-    position.listed([A, B])
-    assert not position.owns
-    assert position.needs_slots
-    position.slots_read(2, is_watched=False)
-    assert position.owns
-    assert position.needs_slots  # it is not watched yet
 
 
 def test_a_departure_after_a_change_of_the_number_counts_under_the_new_one() -> None:
@@ -296,16 +195,6 @@ def test_a_departure_after_a_change_of_the_number_counts_under_the_new_one() -> 
     assert position.owns
 
 
-def test_after_a_reconnect_the_number_of_slots_is_unknown() -> None:
-    for slots in (1, None):
-        position = Position(A, slots=slots)
-        position.listed([A])
-        position.slots_read(1)
-        position.started_over()
-        position.listed([A])
-        assert position.owns == (slots == 1)
-
-
 # -- blockers that must not be read -----------------------------------------------------------------------------------
 
 
@@ -327,33 +216,3 @@ def test_a_blocker_that_must_not_be_read_is_waited_for_by_lists() -> None:
     assert position.owns
     position.children_changed()
     assert not position.needs_requests
-
-
-def test_the_watch_on_the_children_is_lost_with_the_connection() -> None:
-    position = Position("lock-0000000009")
-    position.listed(["lock-0000000001", "lock-0000000009"])
-    position.watched("lock-0000000009")
-    position.unreadable("lock-0000000001")
-    position.listed(["lock-0000000001", "lock-0000000009"], is_watched=True)
-    position.started_over()
-    assert position.needs_list
-    position.listed(["lock-0000000001", "lock-0000000009"])
-    assert position.to_watch == ["lock-0000000001"]  # it may be read by now
-    position.unreadable("lock-0000000001")
-    assert position.needs_list
-
-
-def test_a_semaphores_ticket_is_armed_only_when_all_its_blockers_are_watched() -> None:
-    position = Position("lock-0000000009", slots=2)
-    position.listed(["lock-0000000001", "lock-0000000002", "lock-0000000009"])
-    position.watched("lock-0000000009")
-    position.watched("lock-0000000002")
-    position.unreadable("lock-0000000001")
-    assert not position.is_armed
-    position.departed("lock-0000000002")
-    assert position.owns
-
-
-def test_a_name_without_a_number_has_no_place_in_a_line() -> None:
-    with pytest.raises(ValueError, match="'note' has no sequence number, so it is not a ticket"):
-        Ranking(["_c_x-lock-0000000001"]).before("note", every_contender)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from recipes import Election, Lock, MultiLock, ReadWriteLock, Semaphore, TimedLock
+from recipes import Lock, MultiLock, ReadWriteLock, Semaphore, TimedLock
 from recipes.line import ticket_data
 from recipes.line.locking import Locking
 from recipes.line.proofs import Proofs
@@ -24,10 +24,8 @@ KINDS: dict[str, Callable[[Client], Locking[Any]]] = {
     "lock": lambda zk: Lock(zk, P),
     "read lock": lambda zk: ReadWriteLock(zk, P).read(),
     "read lock that lets writers pass": lambda zk: ReadWriteLock(zk, P, prefer="writers").read(),
-    "write lock": lambda zk: ReadWriteLock(zk, P).write(),
     "write lock that lets readers pass": lambda zk: ReadWriteLock(zk, P, prefer="readers").write(),
     "semaphore": lambda zk: Semaphore(zk, P, 1),
-    "election": lambda zk: Election(zk, P),
     "set of locks": lambda zk: MultiLock([Lock(zk, P)]),
 }
 every_kind = pytest.mark.parametrize("make", KINDS.values(), ids=KINDS.keys())

@@ -105,6 +105,7 @@ async def test_a_lock_reads_its_own_node_first_looks_ahead_and_lists_when_it_mus
 async def test_a_semaphore_reads_its_number_of_permits_and_catches_up_after_a_reconnect(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Pitfall 77."""
     async with scene(P) as stage, no_task_stays():
         await Semaphore(stage.other, P, 2).contenders()
         async with Semaphore(stage.zk, P, 2):

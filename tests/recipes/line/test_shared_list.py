@@ -1,6 +1,6 @@
 """The list that the tickets of one client share; `tests/model` plays it with the tickets themselves."""
 
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from recipes.line.position import Position, Ranking, every_contender
@@ -30,36 +30,6 @@ def joined(shared: SharedList) -> Share:
 
 
 # -- a ranking that changes -------------------------------------------------------------------------------------------
-
-
-@example([(0, "a"), (0, "b"), (1, "a")], [1])  # two names with one number
-@given(
-    st.lists(st.tuples(st.integers(-3, 3), st.sampled_from("ab")), unique=True, max_size=10),
-    st.lists(st.integers(0, 9), max_size=10),
-)
-def test_names_that_are_removed_from_a_ranking_are_not_there(tickets: list[tuple[int, str]], places: list[int]) -> None:
-    def is_a(name: str) -> bool:
-        return name.startswith("a")
-
-    names = [f"{prefix}--{(number + 2**31) % 2**32 - 2**31:010d}" for number, prefix in tickets] + ["no ticket"]
-    ranking = Ranking(names)
-    for name in names[:-1]:
-        ranking.before(name, every_contender)
-    copied = Ranking(ranking)
-    for name in names[:-1]:
-        copied.before(name, every_contender)
-    left = list(names)
-    for place in places:
-        if place < len(names):
-            copied.remove(names[place])
-            left = [name for name in left if name != names[place]]
-            assert list(copied) == left
-            for blocks in (every_contender, is_a):
-                for name in names[:-1]:
-                    assert copied.before(name, blocks) == Ranking(left).before(name, blocks) or not left
-    assert list(ranking) == names
-    for name in names[:-1]:
-        assert ranking.before(name, every_contender) == Ranking(names).before(name, every_contender)
 
 
 # -- what is shared ---------------------------------------------------------------------------------------------------
@@ -151,88 +121,6 @@ def test_what_nobody_can_use_is_dropped() -> None:
 
 
 # -- what a ticket makes of it ----------------------------------------------------------------------------------------
-
-
-def looking_ahead(name: str, *, slots: int | None = 1) -> Position:
-    """Return a ticket that would have to list the line: its last but one blocker has left."""
-    position = Position(name, slots=slots)
-    position.listed(NAMES)
-    position.watched(name)
-    for each in position.to_watch:
-        position.watched(each)
-    position.departed(NAMES[NAMES.index(name) - 2])
-    assert position.needs_list
-    return position
-
-
-def test_a_ticket_whose_last_blocker_is_known_to_be_the_only_one_is_armed_without_a_list() -> None:
-    position = looking_ahead(E)
-    position.caught_up(Ranking([D, E, F]))
-    assert not position.needs_list
-    assert position.is_armed
-    position.departed(D)
-    assert position.owns
-
-
-def test_a_ticket_watches_the_blockers_that_are_known_to_remain() -> None:
-    position = looking_ahead(E)
-    position.caught_up(Ranking([A, D, E]))
-    assert not position.needs_list
-    assert position.to_watch == [A]
-    assert not position.is_armed
-
-
-def test_where_more_blockers_seem_to_remain_than_a_ticket_watches_it_lists() -> None:
-    position = looking_ahead(E)
-    position.caught_up(Ranking([A, B, D, E]))
-    assert position.needs_list
-    assert position.before == [A, B, D]
-
-
-def test_a_ticket_whose_blockers_are_all_known_to_have_left_owns() -> None:
-    position = looking_ahead(E)
-    assert not position.owns
-    position.caught_up(Ranking([E, F]))
-    assert not position.needs_list
-    assert position.owns
-
-
-def test_a_ticket_whose_node_is_gone_does_not_own_by_what_others_know() -> None:
-    position = looking_ahead(E)
-    position.departed(E)
-    position.caught_up(Ranking([E, F]))
-    assert not position.owns
-
-
-def test_a_departure_that_only_this_ticket_has_seen_counts() -> None:
-    position = looking_ahead(E)
-    position.caught_up(Ranking([C, D, E]))
-    assert position.before == [D]
-
-
-def test_a_list_without_the_ticket_is_of_no_use() -> None:
-    position = looking_ahead(E)
-    position.caught_up(Ranking([D]))
-    assert position.needs_list
-    assert not position.is_gone
-
-
-def test_a_ticket_without_a_list_or_number_of_its_own_lists() -> None:
-    for slots in (1, None):
-        position = looking_ahead(E, slots=slots)
-        if slots is None:
-            position.slots_changed()
-        else:
-            position.started_over()
-        position.caught_up(Ranking([D, E]))
-        assert position.needs_list
-
-
-def test_where_a_blocker_must_not_be_read_a_ticket_lists() -> None:
-    position = looking_ahead(E)
-    position.unreadable(A)
-    position.caught_up(Ranking([D, E]))
-    assert position.needs_list
 
 
 @given(st.data())

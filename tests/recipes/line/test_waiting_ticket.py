@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 import zkwire
-from recipes import Election, Lease, Lock, LockLostError
+from recipes import Lease, Lock
 from recipes.line.ticket import Ticket, TicketNode
 from recipes.line.waiting_ticket import EvictedError, Rules, WaitingTicket
 from tests.support.everywhere import nothing_stays, scene
@@ -22,10 +22,9 @@ from tests.support.recipes import (
     until,
     until_armed,
     until_line,
-    until_state,
     until_watches,
 )
-from zkwire import Client, SessionState
+from zkwire import Client
 from zkwire.testing import RealServer
 
 pytestmark = pytest.mark.limit(50)
@@ -216,59 +215,6 @@ async def test_a_waiter_that_is_cancelled_at_the_hand_over_lets_the_next_one_own
 # -- reconnects and sessions ------------------------------------------------------------------------------------------
 
 
-async def test_waiters_keep_their_tickets_over_many_reconnects(zookeeper: RealServer, path: str) -> None:
-    """Pitfalls 1 and 2."""
-    async with (
-        Proxy(zookeeper.hosts) as proxy,
-        zkwire.connect(zookeeper.hosts) as safe,
-        zkwire.connect(proxy.hosts) as zk,
-        zkwire.connect(proxy.hosts) as zk2,
-        no_task_stays(),
-    ):
-        held = await Lock(safe, path).acquire()
-        waiters = []
-        for number, client in enumerate((zk, zk2, zk, zk2)):
-            waiters.append(asyncio.create_task(Lock(client, path).acquire()))
-            await until_line(safe, path, number + 2)
-        nodes = await line(safe, path)
-        for _ in range(3):
-            connections = proxy.connections
-            proxy.drop()
-            await proxy.connected(connections + 2)
-            await asyncio.gather(zk.ping(), zk2.ping())
-        assert await line(safe, path) == nodes
-        await until_armed(all_watches(5), safe, zk, zk2)
-        await held.release()
-        for waiter, node in zip(waiters, nodes[1:], strict=True):
-            lease = await waiter
-            assert lease.path == f"{path}/{node}"
-            await lease.release()
-
-
-async def test_a_waiter_whose_node_and_blocker_are_deleted_during_a_cut_does_not_own(
-    zookeeper: RealServer, path: str
-) -> None:
-    """Pitfalls 13 and 17: after a reconnect the order in which the server reports the deletions says nothing."""
-    for attempt in range(4):  # the order of the events is that of the paths, which are random
-        at = f"{path}-{attempt}"
-        async with proxied(zookeeper) as (proxy, safe, zk):
-            held, waiter, node = await behind_a_holder(safe, zk, at)
-            refusal = proxy.refuse_connections()
-            proxy.drop()
-            await until_state(zk, SessionState.SUSPENDED)
-            await safe.delete(node)
-            await held.release()
-            other = await Lock(safe, at).acquire()
-            refusal.end()
-            await until_line(safe, at, 2)
-            await until_watches(zookeeper, 3)
-            assert not waiter.done()
-            await other.release()
-            lease = await waiter
-            assert lease.path != node
-            await lease.release()
-
-
 async def test_after_a_reconnect_the_line_is_listed_before_the_waiter_owns(zookeeper: RealServer, path: str) -> None:
     """Pitfalls 1 and 17: a reconnect disarms."""
     async with proxied(zookeeper) as (proxy, safe, zk):
@@ -284,31 +230,6 @@ async def test_after_a_reconnect_the_line_is_listed_before_the_waiter_owns(zooke
         assert asked[:2] == ["connect", "setWatches"]
         assert "getChildren" in asked
         await lease.release()
-
-
-@pytest.mark.parametrize("reset", [False, True])
-async def test_a_cancellation_without_a_connection_cleans_up_later(
-    zookeeper: RealServer, path: str, reset: bool
-) -> None:
-    """Pitfalls 3 and 10: a waiter, and an acquire that has sent nothing yet, are cancelled."""
-    async with proxied(zookeeper) as (proxy, other, zk):
-        holder, waiter, _ = await behind_a_holder(other, zk, path)
-        await until_watches(zookeeper, 3)
-        refusal = proxy.refuse_connections()
-        proxy.drop(reset=reset)
-        await until(lambda: zk.state is SessionState.SUSPENDED)
-        entering = asyncio.create_task(Lock(zk, path).acquire())
-        with pytest.raises(TimeoutError):
-            await Lock(zk, path).acquire(within=0.05)
-        for task in (waiter, entering):
-            task.cancel()
-            assert isinstance(await outcome(task), asyncio.CancelledError)
-        assert len(await line(other, path)) == 2
-        refusal.end()
-        await until_line(other, path, 1)
-        await until_watches(zookeeper, 1)
-        assert "create2" not in proxy.requests(len(proxy.log) - 1)
-        await holder.release()
 
 
 @pytest.mark.parametrize("holders", [0, 1])
@@ -352,27 +273,6 @@ async def test_a_waiter_whose_node_is_taken_from_it_takes_a_new_ticket(
         await lease.release()
 
 
-async def test_a_waiter_does_not_own_if_change_deletion_and_departure_arrive_at_once() -> None:
-    """The watch on its own node is not set again when the event of the blocker arrives."""
-    async with scene() as stage:
-        server, other = stage.server, stage.other
-        holder, waiter, old = await behind_a_holder(other, stage.zk, stage.path, within=30)
-        third = asyncio.create_task(Lock(other, stage.path).acquire(within=30))
-        await until_line(other, stage.path, 3)
-        with server.hold_replies(session=stage.zk.session_id):
-            await other.set(old, b"a note")
-            await other.delete(old)
-            await holder.release()
-            lease = await third
-        await until_line(other, stage.path, 2)  # it has a new ticket
-        assert not waiter.done()
-        lease.check()
-        await lease.release()
-        following = await waiter
-        assert following.path != old
-        await following.release()
-
-
 async def test_a_waiter_whose_node_is_written_reads_its_node_and_then_the_list(
     zookeeper: RealServer, path: str
 ) -> None:
@@ -388,38 +288,3 @@ async def test_a_waiter_whose_node_is_written_reads_its_node_and_then_the_list(
         await until_armed(2, zk)
         await held.release()
         await (await waiter).release()
-
-
-async def test_a_waiter_watches_a_blocker_again_after_a_change_of_its_data(zookeeper: RealServer, path: str) -> None:
-    async with two_clients(zookeeper) as (zk, zk2):
-        holder = await Election(zk, path).acquire()
-        waiter = asyncio.create_task(Lock(zk2, path).acquire())
-        for note in (b"a", b"b", b"c"):
-            await until_watches(zookeeper, 3)
-            await holder.set(note)
-        await holder.release()
-        await (await waiter).release()
-
-
-async def test_waiters_take_new_tickets_after_the_whole_line_was_deleted(zookeeper: RealServer, path: str) -> None:
-    """Pitfall 18: nodes and parent are deleted while the lock is held and waited for."""
-    async with AsyncExitStack() as stack:
-        zk = await stack.enter_async_context(zkwire.connect(zookeeper.hosts))
-        clients = [await stack.enter_async_context(zkwire.connect(zookeeper.hosts)) for _ in range(4)]
-        holder = await Lock(clients[0], path).acquire()
-        waiters = [asyncio.create_task(Lock(zk_, path).acquire(within=30)) for zk_ in clients[1:]]
-        await until_line(zk, path, 4)
-        async with zk.transaction() as transaction:
-            for name in await zk.get_children(path):
-                transaction.delete(f"{path}/{name}")
-            transaction.delete(path)
-        assert isinstance(await holder.lost(), LockLostError)
-        pending = set(waiters)
-        while pending:
-            done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
-            leases = [waiter.result() for waiter in done]
-            # A waiter may see the deletion of the holder before its own, which follows: it owns for that moment only.
-            assert sum(lease.is_certain() for lease in leases) <= 1
-            for lease in leases:
-                await lease.release()
-        await until_line(zk, path, 0)

@@ -1,4 +1,4 @@
-"""Processes for the trials: they count, meet at a barrier, join a group, or share partitions."""
+"""Processes for the trials: they count, or share partitions."""
 
 import asyncio
 import fcntl
@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import zkwire
-from recipes import Counter, DoubleBarrier, Group, Partitioner
+from recipes import Counter, Partitioner
 from tests.support.processes import report
 
 
@@ -19,27 +19,6 @@ async def count(hosts: str, path: str, tasks: int, adds: int) -> None:
             return [await counter.add(1) for _ in range(adds)]
 
         report("numbers", numbers=await asyncio.gather(*(add() for _ in range(tasks))))
-
-
-async def meet(hosts: str, path: str, members: int, rounds: int, timeout: float = 10.0) -> None:
-    """Enter and leave a double barrier `rounds` times."""
-    async with zkwire.connect(hosts, timeout) as zk:
-        barrier = DoubleBarrier(zk, path, members)
-        for number in range(rounds):
-            report("entering", round=number)
-            await barrier.enter(within=30.0)
-            report("entered", round=number)
-            await barrier.leave(within=30.0)
-            report("left", round=number)
-
-
-async def stay(hosts: str, path: str, name: str, timeout: float = 10.0) -> None:
-    """Join a group, and report its members, until killed."""
-    async with zkwire.connect(hosts, timeout) as zk:
-        group = Group(zk, path)
-        await group.join(name, name.encode())
-        async for members in group.watch():
-            report("members", members=sorted(members))
 
 
 @asynccontextmanager

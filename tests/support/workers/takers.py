@@ -1,4 +1,4 @@
-"""Processes that take several locks at once, or keep trying for one, for trials; each lock has a flock as witness.
+"""A process that keeps trying for a lock, for a trial; a flock is the witness.
 
 The kernel releases a flock when its process is killed.  A holder that finds the flock taken reports an overlap: the
 lock has two holders at once.
@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import zkwire
-from recipes import Lock, LockLostError, MultiLock, TryLock
+from recipes import LockLostError, TryLock
 from tests.support.processes import report
 
 
@@ -27,22 +27,6 @@ def witnessed(folder: str, names: Iterable[str]) -> Iterator[None]:
             except BlockingIOError:
                 report("overlap", name=name)
         yield
-
-
-async def take_many(hosts: str, path: str, folder: str, tasks: int, rounds: int) -> None:
-    """Take random sets of locks in random orders, in several tasks of one client."""
-    async with zkwire.connect(hosts, 10.0) as zk:
-
-        async def play() -> None:
-            for _ in range(rounds):
-                names = random.sample("abcdef", random.randint(2, 4))
-                async with MultiLock([Lock(zk, f"{path}/{name}") for name in names]).hold(within=30) as lease:
-                    with witnessed(folder, names):
-                        await asyncio.sleep(0.001)
-                        lease.check()
-                        report("held", tokens=lease.tokens)
-
-        await asyncio.gather(*(play() for _ in range(tasks)))
 
 
 async def keep_trying(hosts: str, path: str, folder: str, tasks: int, times: int, timeout: float) -> None:
