@@ -4,7 +4,6 @@ import asyncio
 import random
 import socket
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -14,7 +13,7 @@ from tests.support.proxy import Proxy
 from zkwire import SessionState, WatchEventType
 from zkwire.session.opening import open_link
 from zkwire.session.transport import Link
-from zkwire.testing import RealEnsemble, RealServer, make_certificates
+from zkwire.testing import EnsembleServer, RealEnsemble, RealServer
 
 CONNECTING, CONNECTED, READ_ONLY, SUSPENDED, EXPIRED, AUTH_FAILED, CLOSED = SessionState
 
@@ -223,12 +222,10 @@ async def test_a_client_that_cannot_reach_the_listed_servers_stays_with_those_it
                 assert (await zk.get("/a")).stat.ephemeral_owner == session_id
 
 
-async def test_a_client_behind_tls_does_not_follow_the_configuration(tmp_path: Path) -> None:
+async def test_a_client_behind_tls_does_not_follow_the_configuration(secure: EnsembleServer) -> None:
     """The list of a real server with both ports names the one without TLS."""
     with pytest.raises(ValueError, match="follow_config cannot be used with ssl"):
         zkwire.connect("zk1:2281", ssl=True, follow_config=True)
-    async with RealEnsemble(size=1, fsync=False, tls=make_certificates(tmp_path)) as ensemble:
-        (server,) = ensemble.servers
-        async with zkwire.connect(ensemble.hosts) as zk:
-            config = (await zk.get_config()).members
-            assert str(config[server.number]).endswith(f":{server.port}")
+    async with zkwire.connect(secure.hosts) as zk:
+        config = (await zk.get_config()).members
+        assert str(config[secure.number]).endswith(f":{secure.port}")
