@@ -47,3 +47,18 @@ def secure(tls: Certificates) -> Iterator[EnsembleServer]:
     asyncio.run(ensemble.start())
     yield ensemble.servers[0]
     asyncio.run(ensemble.close())
+
+
+@pytest.fixture(scope="session")
+def _reconfigured() -> Iterator[RealEnsemble]:
+    ensemble = RealEnsemble(reconfig=True, fsync=False, properties={"skipACL": "yes"})
+    asyncio.run(ensemble.start())
+    yield ensemble
+    asyncio.run(ensemble.close())
+
+
+@pytest.fixture
+def reconfigurable(_reconfigured: RealEnsemble) -> Iterator[RealEnsemble]:
+    """An ensemble of three that anybody may reconfigure; a test leaves all three running, and members."""
+    yield _reconfigured
+    asyncio.run(_reconfigured.settled())

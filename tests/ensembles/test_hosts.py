@@ -191,35 +191,37 @@ class FromOutside:
 
 
 @pytest.mark.limit(240)
-async def test_a_client_that_cannot_reach_the_listed_servers_stays_with_those_it_was_given() -> None:
+async def test_a_client_that_cannot_reach_the_listed_servers_stays_with_those_it_was_given(
+    reconfigurable: RealEnsemble,
+) -> None:
     """As behind a load balancer, or outside of the network whose names the configuration has."""
-    async with RealEnsemble(reconfig=True, fsync=False, properties={"skipACL": "yes"}) as ensemble:
-        first, *rest = ensemble.servers
-        leader = await ensemble.leader()
-        leaves = next(server for server in rest if server is not leader)  # there is no election then
-        async with Proxy(first.hosts) as balancer, zkwire.connect(leader.hosts) as admin:
-            outside = FromOutside(balancer.hosts)
-            async with zkwire.connect(balancer.hosts, 8.0, rng=InOrder(), follow_config=True, open_link=outside) as zk:
-                states, session_id = zk.states(), zk.session_id
-                await states_until(states, SUSPENDED)
-                await states_until(states, CONNECTED)
-                listed = {server.hosts for server in ensemble.servers}
-                assert (zk.server, zk.session_id) == (balancer.hosts, session_id)
-                assert listed <= set(outside.tried)
-                mark = len(outside.tried)
-                await zk.create("/a", ephemeral=True)
-                await admin.reconfig(leaving=[leaves.number])  # the list is another one: it is tried, in vain again
-                await states_until(states, SUSPENDED)
-                await states_until(states, CONNECTED)
-                listed.discard(leaves.hosts)
-                assert (zk.server, zk.session_id) == (balancer.hosts, session_id)
-                assert set(outside.tried[mark:]) == {*listed, balancer.hosts}
-                outside.known |= listed
-                balancer.drop()
-                await states_until(states, SUSPENDED)
-                await states_until(states, CONNECTED)
-                assert zk.server in listed
-                assert (await zk.get("/a")).stat.ephemeral_owner == session_id
+    first, *rest = reconfigurable.servers
+    leader = await reconfigurable.leader()
+    leaves = next(server for server in rest if server is not leader)  # there is no election then
+    async with Proxy(first.hosts) as balancer, zkwire.connect(leader.hosts) as admin:
+        outside = FromOutside(balancer.hosts)
+        async with zkwire.connect(balancer.hosts, 8.0, rng=InOrder(), follow_config=True, open_link=outside) as zk:
+            states, session_id = zk.states(), zk.session_id
+            await states_until(states, SUSPENDED)
+            await states_until(states, CONNECTED)
+            listed = {server.hosts for server in reconfigurable.servers}
+            assert (zk.server, zk.session_id) == (balancer.hosts, session_id)
+            assert listed <= set(outside.tried)
+            mark = len(outside.tried)
+            await zk.create("/a", ephemeral=True)
+            await admin.reconfig(leaving=[leaves.number])  # the list is another one: it is tried, in vain again
+            await states_until(states, SUSPENDED)
+            await states_until(states, CONNECTED)
+            listed.discard(leaves.hosts)
+            assert (zk.server, zk.session_id) == (balancer.hosts, session_id)
+            assert set(outside.tried[mark:]) == {*listed, balancer.hosts}
+            outside.known |= listed
+            balancer.drop()
+            await states_until(states, SUSPENDED)
+            await states_until(states, CONNECTED)
+            assert zk.server in listed
+            assert (await zk.get("/a")).stat.ephemeral_owner == session_id
+        await admin.reconfig(joining=[leaves.spec])
 
 
 async def test_a_client_behind_tls_does_not_follow_the_configuration(secure: EnsembleServer) -> None:
