@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow("runs every benchmark once")
 RACES = ["--workers", "2", "--handovers", "10", "--rounds", "1"]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def hosts() -> Iterator[str]:
     with ServerProcess() as server:
         yield server.hosts

@@ -12,7 +12,8 @@ from typing import Protocol
 from tests.captures import build
 from tests.captures.meaning import EVENT_TYPES, Masker, decode_connect_response, decode_event, decode_reply
 from zkwire.wire.jute import Record
-from zkwire.wire.records import EVENT_XID, ConnectResponse
+from zkwire.wire.records import EVENT_XID, ConnectResponse, Stat
+from zkwire.wire.requests import CreateReply, StatReply
 
 # These opcodes take a zxid even when refused.  One that cannot be decoded takes a zxid only if it is a multi.
 WRITES = {1, 2, 5, 7, 14, 15, 16, 19, 21, -11}
@@ -120,6 +121,42 @@ class Client:
             list(events),
             in_any_order,
         )
+
+    def create(
+        self,
+        name: str,
+        means: str,
+        path: str,
+        data: bytes | None = b"",
+        acl: Iterable[build.Entry] | None = build.OPEN,
+        flags: int = 0,
+        *,
+        events: Iterable[str] = (),
+    ) -> None:
+        """Send a create whose reply is the path."""
+        self.ask(name, means, build.create(path, data, acl, flags), CreateReply(path), events=events)
+
+    def set(
+        self,
+        name: str,
+        means: str,
+        path: str,
+        data: bytes | None = b"",
+        if_version: int = -1,
+        *,
+        made: int,
+        version: int = 1,
+        aversion: int = 0,
+        events: Iterable[str] = (),
+        in_any_order: bool = False,
+    ) -> None:
+        """Send a setData for a node that has no children; `made` is the zxid of its create, `version` the new one."""
+
+        def reply(zxid: int) -> StatReply:
+            return StatReply(Stat(made, zxid, 0, 0, version, 0, aversion, 0, len(data or b""), 0, made))
+
+        request = build.set_data(path, data, if_version)
+        self.ask(name, means, request, reply, events=events, in_any_order=in_any_order)
 
     def send_raw(
         self, name: str, means: str, data: bytes, *, events: Iterable[str] = (), closes: Collection[str] = ()

@@ -70,7 +70,7 @@ async def _each_broken(options: argparse.Namespace) -> int:
     missed = []
     for name in BROKEN:
         seed = options.seed or f"{random.randrange(1 << 32):08x}"
-        plan = Plan(seed, 60 * options.minutes, _folder(options, f"{seed}-{name}"), options.clients, name)
+        plan = Plan(seed, 60 * options.minutes, _folder(options, f"{seed}-{name}"), options.clients, (name,))
         try:
             found = (await _played(options, plan)).violations
         except ServerFailedError as failure:
@@ -87,7 +87,8 @@ async def _each_broken(options: argparse.Namespace) -> int:
 async def _round(options: argparse.Namespace, seed: str, seconds: float) -> int:
     folder = _folder(options, seed)
     print(f"seed {seed}: {seconds:g} s of faults; the log will be {folder}/history.log", flush=True)
-    plan = Plan(seed, seconds, folder, options.clients, options.broken)
+    broken = (options.broken,) if options.broken else ()
+    plan = Plan(seed, seconds, folder, options.clients, broken)
     try:
         outcome = await _played(options, plan)
     except ServerFailedError as failure:

@@ -123,10 +123,9 @@ BROKEN: Final[dict[str, Callable[[], None]]] = {
 }
 
 
-def put_in(name: str | None) -> None:
-    """Put the fault `name` into this process; None: none."""
-    if name is not None:
-        BROKEN[name]()
+def put_in(name: str) -> None:
+    """Put the fault `name` into this process."""
+    BROKEN[name]()
 
 
 def _replace(where: object, name: str, new: object) -> None:

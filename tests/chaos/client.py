@@ -10,6 +10,7 @@ import logging
 import os
 import random
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from tests.chaos.workload import HoldOn, Workload
 @dataclass(frozen=True)
 class Orders:
     """Arguments: `number` of the client; `life`, how often it was started; `timeout` of its session, in seconds;
-    `folder` of the journals; `store`, the port of the store; `broken`, the deliberate fault to put in, or None.
+    `folder` of the journals; `store`, the port of the store; `broken`, the deliberate faults to put in.
     """
 
     number: int
@@ -33,7 +34,7 @@ class Orders:
     seed: str
     folder: str
     store: int
-    broken: str | None = None
+    broken: Sequence[str] = ()
 
 
 async def main(orders: Orders) -> None:
@@ -75,5 +76,6 @@ async def _work(orders: Orders, journal: Journal, author: str, hold_on: HoldOn) 
 if __name__ == "__main__":
     given = Orders(**json.loads(sys.argv[1]))
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(levelname)s %(message)s")
-    put_in(given.broken)
+    for fault in given.broken:
+        put_in(fault)
     asyncio.run(main(given))

@@ -3,7 +3,7 @@
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +15,7 @@ from tests.chaos.arena import SYNC_LIMITS, TIMEOUTS, Arena, real_ensemble
 from tests.chaos.check import Expected, Violation, check
 from tests.chaos.client import Orders
 from tests.chaos.clients import ClientProcess, Clients
-from tests.chaos.journal import PARENT, Journal, Reader, Record, printed
+from tests.chaos.journal import PARENT, Journal, Reader, Record, in_order, printed
 from tests.chaos.player import START, Player
 from tests.chaos.schedule import Fault, schedule
 from tests.chaos.store import Store
@@ -34,17 +34,18 @@ class Plan:
     """What to play.
 
     Arguments: `seed`, of everything that is left to chance; `seconds`, for how long; `folder`, of the journals;
-    `clients`, how many; `broken`, the deliberate fault to put into them, or None; `recovery`, for how many seconds
-    to wait, after the last fault, until everything goes on; `is_calm`, whether no fault is played.
+    `clients`, how many; `broken`, the deliberate faults to put into them; `recovery`, for how many seconds to wait,
+    after the last fault, until everything goes on; `enough`, for a run without faults: it ends as soon as this says
+    so of what was violated until then, and nothing need go on; None: faults are played.
     """
 
     seed: str
     seconds: float
     folder: Path
     clients: int = 8
-    broken: str | None = None
+    broken: tuple[str, ...] = ()
     recovery: float = RECOVERY
-    is_calm: bool = False
+    enough: Callable[[Sequence[Violation]], bool] | None = None
 
 
 @dataclass
@@ -84,7 +85,7 @@ async def play(plan: Plan, arena: AbstractAsyncContextManager[Arena] | None = No
             journal.write("run", name="", seed=plan.seed, sync_limit=sync_limit, broken=plan.broken)
             async with zkwire.connect(there.hosts) as zk:
                 await workload.prepare(zk)
-            faults = [] if plan.is_calm else _faults(plan, there)
+            faults = _faults(plan, there) if plan.enough is None else []
             async with _clients(plan, there, store, journal, rng) as clients:
                 await _play(plan, there, clients, journal, faults)
             async with zkwire.connect(there.hosts) as zk:
@@ -135,16 +136,31 @@ async def _play(plan: Plan, arena: Arena, clients: Clients, journal: Journal, fa
     for name, _, _ in missing:
         journal.write("failed", name="", client=name, why=f"it did not connect within {plan.recovery:g} s")
     journal.write("begins", name="", faults=len(faults))
-    player = Player(arena, clients, journal, random.Random(f"{plan.seed}/player"))
-    await asyncio.gather(asyncio.sleep(plan.seconds), player.play(faults))
-    await arena.settled(within=START)
-    reader.new()
-    journal.write("healed", name="")
-    wanted = {("", what, name) for name, what in workload.PROGRESS.items()}
-    missing = await _until_seen(reader, wanted, clients, plan.recovery)
-    for _, _, name in sorted(missing):
-        journal.write("stuck", name=name, seconds=plan.recovery)
+    if plan.enough is not None:
+        await _until_enough(plan.folder, plan.seconds, plan.enough)
+    else:
+        player = Player(arena, clients, journal, random.Random(f"{plan.seed}/player"))
+        await asyncio.gather(asyncio.sleep(plan.seconds), player.play(faults))
+        await arena.settled(within=START)
+        reader.new()
+        journal.write("healed", name="")
+        wanted = {("", what, name) for name, what in workload.PROGRESS.items()}
+        missing = await _until_seen(reader, wanted, clients, plan.recovery)
+        for _, _, name in sorted(missing):
+            journal.write("stuck", name=name, seconds=plan.recovery)
     await asyncio.gather(*(client.finish(plan.recovery) for client in clients.all))
+
+
+async def _until_enough(folder: Path, limit: float, enough: Callable[[Sequence[Violation]], bool]) -> None:
+    """Wait until `enough` says of the violations so far that they are, for `limit` seconds at most."""
+    end = time.monotonic() + limit
+    reader, records = Reader(folder), list[Record]()
+    while (now := time.monotonic()) < end:
+        records += reader.new()
+        # Of what is written while the journals are read one after the other, a part would be missing.
+        if enough(check(in_order(record for record in records if record.at <= now), EXPECTED)):
+            return
+        await asyncio.sleep(POLL)
 
 
 async def _until_seen(

@@ -1,11 +1,11 @@
-"""One ensemble, shared by all tests that leave it whole or that can be undone by starting its servers again."""
+"""What tests share that leave it whole: an ensemble, whose servers are started again if need be, and a port for TLS."""
 
 import asyncio
 from collections.abc import Iterator
 
 import pytest
 
-from zkwire.testing import RealEnsemble
+from zkwire.testing import Certificates, EnsembleServer, RealEnsemble, make_certificates
 
 
 @pytest.fixture(scope="session")
@@ -32,3 +32,33 @@ async def _mend(ensemble: RealEnsemble) -> None:
             if not server.is_running:
                 group.create_task(server.start())
     await ensemble.settled()
+
+
+@pytest.fixture(scope="session")
+def tls(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return make_certificates(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.fixture(scope="session")
+def secure(tls: Certificates) -> Iterator[EnsembleServer]:
+    """A running server with a port for TLS and one without, the only one of its ensemble; it knows few words."""
+    properties = {"4lw.commands.whitelist": "conf,isro,mntr,ruok,srvr", "ssl.enabledProtocols": "TLSv1.2,TLSv1.3"}
+    ensemble = RealEnsemble(size=1, fsync=False, tls=tls, properties=properties)
+    asyncio.run(ensemble.start())
+    yield ensemble.servers[0]
+    asyncio.run(ensemble.close())
+
+
+@pytest.fixture(scope="session")
+def _reconfigured() -> Iterator[RealEnsemble]:
+    ensemble = RealEnsemble(reconfig=True, fsync=False, properties={"skipACL": "yes"})
+    asyncio.run(ensemble.start())
+    yield ensemble
+    asyncio.run(ensemble.close())
+
+
+@pytest.fixture
+def reconfigurable(_reconfigured: RealEnsemble) -> Iterator[RealEnsemble]:
+    """An ensemble of three that anybody may reconfigure; a test leaves all three running, and members."""
+    yield _reconfigured
+    asyncio.run(_reconfigured.settled())

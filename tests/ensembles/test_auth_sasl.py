@@ -2,6 +2,8 @@
 
 import asyncio
 import struct
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -18,10 +20,20 @@ CONNECTING, CONNECTED, READ_ONLY, SUSPENDED, EXPIRED, AUTH_FAILED, CLOSED = Sess
 SASL = 102
 BOBS = planted("sasl-hidden-word")
 WRONG = planted("sasl-wrong-word")
+SUPER = planted("super-hidden-word")
 USERS = {"bob": BOBS, "zoë": planted("crème brûlée"), "λ": planted("日本")}
 REQUIRED = {"sessionRequireClientSASLAuth": "true"}
 
 pytestmark = pytest.mark.usefixtures("no_secret_printed")
+
+
+@pytest.fixture(scope="module")
+def users() -> Iterator[RealServer]:
+    """A running server with the users of this file, which serves other clients too."""
+    server = RealServer(sasl_users=USERS, super_password=SUPER, fsync=False)
+    asyncio.run(server.start())
+    yield server
+    asyncio.run(server.close())
 
 
 async def sasl_users(zk: zkwire.Client) -> list[str]:
@@ -29,34 +41,42 @@ async def sasl_users(zk: zkwire.Client) -> list[str]:
 
 
 @pytest.mark.limit(120)
-async def test_users_of_a_real_server_on_every_connection_pitfall_56() -> None:
+async def test_users_of_a_real_server_on_every_connection_pitfall_56(users: RealServer) -> None:
     """Also for names and passwords that are hashed in another encoding than they are sent in."""
-    async with RealServer(sasl_users=USERS) as server, Proxy(server.hosts) as proxy:
-        for user, password in USERS.items():
-            async with zkwire.connect(server.hosts, sasl=DigestMD5(user, password)) as zk:
-                assert await sasl_users(zk) == [user]
-        mechanism = DigestMD5("bob", BOBS)
-        async with zkwire.connect(proxy.hosts, sasl=mechanism, auth=[("digest", b"ann:1")]) as zk:
-            await zk.create("/bobs", acl=[zkwire.ACL(31, "sasl", "bob")])
-            _, watch = await zk.get_and_watch("/bobs")
-            for _ in range(2):
-                mark = proxy.mark()
-                proxy.drop()
-                await zk.get("/bobs")
-                assert proxy.requests(mark) == ["connect", "sasl", "sasl", "auth", "setWatches", "getData"]
-            watch.cancel()
-            assert await sasl_users(zk) == ["bob"]
-            async with zkwire.connect(server.hosts) as other:
-                with pytest.raises(zkwire.NoAuthError):
-                    await other.get("/bobs")
+    for user, password in USERS.items():
+        async with zkwire.connect(users.hosts, sasl=DigestMD5(user, password)) as zk:
+            assert await sasl_users(zk) == [user]
+    mechanism = DigestMD5("bob", BOBS)
+    async with (
+        Proxy(users.hosts) as proxy,
+        zkwire.connect(proxy.hosts, sasl=mechanism, auth=[("digest", b"ann:1")]) as zk,
+    ):
+        await zk.create("/bobs", acl=[zkwire.ACL(31, "sasl", "bob")])
+        _, watch = await zk.get_and_watch("/bobs")
+        for _ in range(2):
+            mark = proxy.mark()
+            proxy.drop()
+            await zk.get("/bobs")
+            assert proxy.requests(mark) == ["connect", "sasl", "sasl", "auth", "setWatches", "getData"]
+        watch.cancel()
+        assert await sasl_users(zk) == ["bob"]
+        async with zkwire.connect(users.hosts) as other:
+            with pytest.raises(zkwire.NoAuthError):
+                await other.get("/bobs")
+            await other.add_auth("digest", f"super:{SUPER}".encode())
+            assert (await other.get("/bobs")).data == b""
 
 
-@pytest.mark.limit(120)
-async def test_a_wrong_password_ends_the_session_and_closing_does_not_hang_pitfall_54() -> None:
-    async with RealServer(sasl_users=USERS) as server:
-        for mechanism in (DigestMD5("bob", WRONG), DigestMD5("nobody", BOBS)):
-            with pytest.raises(zkwire.AuthFailedError, match=f"SASL with {server.hosts}"):
-                await zkwire.connect(server.hosts, sasl=mechanism)
+def test_the_password_of_the_super_user_is_not_on_the_command_line(users: RealServer) -> None:
+    command = Path(f"/proc/{users.pid}/cmdline").read_text()
+    assert "superDigest=super:" in command
+    assert SUPER not in command
+
+
+async def test_a_wrong_password_ends_the_session_and_closing_does_not_hang_pitfall_54(users: RealServer) -> None:
+    for mechanism in (DigestMD5("bob", WRONG), DigestMD5("nobody", BOBS)):
+        with pytest.raises(zkwire.AuthFailedError, match=f"SASL with {users.hosts}"):
+            await zkwire.connect(users.hosts, sasl=mechanism)
 
 
 @pytest.mark.limit(120)
@@ -79,8 +99,8 @@ async def test_a_server_without_sasl_is_not_mistaken_for_one_that_accepts(zookee
         await zkwire.connect(zookeeper.hosts, sasl=DigestMD5("bob", BOBS))
 
 
-async def test_a_connection_lost_in_the_exchange_is_made_again_pitfall_57() -> None:
-    async with RealServer(sasl_users=USERS) as server, Proxy(server.hosts) as proxy:
+async def test_a_connection_lost_in_the_exchange_is_made_again_pitfall_57(users: RealServer) -> None:
+    async with Proxy(users.hosts) as proxy:
         for occurrence in (1, 2):
             lost = proxy.drop_after("sasl", nth=occurrence)
             async with zkwire.connect(proxy.hosts, sasl=DigestMD5("bob", BOBS)) as zk:

@@ -11,7 +11,7 @@ from recipes import Election, Lock
 from tests.support.client import InOrder, states_until
 from tests.support.proxy import Proxy
 from tests.support.recipes import no_task_stays, until, until_line
-from tests.support.relay import Relay, behind, quorum_port
+from tests.support.split import SplitEnsemble
 from zkwire import SessionState
 from zkwire.testing import EnsembleServer, RealEnsemble
 
@@ -167,16 +167,11 @@ async def test_a_write_on_the_former_connection_of_a_moved_session_is_refused(
 @pytest.mark.limit(120)
 async def test_a_server_that_is_behind_is_not_used_and_a_sync_waits_for_it_pitfall_61(path: str) -> None:
     """Pitfall 61: a client that has seen a write is not served by a server that has not seen it."""
-    ensemble = RealEnsemble(fsync=False, properties={"syncLimit": "60"})
-    late, *others = ensemble.servers
+    ensemble = SplitEnsemble(tick_time=0.5, sync_limit=60, properties={"initLimit": "40"})
     async with AsyncExitStack() as stack:
-        relays = [await stack.enter_async_context(Relay(quorum_port(server))) for server in others]
-        late.join(behind(relay, server) for relay, server in zip(relays, others, strict=True))
         await stack.enter_async_context(ensemble)
         leader = await ensemble.leader()
-        assert (
-            leader is not late
-        )  # of several servers with the same transactions, the one with the highest id is elected
+        late = await ensemble.follower()
         proxy = await stack.enter_async_context(Proxy(leader.hosts))
         ahead = await stack.enter_async_context(zkwire.connect(f"{proxy.hosts},{late.hosts}", rng=InOrder()))
         reader = await stack.enter_async_context(zkwire.connect(late.hosts))
@@ -184,8 +179,7 @@ async def test_a_server_that_is_behind_is_not_used_and_a_sync_waits_for_it_pitfa
         await reader.sync(path)
         assert (await reader.get(path)).data == b"old"
 
-        for relay in relays:
-            relay.hold()
+        ensemble.stall([leader], [late])
         await ahead.set(path, b"new")
         assert (await reader.get(path)).data == b"old"
         synced = asyncio.gather(reader.sync(path), reader.get(path))
@@ -200,8 +194,7 @@ async def test_a_server_that_is_behind_is_not_used_and_a_sync_waits_for_it_pitfa
         assert "client must try another server" in late.log_tail(1000)
 
         assert not synced.done()
-        for relay in relays:
-            relay.flow()
+        ensemble.heal()
         _, node = await synced
         assert node.data == b"new"
 

@@ -4,7 +4,6 @@ import asyncio
 import random
 import socket
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -14,7 +13,7 @@ from tests.support.proxy import Proxy
 from zkwire import SessionState, WatchEventType
 from zkwire.session.opening import open_link
 from zkwire.session.transport import Link
-from zkwire.testing import RealEnsemble, RealServer, make_certificates
+from zkwire.testing import EnsembleServer, RealEnsemble, RealServer
 
 CONNECTING, CONNECTED, READ_ONLY, SUSPENDED, EXPIRED, AUTH_FAILED, CLOSED = SessionState
 
@@ -192,43 +191,43 @@ class FromOutside:
 
 
 @pytest.mark.limit(240)
-async def test_a_client_that_cannot_reach_the_listed_servers_stays_with_those_it_was_given() -> None:
+async def test_a_client_that_cannot_reach_the_listed_servers_stays_with_those_it_was_given(
+    reconfigurable: RealEnsemble,
+) -> None:
     """As behind a load balancer, or outside of the network whose names the configuration has."""
-    async with RealEnsemble(reconfig=True, fsync=False, properties={"skipACL": "yes"}) as ensemble:
-        first, *rest = ensemble.servers
-        leader = await ensemble.leader()
-        leaves = next(server for server in rest if server is not leader)  # there is no election then
-        async with Proxy(first.hosts) as balancer, zkwire.connect(leader.hosts) as admin:
-            outside = FromOutside(balancer.hosts)
-            async with zkwire.connect(balancer.hosts, 8.0, rng=InOrder(), follow_config=True, open_link=outside) as zk:
-                states, session_id = zk.states(), zk.session_id
-                await states_until(states, SUSPENDED)
-                await states_until(states, CONNECTED)
-                listed = {server.hosts for server in ensemble.servers}
-                assert (zk.server, zk.session_id) == (balancer.hosts, session_id)
-                assert listed <= set(outside.tried)
-                mark = len(outside.tried)
-                await zk.create("/a", ephemeral=True)
-                await admin.reconfig(leaving=[leaves.number])  # the list is another one: it is tried, in vain again
-                await states_until(states, SUSPENDED)
-                await states_until(states, CONNECTED)
-                listed.discard(leaves.hosts)
-                assert (zk.server, zk.session_id) == (balancer.hosts, session_id)
-                assert set(outside.tried[mark:]) == {*listed, balancer.hosts}
-                outside.known |= listed
-                balancer.drop()
-                await states_until(states, SUSPENDED)
-                await states_until(states, CONNECTED)
-                assert zk.server in listed
-                assert (await zk.get("/a")).stat.ephemeral_owner == session_id
+    first, *rest = reconfigurable.servers
+    leader = await reconfigurable.leader()
+    leaves = next(server for server in rest if server is not leader)  # there is no election then
+    async with Proxy(first.hosts) as balancer, zkwire.connect(leader.hosts) as admin:
+        outside = FromOutside(balancer.hosts)
+        async with zkwire.connect(balancer.hosts, 8.0, rng=InOrder(), follow_config=True, open_link=outside) as zk:
+            states, session_id = zk.states(), zk.session_id
+            await states_until(states, SUSPENDED)
+            await states_until(states, CONNECTED)
+            listed = {server.hosts for server in reconfigurable.servers}
+            assert (zk.server, zk.session_id) == (balancer.hosts, session_id)
+            assert listed <= set(outside.tried)
+            mark = len(outside.tried)
+            await zk.create("/a", ephemeral=True)
+            await admin.reconfig(leaving=[leaves.number])  # the list is another one: it is tried, in vain again
+            await states_until(states, SUSPENDED)
+            await states_until(states, CONNECTED)
+            listed.discard(leaves.hosts)
+            assert (zk.server, zk.session_id) == (balancer.hosts, session_id)
+            assert set(outside.tried[mark:]) == {*listed, balancer.hosts}
+            outside.known |= listed
+            balancer.drop()
+            await states_until(states, SUSPENDED)
+            await states_until(states, CONNECTED)
+            assert zk.server in listed
+            assert (await zk.get("/a")).stat.ephemeral_owner == session_id
+        await admin.reconfig(joining=[leaves.spec])
 
 
-async def test_a_client_behind_tls_does_not_follow_the_configuration(tmp_path: Path) -> None:
+async def test_a_client_behind_tls_does_not_follow_the_configuration(secure: EnsembleServer) -> None:
     """The list of a real server with both ports names the one without TLS."""
     with pytest.raises(ValueError, match="follow_config cannot be used with ssl"):
         zkwire.connect("zk1:2281", ssl=True, follow_config=True)
-    async with RealEnsemble(size=1, fsync=False, tls=make_certificates(tmp_path)) as ensemble:
-        (server,) = ensemble.servers
-        async with zkwire.connect(ensemble.hosts) as zk:
-            config = (await zk.get_config()).members
-            assert str(config[server.number]).endswith(f":{server.port}")
+    async with zkwire.connect(secure.hosts) as zk:
+        config = (await zk.get_config()).members
+        assert str(config[secure.number]).endswith(f":{secure.port}")

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 import zkwire
-from tests.support.client import InOrder, eventually, states_until
+from tests.support.client import InOrder, states_until
 from tests.support.rogue import NOT_READ_ONLY, Peer, Rogue, connect_response, eof_handshake, honest, read_only_refusal
 from zkwire import SessionState, WatchEventType
 from zkwire.testing import RealEnsemble
@@ -40,6 +40,12 @@ async def test_a_real_ensemble_that_loses_its_quorum_and_finds_it_again() -> Non
                     await refused
             assert zk.state is READ_ONLY
             assert zk.certain_for(local) == 0, "no lease may live by the word of a server without a quorum"
+            assert (await left.mode(), await left.four_letter_word("isro")) == ("read-only", "ro")
+            trying = asyncio.ensure_future(zkwire.connect(left.hosts))  # without read_only it is not used
+            await zk.get("/")
+            assert not trying.done()
+            trying.cancel()
+            await asyncio.wait({trying})
             async with asyncio.TaskGroup() as group:
                 for server in rest:
                     group.create_task(server.start())
@@ -50,28 +56,9 @@ async def test_a_real_ensemble_that_loses_its_quorum_and_finds_it_again() -> Non
             async with zkwire.connect(ensemble.hosts) as other:
                 await other.set("/a", b"after")
             assert (await watch).type is WatchEventType.CHANGED
+            assert await left.four_letter_word("isro") == "rw"
             await zk.create("/b", ephemeral=True)
             assert (await zk.get("/b")).stat.ephemeral_owner == zk.session_id
-
-
-@pytest.mark.limit(120)
-async def test_without_read_only_a_server_without_a_quorum_is_not_used() -> None:
-    async with RealEnsemble(read_only=True, fsync=False) as ensemble:
-        left, *rest = ensemble.servers
-        for server in rest:
-            server.kill()
-
-        async def reads_only() -> bool:
-            return await left.four_letter_word("isro") == "ro"
-
-        await eventually(reads_only)
-        async with zkwire.connect(left.hosts, read_only=True) as zk:
-            assert zk.state is READ_ONLY
-            trying = asyncio.ensure_future(zkwire.connect(left.hosts))
-            await zk.get("/")
-            assert not trying.done()
-            trying.cancel()
-            await asyncio.wait({trying})
 
 
 # With scripted servers, for what does not need a real ensemble.

@@ -2,8 +2,7 @@
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Awaitable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable
 from pathlib import Path
 
 import pytest
@@ -13,18 +12,14 @@ from recipes import Lock
 from tests.support.client import cancel_connects, no_session_stays, states_until
 from tests.support.proxy import Proxy
 from tests.support.recipes import until_armed
+from tests.support.tls import TlsFront
 from zkwire import SessionState
 from zkwire.session.opening import open_link
-from zkwire.testing import Certificates, RealServer, authority, issue, make_certificates
+from zkwire.testing import Certificates, EnsembleServer, RealServer, authority, issue
 
-CHILDREN = 20_000
+CHILDREN = 6000
 
 pytestmark = pytest.mark.usefixtures("no_secret_printed")
-
-
-@pytest.fixture(scope="module")
-def tls(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    return make_certificates(tmp_path_factory.mktemp("tls"))
 
 
 def trusting(tls: Certificates, *, shows: bool = True) -> ssl.SSLContext:
@@ -32,12 +27,6 @@ def trusting(tls: Certificates, *, shows: bool = True) -> ssl.SSLContext:
     if shows:
         context.load_cert_chain(tls.client.chain)
     return context
-
-
-@asynccontextmanager
-async def serving(tls: Certificates) -> AsyncIterator[RealServer]:
-    async with RealServer(tls=tls, fsync=False) as server:
-        yield server
 
 
 async def refusal(connecting: Awaitable[zkwire.Client]) -> str:
@@ -49,13 +38,12 @@ async def refusal(connecting: Awaitable[zkwire.Client]) -> str:
 
 
 @pytest.mark.limit(120)
-async def test_locks_and_long_lists_over_tls_pitfall_62(tls: Certificates) -> None:
-    """A reply of 400 kB comes in many TLS records and many reads."""
+async def test_locks_and_long_lists_over_tls_pitfall_62(tls: Certificates, secure: EnsembleServer) -> None:
+    """A reply of 100 kB and more comes in many TLS records and many reads."""
     context = trusting(tls)
     async with (
-        serving(tls) as server,
-        zkwire.connect(server.secure_hosts, ssl=context) as zk,
-        zkwire.connect(server.secure_hosts, ssl=context) as other,
+        zkwire.connect(secure.secure_hosts, ssl=context) as zk,
+        zkwire.connect(secure.secure_hosts, ssl=context) as other,
     ):
         names = [f"child-{number:08d}" for number in range(CHILDREN)]
         await zk.create("/many")
@@ -67,7 +55,7 @@ async def test_locks_and_long_lists_over_tls_pitfall_62(tls: Certificates) -> No
             assert sorted(await other.get_children("/many")) == names
         blob = bytes(range(256)) * 4000
         await zk.set("/many", blob)
-        nodes = await asyncio.gather(*(other.get("/many") for _ in range(20)))
+        nodes = await asyncio.gather(*(other.get("/many") for _ in range(5)))
         assert all(node.data == blob for node in nodes)
         assert zk.state is other.state is SessionState.CONNECTED
         async with Lock(zk, "/locks/one") as lease:
@@ -84,8 +72,10 @@ async def test_locks_and_long_lists_over_tls_pitfall_62(tls: Certificates) -> No
 
 
 @pytest.mark.limit(120)
-async def test_the_client_is_known_by_its_certificate_on_every_connection(tls: Certificates) -> None:
-    async with serving(tls) as server, Proxy(server.secure_hosts) as proxy:
+async def test_the_client_is_known_by_its_certificate_on_every_connection(
+    tls: Certificates, secure: EnsembleServer
+) -> None:
+    async with Proxy(secure.secure_hosts) as proxy:
         async with zkwire.connect(proxy.hosts, ssl=trusting(tls)) as zk:
             session_id, states = zk.session_id, zk.states()
             for _ in range(2):
@@ -98,70 +88,64 @@ async def test_the_client_is_known_by_its_certificate_on_every_connection(tls: C
 
 
 @pytest.mark.limit(120)
-async def test_untrusted_misnamed_and_expired_servers_are_refused(tls: Certificates, tmp_path: Path) -> None:
+async def test_untrusted_misnamed_and_expired_servers_are_refused(
+    tls: Certificates, secure: EnsembleServer, tmp_path: Path
+) -> None:
     """The name is the host of the connect string.  A TLS failure concerns one server: the next one is tried."""
     elsewhere = issue(tls.ca, tmp_path, "elsewhere", hosts=["DNS:zk1.example"])
     old = issue(tls.ca, tmp_path, "old", expired=True)
     async with (
-        serving(tls) as server,
-        serving(Certificates(tls.ca, elsewhere, tls.client)) as misnamed,
-        serving(Certificates(tls.ca, old, tls.client)) as expired,
+        TlsFront(secure.port, Certificates(tls.ca, elsewhere, tls.client)) as misnamed,
+        TlsFront(secure.port, Certificates(tls.ca, old, tls.client)) as expired,
     ):
         stranger = ssl.create_default_context(cafile=authority(tmp_path, "stranger").certificate)
-        assert "unable to get local issuer" in await refusal(zkwire.connect(server.secure_hosts, ssl=stranger))
-        assert "not accepted" in await refusal(zkwire.connect(server.secure_hosts, ssl=True))
-        localhost = server.secure_hosts.replace("127.0.0.1", "localhost")
-        bad = f"{misnamed.secure_hosts},{expired.secure_hosts}"
+        assert "unable to get local issuer" in await refusal(zkwire.connect(secure.secure_hosts, ssl=stranger))
+        assert "not accepted" in await refusal(zkwire.connect(secure.secure_hosts, ssl=True))
+        localhost = secure.secure_hosts.replace("127.0.0.1", "localhost")
+        bad = f"{misnamed.hosts},{expired.hosts}"
         text = await refusal(zkwire.connect(bad, ssl=trusting(tls)))
-        assert f"{misnamed.secure_hosts}: the server's certificate is not accepted: IP address mismatch" in text
-        assert f"{expired.secure_hosts}: the server's certificate is not accepted: certificate has expired" in text
+        assert f"{misnamed.hosts}: the server's certificate is not accepted: IP address mismatch" in text
+        assert f"{expired.hosts}: the server's certificate is not accepted: certificate has expired" in text
         async with zkwire.connect(f"{bad},{localhost}", ssl=trusting(tls)) as zk:
             assert zk.server == localhost
 
 
 @pytest.mark.limit(120)
-@pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=lambda version: version.name)
 async def test_a_server_refuses_a_client_without_a_certificate_or_with_one_of_another_authority(
-    tls: Certificates, tmp_path: Path, version: str
+    tls: Certificates, secure: EnsembleServer, tmp_path: Path, version: ssl.TLSVersion
 ) -> None:
     """By TLS 1.3 it does so after the handshake, in place of an answer."""
     stranger = issue(authority(tmp_path, "stranger"), tmp_path, "client-of-another")
-    foreign = trusting(tls, shows=False)
+    without, foreign, known = trusting(tls, shows=False), trusting(tls, shows=False), trusting(tls)
     foreign.load_cert_chain(stranger.chain)
-    properties = {"ssl.protocol": version, "ssl.enabledProtocols": version}
-    async with RealServer(tls=tls, fsync=False, properties=properties) as server:
-        for context in (trusting(tls, shows=False), foreign):
-            text = await refusal(zkwire.connect(server.secure_hosts, ssl=context))
-            assert "the server refuses this client's certificate, or the lack of one (" in text
-        async with zkwire.connect(server.secure_hosts, ssl=trusting(tls)) as zk:
-            await zk.ping()
-        other = trusting(tls)
-        if version == "TLSv1.2":
-            other.minimum_version = ssl.TLSVersion.TLSv1_3
-        else:
-            other.maximum_version = ssl.TLSVersion.TLSv1_2
-        text = await refusal(zkwire.connect(server.secure_hosts, ssl=other))
-        assert "the server refuses the TLS handshake: protocol version" in text
+    for context in (without, foreign, known):
+        context.minimum_version = context.maximum_version = version
+    for context in (without, foreign):
+        text = await refusal(zkwire.connect(secure.secure_hosts, ssl=context))
+        assert "the server refuses this client's certificate, or the lack of one (" in text
+    async with zkwire.connect(secure.secure_hosts, ssl=known) as zk:
+        await zk.ping()
 
 
 @pytest.mark.limit(120)
 async def test_plain_connections_to_a_tls_port_and_tls_to_a_plain_port_are_refused(
-    tls: Certificates, zookeeper: RealServer
+    tls: Certificates, secure: EnsembleServer, zookeeper: RealServer
 ) -> None:
-    async with serving(tls) as server:  # with Netty also for the plain port; `zookeeper` is with NIO
-        text = await refusal(zkwire.connect(server.secure_hosts))
-        assert text.startswith(f"no session with {server.secure_hosts}: the port is one for TLS")
-        for plain in (server.hosts, zookeeper.hosts):
-            text = await refusal(zkwire.connect(plain, 4.0, ssl=trusting(tls)))
-            assert text.startswith(f"no session with {plain}: the port is one without TLS")
+    text = await refusal(zkwire.connect(secure.secure_hosts))
+    assert text.startswith(f"no session with {secure.secure_hosts}: the port is one for TLS")
+    for plain in (secure.hosts, zookeeper.hosts):  # with Netty also for the plain port; `zookeeper` is with NIO
+        text = await refusal(zkwire.connect(plain, 4.0, ssl=trusting(tls)))
+        assert text.startswith(f"no session with {plain}: the port is one without TLS")
 
 
 @pytest.mark.limit(120)
-async def test_a_connect_that_is_cancelled_at_any_moment_leaves_no_session_with_netty(tls: Certificates) -> None:
-    async with serving(tls) as server:
-        await cancel_connects(lambda: zkwire.connect(server.hosts, 60.0))
-        await cancel_connects(lambda: zkwire.connect(server.secure_hosts, 60.0, ssl=trusting(tls)))
-        await no_session_stays(server.hosts)
+async def test_a_connect_that_is_cancelled_at_any_moment_leaves_no_session_with_netty(
+    tls: Certificates, secure: EnsembleServer
+) -> None:
+    await cancel_connects(lambda: zkwire.connect(secure.hosts, 60.0))
+    await cancel_connects(lambda: zkwire.connect(secure.secure_hosts, 60.0, ssl=trusting(tls)))
+    await no_session_stays(secure.hosts)
 
 
 async def test_a_server_that_is_silent_in_the_tls_handshake_is_given_up(

@@ -9,58 +9,54 @@ import pytest
 
 import zkwire
 from tests.support.client import eventually
-from zkwire.testing import RealEnsemble, RealServer, authority, make_certificates
+from tests.support.proxy import Proxy
+from zkwire.testing import Certificates, EnsembleServer, RealEnsemble, RealServer, authority
 
 
-async def test_the_error_of_a_word_outside_the_whitelist_names_the_setting() -> None:
-    # The fixture itself needs the word conf, to see when the server serves.
-    async with RealServer(properties={"4lw.commands.whitelist": "conf"}) as server:
-        with pytest.raises(zkwire.UnimplementedError, match=r"mntr.*4lw\.commands\.whitelist"):
-            await zkwire.four_letter_word(server.hosts, "mntr")
+async def test_the_error_of_a_word_outside_the_whitelist_names_the_setting(secure: EnsembleServer) -> None:
+    with pytest.raises(zkwire.UnimplementedError, match=r"wchs.*4lw\.commands\.whitelist"):
+        await zkwire.four_letter_word(secure.hosts, "wchs")
 
 
-@pytest.mark.limit(120)
-async def test_a_server_without_a_quorum_refuses_words_but_answers_ruok() -> None:
-    async with RealEnsemble(fsync=False) as ensemble:
-        leader = await ensemble.leader()
-        assert (await zkwire.four_letter_word(leader.hosts, "mntr"))["zk_server_state"] == "leader"
-        assert "server.1" in await zkwire.four_letter_word(leader.hosts, "conf")
-        for server in ensemble.servers:
-            if server is not leader:
-                server.kill()
+async def test_a_server_without_a_quorum_refuses_words_but_answers_ruok(ensemble: RealEnsemble) -> None:
+    leader = await ensemble.leader()
+    assert (await zkwire.four_letter_word(leader.hosts, "mntr"))["zk_server_state"] == "leader"
+    assert "server.1" in await zkwire.four_letter_word(leader.hosts, "conf")
+    for server in ensemble.servers:
+        if server is not leader:
+            server.kill()
 
-        async def is_alone() -> bool:
-            return await leader.mode() is None
+    async def is_alone() -> bool:
+        return await leader.mode() is None
 
-        await eventually(is_alone)
-        for word in ("mntr", "isro"):
-            with pytest.raises(zkwire.ZooKeeperError, match="no quorum"):
-                await zkwire.four_letter_word(leader.hosts, word)
-        assert await zkwire.four_letter_word(leader.hosts, "ruok") == "imok"
+    await eventually(is_alone)
+    for word in ("mntr", "isro"):
+        with pytest.raises(zkwire.ZooKeeperError, match="no quorum"):
+            await zkwire.four_letter_word(leader.hosts, word)
+    assert await zkwire.four_letter_word(leader.hosts, "ruok") == "imok"
 
 
-async def test_words_are_answered_over_tls(tmp_path: Path) -> None:
-    tls = make_certificates(tmp_path)
+async def test_words_are_answered_over_tls(tls: Certificates, secure: EnsembleServer, tmp_path: Path) -> None:
     context = ssl.create_default_context(cafile=tls.ca.certificate)
     context.load_cert_chain(tls.client.chain)
-    async with RealServer(tls=tls) as server:
-        assert await zkwire.four_letter_word(server.secure_hosts, "ruok", ssl=context) == "imok"
-        metrics = await zkwire.four_letter_word(server.secure_hosts, "mntr", ssl=context)
-        assert metrics["zk_server_state"] == "standalone"
-        with pytest.raises(TimeoutError, match="waits for TLS"):
-            await zkwire.four_letter_word(server.secure_hosts, "ruok", within=0.2)
-        stranger = ssl.create_default_context(cafile=authority(tmp_path, "stranger").certificate)
-        with pytest.raises(ssl.SSLCertVerificationError):
-            await zkwire.four_letter_word(server.secure_hosts, "ruok", ssl=stranger)
+    assert await zkwire.four_letter_word(secure.secure_hosts, "ruok", ssl=context) == "imok"
+    metrics = await zkwire.four_letter_word(secure.secure_hosts, "mntr", ssl=context)
+    assert metrics["zk_server_state"] == "leader"
+    with pytest.raises(TimeoutError, match="waits for TLS"):
+        await zkwire.four_letter_word(secure.secure_hosts, "ruok", within=0.2)
+    stranger = ssl.create_default_context(cafile=authority(tmp_path, "stranger").certificate)
+    with pytest.raises(ssl.SSLCertVerificationError):
+        await zkwire.four_letter_word(secure.secure_hosts, "ruok", ssl=stranger)
 
 
-async def test_a_silent_server_is_given_up(zookeeper_own: RealServer) -> None:
-    zookeeper_own.pause()
-    with pytest.raises(TimeoutError, match=rf"ruok: no answer from {zookeeper_own.hosts} within 0\.2 s"):
-        await zkwire.four_letter_word(zookeeper_own.hosts, "ruok", within=0.2)
-    await zookeeper_own.stop()
+async def test_a_silent_server_is_given_up(zookeeper: RealServer) -> None:
+    async with Proxy(zookeeper.hosts) as proxy:
+        hosts = proxy.hosts
+        proxy.pause()
+        with pytest.raises(TimeoutError, match=rf"ruok: no answer from {hosts} within 0\.2 s"):
+            await zkwire.four_letter_word(hosts, "ruok", within=0.2)
     with pytest.raises(ConnectionRefusedError):
-        await zkwire.four_letter_word(zookeeper_own.hosts, "ruok")
+        await zkwire.four_letter_word(hosts, "ruok")
 
 
 async def test_a_cancelled_word_closes_its_connection() -> None:

@@ -1,6 +1,8 @@
 """The verdict of a soak sees what grows.  A short soak on a real server has a good one, and with a leak a bad one."""
 
+import asyncio
 import logging
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -58,6 +60,14 @@ def test_few_samples_are_no_verdict() -> None:
         verdict(FLAT[:7])
 
 
+@pytest.fixture(scope="module")
+def server() -> Iterator[RealServer]:
+    server = RealServer(fsync=False)
+    asyncio.run(server.start())
+    yield server
+    asyncio.run(server.close())
+
+
 @pytest.fixture
 def _unlogged(caplog: pytest.LogCaptureFixture) -> None:
     """Keep no records: pytest would hold the errors in them, with their frames and the watches in these."""
@@ -66,8 +76,8 @@ def _unlogged(caplog: pytest.LogCaptureFixture) -> None:
 
 @pytest.mark.usefixtures("_unlogged")
 @pytest.mark.limit(200)
-async def test_nothing_grows_in_a_short_soak(zookeeper_own: RealServer) -> None:
-    samples = [each async for each in soak(zookeeper_own, "test", rounds=16)]
+async def test_nothing_grows_in_a_short_soak(server: RealServer) -> None:
+    samples = [each async for each in soak(server, "test", rounds=16)]
     # Caches fill during the first 60 rounds: of memory so few rounds say nothing.
     found = {problem.partition(":")[0]: problem for problem in verdict(samples)}
     assert found.keys() - {"memory", "large"} == set(), found
@@ -75,7 +85,7 @@ async def test_nothing_grows_in_a_short_soak(zookeeper_own: RealServer) -> None:
 
 @pytest.mark.usefixtures("_unlogged")
 @pytest.mark.limit(200)
-async def test_a_leak_is_found(zookeeper_own: RealServer) -> None:
+async def test_a_leak_is_found(server: RealServer) -> None:
     """All kinds of leaks at once."""
 
     async def leak(zk: zkwire.Client) -> None:
@@ -83,7 +93,7 @@ async def test_a_leak_is_found(zookeeper_own: RealServer) -> None:
             await each(zk)
 
     try:
-        samples = [each async for each in soak(zookeeper_own, "test", rounds=16, leak=leak, quiet=0.0)]
+        samples = [each async for each in soak(server, "test", rounds=10, leak=leak, quiet=0.0)]
     finally:
         await leaks.stop()
     assert {problem.partition(":")[0] for problem in verdict(samples)} >= leaks.LEAKS.keys()

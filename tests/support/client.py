@@ -3,9 +3,11 @@
 import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
 import zkwire
+from tests.support.proxy import Proxy
 from zkwire import Client, SessionState
 
 PATIENCE = 15.0  # seconds: the limit of every wait; only a failing test reaches it
@@ -58,6 +60,16 @@ async def turns(count: int = 5) -> None:
 async def watched(server: WordServer, path: str) -> bool:
     """Return whether any connection has a watch on `path`."""
     return path in (await server.four_letter_word("wchp")).splitlines()
+
+
+@asynccontextmanager
+async def sending_nothing(server: Server) -> AsyncIterator[Client]:
+    """Connect a client, which must have sent no request by the end of the block."""
+    async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+        mark = proxy.mark()
+        yield zk
+        await zk.ping()
+        assert proxy.requests(mark) == []
 
 
 async def cancelled(task: "asyncio.Task[Any]") -> None:

@@ -2,8 +2,6 @@
 
 import sys
 
-import pytest
-
 from bench.peers import queues
 from bench.peers.queues import OURS, SHAPES, VERBS, Shape
 from bench.peers.teams import Teams
@@ -25,10 +23,11 @@ def test_each_contestant_fills_its_own_queue_and_gets_from_it() -> None:
         assert {"fill", "get"} <= verbs.keys()
 
 
-@pytest.mark.parametrize("verb", ["put", "get", "claim"])
-def test_what_our_queue_does_is_measured(verb: str) -> None:
+def test_what_our_queue_does_is_measured() -> None:
     program = [sys.executable, "-m", "bench.peers.programs.queue_ours"]
-    commands = {f"{OURS}: {each}": [*program, each] for each in ("fill", verb)}
+    verbs = {"put": 0, "get": queues.ITEMS, "claim": queues.ITEMS}
+    commands = {f"{OURS}: {each}": [*program, each] for each in ("fill", *verbs)}
     with ServerProcess() as server, Teams(commands) as teams:
-        shape = Shape(verb, 2, 0 if verb == "put" else queues.ITEMS)
-        assert queues.rate(teams, OURS, parse(server.hosts)[0][0], "/queue", shape) > 0
+        for verb, depth in verbs.items():
+            address = parse(server.hosts)[0][0]
+            assert queues.rate(teams, OURS, address, f"/{verb}", Shape(verb, 2, depth)) > 0

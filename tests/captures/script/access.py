@@ -18,7 +18,6 @@ from tests.captures.script.tools import (
 from zkwire.wire.records import ACL
 from zkwire.wire.requests import (
     ClientInfoRecord,
-    CreateReply,
     GetACLReply,
     GetAllChildrenNumberReply,
     GetChildrenReply,
@@ -36,11 +35,11 @@ WORLD = (ALL, "world", "anyone")
 def acls(play: Player) -> None:
     a = play.start()
     node = "/acls"
-    a.ask(
+    a.create(
         "an ACL of every scheme",
         "is kept as sent, in its order",
-        build.create(f"{node}/n", acl=[(ALL, "digest", BOB), (READ, "world", "anyone"), (3, "ip", "127.0.0.0/8")]),
-        CreateReply(f"{node}/n"),
+        f"{node}/n",
+        acl=[(ALL, "digest", BOB), (READ, "world", "anyone"), (3, "ip", "127.0.0.0/8")],
     )
     made = play.last
     a.ask(
@@ -51,32 +50,17 @@ def acls(play: Player) -> None:
             [ACL(ALL, "digest", "bob:x"), ACL(READ, "world", "anyone"), ACL(3, "ip", "127.0.0.0/8")], stat(made)
         ),
     )
-    a.ask(
-        "what the address may",
-        "is written in the third entry",
-        build.set_data(f"{node}/n", b"1"),
-        lambda zxid: StatReply(stat(made, changed=zxid, version=1, length=1)),
-    )
+    a.set("what the address may", "is written in the third entry", f"{node}/n", b"1", made=made)
     a.ask("what nobody but bob may", "is to create below it", build.create(f"{node}/n/x"), err=NO_AUTH)
     a.ask("setACL without ADMIN", "", build.set_acl(f"{node}/n", [WORLD]), err=NO_AUTH)
-    a.ask(
-        "duplicates",
-        "are dropped",
-        build.create(f"{node}/twice", acl=[WORLD, WORLD, (READ, "world", "anyone")]),
-        CreateReply(f"{node}/twice"),
-    )
+    a.create("duplicates", "are dropped", f"{node}/twice", acl=[WORLD, WORLD, (READ, "world", "anyone")])
     a.ask(
         "getACL of duplicates",
         "the order is kept",
         build.get_acl(f"{node}/twice"),
         GetACLReply([ACL(ALL, "world", "anyone"), ACL(READ, "world", "anyone")], stat(play.last)),
     )
-    a.ask(
-        "permissions that do not exist",
-        "are kept",
-        build.create(f"{node}/bits", acl=[(255, "world", "anyone")]),
-        CreateReply(f"{node}/bits"),
-    )
+    a.create("permissions that do not exist", "are kept", f"{node}/bits", acl=[(255, "world", "anyone")])
     made = play.last
     a.ask(
         "getACL of such permissions",
@@ -133,23 +117,13 @@ def acls(play: Player) -> None:
         takes=1,
     )
     for name, id in {"IPv6": "::1", "IPv6 with bits": "fe80::/10", "no bits": "10.0.0.1", "bits": "10.0.0.0/8"}.items():
-        a.ask(
-            f"good ip ACL: {name}",
-            "is accepted",
-            build.create(f"{node}/ip {name}", acl=[(ALL, "ip", id)]),
-            CreateReply(f"{node}/ip {name}"),
-        )
+        a.create(f"good ip ACL: {name}", "is accepted", f"{node}/ip {name}", acl=[(ALL, "ip", id)])
 
 
 def permissions(play: Player) -> None:
     a = play.start()
     node = "/permissions"
-    a.ask(
-        "closed to all",
-        "nobody may do anything with it",
-        build.create(f"{node}/closed", acl=[(0, "world", "anyone")]),
-        CreateReply(f"{node}/closed"),
-    )
+    a.create("closed to all", "nobody may do anything with it", f"{node}/closed", acl=[(0, "world", "anyone")])
     closed = f"{node}/closed"
     for name, request in {
         "exists": build.exists(closed),
@@ -166,12 +140,7 @@ def permissions(play: Player) -> None:
     }.items():
         a.ask(f"{name}, not allowed", "NoAuth", request, err=NO_AUTH)
     a.ask("delete", "is a matter of the parent's ACL", build.delete(closed))
-    a.ask(
-        "only READ",
-        "a node to be seen",
-        build.create(f"{node}/read", acl=[(READ, "world", "anyone")]),
-        CreateReply(f"{node}/read"),
-    )
+    a.create("only READ", "a node to be seen", f"{node}/read", acl=[(READ, "world", "anyone")])
     made = play.last
     a.ask(
         "getACL with READ",
@@ -179,12 +148,7 @@ def permissions(play: Player) -> None:
         build.get_acl(f"{node}/read"),
         GetACLReply([ACL(READ, "world", "anyone")], stat(made)),
     )
-    a.ask(
-        "only ADMIN",
-        "a node to be governed",
-        build.create(f"{node}/admin", acl=[(ADMIN, "world", "anyone")]),
-        CreateReply(f"{node}/admin"),
-    )
+    a.create("only ADMIN", "a node to be governed", f"{node}/admin", acl=[(ADMIN, "world", "anyone")])
     made = play.last
     a.ask(
         "getACL with ADMIN",
@@ -205,13 +169,10 @@ def permissions(play: Player) -> None:
         build.get_all_children_number(node),
         GetAllChildrenNumberReply(2),
     )
-    a.ask(
-        "no DELETE",
-        "a parent of which nothing may be deleted",
-        build.create(f"{node}/keep", acl=[(ALL - DELETE, "world", "anyone")]),
-        CreateReply(f"{node}/keep"),
+    a.create(
+        "no DELETE", "a parent of which nothing may be deleted", f"{node}/keep", acl=[(ALL - DELETE, "world", "anyone")]
     )
-    a.ask("a child to keep", "", build.create(f"{node}/keep/x"), CreateReply(f"{node}/keep/x"))
+    a.create("a child to keep", "", f"{node}/keep/x")
     a.ask("delete of it", "is not allowed", build.delete(f"{node}/keep/x"), err=NO_AUTH)
     a.ask("create of it again", "CREATE is checked first, but is there", build.create(f"{node}/keep/x"), err=-110)
 
@@ -219,12 +180,7 @@ def permissions(play: Player) -> None:
 def identities(play: Player) -> None:
     a = play.start()
     node = "/identities"
-    a.ask(
-        "bob's own",
-        "nobody else may see it",
-        build.create(f"{node}/bob", b"1", [(ALL, "digest", BOB)]),
-        CreateReply(f"{node}/bob"),
-    )
+    a.create("bob's own", "nobody else may see it", f"{node}/bob", b"1", [(ALL, "digest", BOB)])
     made = play.last
     a.ask("before auth", "", build.get_data(f"{node}/bob"), err=NO_AUTH)
     a.ask("auth digest", "answered with the zxid 0", build.auth("digest", b"bob:pw"), xid=AUTH_XID, zxid=0)
@@ -238,7 +194,7 @@ def identities(play: Player) -> None:
     a.ask("auth again", "is harmless", build.auth("digest", b"bob:pw"), xid=AUTH_XID, zxid=0)
     a.ask("whoAmI as bob", "the name without the hash", build.whoami(), AS_BOB)
     a.ask("auth ip", "is there already", build.auth("ip", b""), xid=AUTH_XID, zxid=0)
-    a.ask("ACL auth", "becomes bob's", build.create(f"{node}/mine", acl=[(3, "auth", "")]), CreateReply(f"{node}/mine"))
+    a.create("ACL auth", "becomes bob's", f"{node}/mine", acl=[(3, "auth", "")])
     made = play.last
     a.ask(
         "getACL of auth",
@@ -248,9 +204,7 @@ def identities(play: Player) -> None:
     )
     b = play.session("b", "another session", "with an identity of its own")
     b.ask("auth under an ordinary xid", "which is echoed", build.auth("digest", b"ann:secret"), xid=55, zxid=0)
-    b.ask(
-        "ann's ACL", "she is ann", build.create(f"{node}/ann", acl=[(ALL, "digest", ANN)]), CreateReply(f"{node}/ann")
-    )
+    b.create("ann's ACL", "she is ann", f"{node}/ann", acl=[(ALL, "digest", ANN)])
     b.ask("ann at bob's", "", build.get_data(f"{node}/bob"), err=NO_AUTH)
     b.ask("auth digest without a colon", "is a user too", build.auth("digest", b"carl"), xid=AUTH_XID, zxid=0)
     for name, request in {

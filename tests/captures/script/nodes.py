@@ -42,7 +42,7 @@ def creates(play: Player) -> None:
     def made(path: str, **more: int) -> Meant:
         return lambda zxid: Create2Reply(path, stat(zxid, **more))
 
-    a.ask("persistent", "the reply is the path", build.create("/creates/p", b"data"), CreateReply("/creates/p"))
+    a.create("persistent", "the reply is the path", "/creates/p", b"data")
     a.ask(
         "persistent with Stat",
         "create2 gives the Stat as well",
@@ -50,7 +50,7 @@ def creates(play: Player) -> None:
         made("/creates/p2", length=4),
     )
     a.ask("null data", "counts as length 0", build.create2("/creates/null", None), made("/creates/null"))
-    a.ask("ephemeral", "", build.create("/creates/e", flags=EPHEMERAL), CreateReply("/creates/e"))
+    a.create("ephemeral", "", "/creates/e", flags=EPHEMERAL)
     a.ask(
         "ephemeral with Stat",
         "its owner is the session",
@@ -103,12 +103,7 @@ def creates(play: Player) -> None:
         build.create_container("/creates/c-", 2),
         made("/creates/c-0000000013"),
     )
-    a.ask(
-        "create with flags 4",
-        "makes a node, though no container",
-        build.create("/creates/f4", flags=4),
-        CreateReply("/creates/f4"),
-    )
+    a.create("create with flags 4", "makes a node, though no container", "/creates/f4", flags=4)
     a.ask("create2 with flags 4", "likewise", build.create2("/creates/f42", flags=4), made("/creates/f42"))
     a.ask("TTL", "its owner shows as 0", build.create_ttl("/creates/ttl", 3_600_000), made("/creates/ttl"))
     a.ask(
@@ -123,12 +118,7 @@ def creates(play: Player) -> None:
         build.create_ttl("/creates/ttlmax", 2**40 - 1),
         made("/creates/ttlmax"),
     )
-    a.ask(
-        "a name of many kinds of characters",
-        "counts bytes of UTF-8",
-        build.create("/creates/äöü 漢字"),
-        CreateReply("/creates/äöü 漢字"),
-    )
+    a.create("a name of many kinds of characters", "counts bytes of UTF-8", "/creates/äöü 漢字")
     a.ask(
         "the parent afterwards",
         "20 children, 20 changes",
@@ -141,7 +131,7 @@ def refused_creates(play: Player) -> None:
     a = play.start()
     node = "/refused_creates"
     bad_acl = [(31, "world", "nobody")]
-    a.ask("an ephemeral", "to create below", build.create(f"{node}/e", flags=EPHEMERAL), CreateReply(f"{node}/e"))
+    a.create("an ephemeral", "to create below", f"{node}/e", flags=EPHEMERAL)
     for flags in (-1, 7, 2**31 - 1):
         a.ask(f"flags {flags}", "no such mode", build.create(f"{node}/x", flags=flags), err=BAD_ARGUMENTS)
     a.ask(
@@ -205,32 +195,17 @@ def refused_creates(play: Player) -> None:
 
 def writes(play: Player) -> None:
     a = play.start()
-    a.ask("a node", "", build.create("/writes/n", b"zero"), CreateReply("/writes/n"))
+    a.create("a node", "", "/writes/n", b"zero")
     made = play.last
-    a.ask(
-        "setData",
-        "without looking at the version",
-        build.set_data("/writes/n", b"first"),
-        lambda zxid: StatReply(stat(made, changed=zxid, version=1, length=5)),
-    )
-    a.ask(
-        "setData with the right version",
-        "",
-        build.set_data("/writes/n", b"", 1),
-        lambda zxid: StatReply(stat(made, changed=zxid, version=2)),
-    )
+    a.set("setData", "without looking at the version", "/writes/n", b"first", made=made)
+    a.set("setData with the right version", "", "/writes/n", b"", 1, made=made, version=2)
     a.ask(
         "getData of empty data",
         "length 0",
         build.get_data("/writes/n"),
         lambda zxid: GetDataReply(b"", stat(made, changed=zxid, version=2)),
     )
-    a.ask(
-        "setData to null",
-        "is not the same as empty",
-        build.set_data("/writes/n", None, 2),
-        lambda zxid: StatReply(stat(made, changed=zxid, version=3)),
-    )
+    a.set("setData to null", "is not the same as empty", "/writes/n", None, 2, made=made, version=3)
     last = play.last
     a.ask(
         "getData of null data",
@@ -245,7 +220,7 @@ def writes(play: Player) -> None:
     a.ask("setData of the empty path", "which reads allow", build.set_data("", b"x"), err=BAD_ARGUMENTS)
     a.ask("setData of a null path", "", build.set_data(None, b"x"), err=BAD_ARGUMENTS)
     a.ask("setData with a trailing slash", "", build.set_data("/writes/n/", b"x"), err=BAD_ARGUMENTS)
-    a.ask("a child", "so that the node is not empty", build.create("/writes/n/child"), CreateReply("/writes/n/child"))
+    a.create("a child", "so that the node is not empty", "/writes/n/child")
     a.ask("delete of a node with a child", "", build.delete("/writes/n"), err=NOT_EMPTY)
     a.ask(
         "delete with a wrong version of a node with a child",
@@ -281,10 +256,10 @@ def writes(play: Player) -> None:
 
 def reads(play: Player) -> None:
     a = play.start()
-    a.ask("a node", "", build.create("/reads/n", b"data"), CreateReply("/reads/n"))
+    a.create("a node", "", "/reads/n", b"data")
     made = play.last
-    a.ask("two below it", "the first", build.create("/reads/n/x"), CreateReply("/reads/n/x"))
-    a.ask("an ephemeral below it", "", build.create("/reads/e", flags=EPHEMERAL), CreateReply("/reads/e"))
+    a.create("two below it", "the first", "/reads/n/x")
+    a.create("an ephemeral below it", "", "/reads/e", flags=EPHEMERAL)
     here = stat(made, length=4, cversion=1, children=1, child_at=made + 1)
     a.ask("exists", "", build.exists("/reads/n"), StatReply(here))
     a.ask("getData", "", build.get_data("/reads/n"), GetDataReply(b"data", here))

@@ -18,7 +18,7 @@ def quotas(play: Player) -> None:
 
     def make(client: Client, path: str, data: bytes = b"", flags: int = 0) -> None:
         name = f"{next(numbers)}: create {path.rpartition('/')[2]}"
-        client.ask(name, "", build.create(path, data, flags=flags), CreateReply(path))
+        client.create(name, "", path, data, flags=flags)
 
     def counted(text: bytes, *, version: int = 0, changed: int | None = None) -> None:
         meant = GetDataReply(text, stat(made, length=len(text), version=version, changed=changed))
@@ -35,12 +35,7 @@ def quotas(play: Player) -> None:
     counted(b"count=3,bytes=5")
     make(a, f"{node}/m/below", b"1")
     counted(b"count=4,bytes=6")
-    a.ask(
-        "set n",
-        "to nothing",
-        build.set_data(f"{node}/n", None),
-        lambda zxid: StatReply(stat(made - 3, changed=zxid, version=1)),
-    )
+    a.set("set n", "to nothing", f"{node}/n", None, made=made - 3)
     counted(b"count=4,bytes=4")
     a.ask("delete below", "", build.delete(f"{node}/m/below"))
     counted(b"count=3,bytes=3")
@@ -63,13 +58,7 @@ def quotas(play: Player) -> None:
         MultiReply([ErrorResult(0), ErrorResult(NO_NODE)], [-1, -1]),
     )
     counted(b"count=3,bytes=5")
-    a.ask(
-        "set stats",
-        "a client may",
-        build.set_data(STATS, b"count=10,bytes=100"),
-        lambda zxid: StatReply(stat(made, changed=zxid, version=1, length=18)),
-        events=[f"a changed {STATS}"],
-    )
+    a.set("set stats", "a client may", STATS, b"count=10,bytes=100", made=made, events=[f"a changed {STATS}"])
     changed = play.last
     make(a, f"{node}/z", b"1")
     counted(b"count=11,bytes=101", version=1, changed=changed)

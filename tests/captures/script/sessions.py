@@ -2,21 +2,8 @@
 
 from tests.captures import build
 from tests.captures.play import Player
-from tests.captures.script.tools import (
-    EPHEMERAL,
-    MARSHALLING,
-    PING_XID,
-    UNIMPLEMENTED,
-    stat,
-)
-from zkwire.wire.requests import (
-    AddWatchReply,
-    CreateReply,
-    GetChildrenReply,
-    GetDataReply,
-    GetEphemeralsReply,
-    StatReply,
-)
+from tests.captures.script.tools import EPHEMERAL, MARSHALLING, PING_XID, UNIMPLEMENTED, stat
+from zkwire.wire.requests import AddWatchReply, GetChildrenReply, GetDataReply, GetEphemeralsReply, StatReply
 
 
 def fresh(play: Player) -> None:
@@ -126,12 +113,7 @@ def handshake(play: Player) -> None:
         timeout=0,
         flag=False,
     )
-    a.ask(
-        "a node to find again",
-        "belongs to the session",
-        build.create("/handshake/mine", b"1", flags=EPHEMERAL),
-        CreateReply("/handshake/mine"),
-    )
+    a.create("a node to find again", "belongs to the session", "/handshake/mine", b"1", flags=EPHEMERAL)
     again = a.resume(
         "resume",
         "the right password, while the old connection stands: that one is closed, no zxid is taken",
@@ -172,11 +154,11 @@ def closing(play: Player) -> None:
     a = play.start()
     b = play.session("b", "watcher", "it will watch from another session")
     b.ask("recursive watch", "on the theme's node", build.add_watch("/closing", 1), AddWatchReply(0))
-    a.ask(
+    a.create(
         "one ephemeral",
         "and only one, as their order is not defined",
-        build.create("/closing/mine", flags=EPHEMERAL),
-        CreateReply("/closing/mine"),
+        "/closing/mine",
+        flags=EPHEMERAL,
         events=["b created /closing/mine"],
     )
     a.ask(
@@ -201,11 +183,11 @@ def closing(play: Player) -> None:
     )
     c = play.session("c", "second session", "for several ephemerals")
     for name in ("x", "y", "z"):
-        c.ask(
+        c.create(
             f"ephemeral {name}",
             "one of three",
-            build.create(f"/closing/{name}", flags=EPHEMERAL),
-            CreateReply(f"/closing/{name}"),
+            f"/closing/{name}",
+            flags=EPHEMERAL,
             events=[f"b created /closing/{name}"],
         )
     c.ask(
@@ -238,13 +220,7 @@ def framing(play: Player) -> None:
     a.ask("a negative xid", "is echoed like any other", build.exists("/framing"), StatReply(stat(play.last)), xid=-77)
     a.ask("bytes behind a record", "are ignored", build.exists("/framing") + b"behind", StatReply(stat(play.last)))
     a.ask("boolean 02", "is true", build.exists("/framing")[:-1] + b"\x02", StatReply(stat(play.last)))
-    a.ask(
-        "which set a watch",
-        "as a write shows",
-        build.set_data("/framing", b"1"),
-        lambda zxid: StatReply(stat(play.base + 2, changed=zxid, version=1, length=1)),
-        events=["a changed /framing"],
-    )
+    a.set("which set a watch", "as a write shows", "/framing", b"1", made=play.base + 2, events=["a changed /framing"])
     a.ask("truncated read", "a record that ends too early", build.exists("/framing")[:-1], err=MARSHALLING)
     a.ask("truncated write", "the same; it takes no zxid", build.create("/framing/x")[:-1], err=MARSHALLING)
     a.ask("no body", "the header alone", build.opcode(4), err=MARSHALLING)

@@ -130,12 +130,7 @@ def refused_multi(play: Player) -> None:
     a = play.start()
     node = "/refused_multi"
     good = build.create(f"{node}/good")
-    a.ask(
-        "closed",
-        "nobody may do anything",
-        build.create(f"{node}/closed", acl=[(0, "world", "anyone")]),
-        CreateReply(f"{node}/closed"),
-    )
+    a.create("closed", "nobody may do anything", f"{node}/closed", acl=[(0, "world", "anyone")])
     for name, part, err in (
         ("NoNode", build.set_data(f"{node}/none"), NO_NODE),
         ("NoNode of a delete", build.delete(f"{node}/none"), NO_NODE),
@@ -189,9 +184,9 @@ def multi_read(play: Player) -> None:
         build.multi_read(build.get_data(node, True), build.get_children(node, True)),
         MultiReply([GetDataReply(b"", stat(made)), GetChildrenReply([])], [4, 8]),
     )
-    a.ask("set", "no event", build.set_data(node), lambda zxid: StatReply(stat(made, changed=zxid, version=1)))
+    a.set("set", "no event", node, made=made)
     changed = play.last
-    a.ask("closed", "", build.create(f"{node}/closed", acl=[(0, "world", "anyone")]), CreateReply(f"{node}/closed"))
+    a.create("closed", "", f"{node}/closed", acl=[(0, "world", "anyone")])
     now = stat(made, changed=changed, child_at=play.last, version=1, cversion=1, children=1)
     a.ask(
         "each for itself",

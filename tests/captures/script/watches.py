@@ -41,28 +41,19 @@ def one_shot(play: Player) -> None:
     node = "/one_shot"
     a.ask("watch by exists of no node", "is set although refused", build.exists(f"{node}/n", True), err=NO_NODE)
     a.ask("watch by getData of no node", "is not set", build.get_data(f"{node}/m", True), err=NO_NODE)
-    b.ask(
-        "create",
-        "fires the watch of exists",
-        build.create(f"{node}/n"),
-        CreateReply(f"{node}/n"),
-        events=[f"a created {node}/n"],
-    )
+    b.create("create", "fires the watch of exists", f"{node}/n", events=[f"a created {node}/n"])
     made = play.last
-    b.ask(
-        "set unwatched",
-        "the watch was used up",
-        build.set_data(f"{node}/n", b"1"),
-        lambda zxid: StatReply(stat(made, changed=zxid, version=1, length=1)),
-    )
-    b.ask("create unwatched", "where getData set nothing", build.create(f"{node}/m"), CreateReply(f"{node}/m"))
+    b.set("set unwatched", "the watch was used up", f"{node}/n", b"1", made=made)
+    b.create("create unwatched", "where getData set nothing", f"{node}/m")
     now = stat(made, changed=made + 1, version=1, length=1)
     a.ask("watch by getData", "", build.get_data(f"{node}/n", True), GetDataReply(b"1", now))
-    b.ask(
+    b.set(
         "set",
         "fires it, even with the same data",
-        build.set_data(f"{node}/n", b"1"),
-        lambda zxid: StatReply(stat(made, changed=zxid, version=2, length=1)),
+        f"{node}/n",
+        b"1",
+        made=made,
+        version=2,
         events=[f"a changed {node}/n"],
     )
     now = stat(made, changed=play.last, version=2, length=1)
@@ -88,15 +79,11 @@ def one_shot(play: Player) -> None:
         events=[f"a deleted {node}/n", f"a children {node}"],
     )
     a.ask("own watch", "", build.get_data(f"{node}/m", True), GetDataReply(b"", stat(made + 2)))
-    a.ask(
-        "own set",
-        "the event comes before the reply",
-        build.set_data(f"{node}/m", b"2"),
-        lambda zxid: StatReply(stat(made + 2, changed=zxid, version=1, length=1)),
-        events=[f"a changed {node}/m"],
+    a.set(
+        "own set", "the event comes before the reply", f"{node}/m", b"2", made=made + 2, events=[f"a changed {node}/m"]
     )
     a.ask("child watch", "", build.get_children(f"{node}/m", True), GetChildrenReply([]))
-    b.ask("create below", "", build.create(f"{node}/m/x"), CreateReply(f"{node}/m/x"), events=[f"a children {node}/m"])
+    b.create("create below", "", f"{node}/m/x", events=[f"a children {node}/m"])
     a.ask("child watch on a leaf", "", build.get_children(f"{node}/m/x", True), GetChildrenReply([]))
     b.ask(
         "delete of the leaf", "its child watch tells so", build.delete(f"{node}/m/x"), events=[f"a deleted {node}/m/x"]
@@ -173,12 +160,7 @@ def removal(play: Player) -> None:
     a.ask("check of data again", "", build.check_watches(node, DATA), err=NO_WATCHER)
     a.ask("check of any", "the child watch is left", build.check_watches(node, ANY))
     a.ask("remove any", "takes it", build.remove_watches(node, ANY))
-    a.ask(
-        "set unwatched",
-        "no event",
-        build.set_data(node),
-        lambda zxid: StatReply(stat(play.base + 2, changed=zxid, version=1)),
-    )
+    a.set("set unwatched", "no event", node, made=play.base + 2)
     a.ask("persistent", "", build.add_watch(node, 0), DONE)
     a.ask("recursive", "beside it", build.add_watch(node, 1), DONE)
     for kind, err in ((DATA, NO_WATCHER), (CHILDREN, NO_WATCHER), (PERSISTENT, 0), (RECURSIVE, 0), (ANY, 0)):
@@ -197,18 +179,13 @@ def rearming(play: Player) -> None:
     a = play.start()
     node = "/rearming"
     for name in ("data", "exist", "child", "p", "r"):
-        a.ask(f"node {name}", "", build.create(f"{node}/{name}"), CreateReply(f"{node}/{name}"))
+        a.create(f"node {name}", "", f"{node}/{name}")
     before = play.last
     b = play.session("b", "writer", "changes things while a is away")
     a.drop("drop", "a is away")
-    b.ask(
-        "set data",
-        "",
-        build.set_data(f"{node}/data"),
-        lambda zxid: StatReply(stat(before - 4, changed=zxid, version=1)),
-    )
-    b.ask("create below child", "", build.create(f"{node}/child/x"), CreateReply(f"{node}/child/x"))
-    b.ask("set below r", "which is lost to a", build.create(f"{node}/r/x"), CreateReply(f"{node}/r/x"))
+    b.set("set data", "", f"{node}/data", made=before - 4)
+    b.create("create below child", "", f"{node}/child/x")
+    b.create("set below r", "which is lost to a", f"{node}/r/x")
 
     a = a.resume("resume", "without any watch")
     a.ask(
@@ -233,20 +210,15 @@ def rearming(play: Player) -> None:
         build.set_watches(now, [f"{node}/data"], [f"{node}/none"], [f"{node}/child"]),
         xid=SET_WATCHES_XID,
     )
-    b.ask(
+    b.set(
         "set data again",
         "fires the watch",
-        build.set_data(f"{node}/data"),
-        lambda zxid: StatReply(stat(before - 4, changed=zxid, version=2)),
+        f"{node}/data",
+        made=before - 4,
+        version=2,
         events=[f"a changed {node}/data"],
     )
-    b.ask(
-        "create none",
-        "fires the watch",
-        build.create(f"{node}/none"),
-        CreateReply(f"{node}/none"),
-        events=[f"a created {node}/none"],
-    )
+    b.create("create none", "fires the watch", f"{node}/none", events=[f"a created {node}/none"])
     b.ask("delete below child", "fires the watch", build.delete(f"{node}/child/x"), events=[f"a children {node}/child"])
     a.drop("drop again", "a is away")
     a = a.resume("resume again", "without any watch")
@@ -257,13 +229,7 @@ def rearming(play: Player) -> None:
             before, [f"{node}/exist"], [f"{node}/later"], [f"{node}/exist"], [f"{node}/p"], [f"{node}/r"]
         ),
     )
-    b.ask(
-        "set p",
-        "",
-        build.set_data(f"{node}/p"),
-        lambda zxid: StatReply(stat(before - 1, changed=zxid, version=1)),
-        events=[f"a changed {node}/p"],
-    )
+    b.set("set p", "", f"{node}/p", made=before - 1, events=[f"a changed {node}/p"])
     b.ask("delete below r", "", build.delete(f"{node}/r/x"), events=[f"a deleted {node}/r/x"])
     b.ask(
         "create later",
@@ -294,14 +260,15 @@ def unreadable(play: Player) -> None:
     own = [(31, "digest", BOB)]
     a.ask("exist watch", "on what is not there yet", build.exists(f"{node}/n", True), err=NO_NODE)
     a.ask("recursive watch", "above it", build.add_watch(node, 1), DONE)
-    b.ask("create", "is not told to who may not read it", build.create(f"{node}/n", acl=own), CreateReply(f"{node}/n"))
+    b.create("create", "is not told to who may not read it", f"{node}/n", acl=own)
     made = play.last
     b.ask("opened", "", build.set_acl(f"{node}/n", build.OPEN), StatReply(stat(made, aversion=1)))
-    b.ask(
+    b.set(
         "set",
         "the recursive watch is there; the other was used up unseen",
-        build.set_data(f"{node}/n"),
-        lambda zxid: StatReply(stat(made, changed=zxid, version=1, aversion=1)),
+        f"{node}/n",
+        made=made,
+        aversion=1,
         events=[f"a changed {node}/n"],
     )
     changed = play.last
@@ -314,10 +281,4 @@ def unreadable(play: Player) -> None:
     b.ask("closed", "", build.set_acl(f"{node}/n", own), StatReply(stat(made, changed=changed, version=1, aversion=2)))
     a.ask("watch by exists", "is refused", build.exists(f"{node}/n", True), err=NO_AUTH)
     b.ask("delete", "is not told either", build.delete(f"{node}/n"))
-    b.ask(
-        "ephemeral",
-        "readable by all",
-        build.create(f"{node}/e", flags=EPHEMERAL),
-        CreateReply(f"{node}/e"),
-        events=[f"a created {node}/e"],
-    )
+    b.create("ephemeral", "readable by all", f"{node}/e", flags=EPHEMERAL, events=[f"a created {node}/e"])

@@ -11,14 +11,15 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 HEAD = "import asyncio, pytest, zkwire\nfrom zkwire.testing import VirtualClock\n"
-A_PYTEST_OF_ITS_OWN = pytest.mark.slow("it starts pytest; two of these tests are enough for a quick run")
-IMPORT = "from zkwire.testing.fixtures import Options, zk, zk_server\n"
+A_PYTEST_OF_ITS_OWN = pytest.mark.slow("it starts pytest; one run is enough for a quick run")
+IMPORT = "from zkwire.testing.fixtures import Options, zk, zk_process, zk_server\n"
 
 
-def run(folder: Path, module: str, conftest: str = "", *options: str) -> str:
-    """Run a test module as a user would, warnings being errors; return what pytest printed."""
+def run(folder: Path, modules: dict[str, str], conftest: str = "", *options: str) -> str:
+    """Run test modules as a user would, warnings being errors; return what pytest printed."""
     (folder / "conftest.py").write_text(conftest, encoding="utf-8")
-    (folder / "test_users.py").write_text(HEAD + module, encoding="utf-8")
+    for name, module in modules.items():
+        (folder / f"test_{name}.py").write_text(HEAD + module, encoding="utf-8")
     ran = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-rA", "-W", "error", "--strict-markers", *options],
         cwd=folder,
@@ -31,16 +32,14 @@ def run(folder: Path, module: str, conftest: str = "", *options: str) -> str:
     return ran.stdout + ran.stderr
 
 
-def outcomes(printed: str) -> dict[str, str]:
-    found = re.findall(r"(?m)^(PASSED|FAILED|ERROR) test_users\.py::(\S+)", printed)
+def outcomes(printed: str, module: str = "users") -> dict[str, str]:
+    found = re.findall(rf"(?m)^(PASSED|FAILED|ERROR) test_{module}\.py::(\S+)", printed)
     return {name: outcome for outcome, name in found}
 
 
-def test_the_import_alone_is_enough(tmp_path: Path) -> None:
-    printed = run(
-        tmp_path,
-        IMPORT
-        + """
+# Modules that one pytest runs together.
+TOGETHER = {
+    "alone": """
 @pytest.fixture
 def service(zk):
     return zk
@@ -72,16 +71,146 @@ class TestClass:
 def test_plain():
     pass
 """,
-    )
-    assert set(outcomes(printed).values()) == {"PASSED"}, printed
-    assert len(outcomes(printed)) == 9
+    "process": """
+@pytest.fixture
+def zk_options():
+    return Options(process={"tick_time": 0.1, "max_session_timeout": 0.7})
+
+def test_it(zk_process):
+    async def main():
+        async with zkwire.connect(zk_process.hosts, session_timeout=30) as zk:
+            return zk.session_timeout
+    assert asyncio.run(main()) == 0.7
+""",
+    "options": """
+@pytest.fixture
+def zk_options():
+    return Options({"clock": VirtualClock()}, {"session_timeout": 30.0}, 0.5)
+
+async def test_clock(zk, zk_server):
+    assert zk.session_timeout == 30
+    zk_server.clock.advance(40)
+    assert zk_server.sessions == []
+
+async def test_limit(zk):
+    await asyncio.sleep(60)
+""",
+    "left": """
+async def test_task(zk):
+    asyncio.create_task(asyncio.sleep(60), name="left by a test")
+
+async def test_exception(zk):
+    async def fail():
+        raise ZeroDivisionError("nobody looked")
+    task = asyncio.create_task(fail())
+    await asyncio.sleep(0)
+
+async def test_assertion(zk):
+    assert await zk.exists("/") is None
+
+async def test_next(zk):
+    await zk.exists("/")
+""",
+    "faults": """
+async def test_paused(zk, zk_server):
+    zk_server.pause()
+
+async def test_held(zk, zk_server):
+    zk_server.hold_replies()
+
+async def test_refused(zk, zk_server):
+    zk_server.refuse_connections()
+    zk_server.drop()
+
+async def test_stopped(zk, zk_server):
+    await zk_server.stop()
+""",
+    "blocking": """
+def test_client(zk):
+    pass
+
+def test_server(zk_server):
+    pass
+""",
+    "setup": """
+@pytest.fixture
+def broken(zk):
+    raise RuntimeError("broken on purpose")
+
+async def test_it(broken):
+    pass
+
+async def test_missing(zk_options):
+    pass
+""",
+    "examples": """
+from hypothesis import HealthCheck, given, settings, strategies as st
+
+shared = settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+names = []
+
+@shared
+@given(st.integers())
+async def test_examples(zk, number):
+    names.append(await zk.create("/a", sequential=True))
+    assert names == sorted(set(names))
+
+@shared
+@given(st.integers())
+async def test_failing(zk, zk_server, number):
+    assert await zk.exists("/") is None
+
+@shared
+@given(number=st.integers())
+async def test_leaving_a_task(zk, number):
+    asyncio.create_task(asyncio.sleep(60), name="forgotten")
+
+async def test_next(zk):
+    assert len(names) >= 5
+    await zk.create("/a")
+""",
+    "unittest": """
+import unittest
+
+class TestCase(unittest.IsolatedAsyncioTestCase):
+    @pytest.fixture(autouse=True)
+    def _with_zk(self, zk):
+        self.zk = zk
+
+    async def test_it(self):
+        await self.zk.exists("/")
+
+class TestWithServer(unittest.IsolatedAsyncioTestCase):
+    async def asyncSetUp(self):
+        from zkwire.testing import Server
+        server = await self.enterAsyncContext(Server())
+        self.zk = await self.enterAsyncContext(zkwire.connect(server.hosts))
+
+    async def test_it(self):
+        assert await self.zk.exists("/") is not None
+""",
+}
+
+
+@pytest.fixture(scope="module")
+def printed(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What pytest prints of all modules in TOGETHER."""
+    return run(tmp_path_factory.mktemp("together"), {name: IMPORT + module for name, module in TOGETHER.items()})
+
+
+def test_the_import_alone_is_enough(printed: str) -> None:
+    assert set(outcomes(printed, "alone").values()) == {"PASSED"}, printed
+    assert len(outcomes(printed, "alone")) == 9
 
 
 @A_PYTEST_OF_ITS_OWN
 def test_one_of_the_two_names_is_enough_and_a_conftest_serves_all(tmp_path: Path) -> None:
-    printed = run(tmp_path, "from zkwire.testing.fixtures import zk\nasync def test_it(zk):\n    await zk.ping()\n")
+    module = "from zkwire.testing.fixtures import zk\nasync def test_it(zk):\n    await zk.ping()\n"
+    printed = run(tmp_path, {"users": module})
     assert outcomes(printed) == {"test_it": "PASSED"}, printed
-    printed = run(tmp_path, "async def test_it(zk, zk_server):\n    await zk.exists('/')\n", conftest=IMPORT)
+    module = "async def test_it(zk, zk_server):\n    await zk.exists('/')\n"
+    printed = run(tmp_path, {"users": module}, conftest=IMPORT)
     assert outcomes(printed) == {"test_it": "PASSED"}, printed
 
 
@@ -110,130 +239,40 @@ async def test_both_servers(zk_server, zk_process):
 )
 @A_PYTEST_OF_ITS_OWN
 def test_the_fixtures_are_a_plugin(tmp_path: Path, conftest: str, options: tuple[str, ...]) -> None:
-    printed = run(tmp_path, OF_EVERY_KIND, conftest, *options)
+    printed = run(tmp_path, {"users": OF_EVERY_KIND}, conftest, *options)
     passed = dict.fromkeys(("test_async", "test_blocking", "test_both_servers"), "PASSED")
     assert outcomes(printed) == passed, printed
 
 
-@A_PYTEST_OF_ITS_OWN
-def test_options_reach_the_process(tmp_path: Path) -> None:
-    module = """
-from zkwire.testing.fixtures import Options, zk_process
-
-@pytest.fixture
-def zk_options():
-    return Options(process={"tick_time": 0.1, "max_session_timeout": 0.7})
-
-def test_it(zk_process):
-    async def main():
-        async with zkwire.connect(zk_process.hosts, session_timeout=30) as zk:
-            return zk.session_timeout
-    assert asyncio.run(main()) == 0.7
-"""
-    printed = run(tmp_path, module)
-    assert outcomes(printed) == {"test_it": "PASSED"}, printed
+def test_options_reach_the_process(printed: str) -> None:
+    assert outcomes(printed, "process") == {"test_it": "PASSED"}, printed
 
 
-@A_PYTEST_OF_ITS_OWN
-def test_options_reach_server_client_and_limit(tmp_path: Path) -> None:
-    printed = run(
-        tmp_path,
-        IMPORT
-        + """
-@pytest.fixture
-def zk_options():
-    return Options({"clock": VirtualClock()}, {"session_timeout": 30.0}, 0.5)
-
-async def test_clock(zk, zk_server):
-    assert zk.session_timeout == 30
-    zk_server.clock.advance(40)
-    assert zk_server.sessions == []
-
-async def test_limit(zk):
-    await asyncio.sleep(60)
-""",
-    )
-    assert outcomes(printed) == {"test_clock": "PASSED", "test_limit": "FAILED"}, printed
+def test_options_reach_server_client_and_limit(printed: str) -> None:
+    assert outcomes(printed, "options") == {"test_clock": "PASSED", "test_limit": "FAILED"}, printed
     assert "the test did not end within 0.5 s" in printed
 
 
-def test_what_a_test_leaves_behind_fails_it(tmp_path: Path) -> None:
-    printed = run(
-        tmp_path,
-        IMPORT
-        + """
-async def test_task(zk):
-    asyncio.create_task(asyncio.sleep(60), name="forgotten")
-
-async def test_exception(zk):
-    async def fail():
-        raise ZeroDivisionError("nobody looked")
-    task = asyncio.create_task(fail())
-    await asyncio.sleep(0)
-
-async def test_assertion(zk):
-    assert await zk.exists("/") is None
-
-async def test_next(zk):
-    await zk.exists("/")
-""",
-    )
+def test_what_a_test_leaves_behind_fails_it(printed: str) -> None:
     expected = {"test_task": "FAILED", "test_exception": "FAILED", "test_assertion": "FAILED", "test_next": "PASSED"}
-    assert outcomes(printed) == expected, printed
-    assert "a task was left behind: <Task pending name='forgotten'" in printed
+    assert outcomes(printed, "left") == expected, printed
+    assert "a task was left behind: <Task pending name='left by a test'" in printed
     assert "ZeroDivisionError: nobody looked" in printed
 
 
-@A_PYTEST_OF_ITS_OWN
-def test_faults_left_at_work_do_not_hang_the_end(tmp_path: Path) -> None:
-    printed = run(
-        tmp_path,
-        IMPORT
-        + """
-async def test_paused(zk, zk_server):
-    zk_server.pause()
-
-async def test_held(zk, zk_server):
-    zk_server.hold_replies()
-
-async def test_refused(zk, zk_server):
-    zk_server.refuse_connections()
-    zk_server.drop()
-
-async def test_stopped(zk, zk_server):
-    await zk_server.stop()
-""",
-    )
-    assert set(outcomes(printed).values()) == {"PASSED"}, printed
-    assert len(outcomes(printed)) == 4
+def test_faults_left_at_work_do_not_hang_the_end(printed: str) -> None:
+    assert set(outcomes(printed, "faults").values()) == {"PASSED"}, printed
+    assert len(outcomes(printed, "faults")) == 4
 
 
-@A_PYTEST_OF_ITS_OWN
-@pytest.mark.parametrize("name", ["zk", "zk_server"])
-def test_a_test_that_is_not_async_fails_with_an_instruction(tmp_path: Path, name: str) -> None:
-    printed = run(tmp_path, f"{IMPORT}def test_it({name}):\n    pass\n")
-    assert outcomes(printed) == {"test_it": "ERROR"}, printed
-    assert f"asks for {name}, which lives in the event loop of an async test: make the test `async def`" in printed
+def test_a_test_that_is_not_async_fails_with_an_instruction(printed: str) -> None:
+    assert outcomes(printed, "blocking") == {"test_client": "ERROR", "test_server": "ERROR"}, printed
+    for name in ("zk", "zk_server"):
+        assert f"asks for {name}, which lives in the event loop of an async test: make the test `async def`" in printed
 
 
-@A_PYTEST_OF_ITS_OWN
-def test_a_setup_that_fails_leaves_nothing_open(tmp_path: Path) -> None:
-    printed = run(
-        tmp_path,
-        IMPORT
-        + """
-@pytest.fixture
-def broken(zk):
-    raise RuntimeError("broken on purpose")
-
-async def test_it(broken):
-    pass
-
-async def test_missing(zk_options):
-    pass
-""",
-    )
-    assert outcomes(printed) == {"test_it": "ERROR", "test_missing": "ERROR"}, printed
+def test_a_setup_that_fails_leaves_nothing_open(printed: str) -> None:
+    assert outcomes(printed, "setup") == {"test_it": "ERROR", "test_missing": "ERROR"}, printed
     assert "broken on purpose" in printed
     assert "ResourceWarning" not in printed
 
@@ -257,11 +296,9 @@ def pytest_runtest_protocol(item, nextitem):
 """
 
 
+@A_PYTEST_OF_ITS_OWN
 def test_a_test_that_is_run_again_gets_a_new_server(tmp_path: Path) -> None:
-    printed = run(
-        tmp_path,
-        IMPORT
-        + """
+    module = """
 seen = []
 
 async def test_flaky(zk, zk_server):
@@ -275,80 +312,20 @@ class TestClass:
         seen.append(zk)
         assert len(seen) == 4
         await zk.create("/a")
-""",
-        conftest=RERUNS,
-    )
+"""
+    printed = run(tmp_path, {"users": IMPORT + module}, conftest=RERUNS)
     assert outcomes(printed) == {"test_flaky": "PASSED", "TestClass::test_method": "PASSED"}, printed
 
 
-HYPOTHESIS = """
-from hypothesis import HealthCheck, given, settings, strategies as st
-
-shared = settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-"""
-
-
-def test_examples_of_hypothesis_share_the_server_of_their_test(tmp_path: Path) -> None:
-    printed = run(
-        tmp_path,
-        IMPORT
-        + HYPOTHESIS
-        + """
-names = []
-
-@shared
-@given(st.integers())
-async def test_examples(zk, number):
-    names.append(await zk.create("/a", sequential=True))
-    assert names == sorted(set(names))
-
-@shared
-@given(st.integers())
-async def test_failing(zk, zk_server, number):
-    assert await zk.exists("/") is None
-
-@shared
-@given(number=st.integers())
-async def test_leaving_a_task(zk, number):
-    asyncio.create_task(asyncio.sleep(60), name="forgotten")
-
-async def test_next(zk):
-    assert len(names) >= 5
-    await zk.create("/a")
-""",
-    )
+def test_examples_of_hypothesis_share_the_server_of_their_test(printed: str) -> None:
     expected = {"test_examples": "PASSED", "test_failing": "FAILED", "test_leaving_a_task": "FAILED"}
-    assert outcomes(printed) == {**expected, "test_next": "PASSED"}, printed
+    assert outcomes(printed, "examples") == {**expected, "test_next": "PASSED"}, printed
     assert "a task was left behind: <Task pending name='forgotten'" in printed
     assert "ResourceWarning" not in printed
 
 
-def test_a_unittest_test_case_fails_with_an_instruction(tmp_path: Path) -> None:
-    printed = run(
-        tmp_path,
-        IMPORT
-        + """
-import unittest
-
-class TestCase(unittest.IsolatedAsyncioTestCase):
-    @pytest.fixture(autouse=True)
-    def _with_zk(self, zk):
-        self.zk = zk
-
-    async def test_it(self):
-        await self.zk.exists("/")
-
-class TestWithServer(unittest.IsolatedAsyncioTestCase):
-    async def asyncSetUp(self):
-        from zkwire.testing import Server
-        server = await self.enterAsyncContext(Server())
-        self.zk = await self.enterAsyncContext(zkwire.connect(server.hosts))
-
-    async def test_it(self):
-        assert await self.zk.exists("/") is not None
-""",
-    )
-    assert outcomes(printed)["TestWithServer::test_it"] == "PASSED", printed
-    assert outcomes(printed)["TestCase::test_it"] == "ERROR", printed
+def test_a_unittest_test_case_fails_with_an_instruction(printed: str) -> None:
+    assert outcomes(printed, "unittest")["TestWithServer::test_it"] == "PASSED", printed
+    assert outcomes(printed, "unittest")["TestCase::test_it"] == "ERROR", printed
     assert "runs in an event loop of unittest" in printed
     assert "asyncSetUp" in printed

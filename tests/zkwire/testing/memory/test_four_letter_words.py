@@ -56,7 +56,7 @@ def shape(answer: str) -> list[str]:
     return sorted(re.sub(r"0x[0-9a-f]+|\d+\.\d+|\d+", "N", answer).split("\n"))
 
 
-async def test_the_answers_have_the_shape_of_the_real_servers(zookeeper_own: RealServer) -> None:
+async def test_the_answers_have_the_shape_and_the_counts_of_the_real_servers(zookeeper_own: RealServer) -> None:
     real = await answers(zookeeper_own.hosts)
     async with Server(tick_time=0.5) as server:
         ours = await answers(server.hosts)
@@ -69,22 +69,16 @@ async def test_the_answers_have_the_shape_of_the_real_servers(zookeeper_own: Rea
         row = f"zk_{name}\t"
         values = [answer.partition(row)[2].partition("\n")[0] for answer in (ours["mntr"], real["mntr"])]
         assert values[0] == values[1] != "", name
-
-
-def _keys(answer: str, separator: str) -> set[str]:
-    return {line.partition(separator)[0] for line in answer.splitlines()}
-
-
-async def test_words_count_like_the_real_servers(zookeeper_own: RealServer) -> None:
-    """What a probe reads out of them, number for number."""
-    real = await answers(zookeeper_own.hosts)
-    async with Server() as server:
-        ours = await answers(server.hosts)
+    # What a probe reads out of them, number for number.
     assert ours["wchs"] == real["wchs"] == "2 connections watching 2 paths\nTotal watches:3\n"
     for pattern in ("Node count: .*", "Zxid: .*", "Connections: .*", "Mode: .*"):
         found = [re.findall(pattern, answer["srvr"]) for answer in (ours, real)]
         assert found[0] == found[1]
         assert len(found[0]) == 1
+
+
+def _keys(answer: str, separator: str) -> set[str]:
+    return {line.partition(separator)[0] for line in answer.splitlines()}
 
 
 @pytest.mark.parametrize("word", ["abcd", "RUOK", "hash"])

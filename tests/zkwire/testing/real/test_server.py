@@ -54,7 +54,7 @@ async def test_a_started_server_answers(zookeeper: RealServer) -> None:
     assert "binding to port" in zookeeper.log_tail(1_000_000)
 
 
-async def test_configuration_reaches_the_server() -> None:
+async def test_configuration_reaches_the_server_and_close_leaves_nothing(scratch: Path) -> None:
     properties = {"maxSessionTimeout": "7000", "snapCount": "777"}
     async with RealServer(tick_time=0.25, properties=properties, jvm=["-Dzkwire.test=yes"], fsync=False) as server:
         conf = dict(line.split("=", 1) for line in (await server.four_letter_word("conf")).splitlines() if "=" in line)
@@ -65,60 +65,74 @@ async def test_configuration_reaches_the_server() -> None:
         command = _command_line(server.pid)
         assert "-Dzkwire.test=yes" in command
         assert "-Dzookeeper.forceSync=no" in command
+        assert list(scratch.iterdir()) == [server.folder]
+        assert _processes_in(scratch) == [server.pid]
+    assert _processes_in(scratch) == []
+    assert list(scratch.iterdir()) == []
+    await server.close()
 
 
-async def test_data_port_and_log_survive_kill_and_restart(zookeeper_own: RealServer, path: str) -> None:
-    await _create(zookeeper_own, path)
-    hosts, pid = zookeeper_own.hosts, zookeeper_own.pid
-    zookeeper_own.kill()
-    assert not zookeeper_own.is_running
+@pytest.fixture(scope="module")
+def _restarted() -> Iterator[RealServer]:
+    server = RealServer(fsync=False)
+    asyncio.run(server.start())
+    yield server
+    asyncio.run(server.close())
+
+
+@pytest.fixture
+def own(_restarted: RealServer) -> RealServer:
+    """A running server; the test may stop and kill it."""
+    if not _restarted.is_running:
+        asyncio.run(_restarted.start())
+    return _restarted
+
+
+async def test_data_port_and_log_survive_kill_and_restart_also_of_a_paused_server(own: RealServer, path: str) -> None:
+    await _create(own, path)
+    hosts, pid = own.hosts, own.pid
+    own.pause()
+    own.kill()
+    assert not own.is_running
     assert not _is_alive(pid)
     with pytest.raises(ConnectionRefusedError):
-        await zookeeper_own.four_letter_word("ruok")
-    await zookeeper_own.start()
-    assert zookeeper_own.hosts == hosts
-    assert await _create(zookeeper_own, path) == NODE_EXISTS
-    await zookeeper_own.restart()
-    assert zookeeper_own.hosts == hosts
-    assert await _create(zookeeper_own, path) == NODE_EXISTS
-    assert zookeeper_own.log_tail(1000).count("binding to port") == 3
+        await own.four_letter_word("ruok")
+    await own.start()
+    assert own.hosts == hosts
+    assert await _create(own, path) == NODE_EXISTS
+    own.pause()
+    await own.restart()
+    assert own.hosts == hosts
+    assert await _create(own, path) == NODE_EXISTS
+    assert own.log_tail(1000).count("binding to port") == 3
 
 
-async def test_stop_is_orderly_and_may_be_repeated(zookeeper_own: RealServer) -> None:
-    pid = zookeeper_own.pid
-    await zookeeper_own.stop()
-    await zookeeper_own.stop()
-    assert not zookeeper_own.is_running
+async def test_a_paused_server_is_silent_until_resumed(own: RealServer) -> None:
+    own.pause()
+    assert own.is_running
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.2):
+            await own.four_letter_word("ruok")
+    own.resume()
+    assert await own.four_letter_word("ruok") == "imok"
+
+
+async def test_stop_is_orderly_and_may_be_repeated(own: RealServer) -> None:
+    pid = own.pid
+    await own.stop()
+    await own.stop()
+    assert not own.is_running
     assert not _is_alive(pid)
-    for misuse in (zookeeper_own.pause, zookeeper_own.resume):
+    for misuse in (own.pause, own.resume):
         with pytest.raises(RuntimeError, match="not running"):
             misuse()
 
 
-async def test_a_paused_server_is_silent_until_resumed(zookeeper_own: RealServer) -> None:
-    zookeeper_own.pause()
-    assert zookeeper_own.is_running
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.2):
-            await zookeeper_own.four_letter_word("ruok")
-    zookeeper_own.resume()
-    assert await zookeeper_own.four_letter_word("ruok") == "imok"
-
-
-async def test_a_paused_server_can_be_stopped_and_killed(zookeeper_own: RealServer) -> None:
-    zookeeper_own.pause()
-    await zookeeper_own.stop()
-    await zookeeper_own.start()
-    zookeeper_own.pause()
-    zookeeper_own.kill()
-    assert not zookeeper_own.is_running
-
-
-async def test_a_cancelled_stop_kills(zookeeper_own: RealServer) -> None:
-    pid = zookeeper_own.pid
+async def test_a_cancelled_stop_kills(own: RealServer) -> None:
+    pid = own.pid
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0):
-            await zookeeper_own.stop()
+            await own.stop()
     assert not _is_alive(pid)
 
 
@@ -142,24 +156,18 @@ def test_a_tick_shorter_than_a_millisecond_is_refused() -> None:
         RealServer(tick_time=0.0005)
 
 
-async def test_a_port_taken_meanwhile_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    with _listening() as taken:
-        first = iter([taken])
-        free = real._free_port
-        monkeypatch.setattr(real, "_free_port", lambda: next(first, None) or free())
-        async with RealServer() as server:
-            assert server.port != taken
-            assert await server.four_letter_word("ruok") == "imok"
-
-
-async def test_a_port_for_tls_taken_meanwhile_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_ports_taken_meanwhile_are_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tls = make_certificates(tmp_path)
-    with _listening() as taken:
-        free = real._free_port
-        first = iter([free(), taken])
+    monkeypatch.setattr(real, "POLL_INTERVAL", 0.2)  # a server whose port for TLS is taken needs seconds to end
+    free = real._free_port
+    closing = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
+    with _listening() as plain:
+        secure = closing.sockets[0].getsockname()[1]
+        first = iter([plain, free(), free(), secure])
         monkeypatch.setattr(real, "_free_port", lambda: next(first, None) or free())
-        async with RealServer(tls=tls) as server:
-            assert server.secure_hosts != f"127.0.0.1:{taken}"
+        async with closing, RealServer(tls=tls) as server:
+            assert next(first, None) is None
+            assert not {plain, secure} & {server.port, int(server.secure_hosts.partition(":")[2])}
             assert await server.four_letter_word("ruok") == "imok"
 
 
@@ -170,15 +178,6 @@ def test_ports_taken_together_are_different(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 # Nothing is left behind
-
-
-async def test_close_leaves_nothing(scratch: Path) -> None:
-    async with RealServer() as server:
-        assert list(scratch.iterdir()) == [server.folder]
-        assert _processes_in(scratch) == [server.pid]
-    assert _processes_in(scratch) == []
-    assert list(scratch.iterdir()) == []
-    await server.close()
 
 
 async def test_a_failed_start_raises_the_reason_and_leaves_nothing(scratch: Path) -> None:
@@ -252,38 +251,28 @@ def test_the_end_of_the_interpreter_ends_the_server(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_a_killed_interpreter_takes_the_server_along(tmp_path: Path) -> None:
-    with _interpreter(START_AND_TELL, tmp_path) as parent:
-        assert parent.stdout is not None
-        pid = int(parent.stdout.readline())
-        parent.send_signal(signal.SIGKILL)
-        parent.wait(30)
-    while _is_alive(pid):
-        await asyncio.sleep(0.01)
-
-
-async def test_the_next_start_removes_the_folder_of_a_killed_interpreter(scratch: Path) -> None:
+async def test_a_killed_interpreter_takes_the_server_along_and_the_next_start_removes_its_folder(scratch: Path) -> None:
     """It holds passwords of users.  Folders of servers that run, and those of other programs, are left alone."""
     program = START_AND_TELL.replace("RealServer()", 'RealServer(sasl_users={"bob": "hidden"})')
     (scratch / "zookeeper-of-another-program").mkdir()
+
+    async def after_a_start() -> set[str]:
+        with pytest.raises(ServerFailedError):
+            await RealServer(jvm=["-XX:NoSuchOption"]).start()
+        return {each.name for each in scratch.iterdir()}
+
     with _interpreter(program, scratch) as parent:
         assert parent.stdout is not None
-        parent.stdout.readline()
+        pid = int(parent.stdout.readline())
         (folder,) = (each for each in scratch.iterdir() if "another" not in each.name)
         assert folder.stat().st_mode & 0o077 == 0
-        async with RealServer() as server:
-            assert {each.name for each in scratch.iterdir()} == {
-                folder.name,
-                server.folder.name,
-                "zookeeper-of-another-program",
-            }
+        assert await after_a_start() == {folder.name, "zookeeper-of-another-program"}
         parent.send_signal(signal.SIGKILL)
         parent.wait(30)
-    while not _is_free(folder / "owner.lock"):  # until the server has ended, too
+    while _is_alive(pid) or not _is_free(folder / "owner.lock"):
         await asyncio.sleep(0.01)
     assert (folder / "jaas.conf").exists()
-    async with RealServer() as server:
-        assert {each.name for each in scratch.iterdir()} == {server.folder.name, "zookeeper-of-another-program"}
+    assert await after_a_start() == {"zookeeper-of-another-program"}
 
 
 @pytest.mark.parametrize("name", ["posix", "nt"])
