@@ -475,25 +475,17 @@ async def test_a_waiter_that_may_not_delete_the_holders_node_waits_until_it_is_g
 
 
 @pytest.mark.parametrize("is_deleted_first", [False, True])
-async def test_a_waiter_that_may_not_read_the_holders_node_any_more_takes_the_lock_over(
-    zookeeper: RealServer, path: str, is_deleted_first: bool
-) -> None:
+async def test_a_waiter_that_may_not_read_the_holders_node_any_more_takes_the_lock_over(is_deleted_first: bool) -> None:
     """The server sends it no event: it knows the end from the answer to its own delete."""
-    boss = zkwire.digest_acl("boss", "x")
-    async with (
-        zkwire.connect(zookeeper.hosts) as zk,
-        zkwire.connect(zookeeper.hosts) as waits,
-        zkwire.connect(zookeeper.hosts, auth=[("digest", b"boss:x")]) as admin,
-    ):
-        lease = await TimedLock(zk, path, limit=1.0, acl=zkwire.OPEN_ACL).acquire()
-        waiting = asyncio.create_task(Lock(waits, path).acquire())
-        await until(lambda: watch_count(waits) >= 2)
-        await waits.ping()
-        await admin.set_acl(lease.path, [boss])
+    async with scene() as stage:
+        await stage.other.add_auth("digest", b"boss:x")
+        node = await hung(stage.other, "/t", 0.3)
+        waiting = asyncio.create_task(Lock(stage.zk, "/t").acquire())
+        await until(lambda: watch_count(stage.zk) == 2)
+        await stage.other.set_acl(node, [zkwire.digest_acl("boss", "x")])
         if is_deleted_first:
-            await admin.delete(lease.path)
-        async with asyncio.timeout(10):
-            await (await waiting).release()
+            await stage.other.delete(node)
+        await (await waiting).release()
 
 
 async def test_a_limit_without_a_proof_ends_the_lease_and_is_not_believed(
