@@ -6,6 +6,7 @@ import pytest
 
 import zkwire
 from recipes import Barrier
+from tests.support.client import Server
 from tests.support.everywhere import (
     Scene,
     cancel_at_every_moment,
@@ -210,46 +211,26 @@ async def test_the_task_is_cancelled_at_every_moment() -> None:
 # -- other clients' nodes ---------------------------------------------------------------------------------------------
 
 
-async def test_a_barrier_is_removed_with_the_nodes_that_other_clients_have_put_below_it(
-    zookeeper: RealServer, path: str, caplog: pytest.LogCaptureFixture
+async def test_a_barrier_is_removed_with_the_nodes_that_other_clients_have_put_below_it_and_that_is_reported_once(
+    each_server: Server, path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with two_clients(zookeeper) as (zk, stranger):
-        await remove_with_a_warning(zk, stranger, path, caplog)
-
-
-async def test_a_removal_with_the_nodes_of_other_clients_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
-    async with scene() as stage:
-        await remove_with_a_warning(stage.zk, stage.other, "/b", caplog)
-
-
-async def remove_with_a_warning(
-    zk: zkwire.Client, stranger: zkwire.Client, path: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    barrier = Barrier(zk, path, acl=zkwire.OPEN_ACL)
-    for _ in range(2):
-        await barrier.create()
-        await stranger.create(f"{path}/a/b", make_parents=True)
-        await barrier.remove()
-        await barrier.wait(within=0)
+    async with two_clients(each_server) as (zk, stranger):
+        barrier = Barrier(zk, path, acl=zkwire.OPEN_ACL)
+        for _ in range(2):
+            await barrier.create()
+            await stranger.create(f"{path}/a/b", make_parents=True)
+            await barrier.remove()
+            await barrier.wait(within=0)
     assert [(record.name, record.levelname, record.getMessage()) for record in caplog.records] == [
         ("recipes.barrier", "WARNING", f"a barrier: {path} has nodes below it, which are removed with it")
     ]
 
 
-async def test_an_ephemeral_node_is_no_barrier(zookeeper: RealServer, path: str) -> None:
-    async with two_clients(zookeeper) as (zk, stranger):
-        await refuse_an_ephemeral_node(zk, stranger, path)
-
-
-async def test_an_ephemeral_node_of_the_in_memory_server_is_no_barrier() -> None:
-    async with scene() as stage:
-        await refuse_an_ephemeral_node(stage.zk, stage.other, "/b")
-
-
-async def refuse_an_ephemeral_node(zk: zkwire.Client, stranger: zkwire.Client, path: str) -> None:
-    await stranger.create(path, ephemeral=True)
-    with pytest.raises(zkwire.NodeExistsError, match="it is ephemeral, and so it is not a barrier"):
-        await Barrier(zk, path).create()
+async def test_an_ephemeral_node_is_no_barrier(each_server: Server, path: str) -> None:
+    async with two_clients(each_server) as (zk, stranger):
+        await stranger.create(path, ephemeral=True)
+        with pytest.raises(zkwire.NodeExistsError, match="it is ephemeral, and so it is not a barrier"):
+            await Barrier(zk, path).create()
 
 
 async def test_the_nodes_of_a_barrier_have_the_acl_that_is_given_or_only_its_creator_may_write() -> None:

@@ -420,26 +420,6 @@ async def test_an_add_whose_session_expires_with_the_answer_counts_once_or_raise
         assert await counter.add(1) == value + 1
 
 
-@pytest.mark.slow("a second passes between two breaks")
-async def test_connections_that_break_all_the_time_lose_no_add_and_double_none() -> None:
-    clients, adds = 4, 8
-    async with Server() as server, AsyncExitStack() as stack:
-        zks = [await stack.enter_async_context(zkwire.connect(server.hosts)) for _ in range(clients)]
-        for number, zk in enumerate(zks):
-            for nth in (2, 4, 7, 9):
-                server.drop_after("multi", session=zk.session_id, nth=nth + number)
-                server.drop_before("multi", session=zk.session_id, nth=nth + number + 1)
-
-        async def add(zk: zkwire.Client) -> list[int]:
-            counter = Counter(zk, "/c")
-            return [await counter.add(1) for _ in range(adds)]
-
-        numbers = [number for row in await asyncio.gather(*map(add, zks)) for number in row]
-        assert sorted(numbers) == list(range(1, clients * adds + 1))
-        assert await Counter(zks[0], "/c").get() == clients * adds
-        await until_no_trace(zks[0], "/c")
-
-
 async def count(stage: Scene) -> None:
     counter = Counter(stage.zk, stage.path)
     for value in range(1, 4):

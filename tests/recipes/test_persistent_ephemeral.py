@@ -6,11 +6,12 @@ import pytest
 
 import zkwire
 from recipes import Group, PersistentEphemeral
+from tests.support.client import Server as AnyServer
 from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, no_watch_stays, scene
 from tests.support.proxy import Proxy
 from tests.support.recipes import body_raises, expire, outcome, until, until_armed, until_state, until_watches
 from zkwire import NodeExistsError, SessionState
-from zkwire.testing import RealServer, Server, ServerProcess
+from zkwire.testing import RealServer, Server
 
 
 async def until_owned(zk: zkwire.Client, path: str, session_id: int) -> None:
@@ -214,8 +215,11 @@ async def test_the_block_is_cancelled_when_another_session_takes_the_path_betwee
         await no_watch_stays(stage.server.hosts)
 
 
-async def _lose_the_path_without_a_connection(hosts: str, path: str) -> None:
+async def test_the_block_is_cancelled_when_another_session_takes_the_path_during_a_disconnection(
+    each_server: AnyServer, path: str
+) -> None:
     """The server then reports the node as one whose children have changed, and not as deleted."""
+    hosts = each_server.hosts
     async with Proxy(hosts) as proxy, zkwire.connect(hosts) as other, zkwire.connect(proxy.hosts) as zk:
         with body_raises(NodeExistsError, match="another session"):
             async with PersistentEphemeral(zk, path):
@@ -228,18 +232,6 @@ async def _lose_the_path_without_a_connection(hosts: str, path: str) -> None:
                 async with asyncio.timeout(20):
                     await asyncio.Event().wait()
         assert (await other.get(path)).data == b"theirs"
-
-
-async def test_the_block_is_cancelled_when_another_session_takes_the_path_during_a_disconnection(
-    memory: ServerProcess, path: str
-) -> None:
-    await _lose_the_path_without_a_connection(memory.hosts, path)
-
-
-async def test_a_real_server_reports_a_node_that_was_replaced_during_a_disconnection(
-    zookeeper: RealServer, path: str
-) -> None:
-    await _lose_the_path_without_a_connection(zookeeper.hosts, path)
 
 
 @pytest.mark.parametrize("is_member", [True, False])

@@ -473,7 +473,10 @@ async def test_nodes_larger_than_a_server_accepts_by_default_are_read_in_smaller
             assert cache._nodes_per_request == 8
 
 
-async def test_a_node_above_the_reply_limit_ends_the_cache_with_an_error_that_names_it(path: str) -> None:
+async def test_a_node_above_the_reply_limit_ends_the_cache_with_an_error_that_names_it(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("zkwire.session.hosts._FIRST_PAUSE", 0.001)  # each attempt breaks the connection
     async with (
         Server() as server,
         zkwire.connect(server.hosts) as other,

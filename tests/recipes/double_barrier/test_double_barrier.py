@@ -20,7 +20,6 @@ from tests.support.everywhere import (
     nothing_stays,
     scene,
 )
-from tests.support.proxy import Proxy
 from tests.support.recipes import body_raises, outcome, until, until_armed, until_state, until_watches
 from zkwire import Client, SessionState
 from zkwire.testing import RealServer
@@ -446,74 +445,6 @@ async def test_a_member_that_comes_between_two_sessions_enters_with_the_others()
         await asyncio.gather(one.leave(within=5), two.leave(within=5))
 
 
-@asynccontextmanager
-async def clients(server: RealServer) -> AsyncIterator[tuple[Proxy, Client, Client]]:
-    """A proxy, a client behind it, and one that is connected to the server itself."""
-    async with (
-        Proxy(server.hosts) as proxy,
-        zkwire.connect(proxy.hosts) as zk,
-        zkwire.connect(server.hosts) as other,
-    ):
-        yield proxy, zk, other
-
-
-def requests(proxy: Proxy, start: int) -> list[str]:
-    """Return the requests since `start`, without the removal of watches, whose answers no task waits for."""
-    return [name for name in proxy.requests(start) if name != "removeWatches"]
-
-
-async def test_the_requests_of_entering_and_leaving(zookeeper: RealServer, path: str) -> None:
-    async with clients(zookeeper) as (proxy, zk, other_zk):
-        barrier, other = DoubleBarrier(zk, path, 2), DoubleBarrier(other_zk, path, 2)
-        await other_zk.create(path)
-        start = proxy.mark()
-        entering = asyncio.create_task(barrier.enter())
-        await until_watches(zookeeper, 2)
-        await other.enter()
-        await entering
-        assert requests(proxy, start) == ["create2", "getChildren", "exists", "getData", "getData"]
-        start = proxy.mark()
-        leaving = asyncio.create_task(barrier.leave())
-        await until_watches(zookeeper, 1)
-        await other.leave()
-        await leaving
-        assert requests(proxy, start) in (
-            ["getChildren", "delete", "getData", "getChildren"],
-            ["getChildren", "getData", "getChildren", "multi"],
-        )
-
-
-async def test_the_requests_of_the_last_member_to_come(zookeeper: RealServer, path: str) -> None:
-    async with clients(zookeeper) as (proxy, zk, other_zk):
-        last, first = DoubleBarrier(zk, path, 2), DoubleBarrier(other_zk, path, 2)
-        entering = asyncio.create_task(first.enter())
-        await until_watches(zookeeper, 2)
-        start = proxy.mark()
-        await last.enter()
-        assert requests(proxy, start) == ["create2", "getChildren", "getData", "getData", "multi"]
-        await entering
-        await asyncio.gather(first.leave(), last.leave())
-
-
-async def test_each_departure_wakes_few_members(zookeeper: RealServer, path: str) -> None:
-    count = 8
-    async with clients(zookeeper) as (proxy, zk, _):
-        barriers = [DoubleBarrier(zk, path, count) for _ in range(count)]
-        await asyncio.gather(*(barrier.enter() for barrier in barriers))
-        order = in_order([barrier._own or "" for barrier in barriers])
-        barriers.sort(key=lambda barrier: order.index(barrier._own or ""))
-        start = len(proxy.log)
-        leaving = []
-        for barrier in barriers:
-            leaving.append(asyncio.create_task(barrier.leave()))
-            await zk.ping()
-        await asyncio.gather(*leaving)
-        events = [frame for frame in proxy.log[start:] if frame.direction == "event"]
-        # One for the first member when the last one leaves, and one, for all watches of this client, when the first
-        # leaves.
-        assert len(events) <= 3
-
-
 async def take_part(barrier: DoubleBarrier) -> None:
     async with barrier:
         pass
@@ -615,41 +546,46 @@ async def observed_scene() -> AsyncIterator[tuple[Scene, Asked]]:
         yield stage, asked
 
 
-async def pair(stage: Scene) -> tuple[DoubleBarrier, DoubleBarrier]:
+async def pair(zk: Client, other: Client, path: str) -> tuple[DoubleBarrier, DoubleBarrier]:
     """Return two members that have entered, those of `zk` and of `other`; the first one came first."""
-    mine, theirs = DoubleBarrier(stage.zk, stage.path, 2), DoubleBarrier(stage.other, stage.path, 2)
+    mine, theirs = DoubleBarrier(zk, path, 2), DoubleBarrier(other, path, 2)
     entering = asyncio.create_task(mine.enter())
-    await until_armed(2, stage.zk)
+    await until_armed(2, zk)
     await theirs.enter(within=5)
     await entering
     return mine, theirs
 
 
-async def test_a_round_of_the_first_member_and_of_the_last_one_request_by_request() -> None:
-    async with observed_scene() as (stage, asked):
-        mine, theirs = await pair(stage)
+async def test_a_round_of_the_first_member_and_of_the_last_one_request_by_request(
+    each_server: Server, path: str
+) -> None:
+    asked = Asked()
+    async with zkwire.connect(each_server.hosts) as other, zkwire.connect(each_server.hosts, observer=asked) as zk:
+        await other.create(path)
+        mine, theirs = await pair(zk, other, path)
         assert asked.new() == ["create2", "getChildren", "exists", "getData", "getData"]
-        first, last = in_order(await members(stage.other, stage.path))
-        assert (await stage.other.get(f"{stage.path}/ready")).data == f"{first}\n{last}".encode()
-        assert (await stage.other.get(stage.path)).data == b"2"
+        first, last = in_order(await members(other, path))
+        assert (await other.get(f"{path}/ready")).data == f"{first}\n{last}".encode()
+        assert (await other.get(path)).data == b"2"
         leaving = asyncio.create_task(mine.leave(within=5))
-        await until_armed(1, stage.zk)  # the first member waits for the last one
-        assert in_order(await members(stage.other, stage.path)) == [first, last]
+        await until_armed(1, zk)  # the first member waits for the last one
+        assert in_order(await members(other, path)) == [first, last]
         await theirs.leave(within=5)
         await leaving
         assert asked.new() == ["getChildren", "getData", "getChildren", "multi"]
 
         entering = asyncio.create_task(theirs.enter(within=5))
-        await until_armed(2, stage.other)
+        await until_armed(2, other)
         await mine.enter(within=5)
         await entering
         assert asked.new() == ["create2", "getChildren", "getData", "getData", "multi"]
         leaving = asyncio.create_task(mine.leave(within=5))
-        await until_armed(1, stage.zk)  # the last member has gone, and waits for the first one
+        await until_armed(1, zk)  # the last member has gone, and waits for the first one
         await theirs.leave(within=5)
         await leaving
         assert asked.new() == ["getChildren", "delete", "getData", "getChildren"]
-        await nothing_stays(stage)
+        assert await other.get_children(path) == []
+        await until_watches(each_server, 0)
 
 
 async def test_a_member_is_in_one_round_at_a_time() -> None:
@@ -1023,7 +959,7 @@ async def test_a_refusal_of_the_end_of_a_round_is_raised(is_there: bool) -> None
 
 async def test_a_barrier_that_a_person_has_deleted_can_be_left() -> None:
     async with scene() as stage:
-        barriers = await pair(stage)
+        barriers = await pair(stage.zk, stage.other, stage.path)
         await stage.other.delete_tree(stage.path)
         await asyncio.gather(*(barrier.leave(within=5) for barrier in barriers))
         assert await stage.other.exists(stage.path) is None

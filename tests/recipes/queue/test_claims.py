@@ -4,6 +4,8 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from unittest.mock import patch
 
 import pytest
 
@@ -12,6 +14,7 @@ from recipes import Item, LockLostError, Queue
 from recipes.line.certainty import Certainty
 from recipes.queue.order import in_order
 from tests.support.client import Server as AnyServer
+from tests.support.clock import Clock
 from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, no_watch_stays, scene
 from tests.support.examples import some_in_quick
 from tests.support.lost_answers import answer_lost
@@ -27,7 +30,6 @@ from tests.support.queues import (
 )
 from tests.support.recipes import body_raises, outcome, until, until_line, until_watches
 from zkwire import SessionState
-from zkwire.testing import Server
 
 # -- nodes that another client deletes by hand ------------------------------------------------------------------------
 
@@ -471,55 +473,71 @@ async def test_the_claims_of_a_queue_are_those_of_consumers_in_the_order_of_the_
 # -- certainty --------------------------------------------------------------------------------------------------------
 
 
+TIMEOUT = 40.0  # seconds, of which a test lets a quarter pass at once
+
+
+@dataclass
+class Idle(Scene):
+    """A scene in which time passes, and nothing is held; pings go on."""
+
+    clock: Clock
+
+    async def passes(self, seconds: float) -> None:
+        """Let time pass."""
+        while seconds > 0:
+            await self.clock.passes(min(seconds, TIMEOUT / 4))
+            seconds -= TIMEOUT / 4
+            for zk in (self.zk, self.other):
+                await zk.ping()
+
+    async def uncertain(self) -> None:
+        """Let time pass until the session of `zk` is not certain any more."""
+        while self.zk.certain_for(self.zk.session_id):
+            await self.passes(TIMEOUT / 4)
+
+
 @asynccontextmanager
-async def idle_scene() -> AsyncIterator[Scene]:
-    """A scene with three items; `zk` loses its certainty when it has held nothing for a second."""
-    async with (
-        Server(tick_time=0.5) as server,
-        zkwire.connect(server.hosts) as other,
-        zkwire.connect(server.hosts, session_timeout=1.0) as zk,
-    ):
-        stage = Scene(server, zk, other, PATH)
-        await three_are_there(stage)
-        yield stage
+async def idle_scene(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Idle]:
+    """A scene with three items."""
+    async with scene(PATH, session_timeout=TIMEOUT) as stage:
+        idle = Idle(stage.server, stage.zk, stage.other, stage.path, Clock(monkeypatch))
+        await three_are_there(idle)
+        yield idle
 
 
-async def uncertain(stage: Scene) -> None:
-    """Wait until the session of `zk` is not certain any more; pings go on."""
-    await until(lambda: not stage.zk.certain_for(stage.zk.session_id))
-
-
-async def test_a_claim_after_an_idle_time_is_certain() -> None:
-    async with idle_scene() as stage:
-        await uncertain(stage)
+async def test_a_claim_after_an_idle_time_is_certain(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with idle_scene(monkeypatch) as stage:
+        await stage.uncertain()
         async with Queue(stage.zk, PATH).claim() as item:
             assert item.is_certain()
-            await asyncio.sleep(1.2)  # longer than the session timeout
+            await stage.passes(1.25 * TIMEOUT)
             item.check()
         assert await contents(stage) == [b"1", b"2"]
         await settled(stage.zk, PATH)
 
 
-async def test_a_claim_by_a_consumer_that_has_waited_long_is_certain() -> None:
-    async with idle_scene() as stage:
+async def test_a_claim_by_a_consumer_that_has_waited_long_is_certain(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with idle_scene(monkeypatch) as stage:
         queue, theirs = Queue(stage.zk, PATH), Queue(stage.other, PATH)
         await drain(theirs)
         claim = queue.claim()
         entering = asyncio.create_task(claim.__aenter__())
         await until_line(stage.other, f"{PATH}/consumers", 1)
-        await uncertain(stage)
+        await stage.uncertain()
         await theirs.put(b"late")
         item = await entering
         assert item.is_certain()
-        await asyncio.sleep(0.1)
+        await stage.passes(TIMEOUT / 10)
         item.check()
         await claim.__aexit__(None, None, None)
         await settled(stage.zk, PATH)
 
 
-async def test_a_claim_that_is_cancelled_while_it_asks_for_certainty_is_handed_back() -> None:
-    async with idle_scene() as stage:
-        await uncertain(stage)
+async def test_a_claim_that_is_cancelled_while_it_asks_for_certainty_is_handed_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with idle_scene(monkeypatch) as stage:
+        await stage.uncertain()
         async with stage.server.hold_replies("sync", session=stage.zk.session_id) as held:
             entering = asyncio.create_task(Queue(stage.zk, PATH).claim().__aenter__())
             await held.until_hit()
@@ -531,25 +549,28 @@ async def test_a_claim_that_is_cancelled_while_it_asks_for_certainty_is_handed_b
 
 async def test_a_claim_whose_session_has_ended_by_the_answer_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """As by the end of a connection to a read-only server: nothing is raised, and the session is another one."""
-    async with idle_scene() as stage:
-        await uncertain(stage)
+    async with idle_scene(monkeypatch) as stage:
+        await stage.uncertain()
         former = stage.zk.session_id
 
         async def expire(_: Certainty) -> None:
-            monkeypatch.undo()
+            renewing.stop()
             stage.server.expire(former)
             await until(lambda: stage.zk.session_id not in (0, former))
 
-        monkeypatch.setattr(Certainty, "renew", expire)
+        renewing = patch.object(Certainty, "renew", expire)
+        renewing.start()
         claim = Queue(stage.zk, PATH).claim()
         assert await claim.__aenter__() == b"0"
         await claim.__aexit__(None, None, None)
         assert await contents(stage) == [b"1", b"2"]
 
 
-async def test_a_claim_whose_session_ends_while_it_asks_for_certainty_is_made_again() -> None:
-    async with idle_scene() as stage:
-        await uncertain(stage)
+async def test_a_claim_whose_session_ends_while_it_asks_for_certainty_is_made_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with idle_scene(monkeypatch) as stage:
+        await stage.uncertain()
         session_id = stage.zk.session_id
         claim = Queue(stage.zk, PATH).claim()
         with stage.server.drop_before("sync", session=session_id) as fault:
