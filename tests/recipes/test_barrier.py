@@ -12,12 +12,10 @@ from tests.support.everywhere import (
     cancel_at_every_moment,
     cut_at_every_step,
     expire_at_every_step,
-    no_watch_stays,
     scene,
 )
 from tests.support.proxy import Proxy
-from tests.support.recipes import outcome, two_clients, until, until_armed, until_state, until_watches
-from zkwire import SessionState
+from tests.support.recipes import outcome, two_clients, until_armed, until_watches
 from zkwire.testing import RealServer
 
 
@@ -77,35 +75,6 @@ async def test_a_cancelled_create_does_not_remove_the_barrier_of_another_client(
         await stage.zk.ping()
         await stage.zk.ping()  # answered after every request that the cancelled create may have caused
         assert await stage.other.exists("/b") is not None
-
-
-@pytest.mark.parametrize("created_again", [False, True])
-async def test_a_wait_ends_if_the_barrier_was_removed_during_a_disconnection(created_again: bool) -> None:
-    async with scene() as stage:
-        await Barrier(stage.other, "/b").create()
-        waiting = asyncio.create_task(Barrier(stage.zk, "/b").wait())
-        await until_armed(1, stage.zk)
-        refusal = stage.server.refuse_connections()
-        stage.server.drop(stage.zk.session_id)
-        await until_state(stage.zk, SessionState.SUSPENDED)
-        await Barrier(stage.other, "/b").remove()
-        if created_again:
-            await Barrier(stage.other, "/b").create()
-        refusal.end()
-        await waiting
-        await no_watch_stays(stage.server.hosts)
-
-
-async def test_a_wait_goes_on_in_the_next_session() -> None:
-    async with scene() as stage:
-        await Barrier(stage.other, "/b").create()
-        waiting = asyncio.create_task(Barrier(stage.zk, "/b").wait())
-        await until_armed(1, stage.zk)
-        stage.server.expire(stage.zk.session_id)
-        await until(lambda: stage.zk.state is SessionState.CONNECTED and len(stage.zk._session.requests.watches) == 1)
-        assert not waiting.done()
-        await Barrier(stage.other, "/b").remove()
-        await waiting
 
 
 async def test_a_wait_fails_when_an_expired_session_is_not_renewed() -> None:

@@ -16,7 +16,6 @@ from tests.support.everywhere import (
     cancel_at_every_moment,
     cut_at_every_step,
     expire_at_every_step,
-    no_watch_stays,
     scene,
 )
 from tests.support.proxy import Proxy
@@ -174,20 +173,6 @@ async def test_a_membership_comes_back_in_a_new_session(zookeeper: RealServer, p
         assert await Group(zk, path).members() == {}
 
 
-async def test_a_member_whose_node_is_deleted_is_put_back() -> None:
-    async with scene() as stage:
-        member = await Group(stage.zk, "/g").join("one", b"1")
-        await until_armed(1, stage.zk)
-        for _ in range(2):
-            await stage.other.delete(member.path)
-
-            async def is_back() -> bool:
-                return await Group(stage.other, "/g").members() == {"one": b"1"}
-
-            await until(is_back)
-        await member.leave()
-
-
 async def take_the_name(stage: Scene) -> None:
     """End the session of `zk`, and let another one take the name of its member before the next session begins."""
     with stage.server.refuse_connections():
@@ -272,28 +257,6 @@ async def test_bad_names_are_refused(name: object) -> None:
 # -- watching ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("expires", [False, True])
-async def test_the_stream_gives_changes_that_happened_during_a_disconnection(expires: bool) -> None:
-    async with scene() as stage, Group(stage.zk, "/g").watch() as changes:
-        group = Group(stage.other, "/g")
-        one, two = await group.join("one", b"1"), await group.join("two", b"2")
-        while len(await anext(changes)) < 2:
-            pass
-        refusal = stage.server.refuse_connections()
-        if expires:
-            stage.server.expire(stage.zk.session_id)
-        stage.server.drop(stage.zk.session_id)
-        await until_state(stage.zk, SessionState.SUSPENDED, SessionState.CONNECTING, SessionState.EXPIRED)
-        await one.set(b"3")
-        await two.leave()
-        await group.join("two", b"4")
-        await group.join("three")
-        refusal.end()
-        members: dict[str, bytes] = {}
-        while members != {"one": b"3", "two": b"4", "three": b""}:
-            members = await anext(changes)
-
-
 async def test_the_stream_repeats_no_state_and_never_leaves_out_the_last() -> None:
     async with scene() as stage, Group(stage.zk, "/g").watch() as changes:
         group = Group(stage.other, "/g")
@@ -375,22 +338,6 @@ async def test_the_former_node_of_a_member_is_waited_for_even_if_the_answer_to_i
         await member.leave()
 
 
-async def test_a_waiting_set_fails_when_the_member_leaves() -> None:
-    async with scene() as stage:
-        member = await Group(stage.zk, "/g").join("one")
-        await until_armed(1, stage.zk)
-        with stage.server.hold_replies("create", path="/g/one", session=stage.zk.session_id) as held:
-            await stage.other.delete("/g/one")
-            await held.until_hit()
-            setting = asyncio.create_task(member.set(b"1"))
-            await asyncio.sleep(0)
-            leaving = asyncio.create_task(member.leave())
-            await asyncio.sleep(0)
-        await leaving
-        with pytest.raises(RuntimeError, match="/g/one"):
-            await setting
-
-
 async def test_a_set_in_flight_that_finds_no_node_fails_when_the_member_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("recipes.group._UNWATCHED", 60.0)
     async with scene() as stage:
@@ -405,24 +352,6 @@ async def test_a_set_in_flight_that_finds_no_node_fails_when_the_member_leaves(m
         async with asyncio.timeout(5):
             with pytest.raises(RuntimeError, match="/g/one"):
                 await setting
-
-
-@pytest.mark.parametrize("is_cut", [False, True])
-async def test_a_member_that_leaves_while_its_node_is_put_back_leaves_no_node(is_cut: bool) -> None:
-    async with scene() as stage:
-        member = await Group(stage.zk, "/g").join("one")
-        await until_armed(1, stage.zk)
-        with stage.server.hold_replies("create", path="/g/one", session=stage.zk.session_id) as held:
-            await stage.other.delete("/g/one")
-            await held.until_hit()
-            leaving = asyncio.create_task(member.leave())
-            for _ in range(10):
-                await asyncio.sleep(0)
-            if is_cut:
-                stage.server.drop(stage.zk.session_id)
-        await leaving
-        assert await stage.other.get_children("/g") == []
-        await no_watch_stays(stage.server.hosts)
 
 
 async def test_a_loop_left_by_break_leaves_no_watch() -> None:

@@ -92,13 +92,6 @@ async def test_one_look_is_enough_for_the_last_member_to_enter_and_to_leave() ->
         await nothing_stays(stage)
 
 
-async def test_a_barrier_of_one_member() -> None:
-    async with scene() as stage:
-        async with DoubleBarrier(stage.zk, stage.path, 1):
-            assert len(await members(stage.zk, stage.path)) == 1
-        await nothing_stays(stage)
-
-
 async def test_surplus_members_wait_for_the_next_round() -> None:
     async with scene() as stage:
         barriers = [DoubleBarrier(stage.zk, stage.path, 2) for _ in range(4)]
@@ -115,47 +108,6 @@ async def test_surplus_members_wait_for_the_next_round() -> None:
         await nothing_stays(stage)
 
 
-async def test_the_others_do_not_wait_for_a_member_that_dies_inside() -> None:
-    async with scene() as stage, zkwire.connect(stage.server.hosts) as third:
-        barriers = [DoubleBarrier(zk, stage.path, 3) for zk in (stage.zk, stage.other, third)]
-        for dies in barriers:
-            await asyncio.gather(*(barrier.enter() for barrier in barriers))
-            leaving = [asyncio.create_task(barrier.leave()) for barrier in barriers if barrier is not dies]
-            await stage.zk.ping()
-            stage.server.expire(dies._zk.session_id)
-            await asyncio.gather(*leaving)
-            await dies.leave(within=10)
-            await until(lambda dies=dies: dies._zk.state is SessionState.CONNECTED)  # type: ignore[misc]
-            await nothing_stays(stage)
-
-
-async def test_a_round_whose_members_have_all_died_lets_no_other_member_in() -> None:
-    async with scene() as stage:
-        async with zkwire.connect(stage.server.hosts) as first, zkwire.connect(stage.server.hosts) as second:
-            await asyncio.gather(*(DoubleBarrier(zk, stage.path, 2).enter() for zk in (first, second)))
-            early = DoubleBarrier(stage.zk, stage.path, 2)
-            waiting = asyncio.create_task(early.enter())  # while that round lasts
-            await until_members(stage.other, stage.path, 3)
-            assert not waiting.done()
-        late = DoubleBarrier(stage.other, stage.path, 2)
-        await until_members(stage.other, stage.path, 1)
-        await stage.zk.ping()
-        assert not waiting.done()
-        await late.enter(within=10)
-        await waiting
-        await asyncio.gather(early.leave(), late.leave())
-        await nothing_stays(stage)
-
-
-async def test_a_foreign_ready_node_lets_no_member_in() -> None:
-    async with scene() as stage:
-        await stage.other.create(stage.path)
-        await stage.other.create(f"{stage.path}/ready", b"nobody\nelse")
-        with pytest.raises(TimeoutError, match=f"2 members did not come to {stage.path} within"):
-            await DoubleBarrier(stage.zk, stage.path, 2).enter(within=0.1)
-        await nothing_stays(stage)
-
-
 FORMER = "9f2c1d3e-0a1b-4c5d-8e6f-1234567890ab-of-2-0000000000"  # named like a member
 
 
@@ -168,15 +120,6 @@ async def test_a_child_that_is_no_ephemeral_node_of_a_member_does_not_count(name
             await DoubleBarrier(stage.zk, stage.path, 2).enter(within=0.05)
         await meet(stage)
         await nothing_stays(stage, stays=[name])
-
-
-async def test_an_ephemeral_node_of_another_kind_does_not_count() -> None:
-    """Pitfall 81."""
-    async with scene() as stage:
-        await stage.other.create(stage.path)
-        await stage.other.create(f"{stage.path}/lock-", ephemeral=True, sequential=True)
-        with pytest.raises(TimeoutError, match="2 members did not come"):
-            await DoubleBarrier(stage.zk, stage.path, 2).enter(within=0.05)
 
 
 @pytest.mark.parametrize("inside", [False, True])
@@ -302,24 +245,6 @@ async def test_members_enter_in_the_order_in_which_they_came() -> None:
         assert order == sorted(order)
 
 
-async def test_no_member_starves() -> None:
-    async with scene() as stage:
-        rounds = dict.fromkeys(range(5), 0)
-
-        async def take_part(number: int) -> None:
-            barrier = DoubleBarrier(stage.zk, stage.path, 2)
-            while sum(rounds.values()) < 60:
-                try:
-                    await barrier.enter(within=1.0)
-                except TimeoutError:
-                    return  # the others have finished
-                rounds[number] += 1
-                await barrier.leave()
-
-        await asyncio.gather(*(take_part(number) for number in rounds))
-        assert max(rounds.values()) - min(rounds.values()) <= 3, rounds
-
-
 @pytest.mark.parametrize(("operation", "node"), [("getChildren", ""), ("getData", "/ready")])
 async def test_the_end_of_a_dead_round_does_not_end_the_next_round(operation: str, node: str) -> None:
     """A member sees that all members of a round are gone.  Before it deletes `ready`, the next round begins: before it
@@ -360,39 +285,6 @@ async def test_a_member_that_gives_up_leaves_no_node_and_does_not_delay_the_othe
         with pytest.raises(TimeoutError, match="did not leave"):
             await one.leave(within=within)
         await two.leave(within=10)
-        await nothing_stays(stage)
-
-
-@pytest.mark.parametrize("other_fails", [False, True])
-async def test_a_member_whose_body_fails_leaves_no_node_and_does_not_delay_the_other(other_fails: bool) -> None:
-    async with scene() as stage:
-
-        async def take_part(zk: Client, fails: bool) -> None:
-            async with DoubleBarrier(zk, stage.path, 2):
-                if fails:
-                    raise LookupError("failed")
-
-        one, two = await asyncio.gather(
-            outcome(take_part(stage.zk, fails=True)), outcome(take_part(stage.other, fails=other_fails))
-        )
-        assert isinstance(one, LookupError)
-        assert isinstance(two, LookupError) == other_fails
-        await nothing_stays(stage)
-
-
-async def test_a_member_whose_session_expires_while_it_enters_enters_again() -> None:
-    """Pitfalls 12 and 13."""
-    async with scene() as stage:
-        one, two = DoubleBarrier(stage.zk, stage.path, 2), DoubleBarrier(stage.other, stage.path, 2)
-        entering = asyncio.create_task(one.enter())
-        await until_armed(2, stage.zk)
-        old = await members(stage.other, stage.path)
-        stage.server.expire(stage.zk.session_id)
-        await until(lambda: stage.zk.state is SessionState.CONNECTED and len(stage.zk._session.requests.watches) == 2)
-        assert old != await members(stage.other, stage.path)
-        await two.enter(within=10)
-        await entering
-        await asyncio.gather(one.leave(), two.leave())
         await nothing_stays(stage)
 
 

@@ -15,7 +15,7 @@ from recipes.line.certainty import Certainty
 from recipes.queue.order import in_order
 from tests.support.client import Server as AnyServer
 from tests.support.clock import Clock
-from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, no_watch_stays, scene
+from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, scene
 from tests.support.examples import some_in_quick
 from tests.support.lost_answers import answer_lost
 from tests.support.queues import (
@@ -119,41 +119,6 @@ async def test_an_item_whose_handing_back_got_no_answer_is_left_to_its_next_clai
                 await failing  # by now the delete was repeated
             item.check()
             assert await Queue(third, PATH).size() == 0
-
-
-@pytest.mark.limit(15)
-async def test_an_item_that_is_handed_back_goes_to_a_waiting_consumer() -> None:
-    """No child of `entries` appears then."""
-    async with clients(3) as (server, (zk, other, third)):
-        queue = Queue(zk, PATH)
-        await queue.put(b"x")
-        with body_raises(KeyError):
-            async with queue.claim():
-                waiting = asyncio.create_task(Queue(other, PATH).get())
-                behind = asyncio.create_task(Queue(third, PATH).get())
-                await until_line(zk, f"{PATH}/consumers", 2)
-                await zk.ping()
-                raise KeyError
-        done, pending = await asyncio.wait({waiting, behind}, return_when=asyncio.FIRST_COMPLETED)
-        assert [task.result() for task in done] == [b"x"]
-        for task in pending:
-            task.cancel()
-            await outcome(task)
-        await settled(zk, PATH)
-        await no_watch_stays(server.hosts)
-
-
-async def test_claims_of_one_item_have_growing_tokens() -> None:
-    async with clients(1) as (_, (zk,)):
-        queue = Queue(zk, PATH)
-        await queue.put(b"a")
-        tokens = []
-        for _ in range(5):
-            with body_raises(KeyError):
-                async with queue.claim() as item:
-                    tokens.append(item.token)
-                    raise KeyError
-        assert tokens == sorted(set(tokens))
 
 
 async def test_an_item_deleted_by_hand_counts_as_handled() -> None:
@@ -331,24 +296,6 @@ async def test_a_claim_whose_session_ends_with_its_last_answer_is_lost(carried_o
         assert await contents(stage) == ([b"1", b"2"] if carried_out else numbers(3))
 
 
-async def test_a_claim_of_an_item_that_is_gone_makes_no_node() -> None:
-    """Another consumer has taken the item after it was listed."""
-    async with clients() as (server, (zk, other)):
-        await Queue(other, PATH).put_many(numbers(2))
-        with server.hold_replies("getChildren", session=zk.session_id, times=2) as listing:
-            claiming = asyncio.create_task(Queue(zk, PATH).claim().__aenter__())
-            await listing.until_hit(2)
-            assert await Queue(other, PATH).get() == b"0"
-            before = await other.exists(f"{PATH}/taken")
-        item = await claiming
-        assert item == b"1"
-        after = await other.exists(f"{PATH}/taken")
-        assert before is not None
-        assert after is not None
-        assert after.cversion - before.cversion == 2  # the two nodes of this claim
-        await item.release()
-
-
 async def test_a_refused_claim_raises_and_leaves_nothing() -> None:
     async with scene() as stage:
         await three_are_there(stage)
@@ -404,16 +351,6 @@ async def test_the_end_of_a_claim_whose_answer_was_lost_is_tried_again(second: s
             if second == "lost":
                 assert drop.hits == 1
         assert await contents(stage) == (numbers(3) if second == "refused" else numbers(1, 3))
-
-
-async def test_a_claim_whose_taken_node_was_deleted_by_hand_is_lost_at_its_end() -> None:
-    """Another consumer may have claimed the item meanwhile."""
-    async with scene() as stage:
-        await three_are_there(stage)
-        with body_raises(LockLostError, match="somebody else has deleted it; the item may be handled again"):
-            async with Queue(stage.zk, stage.path).claim() as item:
-                await stage.other.delete(item.entry.replace("/entries/", "/taken/"))
-        assert await contents(stage) == numbers(3)
 
 
 async def test_an_item_whose_taken_node_was_deleted_by_hand_is_the_next_one_of_a_long_queue() -> None:

@@ -257,17 +257,6 @@ async def test_a_get_is_two_round_trips_and_one_write() -> None:
         assert [each for each in count.requests if each != "ping"] == ["getChildren", "getChildren", "getData", "multi"]
 
 
-async def test_a_get_whose_trace_was_deleted_after_its_answer_was_lost_returns_another_item() -> None:
-    """At most once: nothing shows whether the take was carried out."""
-    async with scene() as stage:
-        await three_are_there(stage)
-        queue = Queue(stage.zk, stage.path)
-        async with answer_lost(stage, queue.get(), carried_out=True) as taking:
-            (trace,) = (name for name in await stage.other.get_children(stage.path) if name.startswith("take-"))
-            await stage.other.delete(f"{stage.path}/{trace}")
-        assert sorted([await taking, *await contents(stage)]) == [b"1", b"2"]
-
-
 @pytest.mark.parametrize("carried_out", [False, True])
 async def test_a_get_whose_used_trace_was_deleted_after_its_answer_was_lost_returns_another_item(
     carried_out: bool, monkeypatch: pytest.MonkeyPatch

@@ -7,9 +7,10 @@ import pytest
 import zkwire
 from recipes import Queue
 from tests.support.client import Server, turns
+from tests.support.clock import Clock
 from tests.support.everywhere import Scene, cancel_at_every_moment, scene
 from tests.support.queues import PATH, STAYS, Counting, clients, contents, numbers, settled
-from tests.support.recipes import body_raises, outcome, until_armed, until_line
+from tests.support.recipes import body_raises, until_armed, until_line
 
 
 class Looks(Counting):
@@ -34,24 +35,6 @@ async def test_tasks_that_get_at_the_same_time_share_a_look_and_are_served_in_th
         assert looks.lists <= 2  # of the first task, which has asked before the others, and of all others
         assert await asyncio.gather(*(queue.get() for _ in range(32))) == numbers(32, 64)
         assert looks.lists <= 4
-        await settled(zk, PATH)
-
-
-async def test_tasks_that_claim_at_the_same_time_share_a_look() -> None:
-    looks = Looks()
-    async with clients(1) as (server, (zk,)), zkwire.connect(server.hosts, observer=looks) as other:
-        await Queue(zk, PATH).put_many(numbers(32))
-        queue = Queue(other, PATH)
-        inside = asyncio.Barrier(32)
-
-        async def handle() -> bytes:
-            async with queue.claim() as item:
-                await inside.wait()
-                return item.data
-
-        assert await asyncio.gather(*(handle() for _ in range(32))) == numbers(32)
-        assert looks.lists <= 2
-        assert await queue.size() == 0
         await settled(zk, PATH)
 
 
@@ -83,21 +66,6 @@ async def test_a_get_behind_an_own_put_finds_the_item_although_a_look_was_under_
         assert [await queue.get(), await first] == [b"urgent", b"0"]
 
 
-@pytest.mark.parametrize("cancelled", range(4))
-async def test_a_look_goes_on_for_the_others_when_one_of_its_tasks_is_cancelled(cancelled: int) -> None:
-    async with clients(2) as (server, (zk, other)):
-        queue = Queue(other, PATH)
-        await Queue(zk, PATH).put_many(numbers(5))
-        with server.hold_replies("getChildren", session=other.session_id) as looking:
-            getting = [asyncio.create_task(queue.get()) for _ in range(4)]
-            await looking.until_hit()
-            getting[cancelled].cancel()
-            assert isinstance(await outcome(getting.pop(cancelled)), asyncio.CancelledError)
-        assert await asyncio.gather(*getting) == numbers(3)
-        assert await queue.get() == b"3"
-        await settled(zk, PATH)
-
-
 async def test_whenever_a_task_is_cancelled_the_tasks_before_and_behind_it_get_their_items() -> None:
     """It may be the one that has to make the next look for the others."""
     queues: list[Queue] = []
@@ -123,15 +91,6 @@ async def test_whenever_a_task_is_cancelled_the_tasks_before_and_behind_it_get_t
 
 
 # -- confirmed lists --------------------------------------------------------------------------------------------------
-
-
-async def test_a_consumer_alone_lists_the_items_of_a_queue_hardly_ever() -> None:
-    looks = Looks()
-    async with clients(1) as (server, (zk,)), zkwire.connect(server.hosts, observer=looks) as other:
-        await Queue(zk, PATH).put_many(numbers(400))
-        queue = Queue(other, PATH)
-        assert [await queue.get() for _ in range(300)] == numbers(300)
-        assert looks.lists <= 4
 
 
 class Asked(zkwire.Observer):
@@ -352,18 +311,16 @@ async def test_a_queue_that_was_made_again_is_listed_again() -> None:
 # -- items that were read ahead ---------------------------------------------------------------------------------------
 
 
-async def _hold_some_read_ahead(stage: Scene, queue: Queue) -> None:
-    """Have the queue read items ahead, and wait longer than it may believe them."""
-    await Queue(stage.other, stage.path).put_many(numbers(2000))
-    assert [await queue.get() for _ in range(9)] == numbers(9)  # two looks, the second one for seven takes
-    await asyncio.sleep(1.1)  # recipes.queue.view._AHEAD_FOR, and a little more
-
-
-async def test_data_that_was_read_ahead_is_not_given_out_for_an_item_of_the_next_queue() -> None:
+async def test_data_that_was_read_ahead_is_not_given_out_for_an_item_of_the_next_queue(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A person deletes the queue, and its producers make it again: its items have the names of the former ones."""
     async with scene() as stage:
+        clock = Clock(monkeypatch)
         queue = Queue(stage.zk, stage.path)
-        await _hold_some_read_ahead(stage, queue)
+        await Queue(stage.other, stage.path).put_many(numbers(2000))
+        assert [await queue.get() for _ in range(9)] == numbers(9)  # two looks, the second one for seven takes
+        await clock.passes(1.1)  # recipes.queue.view._AHEAD_FOR, and a little more
         await stage.other.delete_tree(stage.path)
         await Queue(stage.other, stage.path).put_many(numbers(5000, 5100))
         taken = [await queue.get() for _ in range(10)]
