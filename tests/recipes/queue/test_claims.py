@@ -15,7 +15,7 @@ from recipes.line.certainty import Certainty
 from recipes.queue.order import in_order
 from tests.support.client import Server as AnyServer
 from tests.support.clock import Clock
-from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, scene
+from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, no_watch_stays, scene
 from tests.support.examples import some_in_quick
 from tests.support.lost_answers import answer_lost
 from tests.support.queues import (
@@ -119,6 +119,28 @@ async def test_an_item_whose_handing_back_got_no_answer_is_left_to_its_next_clai
                 await failing  # by now the delete was repeated
             item.check()
             assert await Queue(third, PATH).size() == 0
+
+
+@pytest.mark.limit(15)
+async def test_an_item_that_is_handed_back_goes_to_a_waiting_consumer() -> None:
+    """No child of `entries` appears then."""
+    async with clients(3) as (server, (zk, other, third)):
+        queue = Queue(zk, PATH)
+        await queue.put(b"x")
+        with body_raises(KeyError):
+            async with queue.claim():
+                waiting = asyncio.create_task(Queue(other, PATH).get())
+                behind = asyncio.create_task(Queue(third, PATH).get())
+                await until_line(zk, f"{PATH}/consumers", 2)
+                await zk.ping()
+                raise KeyError
+        done, pending = await asyncio.wait({waiting, behind}, return_when=asyncio.FIRST_COMPLETED)
+        assert [task.result() for task in done] == [b"x"]
+        for task in pending:
+            task.cancel()
+            await outcome(task)
+        await settled(zk, PATH)
+        await no_watch_stays(server.hosts)
 
 
 async def test_an_item_deleted_by_hand_counts_as_handled() -> None:

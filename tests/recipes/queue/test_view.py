@@ -7,7 +7,6 @@ import pytest
 import zkwire
 from recipes import Queue
 from tests.support.client import Server, turns
-from tests.support.clock import Clock
 from tests.support.everywhere import Scene, cancel_at_every_moment, scene
 from tests.support.queues import PATH, STAYS, Counting, clients, contents, numbers, settled
 from tests.support.recipes import body_raises, until_armed, until_line
@@ -311,16 +310,18 @@ async def test_a_queue_that_was_made_again_is_listed_again() -> None:
 # -- items that were read ahead ---------------------------------------------------------------------------------------
 
 
-async def test_data_that_was_read_ahead_is_not_given_out_for_an_item_of_the_next_queue(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def _hold_some_read_ahead(stage: Scene, queue: Queue) -> None:
+    """Have the queue read items ahead, and wait longer than it may believe them."""
+    await Queue(stage.other, stage.path).put_many(numbers(2000))
+    assert [await queue.get() for _ in range(9)] == numbers(9)  # two looks, the second one for seven takes
+    await asyncio.sleep(1.1)  # recipes.queue.view._AHEAD_FOR, and a little more
+
+
+async def test_data_that_was_read_ahead_is_not_given_out_for_an_item_of_the_next_queue() -> None:
     """A person deletes the queue, and its producers make it again: its items have the names of the former ones."""
     async with scene() as stage:
-        clock = Clock(monkeypatch)
         queue = Queue(stage.zk, stage.path)
-        await Queue(stage.other, stage.path).put_many(numbers(2000))
-        assert [await queue.get() for _ in range(9)] == numbers(9)  # two looks, the second one for seven takes
-        await clock.passes(1.1)  # recipes.queue.view._AHEAD_FOR, and a little more
+        await _hold_some_read_ahead(stage, queue)
         await stage.other.delete_tree(stage.path)
         await Queue(stage.other, stage.path).put_many(numbers(5000, 5100))
         taken = [await queue.get() for _ in range(10)]
