@@ -6,17 +6,16 @@ import pytest
 
 import zkwire
 from recipes import Barrier
+from tests.support.client import Server
 from tests.support.everywhere import (
     Scene,
     cancel_at_every_moment,
     cut_at_every_step,
     expire_at_every_step,
-    no_watch_stays,
     scene,
 )
 from tests.support.proxy import Proxy
-from tests.support.recipes import outcome, two_clients, until, until_armed, until_state, until_watches
-from zkwire import SessionState
+from tests.support.recipes import outcome, two_clients, until_armed, until_watches
 from zkwire.testing import RealServer
 
 
@@ -76,35 +75,6 @@ async def test_a_cancelled_create_does_not_remove_the_barrier_of_another_client(
         await stage.zk.ping()
         await stage.zk.ping()  # answered after every request that the cancelled create may have caused
         assert await stage.other.exists("/b") is not None
-
-
-@pytest.mark.parametrize("created_again", [False, True])
-async def test_a_wait_ends_if_the_barrier_was_removed_during_a_disconnection(created_again: bool) -> None:
-    async with scene() as stage:
-        await Barrier(stage.other, "/b").create()
-        waiting = asyncio.create_task(Barrier(stage.zk, "/b").wait())
-        await until_armed(1, stage.zk)
-        refusal = stage.server.refuse_connections()
-        stage.server.drop(stage.zk.session_id)
-        await until_state(stage.zk, SessionState.SUSPENDED)
-        await Barrier(stage.other, "/b").remove()
-        if created_again:
-            await Barrier(stage.other, "/b").create()
-        refusal.end()
-        await waiting
-        await no_watch_stays(stage.server.hosts)
-
-
-async def test_a_wait_goes_on_in_the_next_session() -> None:
-    async with scene() as stage:
-        await Barrier(stage.other, "/b").create()
-        waiting = asyncio.create_task(Barrier(stage.zk, "/b").wait())
-        await until_armed(1, stage.zk)
-        stage.server.expire(stage.zk.session_id)
-        await until(lambda: stage.zk.state is SessionState.CONNECTED and len(stage.zk._session.requests.watches) == 1)
-        assert not waiting.done()
-        await Barrier(stage.other, "/b").remove()
-        await waiting
 
 
 async def test_a_wait_fails_when_an_expired_session_is_not_renewed() -> None:
@@ -210,46 +180,26 @@ async def test_the_task_is_cancelled_at_every_moment() -> None:
 # -- other clients' nodes ---------------------------------------------------------------------------------------------
 
 
-async def test_a_barrier_is_removed_with_the_nodes_that_other_clients_have_put_below_it(
-    zookeeper: RealServer, path: str, caplog: pytest.LogCaptureFixture
+async def test_a_barrier_is_removed_with_the_nodes_that_other_clients_have_put_below_it_and_that_is_reported_once(
+    each_server: Server, path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with two_clients(zookeeper) as (zk, stranger):
-        await remove_with_a_warning(zk, stranger, path, caplog)
-
-
-async def test_a_removal_with_the_nodes_of_other_clients_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
-    async with scene() as stage:
-        await remove_with_a_warning(stage.zk, stage.other, "/b", caplog)
-
-
-async def remove_with_a_warning(
-    zk: zkwire.Client, stranger: zkwire.Client, path: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    barrier = Barrier(zk, path, acl=zkwire.OPEN_ACL)
-    for _ in range(2):
-        await barrier.create()
-        await stranger.create(f"{path}/a/b", make_parents=True)
-        await barrier.remove()
-        await barrier.wait(within=0)
+    async with two_clients(each_server) as (zk, stranger):
+        barrier = Barrier(zk, path, acl=zkwire.OPEN_ACL)
+        for _ in range(2):
+            await barrier.create()
+            await stranger.create(f"{path}/a/b", make_parents=True)
+            await barrier.remove()
+            await barrier.wait(within=0)
     assert [(record.name, record.levelname, record.getMessage()) for record in caplog.records] == [
         ("recipes.barrier", "WARNING", f"a barrier: {path} has nodes below it, which are removed with it")
     ]
 
 
-async def test_an_ephemeral_node_is_no_barrier(zookeeper: RealServer, path: str) -> None:
-    async with two_clients(zookeeper) as (zk, stranger):
-        await refuse_an_ephemeral_node(zk, stranger, path)
-
-
-async def test_an_ephemeral_node_of_the_in_memory_server_is_no_barrier() -> None:
-    async with scene() as stage:
-        await refuse_an_ephemeral_node(stage.zk, stage.other, "/b")
-
-
-async def refuse_an_ephemeral_node(zk: zkwire.Client, stranger: zkwire.Client, path: str) -> None:
-    await stranger.create(path, ephemeral=True)
-    with pytest.raises(zkwire.NodeExistsError, match="it is ephemeral, and so it is not a barrier"):
-        await Barrier(zk, path).create()
+async def test_an_ephemeral_node_is_no_barrier(each_server: Server, path: str) -> None:
+    async with two_clients(each_server) as (zk, stranger):
+        await stranger.create(path, ephemeral=True)
+        with pytest.raises(zkwire.NodeExistsError, match="it is ephemeral, and so it is not a barrier"):
+            await Barrier(zk, path).create()
 
 
 async def test_the_nodes_of_a_barrier_have_the_acl_that_is_given_or_only_its_creator_may_write() -> None:

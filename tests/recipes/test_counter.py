@@ -20,7 +20,7 @@ from tests.support.lost_answers import answer_lost
 from tests.support.proxy import Proxy
 from tests.support.queues import Counting
 from tests.support.recipes import outcome, until, until_state
-from zkwire import ConnectionLostError, SessionState
+from zkwire import SessionState
 from zkwire.testing import RealServer, Server
 
 
@@ -134,16 +134,6 @@ async def test_an_add_is_one_request_and_three_after_another_clients_add(zookeep
         assert [name for name in proxy.requests(mark) if name != "delete"] == ["multi", "getData", "multi"]
 
 
-async def test_concurrent_adds_of_tasks_and_clients_each_get_a_number_of_their_own() -> None:
-    async with scene() as stage:
-        shared = Counter(stage.zk, "/c")
-        counters = [shared] * 10 + [Counter(stage.other, "/c") for _ in range(5)]
-        numbers = await asyncio.gather(*(counter.add(1) for counter in counters))
-        assert sorted(numbers) == list(range(1, 16))
-        assert numbers[:10] == sorted(numbers[:10])  # in the order of the calls
-        assert await shared.get() == 15
-
-
 async def test_adds_that_wait_at_the_same_time_share_a_write() -> None:
     count = Counting()
     async with Server() as server, zkwire.connect(server.hosts, observer=count) as zk:
@@ -164,15 +154,6 @@ async def test_of_adds_that_share_a_write_only_those_that_do_not_fit_raise() -> 
             *(2**31 - 9, 2**31 - 4, OverflowError, OverflowError, 2**31 - 3, 2**31 - 4, 2**31 - 3)
         ]
         assert await counter.get() == 2**31 - 3
-
-
-async def test_an_error_of_a_shared_write_is_raised_by_each_add() -> None:
-    async with scene() as stage:
-        await stage.other.create("/c", b"seven")
-        counter = Counter(stage.zk, "/c")
-        for came in await asyncio.gather(*(counter.add(1) for _ in range(5)), return_exceptions=True):
-            with pytest.raises(ValueError, match="/c holds 5 bytes"):
-                raise came  # type: ignore[misc]
 
 
 async def test_each_of_the_adds_whose_shared_write_fails_raises_an_error_of_its_own() -> None:
@@ -350,16 +331,6 @@ async def test_a_deleted_counter_begins_again_from_0() -> None:
         assert await counter.add(1) == 1
 
 
-async def test_a_counter_goes_on_in_the_next_session() -> None:
-    async with scene() as stage:
-        counter = Counter(stage.zk, "/c")
-        await counter.add(1)
-        stage.server.expire(stage.zk.session_id)
-        assert await counter.add(1) == 2
-        assert await counter.add(1) == 3
-        await until_no_trace(stage.other, "/c")
-
-
 async def test_a_counter_that_may_not_be_created_raises_as_a_create_does() -> None:
     async with scene() as stage:
         await stage.other.create("/a", acl=zkwire.READ_ONLY_ACL)
@@ -397,49 +368,6 @@ async def test_an_add_that_lost_its_answer_counts_once_whatever_others_add(carri
         await until_no_trace(stage.other, "/c")
 
 
-@pytest.mark.parametrize("others", [0, 1])
-@pytest.mark.parametrize("carried_out", [False, True])
-async def test_an_add_whose_session_expires_with_the_answer_counts_once_or_raises(
-    carried_out: bool, others: int
-) -> None:
-    async with scene() as stage:
-        counter, other = Counter(stage.zk, "/c"), Counter(stage.other, "/c")
-        await counter.add(1)
-        async with answer_lost(stage, counter.add(1), carried_out=carried_out) as adding:
-            for _ in range(others):
-                await other.add(1)
-            stage.server.expire(stage.zk.session_id)
-        came = await outcome(adding)
-        value = await other.get()
-        if others or carried_out:
-            assert isinstance(came, ConnectionLostError)
-            assert came.maybe_applied
-            assert value == 1 + others + carried_out
-        else:
-            assert (came, value) == (2, 2)  # the version of the node shows that nothing was written
-        assert await counter.add(1) == value + 1
-
-
-@pytest.mark.slow("a second passes between two breaks")
-async def test_connections_that_break_all_the_time_lose_no_add_and_double_none() -> None:
-    clients, adds = 4, 8
-    async with Server() as server, AsyncExitStack() as stack:
-        zks = [await stack.enter_async_context(zkwire.connect(server.hosts)) for _ in range(clients)]
-        for number, zk in enumerate(zks):
-            for nth in (2, 4, 7, 9):
-                server.drop_after("multi", session=zk.session_id, nth=nth + number)
-                server.drop_before("multi", session=zk.session_id, nth=nth + number + 1)
-
-        async def add(zk: zkwire.Client) -> list[int]:
-            counter = Counter(zk, "/c")
-            return [await counter.add(1) for _ in range(adds)]
-
-        numbers = [number for row in await asyncio.gather(*map(add, zks)) for number in row]
-        assert sorted(numbers) == list(range(1, clients * adds + 1))
-        assert await Counter(zks[0], "/c").get() == clients * adds
-        await until_no_trace(zks[0], "/c")
-
-
 async def count(stage: Scene) -> None:
     counter = Counter(stage.zk, stage.path)
     for value in range(1, 4):
@@ -460,19 +388,6 @@ async def test_a_counter_goes_on_whenever_an_add_is_cancelled() -> None:
         assert await counter.add(1) == before + 1 <= 4
 
     await cancel_at_every_moment(count, afterwards=goes_on, at_least=8)
-
-
-async def test_the_next_task_goes_on_when_an_add_is_cancelled() -> None:
-    async with scene() as stage:
-        counter = Counter(stage.zk, "/c")
-        await counter.add(1)
-        with stage.server.hold_replies(session=stage.zk.session_id):
-            first, second = asyncio.create_task(counter.add(1)), asyncio.create_task(counter.add(1))
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
-            first.cancel()
-        assert await second in (2, 3)
-        assert await counter.add(1) == await counter.get()
 
 
 async def test_a_cancelled_add_deletes_no_counter_that_others_use() -> None:

@@ -9,13 +9,13 @@ import pytest
 
 import zkwire
 from recipes import Group
+from tests.support.client import Server as AnyServer
 from tests.support.clock import Clock
 from tests.support.everywhere import (
     Scene,
     cancel_at_every_moment,
     cut_at_every_step,
     expire_at_every_step,
-    no_watch_stays,
     scene,
 )
 from tests.support.proxy import Proxy
@@ -173,28 +173,18 @@ async def test_a_membership_comes_back_in_a_new_session(zookeeper: RealServer, p
         assert await Group(zk, path).members() == {}
 
 
-async def test_a_member_whose_node_is_deleted_is_put_back() -> None:
-    async with scene() as stage:
-        member = await Group(stage.zk, "/g").join("one", b"1")
-        await until_armed(1, stage.zk)
-        for _ in range(2):
-            await stage.other.delete(member.path)
-
-            async def is_back() -> bool:
-                return await Group(stage.other, "/g").members() == {"one": b"1"}
-
-            await until(is_back)
-        await member.leave()
+async def take_the_name(stage: Scene) -> None:
+    """End the session of `zk`, and let another one take the name of its member before the next session begins."""
+    with stage.server.refuse_connections():
+        stage.server.expire(stage.zk.session_id)
+        await Group(stage.other, "/g").join("one", b"theirs")
 
 
 async def test_a_membership_ends_when_another_session_takes_the_name() -> None:
     async with scene() as stage:
         member = await Group(stage.zk, "/g").join("one", b"ours")
         losing = asyncio.create_task(member.lost())
-        refusal = stage.server.refuse_connections()
-        stage.server.expire(stage.zk.session_id)
-        await Group(stage.other, "/g").join("one", b"theirs")
-        refusal.end()
+        await take_the_name(stage)
         assert isinstance(await losing, NodeExistsError)
         assert not member.stands
         came = [await outcome(member.set(b"")) for _ in range(2)]
@@ -205,15 +195,18 @@ async def test_a_membership_ends_when_another_session_takes_the_name() -> None:
         assert await Group(stage.other, "/g").members() == {"one": b"theirs"}
 
 
-async def test_the_error_that_has_ended_a_membership_is_raised_once_at_the_end_of_its_block() -> None:
+@pytest.mark.parametrize("is_error_of_the_block", [False, True])
+async def test_the_error_that_has_ended_a_membership_is_raised_once_at_the_end_of_its_block(
+    is_error_of_the_block: bool,
+) -> None:
+    """Unless the block raises an error of its own."""
     async with scene() as stage:
-        with body_raises(NodeExistsError):
+        with body_raises(KeyError if is_error_of_the_block else NodeExistsError):
             async with await Group(stage.zk, "/g").join("one") as member:
-                refusal = stage.server.refuse_connections()
-                stage.server.expire(stage.zk.session_id)
-                await Group(stage.other, "/g").join("one")
-                refusal.end()
+                await take_the_name(stage)
                 await until(member._over.done)
+                if is_error_of_the_block:
+                    raise KeyError
         await member.leave()  # raises nothing: the block has raised the error
 
 
@@ -228,19 +221,6 @@ async def test_a_name_that_is_taken_while_the_first_look_is_cut_off_ends_the_mem
         assert isinstance(await member.lost(), zkwire.NodeExistsError)
         await member.leave()
         assert (await stage.other.get("/g/a")).data == b"theirs"
-
-
-async def test_an_error_of_the_block_is_not_replaced_by_the_one_that_has_ended_the_membership() -> None:
-    async with scene() as stage:
-        member = await Group(stage.zk, "/g").join("one")
-        refusal = stage.server.refuse_connections()
-        stage.server.expire(stage.zk.session_id)
-        await Group(stage.other, "/g").join("one")
-        refusal.end()
-        await until(member._over.done)
-        with pytest.raises(ValueError, match="of the block"):
-            async with member:
-                raise ValueError("of the block")
 
 
 async def test_memberships_end_with_their_client() -> None:
@@ -275,28 +255,6 @@ async def test_bad_names_are_refused(name: object) -> None:
 
 
 # -- watching ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("expires", [False, True])
-async def test_the_stream_gives_changes_that_happened_during_a_disconnection(expires: bool) -> None:
-    async with scene() as stage, Group(stage.zk, "/g").watch() as changes:
-        group = Group(stage.other, "/g")
-        one, two = await group.join("one", b"1"), await group.join("two", b"2")
-        while len(await anext(changes)) < 2:
-            pass
-        refusal = stage.server.refuse_connections()
-        if expires:
-            stage.server.expire(stage.zk.session_id)
-        stage.server.drop(stage.zk.session_id)
-        await until_state(stage.zk, SessionState.SUSPENDED, SessionState.CONNECTING, SessionState.EXPIRED)
-        await one.set(b"3")
-        await two.leave()
-        await group.join("two", b"4")
-        await group.join("three")
-        refusal.end()
-        members: dict[str, bytes] = {}
-        while members != {"one": b"3", "two": b"4", "three": b""}:
-            members = await anext(changes)
 
 
 async def test_the_stream_repeats_no_state_and_never_leaves_out_the_last() -> None:
@@ -380,22 +338,6 @@ async def test_the_former_node_of_a_member_is_waited_for_even_if_the_answer_to_i
         await member.leave()
 
 
-async def test_a_waiting_set_fails_when_the_member_leaves() -> None:
-    async with scene() as stage:
-        member = await Group(stage.zk, "/g").join("one")
-        await until_armed(1, stage.zk)
-        with stage.server.hold_replies("create", path="/g/one", session=stage.zk.session_id) as held:
-            await stage.other.delete("/g/one")
-            await held.until_hit()
-            setting = asyncio.create_task(member.set(b"1"))
-            await asyncio.sleep(0)
-            leaving = asyncio.create_task(member.leave())
-            await asyncio.sleep(0)
-        await leaving
-        with pytest.raises(RuntimeError, match="/g/one"):
-            await setting
-
-
 async def test_a_set_in_flight_that_finds_no_node_fails_when_the_member_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("recipes.group._UNWATCHED", 60.0)
     async with scene() as stage:
@@ -410,24 +352,6 @@ async def test_a_set_in_flight_that_finds_no_node_fails_when_the_member_leaves(m
         async with asyncio.timeout(5):
             with pytest.raises(RuntimeError, match="/g/one"):
                 await setting
-
-
-@pytest.mark.parametrize("is_cut", [False, True])
-async def test_a_member_that_leaves_while_its_node_is_put_back_leaves_no_node(is_cut: bool) -> None:
-    async with scene() as stage:
-        member = await Group(stage.zk, "/g").join("one")
-        await until_armed(1, stage.zk)
-        with stage.server.hold_replies("create", path="/g/one", session=stage.zk.session_id) as held:
-            await stage.other.delete("/g/one")
-            await held.until_hit()
-            leaving = asyncio.create_task(member.leave())
-            for _ in range(10):
-                await asyncio.sleep(0)
-            if is_cut:
-                stage.server.drop(stage.zk.session_id)
-        await leaving
-        assert await stage.other.get_children("/g") == []
-        await no_watch_stays(stage.server.hosts)
 
 
 async def test_a_loop_left_by_break_leaves_no_watch() -> None:
@@ -582,40 +506,16 @@ async def test_the_stream_reads_only_what_has_changed() -> None:
             assert count.requests == ["getChildren", "getData", "getData"]
 
 
-async def test_a_node_that_is_no_member_is_reported_once_and_its_name_can_be_taken_by_a_member(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    async with scene() as stage:
-        await stage.other.create("/g/stays", make_parents=True)
-        await stage.other.create("/g/hidden", ephemeral=True, acl=[zkwire.ACL(Perms.DELETE, "world", "anyone")])
-        group = Group(stage.zk, "/g")
-        changes = group.watch()
-        member = await Group(stage.other, "/g").join("one", b"1")
-        for _ in range(2):
-            assert await group.members() == {"one": b"1"}
-        assert await anext(changes) == {"one": b"1"}
-        messages = sorted(text for text in caplog.messages if "shown as a member" in text)
-        assert len(messages) == 2
-        assert messages[0].startswith("the group /g: /g/hidden may not be read by this client (its ACL)")
-        assert messages[1].startswith("the group /g: /g/stays is not ephemeral")
-        for name in ("stays", "hidden"):
-            await stage.other.delete(f"/g/{name}")
-            await Group(stage.other, "/g").join(name, b"2")
-        while await anext(changes) != {"one": b"1", "stays": b"2", "hidden": b"2"}:
-            pass
-        changes.close()
-        await member.leave()
-
-
 # -- nodes that are no members ----------------------------------------------------------------------------------------
 
 
 async def test_a_node_that_is_not_ephemeral_or_not_readable_is_no_member(
-    zookeeper: RealServer, path: str, caplog: pytest.LogCaptureFixture
+    each_server: AnyServer, path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """It is reported once, and a member may take its name."""
     async with (
-        zkwire.connect(zookeeper.hosts) as zk,
-        zkwire.connect(zookeeper.hosts, auth=[("digest", b"stranger:secret")]) as stranger,
+        zkwire.connect(each_server.hosts) as zk,
+        zkwire.connect(each_server.hosts, auth=[("digest", b"stranger:secret")]) as stranger,
     ):
         group = Group(zk, path)
         await group.join("one", b"1")
@@ -625,7 +525,6 @@ async def test_a_node_that_is_not_ephemeral_or_not_readable_is_no_member(
             for _ in range(2):
                 assert await group.members() == {"one": b"1"}
             assert await anext(changes) == {"one": b"1"}
-            # A member may take the name of such a node when it is gone.
             await stranger.delete(f"{path}/stays")
             await stranger.delete(f"{path}/hidden")
             await group.join("stays", b"2")

@@ -6,11 +6,12 @@ import pytest
 
 import zkwire
 from recipes import Group, PersistentEphemeral
+from tests.support.client import Server as AnyServer
 from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, no_watch_stays, scene
 from tests.support.proxy import Proxy
 from tests.support.recipes import body_raises, expire, outcome, until, until_armed, until_state, until_watches
 from zkwire import NodeExistsError, SessionState
-from zkwire.testing import RealServer, Server, ServerProcess
+from zkwire.testing import RealServer
 
 
 async def until_owned(zk: zkwire.Client, path: str, session_id: int) -> None:
@@ -73,17 +74,6 @@ async def test_the_node_is_put_back_in_a_new_session(zookeeper: RealServer, path
         assert node.stands
 
 
-async def test_a_set_between_two_sessions_is_in_the_node_that_is_put_back() -> None:
-    async with scene() as stage, PersistentEphemeral(stage.zk, "/n", b"1") as node:
-        refusal = stage.server.refuse_connections()
-        stage.server.expire(stage.zk.session_id)
-        setting = asyncio.create_task(node.set(b"2"))
-        await refusal.until_hit()
-        refusal.end()
-        await setting
-        assert (await stage.other.get("/n")).data == b"2"
-
-
 async def test_tasks_that_wait_for_the_node_get_an_error_when_the_block_is_left() -> None:
     async with scene() as stage:
         node = PersistentEphemeral(stage.zk, "/n", b"1")
@@ -122,54 +112,6 @@ async def test_a_node_that_its_owner_may_not_read_is_removed_at_the_end() -> Non
         assert await stage.other.get_children("/g") == []
 
 
-async def test_the_node_of_a_session_that_took_the_path_inside_the_block_is_left_alone() -> None:
-    async with scene() as stage:
-        with body_raises(NodeExistsError):
-            async with PersistentEphemeral(stage.zk, "/n"):
-                await until_armed(1, stage.zk)
-                async with stage.other.transaction() as taking:
-                    taking.delete("/n")
-                    taking.create("/n", ephemeral=True)
-                await asyncio.Event().wait()
-        await stage.zk.ping()
-        assert await stage.other.exists("/n") is not None
-
-
-async def test_transient_refusals_are_retried() -> None:
-    async with scene() as stage, PersistentEphemeral(stage.zk, "/n") as node:
-        await until_armed(1, stage.zk)
-        with (
-            stage.server.answering("create", zkwire.ThrottledError, path="/n", times=1),
-            stage.server.answering("getChildren", zkwire.ThrottledError, path="/n", times=1) as looking,
-        ):
-            await stage.other.delete("/n")
-            await looking.until_hit()
-            await until_armed(1, stage.zk)
-        assert node.stands
-
-
-async def test_the_node_of_our_own_former_session_is_waited_for() -> None:
-    """Pitfalls 12 and 17: that node is neither taken over nor taken for that of another client."""
-    async with (
-        Server(tick_time=0.1, max_session_timeout=20.0) as server,
-        zkwire.connect(server.hosts, session_timeout=10.0) as other,
-        zkwire.connect(server.hosts, session_timeout=0.3) as zk,
-        PersistentEphemeral(zk, "/n") as node,
-    ):
-        old = zk.session_id
-        # The server believes in the session for longer than the client does.
-        async with zkwire.connect(server.hosts, 20.0, session_id=old, session_password=zk.session_password) as twin:
-            refusal = server.refuse_connections()
-            await until(lambda: zk.state in (SessionState.EXPIRED, SessionState.CONNECTING))
-            refusal.end()
-            await until(lambda: zk.session_id not in (0, old) and len(zk._session.requests.watches) == 1)
-            assert not node.stands
-            await until_owned(other, "/n", old)
-            await twin.close()
-        await node.created()
-        await until_owned(other, "/n", zk.session_id)
-
-
 async def test_the_node_of_another_session_is_not_taken_over(zookeeper: RealServer, path: str) -> None:
     async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
         await other.create(path, ephemeral=True)
@@ -196,26 +138,11 @@ async def test_the_node_of_another_session_is_not_taken_over(zookeeper: RealServ
         await until_watches(zookeeper, 0)
 
 
-async def test_the_block_is_cancelled_when_another_session_takes_the_path_between_two_sessions() -> None:
-    async with scene() as stage:
-        with body_raises(NodeExistsError, match="another session"):
-            async with PersistentEphemeral(stage.zk, "/n") as node:
-                refusal = stage.server.refuse_connections()
-                stage.server.expire(stage.zk.session_id)
-                await stage.other.create("/n", ephemeral=True)
-                refusal.end()
-                with pytest.raises(asyncio.CancelledError):
-                    await asyncio.Event().wait()
-                assert not node.stands
-                with pytest.raises(NodeExistsError):
-                    await node.set(b"")
-                raise asyncio.CancelledError
-        assert (await stage.other.get("/n")).stat.ephemeral_owner == stage.other.session_id
-        await no_watch_stays(stage.server.hosts)
-
-
-async def _lose_the_path_without_a_connection(hosts: str, path: str) -> None:
+async def test_the_block_is_cancelled_when_another_session_takes_the_path_during_a_disconnection(
+    each_server: AnyServer, path: str
+) -> None:
     """The server then reports the node as one whose children have changed, and not as deleted."""
+    hosts = each_server.hosts
     async with Proxy(hosts) as proxy, zkwire.connect(hosts) as other, zkwire.connect(proxy.hosts) as zk:
         with body_raises(NodeExistsError, match="another session"):
             async with PersistentEphemeral(zk, path):
@@ -228,18 +155,6 @@ async def _lose_the_path_without_a_connection(hosts: str, path: str) -> None:
                 async with asyncio.timeout(20):
                     await asyncio.Event().wait()
         assert (await other.get(path)).data == b"theirs"
-
-
-async def test_the_block_is_cancelled_when_another_session_takes_the_path_during_a_disconnection(
-    memory: ServerProcess, path: str
-) -> None:
-    await _lose_the_path_without_a_connection(memory.hosts, path)
-
-
-async def test_a_real_server_reports_a_node_that_was_replaced_during_a_disconnection(
-    zookeeper: RealServer, path: str
-) -> None:
-    await _lose_the_path_without_a_connection(zookeeper.hosts, path)
 
 
 @pytest.mark.parametrize("is_member", [True, False])

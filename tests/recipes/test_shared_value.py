@@ -94,17 +94,6 @@ async def test_a_compare_and_set_whose_session_expires_is_judged_by_the_node(the
         assert came is False if known else isinstance(came, zkwire.ConnectionLostError)
 
 
-@pytest.mark.parametrize("carried_out", [False, True])
-async def test_a_set_that_lost_its_answer_does_not_replace_a_later_one(carried_out: bool) -> None:
-    async with scene() as stage:
-        shared, other = SharedValue(stage.zk, "/v"), SharedValue(stage.other, "/v")
-        await shared.get()
-        async with answer_lost(stage, shared.set(b"ours"), carried_out=carried_out) as setting:
-            await other.set(b"later")
-        await setting
-        assert await shared.get() == (b"later" if carried_out else b"ours", 2)
-
-
 async def replace(stage: Scene) -> None:
     shared = SharedValue(stage.zk, stage.path, b"0")
     _, version = await shared.get()

@@ -21,7 +21,7 @@ E = TypeVar("E", bound=BaseException)
 
 
 @asynccontextmanager
-async def two_clients(server: RealServer) -> AsyncIterator[tuple[Client, Client]]:
+async def two_clients(server: Server) -> AsyncIterator[tuple[Client, Client]]:
     """Two clients of the server."""
     async with zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
         yield zk, other

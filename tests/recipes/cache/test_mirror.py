@@ -375,15 +375,6 @@ def test_an_answer_from_before_a_deletion_does_not_bring_the_node_back() -> None
         assert "/r/a" not in mirror.nodes
 
 
-def test_an_older_state_is_not_shown() -> None:
-    mirror = filled("/r")
-    mirror.handle_event(WatchEvent(CHANGED, "/r", 9))
-    mirror.handle_answer(mirror.next_questions(1)[0], Answer(node(1, 9)))
-    mirror.resync()
-    assert mirror.handle_answer(mirror.next_questions(1)[0], Answer(node(1, 8), [])) == []
-    assert mirror.nodes["/r"] == node(1, 9)
-
-
 def test_a_resync_reads_every_known_node() -> None:
     mirror = filled("/r", "/r/a", "/r/a/b", "/r/c")
     assert not mirror.has_questions
@@ -412,20 +403,6 @@ def test_a_new_session_may_show_an_older_state() -> None:
     assert [
         c for question in mirror.next_questions(100) for c in mirror.handle_answer(question, answers[question.path])
     ] == []
-
-
-def test_a_branch_deleted_meanwhile_is_removed_from_below() -> None:
-    mirror = filled("/r", "/r/a", "/r/a/b")
-    mirror.resync()
-    questions = mirror.next_questions(100)
-    gone = NoNodeError(-101)
-    changes = [change for question in questions for change in mirror.handle_answer(question, Answer(gone, gone))]
-    assert [(change.type, change.path) for change in changes] == [
-        (DELETED, "/r/a/b"),
-        (DELETED, "/r/a"),
-        (DELETED, "/r"),
-    ]
-    assert mirror.is_complete
 
 
 def test_a_node_that_may_not_be_read_is_removed() -> None:

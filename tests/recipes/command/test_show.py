@@ -128,17 +128,6 @@ async def test_a_path_that_must_not_be_read_is_refused_and_no_lock(
         assert err.startswith(f"zklock: getData {path}/secret: the ACL does not allow the operation")
 
 
-async def test_a_path_whose_children_must_not_be_read_has_no_lock(zookeeper: RealServer, path: str) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk:
-        await zk.create(path)
-        await zk.create(f"{path}/secret", acl=[zkwire.digest_acl("me", "pw")])
-        assert await zklock(zookeeper.hosts, "show", path) == (
-            0,
-            f"no lock at {path} or below is held or waited for\n",
-            "",
-        )
-
-
 @pytest.mark.since("3.6.0", "addWatch", raises=json.JSONDecodeError)  # the command prints its error elsewhere
 async def test_each_change_is_printed_until_interrupted(zookeeper: RealServer, path: str) -> None:
     async with (

@@ -116,34 +116,6 @@ async def test_the_node_is_put_back_with_the_data_that_was_accepted_last() -> No
         await nothing_stays(stage)
 
 
-async def test_a_write_whose_answer_was_lost_is_repeated() -> None:
-    async with scene(P) as stage:
-        async with kept(stage) as ours:
-            for fault in (stage.server.drop_before, stage.server.drop_after):
-                with fault("setData", session=stage.zk.session_id) as lost:
-                    data = b"%d" % lost.hits + fault.__name__.encode()
-                    await ours.set(data)
-                    assert (await stage.other.get(NODE)).data == data
-        await nothing_stays(stage)
-
-
-async def test_a_task_that_needs_the_node_waits_until_it_is_back() -> None:
-    async with scene(P) as stage:
-        async with kept(stage) as ours:
-            for _ in range(2):
-                await ours.created()
-                with stage.server.hold_replies("create", path=NODE, session=stage.zk.session_id) as held:
-                    await stage.other.delete(NODE)
-                    await held.until_hit()
-                    waiting = asyncio.create_task(ours.created())
-                    await turns()
-                    assert not ours.exists
-                    assert not waiting.done()
-                await waiting
-                assert ours.exists
-        await nothing_stays(stage)
-
-
 async def test_a_write_meets_a_node_that_was_deleted_and_waits_until_it_is_back() -> None:
     async with scene(P) as stage:
         async with kept(stage) as ours:
@@ -215,22 +187,6 @@ async def test_a_node_that_is_no_longer_kept_cannot_be_used() -> None:
         assert await stage.other.exists(NODE) is None
 
 
-@pytest.mark.parametrize("is_before", [True, False])
-async def test_a_create_whose_answer_was_lost_finds_its_own_node_and_no_older_one(is_before: bool) -> None:
-    async with scene(P) as stage:
-        await stage.zk.create(NODE, ephemeral=True, make_parents=True)  # by other code with the same client
-        with stage.server.drop_after("create", session=stage.zk.session_id):
-            assert isinstance(await outcome(keeper(stage.zk).acquire()), NodeExistsError)
-        await stage.zk.delete(NODE)
-        drop = stage.server.drop_before if is_before else stage.server.drop_after
-        ours = keeper(stage.zk)
-        with drop("create", session=stage.zk.session_id):
-            await ours.acquire()
-        found = await stage.other.get(NODE)
-        assert (found.data, found.stat.ephemeral_owner) == (b"mine", stage.zk.session_id)
-        await until_removed(ours)
-
-
 async def test_a_cancelled_search_for_a_created_node_removes_it() -> None:
     async with scene(P) as stage, no_task_stays():
         await stage.zk.ensure_path(P)
@@ -266,22 +222,6 @@ async def test_when_a_cancelled_keeping_has_ended_the_node_that_it_was_putting_b
             assert lost.hits == 1
         assert await stage.other.exists(NODE) is None
         assert ours.discard() is None
-
-
-async def test_the_node_is_put_back_in_the_next_session() -> None:
-    async with scene(P) as stage:
-        async with kept(stage) as ours:
-            first = stage.zk.session_id
-            stage.server.expire(first)
-
-            async def is_in_the_next_one() -> bool:
-                stat = await stage.other.exists(NODE)
-                return stat is not None and stat.ephemeral_owner not in (0, first)
-
-            await until(is_in_the_next_one)
-            await ours.created()
-            assert ours.exists
-        await nothing_stays(stage)
 
 
 @pytest.mark.parametrize("bad", ["text", bytearray(b"x"), None])

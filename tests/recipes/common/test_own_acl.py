@@ -32,6 +32,7 @@ KINDS: dict[str, Make] = {
     "timed lock": lambda zk, path: TimedLock(zk, path, 60),
     "try lock": lambda zk, path: TryLock(zk, path),
 }
+WITH_A_LINE = {name: make for name, make in KINDS.items() if name not in ("try lock", "read lock")}
 every_kind = pytest.mark.parametrize("make", KINDS.values(), ids=KINDS.keys())
 
 
@@ -78,13 +79,11 @@ async def test_an_acl_that_the_caller_gives_is_that_of_all_nodes(zookeeper: Real
             assert (await zk.get_acl(node))[0] == asked
 
 
-@every_kind
+@pytest.mark.parametrize("make", WITH_A_LINE.values(), ids=WITH_A_LINE.keys())
 @pytest.mark.parametrize("auth", [[], [BOB]], ids=["no identity", "another one"])
 async def test_clients_with_different_identities_stand_in_one_line(
     zookeeper: RealServer, path: str, make: Make, auth: list[tuple[str, bytes]]
 ) -> None:
-    if make is KINDS["try lock"] or make is KINDS["read lock"]:
-        make = KINDS["lock"]  # no line, and no wait
     async with (
         zkwire.connect(zookeeper.hosts, auth=[ANN]) as zk,
         zkwire.connect(zookeeper.hosts, auth=auth) as other,

@@ -20,7 +20,6 @@ from tests.support.everywhere import (
     nothing_stays,
     scene,
 )
-from tests.support.proxy import Proxy
 from tests.support.recipes import body_raises, outcome, until, until_armed, until_state, until_watches
 from zkwire import Client, SessionState
 from zkwire.testing import RealServer
@@ -93,13 +92,6 @@ async def test_one_look_is_enough_for_the_last_member_to_enter_and_to_leave() ->
         await nothing_stays(stage)
 
 
-async def test_a_barrier_of_one_member() -> None:
-    async with scene() as stage:
-        async with DoubleBarrier(stage.zk, stage.path, 1):
-            assert len(await members(stage.zk, stage.path)) == 1
-        await nothing_stays(stage)
-
-
 async def test_surplus_members_wait_for_the_next_round() -> None:
     async with scene() as stage:
         barriers = [DoubleBarrier(stage.zk, stage.path, 2) for _ in range(4)]
@@ -116,47 +108,6 @@ async def test_surplus_members_wait_for_the_next_round() -> None:
         await nothing_stays(stage)
 
 
-async def test_the_others_do_not_wait_for_a_member_that_dies_inside() -> None:
-    async with scene() as stage, zkwire.connect(stage.server.hosts) as third:
-        barriers = [DoubleBarrier(zk, stage.path, 3) for zk in (stage.zk, stage.other, third)]
-        for dies in barriers:
-            await asyncio.gather(*(barrier.enter() for barrier in barriers))
-            leaving = [asyncio.create_task(barrier.leave()) for barrier in barriers if barrier is not dies]
-            await stage.zk.ping()
-            stage.server.expire(dies._zk.session_id)
-            await asyncio.gather(*leaving)
-            await dies.leave(within=10)
-            await until(lambda dies=dies: dies._zk.state is SessionState.CONNECTED)  # type: ignore[misc]
-            await nothing_stays(stage)
-
-
-async def test_a_round_whose_members_have_all_died_lets_no_other_member_in() -> None:
-    async with scene() as stage:
-        async with zkwire.connect(stage.server.hosts) as first, zkwire.connect(stage.server.hosts) as second:
-            await asyncio.gather(*(DoubleBarrier(zk, stage.path, 2).enter() for zk in (first, second)))
-            early = DoubleBarrier(stage.zk, stage.path, 2)
-            waiting = asyncio.create_task(early.enter())  # while that round lasts
-            await until_members(stage.other, stage.path, 3)
-            assert not waiting.done()
-        late = DoubleBarrier(stage.other, stage.path, 2)
-        await until_members(stage.other, stage.path, 1)
-        await stage.zk.ping()
-        assert not waiting.done()
-        await late.enter(within=10)
-        await waiting
-        await asyncio.gather(early.leave(), late.leave())
-        await nothing_stays(stage)
-
-
-async def test_a_foreign_ready_node_lets_no_member_in() -> None:
-    async with scene() as stage:
-        await stage.other.create(stage.path)
-        await stage.other.create(f"{stage.path}/ready", b"nobody\nelse")
-        with pytest.raises(TimeoutError, match=f"2 members did not come to {stage.path} within"):
-            await DoubleBarrier(stage.zk, stage.path, 2).enter(within=0.1)
-        await nothing_stays(stage)
-
-
 FORMER = "9f2c1d3e-0a1b-4c5d-8e6f-1234567890ab-of-2-0000000000"  # named like a member
 
 
@@ -169,15 +120,6 @@ async def test_a_child_that_is_no_ephemeral_node_of_a_member_does_not_count(name
             await DoubleBarrier(stage.zk, stage.path, 2).enter(within=0.05)
         await meet(stage)
         await nothing_stays(stage, stays=[name])
-
-
-async def test_an_ephemeral_node_of_another_kind_does_not_count() -> None:
-    """Pitfall 81."""
-    async with scene() as stage:
-        await stage.other.create(stage.path)
-        await stage.other.create(f"{stage.path}/lock-", ephemeral=True, sequential=True)
-        with pytest.raises(TimeoutError, match="2 members did not come"):
-            await DoubleBarrier(stage.zk, stage.path, 2).enter(within=0.05)
 
 
 @pytest.mark.parametrize("inside", [False, True])
@@ -303,24 +245,6 @@ async def test_members_enter_in_the_order_in_which_they_came() -> None:
         assert order == sorted(order)
 
 
-async def test_no_member_starves() -> None:
-    async with scene() as stage:
-        rounds = dict.fromkeys(range(5), 0)
-
-        async def take_part(number: int) -> None:
-            barrier = DoubleBarrier(stage.zk, stage.path, 2)
-            while sum(rounds.values()) < 60:
-                try:
-                    await barrier.enter(within=1.0)
-                except TimeoutError:
-                    return  # the others have finished
-                rounds[number] += 1
-                await barrier.leave()
-
-        await asyncio.gather(*(take_part(number) for number in rounds))
-        assert max(rounds.values()) - min(rounds.values()) <= 3, rounds
-
-
 @pytest.mark.parametrize(("operation", "node"), [("getChildren", ""), ("getData", "/ready")])
 async def test_the_end_of_a_dead_round_does_not_end_the_next_round(operation: str, node: str) -> None:
     """A member sees that all members of a round are gone.  Before it deletes `ready`, the next round begins: before it
@@ -361,39 +285,6 @@ async def test_a_member_that_gives_up_leaves_no_node_and_does_not_delay_the_othe
         with pytest.raises(TimeoutError, match="did not leave"):
             await one.leave(within=within)
         await two.leave(within=10)
-        await nothing_stays(stage)
-
-
-@pytest.mark.parametrize("other_fails", [False, True])
-async def test_a_member_whose_body_fails_leaves_no_node_and_does_not_delay_the_other(other_fails: bool) -> None:
-    async with scene() as stage:
-
-        async def take_part(zk: Client, fails: bool) -> None:
-            async with DoubleBarrier(zk, stage.path, 2):
-                if fails:
-                    raise LookupError("failed")
-
-        one, two = await asyncio.gather(
-            outcome(take_part(stage.zk, fails=True)), outcome(take_part(stage.other, fails=other_fails))
-        )
-        assert isinstance(one, LookupError)
-        assert isinstance(two, LookupError) == other_fails
-        await nothing_stays(stage)
-
-
-async def test_a_member_whose_session_expires_while_it_enters_enters_again() -> None:
-    """Pitfalls 12 and 13."""
-    async with scene() as stage:
-        one, two = DoubleBarrier(stage.zk, stage.path, 2), DoubleBarrier(stage.other, stage.path, 2)
-        entering = asyncio.create_task(one.enter())
-        await until_armed(2, stage.zk)
-        old = await members(stage.other, stage.path)
-        stage.server.expire(stage.zk.session_id)
-        await until(lambda: stage.zk.state is SessionState.CONNECTED and len(stage.zk._session.requests.watches) == 2)
-        assert old != await members(stage.other, stage.path)
-        await two.enter(within=10)
-        await entering
-        await asyncio.gather(one.leave(), two.leave())
         await nothing_stays(stage)
 
 
@@ -444,74 +335,6 @@ async def test_a_member_that_comes_between_two_sessions_enters_with_the_others()
             await other
         await entering
         await asyncio.gather(one.leave(within=5), two.leave(within=5))
-
-
-@asynccontextmanager
-async def clients(server: RealServer) -> AsyncIterator[tuple[Proxy, Client, Client]]:
-    """A proxy, a client behind it, and one that is connected to the server itself."""
-    async with (
-        Proxy(server.hosts) as proxy,
-        zkwire.connect(proxy.hosts) as zk,
-        zkwire.connect(server.hosts) as other,
-    ):
-        yield proxy, zk, other
-
-
-def requests(proxy: Proxy, start: int) -> list[str]:
-    """Return the requests since `start`, without the removal of watches, whose answers no task waits for."""
-    return [name for name in proxy.requests(start) if name != "removeWatches"]
-
-
-async def test_the_requests_of_entering_and_leaving(zookeeper: RealServer, path: str) -> None:
-    async with clients(zookeeper) as (proxy, zk, other_zk):
-        barrier, other = DoubleBarrier(zk, path, 2), DoubleBarrier(other_zk, path, 2)
-        await other_zk.create(path)
-        start = proxy.mark()
-        entering = asyncio.create_task(barrier.enter())
-        await until_watches(zookeeper, 2)
-        await other.enter()
-        await entering
-        assert requests(proxy, start) == ["create2", "getChildren", "exists", "getData", "getData"]
-        start = proxy.mark()
-        leaving = asyncio.create_task(barrier.leave())
-        await until_watches(zookeeper, 1)
-        await other.leave()
-        await leaving
-        assert requests(proxy, start) in (
-            ["getChildren", "delete", "getData", "getChildren"],
-            ["getChildren", "getData", "getChildren", "multi"],
-        )
-
-
-async def test_the_requests_of_the_last_member_to_come(zookeeper: RealServer, path: str) -> None:
-    async with clients(zookeeper) as (proxy, zk, other_zk):
-        last, first = DoubleBarrier(zk, path, 2), DoubleBarrier(other_zk, path, 2)
-        entering = asyncio.create_task(first.enter())
-        await until_watches(zookeeper, 2)
-        start = proxy.mark()
-        await last.enter()
-        assert requests(proxy, start) == ["create2", "getChildren", "getData", "getData", "multi"]
-        await entering
-        await asyncio.gather(first.leave(), last.leave())
-
-
-async def test_each_departure_wakes_few_members(zookeeper: RealServer, path: str) -> None:
-    count = 8
-    async with clients(zookeeper) as (proxy, zk, _):
-        barriers = [DoubleBarrier(zk, path, count) for _ in range(count)]
-        await asyncio.gather(*(barrier.enter() for barrier in barriers))
-        order = in_order([barrier._own or "" for barrier in barriers])
-        barriers.sort(key=lambda barrier: order.index(barrier._own or ""))
-        start = len(proxy.log)
-        leaving = []
-        for barrier in barriers:
-            leaving.append(asyncio.create_task(barrier.leave()))
-            await zk.ping()
-        await asyncio.gather(*leaving)
-        events = [frame for frame in proxy.log[start:] if frame.direction == "event"]
-        # One for the first member when the last one leaves, and one, for all watches of this client, when the first
-        # leaves.
-        assert len(events) <= 3
 
 
 async def take_part(barrier: DoubleBarrier) -> None:
@@ -615,41 +438,46 @@ async def observed_scene() -> AsyncIterator[tuple[Scene, Asked]]:
         yield stage, asked
 
 
-async def pair(stage: Scene) -> tuple[DoubleBarrier, DoubleBarrier]:
+async def pair(zk: Client, other: Client, path: str) -> tuple[DoubleBarrier, DoubleBarrier]:
     """Return two members that have entered, those of `zk` and of `other`; the first one came first."""
-    mine, theirs = DoubleBarrier(stage.zk, stage.path, 2), DoubleBarrier(stage.other, stage.path, 2)
+    mine, theirs = DoubleBarrier(zk, path, 2), DoubleBarrier(other, path, 2)
     entering = asyncio.create_task(mine.enter())
-    await until_armed(2, stage.zk)
+    await until_armed(2, zk)
     await theirs.enter(within=5)
     await entering
     return mine, theirs
 
 
-async def test_a_round_of_the_first_member_and_of_the_last_one_request_by_request() -> None:
-    async with observed_scene() as (stage, asked):
-        mine, theirs = await pair(stage)
+async def test_a_round_of_the_first_member_and_of_the_last_one_request_by_request(
+    each_server: Server, path: str
+) -> None:
+    asked = Asked()
+    async with zkwire.connect(each_server.hosts) as other, zkwire.connect(each_server.hosts, observer=asked) as zk:
+        await other.create(path)
+        mine, theirs = await pair(zk, other, path)
         assert asked.new() == ["create2", "getChildren", "exists", "getData", "getData"]
-        first, last = in_order(await members(stage.other, stage.path))
-        assert (await stage.other.get(f"{stage.path}/ready")).data == f"{first}\n{last}".encode()
-        assert (await stage.other.get(stage.path)).data == b"2"
+        first, last = in_order(await members(other, path))
+        assert (await other.get(f"{path}/ready")).data == f"{first}\n{last}".encode()
+        assert (await other.get(path)).data == b"2"
         leaving = asyncio.create_task(mine.leave(within=5))
-        await until_armed(1, stage.zk)  # the first member waits for the last one
-        assert in_order(await members(stage.other, stage.path)) == [first, last]
+        await until_armed(1, zk)  # the first member waits for the last one
+        assert in_order(await members(other, path)) == [first, last]
         await theirs.leave(within=5)
         await leaving
         assert asked.new() == ["getChildren", "getData", "getChildren", "multi"]
 
         entering = asyncio.create_task(theirs.enter(within=5))
-        await until_armed(2, stage.other)
+        await until_armed(2, other)
         await mine.enter(within=5)
         await entering
         assert asked.new() == ["create2", "getChildren", "getData", "getData", "multi"]
         leaving = asyncio.create_task(mine.leave(within=5))
-        await until_armed(1, stage.zk)  # the last member has gone, and waits for the first one
+        await until_armed(1, zk)  # the last member has gone, and waits for the first one
         await theirs.leave(within=5)
         await leaving
         assert asked.new() == ["getChildren", "delete", "getData", "getChildren"]
-        await nothing_stays(stage)
+        assert await other.get_children(path) == []
+        await until_watches(each_server, 0)
 
 
 async def test_a_member_is_in_one_round_at_a_time() -> None:
@@ -1023,7 +851,7 @@ async def test_a_refusal_of_the_end_of_a_round_is_raised(is_there: bool) -> None
 
 async def test_a_barrier_that_a_person_has_deleted_can_be_left() -> None:
     async with scene() as stage:
-        barriers = await pair(stage)
+        barriers = await pair(stage.zk, stage.other, stage.path)
         await stage.other.delete_tree(stage.path)
         await asyncio.gather(*(barrier.leave(within=5) for barrier in barriers))
         assert await stage.other.exists(stage.path) is None

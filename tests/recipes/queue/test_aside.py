@@ -147,7 +147,10 @@ async def test_a_peek_of_an_item_that_cannot_be_taken_shows_the_next_one(caplog:
         assert await Queue(zk, PATH).peek() == b"good"
 
 
-async def test_an_item_that_is_too_large_for_an_answer_goes_aside(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_item_that_is_too_large_for_an_answer_goes_aside(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("zkwire.session.hosts._FIRST_PAUSE", 0.001)  # each attempt breaks the connection
     async with clients(1) as (server, (other,)), zkwire.connect(server.hosts, reply_limit=100_000) as zk:
         queue = Queue(zk, PATH)
         await Queue(other, PATH).put_many([b"0", bytes(200_000), b"1", bytes(200_000), b"2"])

@@ -4,6 +4,8 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from unittest.mock import patch
 
 import pytest
 
@@ -12,6 +14,7 @@ from recipes import Item, LockLostError, Queue
 from recipes.line.certainty import Certainty
 from recipes.queue.order import in_order
 from tests.support.client import Server as AnyServer
+from tests.support.clock import Clock
 from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, no_watch_stays, scene
 from tests.support.examples import some_in_quick
 from tests.support.lost_answers import answer_lost
@@ -27,7 +30,6 @@ from tests.support.queues import (
 )
 from tests.support.recipes import body_raises, outcome, until, until_line, until_watches
 from zkwire import SessionState
-from zkwire.testing import Server
 
 # -- nodes that another client deletes by hand ------------------------------------------------------------------------
 
@@ -141,19 +143,6 @@ async def test_an_item_that_is_handed_back_goes_to_a_waiting_consumer() -> None:
         await no_watch_stays(server.hosts)
 
 
-async def test_claims_of_one_item_have_growing_tokens() -> None:
-    async with clients(1) as (_, (zk,)):
-        queue = Queue(zk, PATH)
-        await queue.put(b"a")
-        tokens = []
-        for _ in range(5):
-            with body_raises(KeyError):
-                async with queue.claim() as item:
-                    tokens.append(item.token)
-                    raise KeyError
-        assert tokens == sorted(set(tokens))
-
-
 async def test_an_item_deleted_by_hand_counts_as_handled() -> None:
     async with clients() as (_, (zk, other)):
         queue = Queue(zk, PATH)
@@ -218,31 +207,21 @@ async def test_a_body_that_ignores_the_loss_ends_with_the_error() -> None:
         assert await other.get_children(f"{PATH}/entries") == []
 
 
-async def test_a_claim_of_an_item_that_was_deleted_while_its_answer_was_lost_leaves_no_node() -> None:
-    async with scene() as stage:
-        await three_are_there(stage)
-        claim = Queue(stage.zk, stage.path).claim()
-        async with answer_lost(stage, claim.__aenter__(), carried_out=True) as claiming:
-            (taken,) = (name for name in await stage.other.get_children(f"{stage.path}/taken") if "entry" in name)
-            await stage.other.delete(f"{stage.path}/entries/{taken}")
-        claimed = await claiming  # not always the first item that is left: another consumer may be at work
-        await claim.__aexit__(None, None, None)
-        await settled(stage.other, stage.path)
-        assert sorted([claimed, *await contents(stage)]) == [b"1", b"2"]
-
-
-async def test_a_claim_whose_own_node_was_deleted_while_its_answer_was_lost_leaves_no_node() -> None:
+@pytest.mark.parametrize("deleted", ["item", "own node"])
+async def test_a_claim_of_which_a_node_was_deleted_while_its_answer_was_lost_leaves_no_node(deleted: str) -> None:
     """The node in `taken` that hides the item would stay as long as the session, and the item with it."""
     async with scene() as stage:
         await three_are_there(stage)
         claim = Queue(stage.zk, stage.path).claim()
         async with answer_lost(stage, claim.__aenter__(), carried_out=True) as claiming:
-            (own,) = (name for name in await stage.other.get_children(f"{stage.path}/taken") if name.startswith("_c_"))
-            await stage.other.delete(f"{stage.path}/taken/{own}")
-        claimed = await claiming
+            own, taken = sorted(await stage.other.get_children(f"{stage.path}/taken"))
+            await stage.other.delete(
+                f"{stage.path}/entries/{taken}" if deleted == "item" else f"{stage.path}/taken/{own}"
+            )
+        claimed = await claiming  # not always the first item that is left: another consumer may be at work
         await claim.__aexit__(None, None, None)
         await settled(stage.other, stage.path)
-        assert sorted([claimed, *await contents(stage)]) == numbers(3)
+        assert sorted([claimed, *await contents(stage)]) == numbers(deleted == "item", 3)
 
 
 async def test_a_claim_whose_own_node_is_deleted_before_it_is_read_is_made_again() -> None:
@@ -339,24 +318,6 @@ async def test_a_claim_whose_session_ends_with_its_last_answer_is_lost(carried_o
         assert await contents(stage) == ([b"1", b"2"] if carried_out else numbers(3))
 
 
-async def test_a_claim_of_an_item_that_is_gone_makes_no_node() -> None:
-    """Another consumer has taken the item after it was listed."""
-    async with clients() as (server, (zk, other)):
-        await Queue(other, PATH).put_many(numbers(2))
-        with server.hold_replies("getChildren", session=zk.session_id, times=2) as listing:
-            claiming = asyncio.create_task(Queue(zk, PATH).claim().__aenter__())
-            await listing.until_hit(2)
-            assert await Queue(other, PATH).get() == b"0"
-            before = await other.exists(f"{PATH}/taken")
-        item = await claiming
-        assert item == b"1"
-        after = await other.exists(f"{PATH}/taken")
-        assert before is not None
-        assert after is not None
-        assert after.cversion - before.cversion == 2  # the two nodes of this claim
-        await item.release()
-
-
 async def test_a_refused_claim_raises_and_leaves_nothing() -> None:
     async with scene() as stage:
         await three_are_there(stage)
@@ -414,16 +375,6 @@ async def test_the_end_of_a_claim_whose_answer_was_lost_is_tried_again(second: s
         assert await contents(stage) == (numbers(3) if second == "refused" else numbers(1, 3))
 
 
-async def test_a_claim_whose_taken_node_was_deleted_by_hand_is_lost_at_its_end() -> None:
-    """Another consumer may have claimed the item meanwhile."""
-    async with scene() as stage:
-        await three_are_there(stage)
-        with body_raises(LockLostError, match="somebody else has deleted it; the item may be handled again"):
-            async with Queue(stage.zk, stage.path).claim() as item:
-                await stage.other.delete(item.entry.replace("/entries/", "/taken/"))
-        assert await contents(stage) == numbers(3)
-
-
 async def test_an_item_whose_taken_node_was_deleted_by_hand_is_the_next_one_of_a_long_queue() -> None:
     """The list that this consumer would confirm leaves it out."""
     async with clients() as (_, (zk, other)):
@@ -471,55 +422,71 @@ async def test_the_claims_of_a_queue_are_those_of_consumers_in_the_order_of_the_
 # -- certainty --------------------------------------------------------------------------------------------------------
 
 
+TIMEOUT = 16.0  # seconds, of which a test lets a quarter pass at once
+
+
+@dataclass
+class Idle(Scene):
+    """A scene in which time passes, and nothing is held; pings go on."""
+
+    clock: Clock
+
+    async def passes(self, seconds: float) -> None:
+        """Let time pass."""
+        while seconds > 0:
+            await self.clock.passes(min(seconds, TIMEOUT / 4))
+            seconds -= TIMEOUT / 4
+            for zk in (self.zk, self.other):
+                await zk.ping()
+
+    async def uncertain(self) -> None:
+        """Let time pass until the session of `zk` is not certain any more."""
+        while self.zk.certain_for(self.zk.session_id):
+            await self.passes(TIMEOUT / 4)
+
+
 @asynccontextmanager
-async def idle_scene() -> AsyncIterator[Scene]:
-    """A scene with three items; `zk` loses its certainty when it has held nothing for a second."""
-    async with (
-        Server(tick_time=0.5) as server,
-        zkwire.connect(server.hosts) as other,
-        zkwire.connect(server.hosts, session_timeout=1.0) as zk,
-    ):
-        stage = Scene(server, zk, other, PATH)
-        await three_are_there(stage)
-        yield stage
+async def idle_scene(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Idle]:
+    """A scene with three items."""
+    async with scene(PATH, session_timeout=TIMEOUT) as stage:
+        idle = Idle(stage.server, stage.zk, stage.other, stage.path, Clock(monkeypatch))
+        await three_are_there(idle)
+        yield idle
 
 
-async def uncertain(stage: Scene) -> None:
-    """Wait until the session of `zk` is not certain any more; pings go on."""
-    await until(lambda: not stage.zk.certain_for(stage.zk.session_id))
-
-
-async def test_a_claim_after_an_idle_time_is_certain() -> None:
-    async with idle_scene() as stage:
-        await uncertain(stage)
+async def test_a_claim_after_an_idle_time_is_certain(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with idle_scene(monkeypatch) as stage:
+        await stage.uncertain()
         async with Queue(stage.zk, PATH).claim() as item:
             assert item.is_certain()
-            await asyncio.sleep(1.2)  # longer than the session timeout
+            await stage.passes(1.25 * TIMEOUT)
             item.check()
         assert await contents(stage) == [b"1", b"2"]
         await settled(stage.zk, PATH)
 
 
-async def test_a_claim_by_a_consumer_that_has_waited_long_is_certain() -> None:
-    async with idle_scene() as stage:
+async def test_a_claim_by_a_consumer_that_has_waited_long_is_certain(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with idle_scene(monkeypatch) as stage:
         queue, theirs = Queue(stage.zk, PATH), Queue(stage.other, PATH)
         await drain(theirs)
         claim = queue.claim()
         entering = asyncio.create_task(claim.__aenter__())
         await until_line(stage.other, f"{PATH}/consumers", 1)
-        await uncertain(stage)
+        await stage.uncertain()
         await theirs.put(b"late")
         item = await entering
         assert item.is_certain()
-        await asyncio.sleep(0.1)
+        await stage.passes(TIMEOUT / 10)
         item.check()
         await claim.__aexit__(None, None, None)
         await settled(stage.zk, PATH)
 
 
-async def test_a_claim_that_is_cancelled_while_it_asks_for_certainty_is_handed_back() -> None:
-    async with idle_scene() as stage:
-        await uncertain(stage)
+async def test_a_claim_that_is_cancelled_while_it_asks_for_certainty_is_handed_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with idle_scene(monkeypatch) as stage:
+        await stage.uncertain()
         async with stage.server.hold_replies("sync", session=stage.zk.session_id) as held:
             entering = asyncio.create_task(Queue(stage.zk, PATH).claim().__aenter__())
             await held.until_hit()
@@ -531,25 +498,28 @@ async def test_a_claim_that_is_cancelled_while_it_asks_for_certainty_is_handed_b
 
 async def test_a_claim_whose_session_has_ended_by_the_answer_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """As by the end of a connection to a read-only server: nothing is raised, and the session is another one."""
-    async with idle_scene() as stage:
-        await uncertain(stage)
+    async with idle_scene(monkeypatch) as stage:
+        await stage.uncertain()
         former = stage.zk.session_id
 
         async def expire(_: Certainty) -> None:
-            monkeypatch.undo()
+            renewing.stop()
             stage.server.expire(former)
             await until(lambda: stage.zk.session_id not in (0, former))
 
-        monkeypatch.setattr(Certainty, "renew", expire)
+        renewing = patch.object(Certainty, "renew", expire)
+        renewing.start()
         claim = Queue(stage.zk, PATH).claim()
         assert await claim.__aenter__() == b"0"
         await claim.__aexit__(None, None, None)
         assert await contents(stage) == [b"1", b"2"]
 
 
-async def test_a_claim_whose_session_ends_while_it_asks_for_certainty_is_made_again() -> None:
-    async with idle_scene() as stage:
-        await uncertain(stage)
+async def test_a_claim_whose_session_ends_while_it_asks_for_certainty_is_made_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with idle_scene(monkeypatch) as stage:
+        await stage.uncertain()
         session_id = stage.zk.session_id
         claim = Queue(stage.zk, PATH).claim()
         with stage.server.drop_before("sync", session=session_id) as fault:

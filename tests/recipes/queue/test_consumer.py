@@ -1,8 +1,8 @@
 """Taking items out: each at most once, none lost by a cut or a cancellation, and no herd among competing consumers."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
@@ -22,7 +22,9 @@ from tests.support.queues import (
     three_are_there,
 )
 from tests.support.recipes import no_task_stays, outcome, until, until_line
+from zkwire import Client
 from zkwire.testing import Server, VirtualClock
+from zkwire.testing.memory.faults import Hold
 
 # -- lost answers and cancellation ------------------------------------------------------------------------------------
 
@@ -159,21 +161,28 @@ async def test_the_time_limit_of_a_get_holds_when_the_connection_is_lost_while_i
         assert await Queue(other, PATH).get() == b"x"
 
 
+@asynccontextmanager
+async def cancelled_get(server: Server, zk: Client) -> AsyncIterator[Hold]:
+    """Cancel a get of `zk` whose take was carried out; the answer comes when the fault is released, or at the end."""
+    with server.hold_replies("multi", session=zk.session_id, times=1) as taking:
+        getting = asyncio.create_task(Queue(zk, PATH).get())
+        await taking.until_hit()
+        getting.cancel()
+        yield taking
+    assert isinstance(await outcome(getting), asyncio.CancelledError)
+
+
 @pytest.mark.parametrize("carried_out", [False, True])
 async def test_an_item_is_put_back_once_although_the_answer_is_lost(
     carried_out: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with scene() as stage:
+    async with scene(PATH) as stage:
         await three_are_there(stage)
-        with stage.server.hold_replies("multi", session=stage.zk.session_id, times=1) as taking:
-            getting = asyncio.create_task(Queue(stage.zk, stage.path).get())
-            await taking.until_hit()
-            getting.cancel()
+        async with cancelled_get(stage.server, stage.zk) as taking:
             drop = stage.server.drop_after if carried_out else stage.server.drop_before
             with drop("multi", session=stage.zk.session_id) as putting_back:
                 taking.release()
                 await putting_back.until_hit()
-        assert isinstance(await outcome(getting), asyncio.CancelledError)
         assert await contents(stage) == numbers(3)
         assert "may be lost" not in caplog.text
 
@@ -181,16 +190,12 @@ async def test_an_item_is_put_back_once_although_the_answer_is_lost(
 async def test_an_item_is_put_back_although_the_server_refuses_it_for_the_moment(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with scene() as stage:
+    async with scene(PATH) as stage:
         await three_are_there(stage)
-        with stage.server.hold_replies("multi", session=stage.zk.session_id, times=1) as taking:
-            getting = asyncio.create_task(Queue(stage.zk, stage.path).get())
-            await taking.until_hit()
-            getting.cancel()
+        async with cancelled_get(stage.server, stage.zk) as taking:
             with stage.server.answering("multi", zkwire.ThrottledError, session=stage.zk.session_id, times=2) as busy:
                 taking.release()
                 await busy.until_hit(2)
-        assert isinstance(await outcome(getting), asyncio.CancelledError)
         assert await contents(stage) == numbers(3)
         assert "may be lost" not in caplog.text
 
@@ -202,11 +207,8 @@ async def test_an_item_that_is_too_large_to_be_put_back_is_logged(caplog: pytest
         assert await Queue(zk, PATH).get() == b"x"
         await settled(zk, PATH)
         await other.create(f"{PATH}/entries/entry-100-", bytes(2**20 - 80), sequential=True)
-        with server.hold_replies("multi", session=zk.session_id) as taking:
-            getting = asyncio.create_task(Queue(zk, PATH).get())
-            await taking.until_hit()
-            getting.cancel()
-        assert isinstance(await outcome(getting), asyncio.CancelledError)
+        async with cancelled_get(server, zk):
+            pass
         assert f"an item of {PATH} that a cancelled get had taken may be lost" in caplog.text
         await settled(zk, PATH)  # nothing hides an item
 
@@ -218,12 +220,8 @@ async def test_an_item_is_put_back_although_another_one_has_its_number_by_now() 
         assert await Queue(other, PATH).get() == b"a"
         server._machine.tree.nodes[f"{PATH}/entries"].creates = 2**31 - 1  # type: ignore[union-attr]
         await Queue(other, PATH).put(b"old")
-        with server.hold_replies("multi", session=zk.session_id) as taking:
-            getting = asyncio.create_task(Queue(zk, PATH).get())
-            await taking.until_hit()
+        async with cancelled_get(server, zk):
             await Queue(other, PATH).put(b"new")
-            getting.cancel()
-        assert isinstance(await outcome(getting), asyncio.CancelledError)
         await settled(other, PATH)
         assert await drain(Queue(other, PATH)) == [b"old", b"new"]
 
@@ -259,17 +257,6 @@ async def test_a_get_is_two_round_trips_and_one_write() -> None:
         assert [each for each in count.requests if each != "ping"] == ["getChildren", "getChildren", "getData", "multi"]
 
 
-async def test_a_get_whose_trace_was_deleted_after_its_answer_was_lost_returns_another_item() -> None:
-    """At most once: nothing shows whether the take was carried out."""
-    async with scene() as stage:
-        await three_are_there(stage)
-        queue = Queue(stage.zk, stage.path)
-        async with answer_lost(stage, queue.get(), carried_out=True) as taking:
-            (trace,) = (name for name in await stage.other.get_children(stage.path) if name.startswith("take-"))
-            await stage.other.delete(f"{stage.path}/{trace}")
-        assert sorted([await taking, *await contents(stage)]) == [b"1", b"2"]
-
-
 @pytest.mark.parametrize("carried_out", [False, True])
 async def test_a_get_whose_used_trace_was_deleted_after_its_answer_was_lost_returns_another_item(
     carried_out: bool, monkeypatch: pytest.MonkeyPatch
@@ -289,16 +276,12 @@ async def test_a_get_whose_used_trace_was_deleted_after_its_answer_was_lost_retu
 
 @pytest.mark.parametrize("has_new_queue", [False, True])
 async def test_an_item_is_put_back_although_the_queue_was_deleted_meanwhile(has_new_queue: bool) -> None:
-    async with scene() as stage:
+    async with scene(PATH) as stage:
         await three_are_there(stage)
-        with stage.server.hold_replies("multi", session=stage.zk.session_id, times=1) as taking:
-            getting = asyncio.create_task(Queue(stage.zk, stage.path).get())
-            await taking.until_hit()
+        async with cancelled_get(stage.server, stage.zk):
             await stage.other.delete_tree(stage.path)
             if has_new_queue:
                 await Queue(stage.other, stage.path).put(b"new")
-            getting.cancel()
-        assert isinstance(await outcome(getting), asyncio.CancelledError)
         assert await contents(stage) == ([b"0", b"new"] if has_new_queue else [b"0"])
 
 
@@ -306,22 +289,16 @@ async def test_an_item_is_put_back_although_the_queue_was_deleted_meanwhile(has_
 async def test_an_item_that_the_server_does_not_let_us_put_back_is_logged(
     operation: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with scene() as stage:
+    async with scene(PATH) as stage:
         await three_are_there(stage)
-        entries, session_id = f"{stage.path}/entries", stage.zk.session_id
-        with stage.server.hold_replies("multi", session=session_id, times=1) as taking:
-            getting = asyncio.create_task(Queue(stage.zk, stage.path).get())
-            await taking.until_hit()
+        entries = f"{stage.path}/entries"
+        async with cancelled_get(stage.server, stage.zk) as taking:
             if operation:
                 await stage.other.set_acl(entries, zkwire.READ_ONLY_ACL)
-                getting.cancel()
-                taking.release()
             else:
-                with stage.server.answering("multi", zkwire.NoAuthError, session=session_id) as refused:
-                    getting.cancel()
+                with stage.server.answering("multi", zkwire.NoAuthError, session=stage.zk.session_id) as refused:
                     taking.release()
                     await refused.until_hit()
-        assert isinstance(await outcome(getting), asyncio.CancelledError)
         assert f"an item of {stage.path} that a cancelled get had taken may be lost" in caplog.text
         await settled(stage.other, stage.path)
         assert len(await stage.other.get_children(entries)) == 2

@@ -106,38 +106,6 @@ def test_without_competition_the_choice_is_always_the_first_item() -> None:
     assert listing.is_empty
 
 
-def test_taken_items_are_left_out() -> None:
-    listing = Listing()
-    listing.fill([name(100, 1), name(100, 2)], {name(100, 1)})
-    assert listing.first == name(100, 2)
-
-
-def test_a_short_listing_serves_for_one_take_and_a_long_one_for_more() -> None:
-    for count, takes in ((1, 1), (50, 1), (1250, 19)):
-        listing = filled(count)
-        for _ in range(takes):
-            assert not listing.is_stale
-            listing.pick(0)
-            listing.won()
-        assert listing.is_stale
-
-
-def test_after_a_loss_the_choice_is_one_of_the_first_few_until_there_is_no_competition() -> None:
-    listing = filled(40)
-    listing.pick(0)
-    listing.lost(is_fresh=True)
-    assert listing.pick(1) == name(100, 2)
-    for _ in range(10):
-        listing.lost(is_fresh=True)
-    many = filled(4000)
-    many.pick(0)
-    many.lost(is_fresh=True)
-    assert many.pick(10**6) in {name(100, number) for number in range(1, 251)}
-    for _ in range(64):
-        listing.won()
-    assert listing.pick(1) == name(100, 1)
-
-
 def test_an_item_taken_since_the_listing_is_no_sign_of_competition() -> None:
     listing = filled(5000)
     for number in range(2):
@@ -150,19 +118,6 @@ def test_an_item_taken_since_the_listing_is_no_sign_of_competition() -> None:
         assert listing.pick(12345) == name(100, number)
         listing.lost(is_fresh=False)
     assert listing.is_stale  # everything in it may be taken by now
-
-
-def test_losing_again_doubles_the_window() -> None:
-    listing = filled(10_000)
-    for wins in (2, 4, 8, 16, 32, 64, 64):
-        listing.pick(0)
-        listing.lost(is_fresh=True)
-        for _ in range(wins):
-            first = listing.first
-            assert listing.pick(321) != first
-            listing.won()
-    first = listing.first
-    assert listing.pick(321) == first
 
 
 def test_the_window_does_not_reach_into_a_less_urgent_priority() -> None:
@@ -261,11 +216,3 @@ def test_each_win_makes_the_window_smaller_and_a_loss_doubles_the_one_with_which
             else:
                 listing.lost(is_fresh=event == "L")
             assert window() == size
-
-
-def test_an_expired_listing_is_not_used() -> None:
-    listing = filled(5000)
-    assert not listing.is_stale
-    listing.expire()
-    assert listing.is_stale
-    assert not listing.is_empty

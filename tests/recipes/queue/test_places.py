@@ -8,7 +8,7 @@ import zkwire
 from recipes import Queue
 from recipes.queue.places import Places
 from tests.support.queues import PATH, Counting, clients, numbers, settled
-from tests.support.recipes import outcome, until, until_line
+from tests.support.recipes import until, until_line
 from zkwire.testing import RealServer
 
 
@@ -24,46 +24,6 @@ async def test_tasks_that_wait_have_one_ticket_and_get_the_items_in_the_order_of
         await Queue(zk, path).put_many(numbers(10))
         assert await asyncio.gather(*waiting) == numbers(10)
         await settled(zk, path)
-
-
-async def test_items_that_come_one_by_one_go_to_the_tasks_in_the_order_of_their_calls() -> None:
-    async with clients(2) as (_, (zk, other)):
-        queue = Queue(other, PATH)
-        waiting = [asyncio.create_task(queue.get()) for _ in range(5)]
-        for number in range(5):
-            await until_line(zk, f"{PATH}/consumers", 1)
-            await Queue(zk, PATH).put(b"%d" % number)
-            assert await waiting[number] == b"%d" % number
-        await settled(zk, PATH)
-
-
-@pytest.mark.parametrize("cancelled", range(4))
-async def test_when_a_waiting_task_is_cancelled_the_others_wait_on(cancelled: int) -> None:
-    async with clients(2) as (_, (zk, other)):
-        queue = Queue(other, PATH)
-        waiting = [asyncio.create_task(queue.get()) for _ in range(4)]
-        await until_line(zk, f"{PATH}/consumers", 1)
-        await other.ping()
-        waiting[cancelled].cancel()
-        assert isinstance(await outcome(waiting.pop(cancelled)), asyncio.CancelledError)
-        await Queue(zk, PATH).put_many(numbers(3))
-        assert await asyncio.gather(*waiting) == numbers(3)
-        await settled(zk, PATH)
-
-
-async def test_an_item_of_a_task_that_is_cancelled_while_it_takes_goes_to_the_next_one() -> None:
-    async with clients(2) as (server, (zk, other)):
-        queue = Queue(other, PATH)
-        waiting = [asyncio.create_task(queue.get()) for _ in range(3)]
-        await until_line(zk, f"{PATH}/consumers", 1)
-        await other.ping()
-        with server.hold_replies("multi", session=other.session_id) as taking:
-            await Queue(zk, PATH).put_many(numbers(2))
-            await taking.until_hit()
-            waiting[0].cancel()
-        assert isinstance(await outcome(waiting[0]), asyncio.CancelledError)
-        assert sorted(await asyncio.gather(*waiting[1:])) == numbers(2)
-        await settled(zk, PATH)
 
 
 async def test_tasks_keep_their_order_when_the_session_expires() -> None:
@@ -82,16 +42,6 @@ async def test_tasks_keep_their_order_when_the_session_expires() -> None:
         await Queue(zk, PATH).put_many(numbers(3))
         assert await asyncio.gather(*waiting) == numbers(3)
         await settled(zk, PATH)
-
-
-async def test_closing_the_client_ends_the_wait_of_all_tasks() -> None:
-    async with clients(2) as (_, (zk, other)):
-        queue = Queue(other, PATH)
-        waiting = [asyncio.create_task(queue.get()) for _ in range(5)]
-        await until_line(zk, f"{PATH}/consumers", 1)
-        await other.close()
-        for task in waiting:
-            assert isinstance(await outcome(task), zkwire.SessionClosedError)
 
 
 async def test_tasks_that_wait_do_not_keep_another_process_from_its_turn() -> None:

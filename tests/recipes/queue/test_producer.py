@@ -229,17 +229,6 @@ async def test_a_claimed_item_keeps_its_room() -> None:
         assert await queue.get() == b"b"
 
 
-async def test_put_many_waits_until_there_is_room_for_all_items() -> None:
-    async with clients() as (_, (zk, other)):
-        queue = Queue(zk, PATH, 3)
-        await queue.put_many([b"0", b"1"])
-        waiting = asyncio.create_task(Queue(other, PATH, 3).put_many([b"2", b"3"]))
-        await until_line(zk, f"{PATH}/producers", 1)
-        assert await queue.get() == b"0"
-        await waiting
-        assert await drain(queue) == [b"1", b"2", b"3"]
-
-
 async def test_a_cancelled_put_does_not_delete_the_room_that_others_use() -> None:
     async with clients() as (server, (zk, other)):
         for name in ("entries", "taken"):

@@ -9,7 +9,7 @@ from recipes import Queue
 from tests.support.client import Server, turns
 from tests.support.everywhere import Scene, cancel_at_every_moment, scene
 from tests.support.queues import PATH, STAYS, Counting, clients, contents, numbers, settled
-from tests.support.recipes import body_raises, outcome, until_armed, until_line
+from tests.support.recipes import body_raises, until_armed, until_line
 
 
 class Looks(Counting):
@@ -34,24 +34,6 @@ async def test_tasks_that_get_at_the_same_time_share_a_look_and_are_served_in_th
         assert looks.lists <= 2  # of the first task, which has asked before the others, and of all others
         assert await asyncio.gather(*(queue.get() for _ in range(32))) == numbers(32, 64)
         assert looks.lists <= 4
-        await settled(zk, PATH)
-
-
-async def test_tasks_that_claim_at_the_same_time_share_a_look() -> None:
-    looks = Looks()
-    async with clients(1) as (server, (zk,)), zkwire.connect(server.hosts, observer=looks) as other:
-        await Queue(zk, PATH).put_many(numbers(32))
-        queue = Queue(other, PATH)
-        inside = asyncio.Barrier(32)
-
-        async def handle() -> bytes:
-            async with queue.claim() as item:
-                await inside.wait()
-                return item.data
-
-        assert await asyncio.gather(*(handle() for _ in range(32))) == numbers(32)
-        assert looks.lists <= 2
-        assert await queue.size() == 0
         await settled(zk, PATH)
 
 
@@ -83,21 +65,6 @@ async def test_a_get_behind_an_own_put_finds_the_item_although_a_look_was_under_
         assert [await queue.get(), await first] == [b"urgent", b"0"]
 
 
-@pytest.mark.parametrize("cancelled", range(4))
-async def test_a_look_goes_on_for_the_others_when_one_of_its_tasks_is_cancelled(cancelled: int) -> None:
-    async with clients(2) as (server, (zk, other)):
-        queue = Queue(other, PATH)
-        await Queue(zk, PATH).put_many(numbers(5))
-        with server.hold_replies("getChildren", session=other.session_id) as looking:
-            getting = [asyncio.create_task(queue.get()) for _ in range(4)]
-            await looking.until_hit()
-            getting[cancelled].cancel()
-            assert isinstance(await outcome(getting.pop(cancelled)), asyncio.CancelledError)
-        assert await asyncio.gather(*getting) == numbers(3)
-        assert await queue.get() == b"3"
-        await settled(zk, PATH)
-
-
 async def test_whenever_a_task_is_cancelled_the_tasks_before_and_behind_it_get_their_items() -> None:
     """It may be the one that has to make the next look for the others."""
     queues: list[Queue] = []
@@ -123,15 +90,6 @@ async def test_whenever_a_task_is_cancelled_the_tasks_before_and_behind_it_get_t
 
 
 # -- confirmed lists --------------------------------------------------------------------------------------------------
-
-
-async def test_a_consumer_alone_lists_the_items_of_a_queue_hardly_ever() -> None:
-    looks = Looks()
-    async with clients(1) as (server, (zk,)), zkwire.connect(server.hosts, observer=looks) as other:
-        await Queue(zk, PATH).put_many(numbers(400))
-        queue = Queue(other, PATH)
-        assert [await queue.get() for _ in range(300)] == numbers(300)
-        assert looks.lists <= 4
 
 
 class Asked(zkwire.Observer):
