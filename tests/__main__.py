@@ -19,7 +19,7 @@ from tests.support.examples import QUICK
 ROOT: Final = Path(__file__).parent.parent
 SIDE_BY_SIDE: Final = ("-p", turns.__name__, "--processes")
 # More processes than processors, because tests wait: for servers, and for time to pass.
-WITH_SERVERS: Final = "4"
+WITH_SERVERS: Final = "5"
 WITHOUT_SERVERS: Final = "6"
 
 

@@ -508,7 +508,7 @@ async def test_a_limit_without_a_proof_ends_the_lease_and_is_not_believed(
         await lease.extend(60)
         assert len([text for text in caplog.messages if "no other client believes" in text]) == 1
         lease.check()
-        await lease.extend(0.01)
+        await outcome(lease.extend(0.01))  # the lease may be over before the answer is there
         assert isinstance(await lease.lost(), LockLostError)
 
 
