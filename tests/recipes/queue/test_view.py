@@ -312,8 +312,8 @@ async def test_a_queue_that_was_made_again_is_listed_again() -> None:
 
 async def _hold_some_read_ahead(stage: Scene, queue: Queue) -> None:
     """Have the queue read items ahead, and wait longer than it may believe them."""
-    await Queue(stage.other, stage.path).put_many(numbers(2000))
-    assert [await queue.get() for _ in range(9)] == numbers(9)  # two looks, the second one for seven takes
+    await Queue(stage.other, stage.path).put_many(numbers(640))
+    assert [await queue.get() for _ in range(12)] == numbers(12)  # two looks, each for ten takes
     await asyncio.sleep(1.1)  # recipes.queue.view._AHEAD_FOR, and a little more
 
 
@@ -331,8 +331,8 @@ async def test_data_that_was_read_ahead_is_not_given_out_for_an_item_of_the_next
 async def test_an_item_that_was_changed_after_it_was_read_ahead_is_read_again(each_server: Server, path: str) -> None:
     async with zkwire.connect(each_server.hosts) as zk, zkwire.connect(each_server.hosts) as other:
         queue = Queue(zk, path, acl=zkwire.OPEN_ACL)
-        await queue.put_many(numbers(2000))
-        assert [await queue.get() for _ in range(9)] == numbers(9)  # two looks, the second one for seven takes
+        await queue.put_many(numbers(640))
+        assert [await queue.get() for _ in range(12)] == numbers(12)  # two looks, each for ten takes
         names = sorted(await other.get_children(f"{path}/entries"))[:10]
         for name in names:
             await other.set(f"{path}/entries/{name}", name.encode())
