@@ -114,11 +114,13 @@ COUNTED = ["getData entries", *LISTED]  # with what confirms this list the next 
 CONFIRMED = ["getData entries", "getChildren taken", "getData item", "multi"]
 
 
-async def test_the_requests_of_each_get_from_a_long_queue() -> None:
+@pytest.mark.parametrize("earlier", [0, 2**30])
+async def test_the_requests_of_each_get_from_a_long_queue(earlier: int) -> None:
     asked = Asked()
     async with clients(1) as (server, (other,)), zkwire.connect(server.hosts, observer=asked) as zk:
         queue, theirs = Queue(zk, PATH), Queue(other, PATH)
         await theirs.put_many(numbers(100))
+        server._machine.tree.nodes[f"{PATH}/entries"].creates += earlier  # type: ignore[union-attr]
         number = 0
 
         async def costs(*expected: list[str]) -> None:

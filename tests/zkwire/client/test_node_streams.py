@@ -272,6 +272,20 @@ async def test_a_stream_closed_while_a_task_waits_for_it_reads_no_more(kind: str
         await no_watch_stays(stage.server.hosts)
 
 
+@pytest.mark.parametrize("kind", STREAMS)
+async def test_a_value_that_comes_after_its_stream_was_closed_is_not_given(kind: str) -> None:
+    async with scene() as stage:
+        await stage.zk.create(stage.path)
+        values = stream(stage.zk, kind, stage.path)
+        with stage.server.hold_replies(READ[kind].removesuffix("2"), session=stage.zk.session_id) as reading:
+            waiting = asyncio.ensure_future(anext(values))
+            await reading.until_hit()
+            values.close()
+        with pytest.raises(StopAsyncIteration):
+            await waiting
+        await no_watch_stays(stage.server.hosts)
+
+
 async def test_a_stream_dropped_after_the_end_of_its_client_logs_nothing() -> None:
     async with scene() as stage:
         states = stage.zk.data("/a")
