@@ -296,9 +296,7 @@ async def test_a_stream_of_states_left_by_break_is_collected() -> None:
 
 
 @in_virtual_time
-async def test_a_node_created_between_the_two_reads_of_a_stream_is_not_read_again_for_a_change_that_is_not_shown() -> (
-    None
-):
+async def test_a_node_created_between_the_two_reads_of_a_stream_is_read_again_only_for_what_is_shown() -> None:
     async with a_client() as (server, zk):
         await zk.create("/a")
         missing = iter([zkwire.NoNodeError.code])
