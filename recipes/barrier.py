@@ -124,20 +124,17 @@ class Barrier:
             while True:
                 try:
                     node, watch = await self._zk.get_and_watch(self.path)
+                    try:
+                        # The watch was silent while we were disconnected. A node with another czxid shows that the
+                        # barrier was removed in the meantime, and created again.
+                        if seen not in (None, node.stat.czxid):
+                            return
+                        seen = node.stat.czxid
+                        bound.must_wait()
+                        await watch
+                    finally:
+                        watch.cancel()
                 except NoNodeError:
                     return
                 except SessionExpiredError:
                     raise_unless_renewed(self._zk)
-                    continue
-                try:
-                    # The watch was silent while we were disconnected. A node with another czxid shows that the barrier
-                    # was removed in the meantime, and created again.
-                    if seen not in (None, node.stat.czxid):
-                        return
-                    seen = node.stat.czxid
-                    bound.must_wait()
-                    await watch
-                except SessionExpiredError:
-                    raise_unless_renewed(self._zk)
-                finally:
-                    watch.cancel()

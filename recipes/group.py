@@ -247,7 +247,7 @@ class MembersStream(ValueStream[dict[str, bytes]]):
         self._names: list[str] = []  # of the group's children, as last listed
         self._known: dict[str, bytes | None] = {}  # the data of those that were read, None for one that is no member
         self._unwatched: set[str] = set()  # those of them that may not be read, so that no watch was set
-        self._needs_list = True
+        self._needs_list: bool  # whether the names may have changed; the first look lists them in any case
 
     def _heard(self, event: WatchEvent) -> None:
         """Forget what the event has made out of date; its watch is used up."""

@@ -300,9 +300,9 @@ class Cache:
             if isinstance(outcome, ProtocolError) and size > 1:
                 # The answer was too large: these nodes are larger than a server accepts by default.
                 self._nodes_per_request = size // 2
-            elif isinstance(outcome, SessionExpiredError):
-                self._awaits_resync = True  # it comes in the new session; without renewal the events end instead
-            elif not is_transient(outcome):
+            # After the end of a session the next read waits for the Resync, see _follow_states; without renewal the
+            # events end instead.
+            elif not isinstance(outcome, SessionExpiredError) and not is_transient(outcome):
                 if isinstance(outcome, ProtocolError):
                     outcome.path, _ = batch[0]  # the only one
                 raise outcome

@@ -46,8 +46,11 @@ async def test_bad_values_and_versions_are_refused() -> None:
         shared = SharedValue(stage.zk, "/v")
         with pytest.raises(TypeError, match="bytes"):
             SharedValue(stage.zk, "/v", "text")  # type: ignore[arg-type]
-        with pytest.raises(TypeError, match="bytes"):
-            await shared.set("text")  # type: ignore[arg-type]
+        for bad in ("text", bytearray(b"x"), None):
+            with pytest.raises(TypeError, match="bytes"):
+                await shared.set(bad)  # type: ignore[arg-type]
+            with pytest.raises(TypeError, match="bytes"):
+                await shared.compare_and_set(bad, version=0)  # type: ignore[arg-type]
         with pytest.raises(TypeError, match="version"):
             await shared.compare_and_set(b"", version=True)
         with pytest.raises(ValueError, match="version"):

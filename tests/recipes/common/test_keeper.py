@@ -9,9 +9,10 @@ import pytest
 
 import zkwire
 from recipes.common.keeper import Keeper, checked_data
-from tests.support.client import turns
+from tests.support.client import cancelled, turns
 from tests.support.everywhere import Scene, nothing_stays, scene
 from tests.support.recipes import no_task_stays, outcome, until
+from tests.support.virtual_time import a_client, in_virtual_time
 from zkwire import ACL, Client, NodeExistsError, Perms
 
 pytestmark = pytest.mark.limit(30)
@@ -157,6 +158,33 @@ async def test_a_node_that_changes_hands_between_the_reads_of_one_look_ends_the_
         assert missing.hits == 1
         assert await stage.other.exists(NODE) is not None
         await stage.zk.delete(NODE)
+
+
+@in_virtual_time
+async def test_a_request_that_is_refused_for_the_moment_is_sent_again_each_tenth_of_a_second() -> None:
+    async with a_client() as (server, zk):
+        await zk.create(P)
+        ours = keeper(zk)
+        await ours.acquire()
+        server.strike = lambda wire, sent: zkwire.ThrottledError.code if sent.name == "getData" else None
+        keeping = asyncio.create_task(ours.keep())
+        await asyncio.sleep(0.95)
+        assert server.names("ping").count("getData") == 10
+        await cancelled(keeping)
+
+
+@in_virtual_time
+async def test_a_node_whose_session_has_ended_exists_no_more_although_nobody_looks_after_it_yet() -> None:
+    async with a_client() as (server, zk):
+        await zk.create(P)
+        ours = keeper(zk)
+        await ours.acquire()
+        server.machine.expire(old := zk.session_id, asyncio.get_running_loop().time())
+        server.drop()
+        while zk.session_id in (0, old):
+            await asyncio.sleep(0.01)
+        assert not ours.exists
+        assert ours.discard() is None
 
 
 async def test_what_has_ended_the_keeping_is_raised_to_all_that_use_the_node() -> None:

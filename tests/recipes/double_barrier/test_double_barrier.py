@@ -849,6 +849,15 @@ async def test_a_refusal_of_the_end_of_a_round_is_raised(is_there: bool) -> None
         assert isinstance(refused.value.cause, zkwire.NoAuthError)
 
 
+async def test_a_barrier_that_is_deleted_and_made_again_between_two_reads_can_be_left() -> None:
+    async with scene() as stage:
+        barrier = await in_alone(stage, is_there=False)
+        with stage.server.answering("getData", zkwire.NoNodeError, path=stage.path, times=1) as missing:
+            await barrier.leave(within=5)
+        assert missing.hits == 1
+        assert await below(stage.other, stage.path) == [f"{stage.path}/ready"]
+
+
 async def test_a_barrier_that_a_person_has_deleted_can_be_left() -> None:
     async with scene() as stage:
         barriers = await pair(stage.zk, stage.other, stage.path)

@@ -29,6 +29,7 @@ from tests.support.queues import (
     three_are_there,
 )
 from tests.support.recipes import body_raises, outcome, until, until_line, until_watches
+from tests.support.virtual_time import a_client, in_virtual_time
 from zkwire import SessionState
 
 # -- nodes that another client deletes by hand ------------------------------------------------------------------------
@@ -150,6 +151,34 @@ async def test_an_item_deleted_by_hand_counts_as_handled() -> None:
         async with queue.claim() as item:
             await other.delete(item.entry)
         await settled(zk, PATH)
+
+
+@in_virtual_time
+async def test_a_claim_whose_end_is_refused_deletes_its_own_node_for_certain_before_it_frees_the_item() -> None:
+    async with a_client() as (server, zk):
+        await Queue(zk, PATH).put(b"x")
+        claim = Queue(zk, PATH).claim()
+        item = await claim.__aenter__()
+        refusals = {"multi": zkwire.NoAuthError.code, "delete": zkwire.ThrottledError.code}
+        server.strike = lambda wire, sent: refusals.pop(sent.name, None)
+        server.names()
+        with pytest.raises(zkwire.NoAuthError):
+            await claim.__aexit__(None, None, None)
+        deleted = [sent.path for sent in server.requests if sent.name == "delete" and "/taken/" in str(sent.path)]
+        assert deleted == [item.path, item.path, item.entry.replace("/entries/", "/taken/")]
+
+
+@in_virtual_time
+async def test_an_item_whose_claim_has_lost_its_own_node_is_free_before_it_is_claimed_again() -> None:
+    """Otherwise the consumer would find no item, and wait in the line."""
+    async with a_client() as (server, zk):
+        await Queue(zk, PATH).put(b"x")
+        refusals = {("getData", True): zkwire.NoNodeError.code, ("delete", False): zkwire.ThrottledError.code}
+        server.strike = lambda wire, sent: refusals.pop((sent.name, "/_c_" in str(sent.path)), None)
+        async with Queue(zk, PATH).claim() as item:
+            assert item == b"x"
+        assert not refusals
+        assert not [sent for sent in server.requests if f"{PATH}/consumers" in str(sent.path)]
 
 
 # -- losses -----------------------------------------------------------------------------------------------------------
@@ -485,15 +514,18 @@ async def test_a_claim_by_a_consumer_that_has_waited_long_is_certain(monkeypatch
 async def test_a_claim_that_is_cancelled_while_it_asks_for_certainty_is_handed_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """And it is the first one again, also for this consumer, which lists so long a queue only now and then."""
     async with idle_scene(monkeypatch) as stage:
+        await Queue(stage.other, PATH).put_many(numbers(3, 250))
         await stage.uncertain()
+        queue = Queue(stage.zk, PATH)
         async with stage.server.hold_replies("sync", session=stage.zk.session_id) as held:
-            entering = asyncio.create_task(Queue(stage.zk, PATH).claim().__aenter__())
+            entering = asyncio.create_task(queue.claim().__aenter__())
             await held.until_hit()
             entering.cancel()
             assert isinstance(await outcome(entering), asyncio.CancelledError)
         await settled(stage.zk, PATH)
-        assert await contents(stage) == numbers(3)
+        assert await queue.get() == b"0"
 
 
 async def test_a_claim_whose_session_has_ended_by_the_answer_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:

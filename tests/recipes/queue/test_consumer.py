@@ -110,8 +110,15 @@ async def test_a_cancelled_wait_leaves_nothing() -> None:
 
 
 @pytest.mark.parametrize("carried_out", [False, True])
-async def test_a_get_whose_session_ends_with_its_answer_goes_on_in_the_next_session(carried_out: bool) -> None:
-    """At most once: the item that the ended session took is lost, and no other."""
+async def test_a_get_whose_session_ends_with_its_answer_goes_on_in_the_next_session(
+    carried_out: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At most once: the item that the ended session took is lost, and no other.
+
+    No other consumer has it, so the next one is not drawn by lot, which here would be the last one.
+    """
+    unique_id = zkwire.Client.unique_id
+    monkeypatch.setattr(zkwire.Client, "unique_id", lambda zk: f"00000001-{unique_id(zk)}")
     async with scene() as stage:
         await three_are_there(stage)
         async with answer_lost(stage, Queue(stage.zk, stage.path).get(), carried_out=carried_out) as taking:

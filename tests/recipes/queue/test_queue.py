@@ -228,6 +228,8 @@ async def test_without_renewal_an_expired_session_ends_the_wait_with_an_error() 
         server.expire(mortal.session_id)
         with pytest.raises(zkwire.SessionExpiredError):
             await waiting
+        with pytest.raises(zkwire.SessionExpiredError):
+            await Queue(mortal, PATH).get()
 
 
 # -- on the wire ------------------------------------------------------------------------------------------------------

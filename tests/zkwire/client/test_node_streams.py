@@ -309,6 +309,23 @@ async def test_a_stream_of_states_left_by_break_is_collected() -> None:
         gc.enable()
 
 
+@in_virtual_time
+async def test_a_node_created_between_the_two_reads_of_a_stream_is_read_again_only_for_what_is_shown() -> None:
+    async with a_client() as (server, zk):
+        await zk.create("/a")
+        missing = iter([zkwire.NoNodeError.code])
+        server.strike = lambda wire, sent: next(missing, None) if sent.name == "getChildren2" else None
+        async with zk.children("/a") as names:
+            assert await anext(names) == []
+            following = asyncio.ensure_future(anext(names))
+            await zk.ping()
+            server.names()
+            await zk.set("/a", b"changed")
+            await zk.ping()
+            assert server.names("ping") == ["setData"]
+            await cancelled(following)
+
+
 # A stream of a user's own
 
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.client import turns
+from tests.support.virtual_time import a_client, in_virtual_time
 from zkwire.errors import ConnectionLostError, NoAuthError, ThrottledError
 from zkwire.session.lifetime import Certainty
 from zkwire.session.proving import Proving
@@ -116,6 +118,18 @@ async def test_without_a_connection_the_proof_is_a_sync_which_waits_for_the_next
     await session.proving.certify()
     assert session.requests == [SyncRequest("/")] * 5
     assert pauses == []
+
+
+@in_virtual_time
+async def test_a_client_without_a_connection_sends_a_sync_first_on_the_next_one() -> None:
+    """Although the lost connection has not shown a write for long, and would send one."""
+    async with a_client() as (server, zk):
+        await asyncio.sleep(30.0)
+        server.drop()
+        server.names()
+        await turns(1)
+        await zk.certify()
+        assert server.names()[:2] == ["connect", "sync"]
 
 
 async def test_a_proof_is_tried_three_times_at_once_and_then_with_pauses(pauses: list[float]) -> None:

@@ -535,6 +535,26 @@ async def test_a_create_whose_caller_is_cancelled_in_the_turn_in_which_it_ends_l
 
 
 @in_virtual_time
+@pytest.mark.parametrize("when", ["before", "with"])
+async def test_the_search_for_the_node_of_a_cancelled_create_comes_ahead_of_all_calls_that_wait(when: str) -> None:
+    """The caller is cancelled before the connection breaks, or in the turn in which it does."""
+    async with a_client(max_in_flight=2) as (server, zk):
+        server.is_holding = True
+        reading, creating = started(zk.exists("/read")), started(zk.create("/a", ephemeral=True))
+        waiting = started(zk.exists("/waiting"))
+        await turns()
+        if when == "before":
+            await cancelled(creating)
+        server.names()
+        server.drop()
+        server.is_holding = False
+        asyncio.get_running_loop().call_soon(creating.cancel)
+        await asyncio.gather(reading, waiting)
+        await server.until("delete")
+        assert [sent.path for sent in server.requests[1:5]] == ["/", "/a", "/read", "/waiting"]
+
+
+@in_virtual_time
 async def test_of_several_requests_that_are_given_up_those_that_were_not_written_never_are() -> None:
     async with a_client(max_in_flight=1) as (server, zk):
         server.is_holding = True
