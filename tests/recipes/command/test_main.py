@@ -59,6 +59,21 @@ def tickets(hosts: str, path: str) -> list[str]:
 # -- exit statuses --------------------------------------------------------------------------------------------------
 
 
+def test_the_supervisor_ends_although_its_socket_cannot_be_used(
+    capfd: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = []
+
+    async def refused(*, sock: socket.socket) -> None:
+        started.append(sock)
+        raise OSError("too many open files")
+
+    monkeypatch.setattr(asyncio, "open_connection", refused)
+    status, _, errors = zklock(capfd, "run", "/locks/a", "--", "true")
+    assert (status, "too many open files" in errors) == (125, True)
+    assert started[0].fileno() == -1
+
+
 @pytest.mark.parametrize("verb", ["run", "elect"])
 def test_exit_statuses(verb: str, hosts: str, path: str, tmp_path: Path, capfd: Capture) -> None:
     no_program = tmp_path / "no-program"
