@@ -121,11 +121,12 @@ class WriteLease(Lease):
             except zkwire.SessionError as error:
                 self._lose(str(error))
             except zkwire.ServerError as error:
-                if not error.is_transient:
+                if error.is_transient:
+                    await pause()
+                elif not self.is_over:
                     raise
-                await pause()
-                continue
-            return
+            else:
+                return
 
     def _shared_data(self, version: int) -> bytes | None:
         """Return the data that lets readers in, None if it has been written already."""

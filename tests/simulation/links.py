@@ -312,7 +312,9 @@ class Connection:
         """
         for stream in (self._up, self._down):
             torn = stream.cut(at_once=stream is lost)
-            if isinstance(torn, bytes) and torn and stream is not lost:  # nothing is left of one that was torn before
+            if (
+                isinstance(torn, bytes) and torn and stream is not lost
+            ):  # of a piece that was torn before, nothing may be left
                 stream.send(torn[: self.network.world.rng.randrange(len(torn))])
             stream.end(_RESET)
 

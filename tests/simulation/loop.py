@@ -104,6 +104,11 @@ class World:
                 if until():
                     return
             while runnable and not self._looks:
+                if events and events[0][0] <= self.now:
+                    # Before the next turn, as an event loop asks for timers and for the network before each turn.
+                    _, _, call, args = pop(events)
+                    call(*args)
+                    continue
                 if turns > _MOST_TURNS:
                     raise StuckError(f"{runnable[0].name} goes on and on without any time passing")
                 machine = runnable.popleft()
@@ -302,6 +307,10 @@ class Machine(asyncio.BaseEventLoop):
         return handle  # type: ignore[return-value]
 
     def _set_timer(self, handle: _Handle) -> None:
+        if handle.due <= self.time():
+            self._overdue.append(handle)
+            self._run_soon()
+            return
         when = self._world_base + (handle.due - self._clock_base) / self._rate + _MARGIN
         self.world.at(when, self._go_off, handle)
 
@@ -311,8 +320,8 @@ class Machine(asyncio.BaseEventLoop):
             return
         if self._is_suspended:
             self._suspended_timers.append(handle)
-        elif self._suspended and handle.due > self.time():
-            self._set_timer(handle)
+        elif self._suspended:
+            self._set_timer(handle)  # perhaps it is not due yet
         else:
             self._overdue.append(handle)
             self._run_soon()
@@ -347,7 +356,7 @@ class Machine(asyncio.BaseEventLoop):
 
     @property
     def is_idle(self) -> bool:
-        """Whether the machine runs, and has done all that it had to do by now."""
+        """Whether the machine runs, and has nothing to do before the next event of the world."""
         return not (self._stops or self._is_queued or self._ready or self._overdue)
 
     @contextlib.contextmanager

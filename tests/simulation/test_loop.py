@@ -1,6 +1,8 @@
 """Virtual time: clocks that differ, machines that stop, and runs that are stuck."""
 
 import asyncio
+import time
+from collections.abc import Callable
 
 import pytest
 
@@ -75,6 +77,69 @@ def test_each_turn_of_a_slow_machine_takes_time() -> None:
 
     run(machine, machine.create_task(turns()))
     assert world.now == pytest.approx(1.1)  # and a turn for what `run` has added to the task
+
+
+def played(on: str, begin: Callable[[asyncio.AbstractEventLoop, list[str]], None]) -> list[str]:
+    """Return what the callbacks of `begin` have noted, on a machine or in asyncio's own event loop."""
+    notes: list[str] = []
+
+    async def wait() -> None:
+        begin(asyncio.get_running_loop(), notes)
+        await asyncio.sleep(0.05)
+
+    if on == "asyncio":
+        asyncio.run(wait())
+    else:
+        machine = Machine(World(1), "m")
+        run(machine, machine.create_task(wait()))
+    return notes
+
+
+def chain(loop: asyncio.AbstractEventLoop, notes: list[str], number: int = 0) -> None:
+    """Note a number, and the next one in the next turn."""
+    notes.append(str(number))
+    if number < 3:
+        loop.call_soon(chain, loop, notes, number + 1)
+
+
+def two_timers(loop: asyncio.AbstractEventLoop, notes: list[str]) -> None:
+    when = loop.time() + 0.01
+    loop.call_at(when, chain, loop, notes)
+    loop.call_at(when, notes.append, "two")
+
+
+def a_timer_that_is_due(loop: asyncio.AbstractEventLoop, notes: list[str]) -> None:
+    loop.call_soon(chain, loop, notes)
+    loop.call_later(0, notes.append, "timer")
+
+
+def a_blocked_loop(loop: asyncio.AbstractEventLoop, notes: list[str]) -> None:
+    loop.call_later(0.01, notes.append, "timer")
+    loop.call_later(0.02, notes.append, "timer")
+
+    def block() -> None:
+        if isinstance(loop, Machine):
+            loop.world.now += 0.03
+        else:
+            time.sleep(0.03)
+        chain(loop, notes)
+
+    loop.call_soon(block)
+
+
+@pytest.mark.parametrize("on", ["asyncio", "a machine"])
+@pytest.mark.parametrize(
+    ("begin", "expected"),
+    [
+        (two_timers, ["0", "two", "1", "2", "3"]),
+        (a_timer_that_is_due, ["0", "timer", "1", "2", "3"]),
+        (a_blocked_loop, ["0", "1", "timer", "timer", "2", "3"]),
+    ],
+)
+def test_callbacks_and_timers_have_the_order_of_asyncio(
+    on: str, begin: Callable[[asyncio.AbstractEventLoop, list[str]], None], expected: list[str]
+) -> None:
+    assert played(on, begin) == expected
 
 
 def test_a_run_in_which_nothing_can_happen_is_stuck() -> None:

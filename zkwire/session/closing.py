@@ -17,8 +17,8 @@ _SILENCE: Final = 2.0
 # Seconds that remain of them at least when no server has been heard for long already.  A program may close several
 # clients one after the other.
 _LAST_TRY: Final = 0.5
-# Seconds between two looks whether the clean-up has ended.
-_FIRST_PAUSE: Final = 0.001
+# Seconds between two looks whether the clean-up has ended: none before the second one, then ever more.
+_SHORTEST_PAUSE: Final = 0.001
 _LONGEST_PAUSE: Final = 0.1
 
 
@@ -82,7 +82,7 @@ async def clean_up(requests: RequestQueue, link: Link | None, within: float) -> 
     They must not stay in a session that outlives this client.
     """
     loop = asyncio.get_running_loop()
-    end, pause = loop.time() + within, _FIRST_PAUSE
+    end, pause = loop.time() + within, 0.0
     assert link is not None
     while requests.is_cleaning_up and not link.is_lost and loop.time() < end:
         ping = requests.submit(PingRequest())
@@ -98,8 +98,8 @@ async def clean_up(requests: RequestQueue, link: Link | None, within: float) -> 
             return
         if requests.is_cleaning_up:
             # A removal that the server refuses for the moment waits: pings as fast as answers come would only load it.
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
+            await asyncio.sleep(min(pause, max(0.0, end - loop.time())))
+            pause = min(2 * pause + _SHORTEST_PAUSE, _LONGEST_PAUSE)
 
 
 async def end_tasks(tasks: Iterable[asyncio.Task[Any]]) -> None:

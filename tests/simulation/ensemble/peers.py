@@ -17,7 +17,7 @@ class PeerLink:
     Arguments: `learner` and `leader`, the processes at the ends; `at_leader` and `at_learner`, which take what arrives.
     A connection that one end has closed brings the message ("closed",) to the other, unless that is out of reach.
 
-    `to_leader` and `to_learner` send a message from the other end; `name` is that of the learner.
+    `to_leader` sends a message from the learner, `to_learner` one from the leader; `name` is that of the learner.
     """
 
     def __init__(

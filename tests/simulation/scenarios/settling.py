@@ -13,6 +13,8 @@ _APART = 0.5  # seconds: players do not go on at exactly one moment
 class Moment:
     """Something that happens once, and that tasks on any machine wait for without looking again and again.
 
+    They go on shortly after it, each at a moment of its own.
+
     `has_come` is whether it has happened.
     """
 
@@ -26,6 +28,7 @@ class Moment:
             future: asyncio.Future[None] = player.machine.create_future()
             self._waiting.append((player.machine, future))
             await future
+            await asyncio.sleep(player.rng.uniform(0.0, _APART))
 
     def come(self) -> None:
         """Take note that it has happened now."""
@@ -50,7 +53,6 @@ class Settling:
         if self._done == len(self._stage.players):
             world.at(calm, self._moment.come)
         await self._moment.wait(player)
-        await asyncio.sleep(player.rng.uniform(0.0, _APART))
 
 
 def is_passing(error: zkwire.ZooKeeperError) -> bool:
