@@ -17,6 +17,7 @@ from tests.simulation.stage import Player, Stage
 _PATH = "/jobs/a"
 _PARTITIONS = range(4)
 _SETTLE = 0.1  # seconds
+_LOOK_EVERY = 0.5  # seconds
 
 
 @dataclass(eq=False)
@@ -106,7 +107,8 @@ class PartitionerScenario(Scenario):
                 await serving
             served = [partition for tool in self._tools for partition, work in tool.works.items() if not work.done()]
             self._is_served = sorted(served) == list(_PARTITIONS)
-            await asyncio.sleep(0.5)
+            # All look at the same moments: one that leaves first would make the others divide anew.
+            await asyncio.sleep(_LOOK_EVERY - self.stage.world.now % _LOOK_EVERY)
         serving.cancel()
         await asyncio.wait([serving])
 
