@@ -90,12 +90,7 @@ class Line:
                 waiting = await self._enter(sight)
                 if waiting.owns:
                     return waiting.ticket
-                # While the ticket waits, too: an event may make it the owner, and then there is no time to ask.
-                waiting.certainty.need()
-                try:
-                    return await waiting.wait()
-                finally:
-                    waiting.certainty.release()
+                return await waiting.wait()
             except zkwire.SessionExpiredError:
                 raise_unless_renewed(self._zk)
             except EvictedError:
@@ -134,7 +129,7 @@ class Line:
         """
         certainty = Certainty(self._zk, ticket.node.session_id)
         try:
-            while not certainty.seconds_left() and certainty.is_present_session:
+            while not certainty.is_enough() and certainty.is_present_session:
                 await certainty.renew()
         except zkwire.SessionExpiredError:
             ticket.give_up()

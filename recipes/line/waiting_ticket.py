@@ -72,7 +72,7 @@ class WaitingTicket:
     Raises: a server's refusal among the answers; what `rules.slots` raises.
     """
 
-    __slots__ = ("_position", "_promises", "_rules", "_share", "_sight", "_zk", "certainty", "ticket")
+    __slots__ = ("_is_kept", "_position", "_promises", "_rules", "_share", "_sight", "_zk", "certainty", "ticket")
 
     def __init__(
         self, zk: Client, rules: Rules, ticket: Ticket, answers: list[Any], sight: Sight | None = None
@@ -81,6 +81,7 @@ class WaitingTicket:
         self._rules = rules
         self.ticket = ticket
         self.certainty = Certainty(zk, ticket.node.session_id)
+        self._is_kept = False
         self._promises = Promises()
         self._share = Share(rules.looks.newest)
         slots = rules.slots if isinstance(rules.slots, int) else None
@@ -105,7 +106,7 @@ class WaitingTicket:
     @property
     def owns(self) -> bool:
         """Whether the ticket owns, for certain."""
-        return self._position.owns and self.certainty.seconds_left() > 0
+        return self._position.owns and self.certainty.is_enough()
 
     @property
     def is_in_present_session(self) -> bool:
@@ -186,6 +187,7 @@ class WaitingTicket:
         Cancellation: the ticket is given up, as for any error.
         """
         position = self._position
+        self.certainty.need(later=True)
         try:
             while not self.owns:
                 if position.is_gone or not self.certainty.is_present_session:
@@ -209,6 +211,8 @@ class WaitingTicket:
             raise
         finally:
             self._share.leave()
+            self._keep_certain(False)
+            self.certainty.release(later=True)
         self.ticket.is_watched = position.is_watched
         return self.ticket
 
@@ -223,8 +227,15 @@ class WaitingTicket:
         """
         watches, position = self.ticket.watches, self._position
         decisive = [join_path(self._rules.path, name) for name in position.before] if position.is_armed else []
+        self._keep_certain(bool(decisive))
         watches.set_callback(None if decisive else yield_processor)
         return watches.ready(urgent=decisive)
+
+    def _keep_certain(self, is_decisive: bool) -> None:
+        """Have the session kept certain while one more event can make the ticket own: then there is no time to ask."""
+        if is_decisive is not self._is_kept:
+            self._is_kept = is_decisive
+            (self.certainty.need if is_decisive else self.certainty.release)()
 
     def _take_events(self) -> None:
         ticket, position = self.ticket, self._position

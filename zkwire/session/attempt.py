@@ -52,6 +52,11 @@ class Attempt:
         self._greeted: asyncio.Future[bool] = self._loop.create_future()
         self.sent_at = self._loop.time()
 
+    @property
+    def begins_session(self) -> bool:
+        """Whether the handshake asks for a new session."""
+        return not self._hello.session_id
+
     def greeted(self, *, accepted: bool) -> None:
         """Take the server's answer to the handshake; called by the owner of the link."""
         self._greeted.set_result(accepted)

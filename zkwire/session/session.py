@@ -5,7 +5,7 @@ follows the states, and decides when the session is over.  What it leaves to oth
 
 - `RequestQueue` (request_queue.py) has the calls and the watches.  The session lends it each link that is ready and
   passes on what the link delivers.
-- `Certainty` (lifetime.py) says until when the session is certain to live.
+- `Lifetime` (lifetime.py) says until when the session is certain to live.
 - `Hosts` (hosts.py) says which server to try next and how long to wait before.
 
 No other module knows that a session reconnects.  Time comes from the event loop, randomness and the function that
@@ -34,7 +34,7 @@ from zkwire.session.credentials import Credential, Credentials, Identity
 from zkwire.session.fitness import unfit
 from zkwire.session.hosts import Address, Hosts
 from zkwire.session.leaving import Leaving
-from zkwire.session.lifetime import Certainty, OnClosed
+from zkwire.session.lifetime import Lifetime, OnClosed
 from zkwire.session.observer import Observer, ObserverTap
 from zkwire.session.opening import open_link
 from zkwire.session.proving import Proving
@@ -46,6 +46,7 @@ from zkwire.session.starting import given_up, not_in_time
 from zkwire.session.states import SessionState, States
 from zkwire.session.transport import Link, OpenLink
 from zkwire.wire import timing
+from zkwire.wire.certainty import Upkeep
 from zkwire.wire.connection import AuthenticationDemand, Call, Incoming, Notification
 from zkwire.wire.records import ConnectResponse, printed
 from zkwire.wire.requests import CloseSessionRequest, PingRequest, Request
@@ -58,11 +59,12 @@ class Session:
     """One client's session, and the next one when that expires; the owner of its links, see LinkOwner.
 
     Arguments: `addresses`, the servers; `timeout`, the wished session timeout in seconds; `session_id` and `password`,
-    a session to resume, 0 for a new one; `renew`, whether an expired session is followed by a new one; `max_in_flight`,
-    how many requests may be unanswered at a time; `rng`, the source of all randomness; `open_link`, which opens
-    connections; `auth`, credentials to show on each connection; `sasl`, the mechanism that authenticates on each
-    connection before them; `accepts_read_only`, whether to use a server that has lost its quorum until another one can
-    write; `observer`, which sees requests, events and states; `request_limit` and
+    a session to resume, 0 for a new one; `least_timeout`, the least that it was ever granted, in seconds, None if that
+    is not known; `locks`, whether it is kept so that a lock can be certain at once; `renew`, whether an expired session
+    is followed by a new one; `max_in_flight`, how many requests may be unanswered at a time; `rng`, the source of all
+    randomness; `open_link`, which opens connections; `auth`, credentials to show on each connection; `sasl`, the
+    mechanism that authenticates on each connection before them; `accepts_read_only`, whether to use a server that has
+    lost its quorum until another one can write; `observer`, which sees requests, events and states; `request_limit` and
     `reply_limit`, the largest frames to send and to accept, in bytes.
 
     `requests` sends requests.  `certainty` says until when the session cannot have expired, and `proving` keeps it so.
@@ -77,6 +79,8 @@ class Session:
         timeout: float,
         session_id: int,
         password: bytes,
+        least_timeout: float | None,
+        locks: bool,
         renew: bool,
         max_in_flight: int,
         rng: random.Random,
@@ -91,8 +95,9 @@ class Session:
         self._loop = asyncio.get_running_loop()
         tap = None if observer is None else ObserverTap(observer)
         self.requests = RequestQueue(max_in_flight, request_limit, tap)
-        self.certainty = Certainty()
-        self.proving = Proving(self.certainty, self.requests.submit)
+        self.certainty = Lifetime(least_timeout if session_id else float("inf"))
+        upkeep = Upkeep.READY if locks else Upkeep.NONE
+        self.proving = Proving(self.certainty, self.requests.submit, upkeep, rng, open_link, sasl)
         self.on_closed = OnClosed()
         self.states = States()
         if tap is not None:
@@ -207,7 +212,7 @@ class Session:
         finally:
             try:
                 self._end_as_closed()
-                await end_tasks({self._runner, *self._background})
+                await end_tasks({self._runner, *self._background, *self.proving.tasks})
                 await self.requests.cleanup.wait_dismissed()
             finally:
                 self._closing.set_result(None)
@@ -246,8 +251,7 @@ class Session:
                 self._greeted(link, item)
         if connection.confirms_session and self.key.id:
             self._heard = connection.heard
-            if connection.certainty is not None and self._refusal is None:
-                self.certainty.take_in(connection.certainty)
+            self.certainty.look(connection.heard)
         requests.flush_waiting()
 
     def link_writable(self, link: Link) -> None:
@@ -384,11 +388,8 @@ class Session:
             attempt.greeted(accepted=False)
             return
         self.key.granted(response, is_read_only=link.connection.is_read_only)
-        granted = link.connection.timeout
-        if granted < self.timeout:
-            # From now on the leader counts by this shorter timeout, whatever it had promised by the longer one.
-            self.certainty.limit(attempt.sent_at + granted)
-        self.timeout = self._hosts.timeout = granted
+        self.proving.greeted(link.connection, attempt.sent_at, is_new=attempt.begins_session)
+        self.timeout = self._hosts.timeout = link.connection.timeout
         # Admitted in this very step, and not by the task that waits in _connect: what was read together with the
         # handshake may already be an event.
         if self._sasl is None:
@@ -399,7 +400,7 @@ class Session:
         """Lend `link` to the request queue: credentials and watches first, then the calls that wait."""
         self._link = link
         self.requests.attach(link, self.key.id, [credential.call() for credential in self._credentials])
-        self.proving.attach(link.connection, self._loop.time())
+        self.proving.attach(link, self._address)
         if not self._started.done():
             self._started.set_result(None)
         self._log.connected(self.server, self.key.id, self.timeout, is_read_only=link.connection.is_read_only)
@@ -433,6 +434,7 @@ class Session:
             self._settle_all(error)
             self.requests.forget_session()
             self.key = SessionKey()
+            self.certainty.renewed()
             self.timeout = self._hosts.timeout = self._wanted_timeout
             self.states.enter(SessionState.CONNECTING)
             return

@@ -15,10 +15,10 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from zkwire.errors import AuthenticationRequiredError, ProtocolError, SessionError, UnimplementedError
 from zkwire.wire import timing
-from zkwire.wire.certainty import Certainty, Reach
+from zkwire.wire.certainty import Certainty, Reach, Upkeep
 from zkwire.wire.frames import LENGTH, FrameError, FrameReader
 from zkwire.wire.jute import Record
-from zkwire.wire.multi import MultiRequest
+from zkwire.wire.multi import MultiReply, MultiRequest
 from zkwire.wire.primitives import DecodeError
 from zkwire.wire.progress import Progress
 from zkwire.wire.records import EVENT_XID, PING_XID, ConnectRequest, ConnectResponse, WatcherEvent, printed
@@ -159,9 +159,9 @@ class Connection:
     `unfolding`: a large reply that is being decoded in steps, or None: call `go_on` later, and read no more until then;
     `is_session_over`: whether the server said, in a reply, that it is ending the session;
     `urgent`: the callbacks of `add_urgent`, by their frames without the zxid and the error code;
-    `certainty`: what the replies on this connection prove about the session, None before the handshake and on a server
-    without a quorum;
-    `keeps_certain`: set by the session; while it is True the pings are requests through the leader, and more frequent;
+    `certainty`: set by the session at the handshake: what replies prove about the session; None where they prove
+    nothing, as those of a server without a quorum;
+    `upkeep`: set by the session: how certain the session is kept, by proofs in place of pings.
     """
 
     def __init__(self, connect_request: ConnectRequest, frame_limit: int, now: float) -> None:
@@ -173,9 +173,9 @@ class Connection:
         self.last_zxid = connect_request.last_zxid_seen
         self._misses_events = False  # watches of the former connection could not be set again
         self.certainty: Certainty | None = None
-        self.keeps_certain = False
+        self.upkeep = Upkeep.NONE
         self._next_touch = now  # a touch sent before this is too close to the former one
-        self.answered = self.heard = self._last_sent = self._last_through = now
+        self.answered = self.heard = self._last_sent = now
         self._connect_sent = now
         self._wanted_session = connect_request.session_id
         self._least_timeout = timing.least_granted(connect_request.timeout / 1000)
@@ -215,8 +215,6 @@ class Connection:
             self._auth_calls.append(call)
             return
         self._last_sent = now
-        if request.reach is not _SERVER:
-            self._last_through = now
         self.calls.append(call)
         if call.body is None:
             self.large_in_flight += call.size
@@ -362,7 +360,7 @@ class Connection:
         # First the ping, then the judgement: on an event loop that was late the ping that was due has not been sent,
         # and the silence is our own.
         if not self.is_held and now >= self._ping_at():
-            if self.keeps_certain:
+            if self._is_kept:
                 self.prove(now)
             else:
                 self.send(Call(PingRequest()), now)
@@ -372,28 +370,30 @@ class Connection:
             return False
         return not self._auth_calls or now < self._auth_calls[0].sent_at + self.timeout
 
+    @property
+    def _is_kept(self) -> bool:
+        return self.certainty is not None and self.upkeep is not Upkeep.NONE
+
     def prove(self, now: float) -> None:
-        """Queue a request whose reply proves that the ensemble keeps the session."""
-        # A server without a quorum proves nothing, and refuses both kinds of proof.
-        self.send(Call(PingRequest() if self.certainty is None else self.proof(now)), now)
+        """Queue a proof: a request whose reply proves something about the session; see certainty.py."""
+        self.send(Call(self.proof(now)), now)
+        if self.certainty is not None:
+            self.certainty.asked(now)
 
     def proof(self, now: float) -> Request[Any]:
-        """Return the request whose reply proves that the ensemble keeps the session, if it is sent now.
-
-        That is a sync, or a transaction that changes nothing if the last committed write is old; see certainty.py.
-        """
-        if self.certainty is not None and now >= self.certainty.written + timing.write_after(self.timeout):
+        """Return a proof to send at `now`: a sync, or a transaction that changes nothing if a write is wanted."""
+        if self.certainty is not None and self.certainty.wants_write(now, self.upkeep):
             return MultiRequest([CheckVersionRequest("/", _ANY_VERSION)])
         return SyncRequest("/")
 
     def _ping_at(self) -> float:
-        if self.keeps_certain and self.certainty is not None:
-            certain = self.certainty.until - self._last_through
-            return self._last_through + timing.prove_after(self.timeout, certain)
+        if self._is_kept:
+            assert self.certainty is not None
+            return self.certainty.due(self.upkeep)
         return self._last_sent + timing.ping_after(self.timeout)
 
     def _dead_at(self) -> float:
-        dead_after = timing.dead_after(self.timeout, keeps_certain=self.keeps_certain)
+        dead_after = timing.dead_after(self.timeout, keeps_certain=self._is_kept and self.upkeep is Upkeep.CERTAIN)
         silent = self.heard + dead_after
         if self.calls:
             # A request that was sent late, by an event loop that was late, gets its time to be answered all the same.
@@ -426,8 +426,6 @@ class Connection:
         self.is_read_only = frame[end : end + 1] > b"\0"
         self.confirms_session = not self.is_read_only
         self.answered = self._connect_sent
-        if not self.is_read_only:
-            self.certainty = Certainty(timeout, self._connect_sent, is_new=self._wanted_session == 0)
         return response
 
     def _reply(self, frame: bytes, decoded: Record | None = None) -> Call | Notification | AuthenticationDemand:
@@ -455,7 +453,8 @@ class Connection:
                 raise
         elif code == AuthenticationRequiredError.code:
             return AuthenticationDemand(call.request.operation)
-        elif code == _SESSION_EXPIRED:
+        failed_inside = call.reply.error if isinstance(call.reply, MultiReply) else 0
+        if _SESSION_EXPIRED in (code, failed_inside):
             self.is_session_over = True
             raise ProtocolError("the server is ending the session")
         call.code = code
@@ -464,9 +463,12 @@ class Connection:
         if call.body is None:
             self.large_in_flight -= call.size
         self.answered = call.sent_at
-        if call.request.reach is not _SERVER and code == 0 and self.certainty is not None:
+        if call.request.reach is not _SERVER and self.certainty is not None:
             # Only success: some errors are made by the server that we are connected to, without the leader.
-            self.certainty.answered(call.sent_at, self.heard, call.request.reach)
+            if code == 0 and not failed_inside:
+                self.certainty.answered(call.sent_at, self.heard, call.request.reach, zxid)
+            else:
+                self.certainty.refused(call.sent_at, self.heard)
         # A ping's reply carries the server's newest zxid, which may belong to a change whose event has not come yet.
         # If the connection broke now, setting the watches again from that zxid would miss the change.
         # The same goes for the reply to one of several SetWatches: the watch of a change may be in a later chunk, which
