@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from typing import Any, Final
 
 from zkwire.errors import ProtocolError
@@ -33,20 +34,29 @@ class Attempt:
     """One attempt to connect.
 
     Arguments: `owner`, of the link; `hello`, the handshake request; `reply_limit`, the largest frame to accept, in
-    bytes; `sasl`, the mechanism that authenticates behind the handshake, None for none; `is_first`, whether the client
-    has never been connected, so that it wants to know why it cannot be.
+    bytes; `sasl`, the mechanism that authenticates after the handshake, None for none; `session_xids`, those that the
+    session has not used; `is_first`, whether the client has never been connected, so that it wants to know why it
+    cannot be.
 
     `sent_at` is when the handshake request was written, on the event loop's clock.
     """
 
     def __init__(
-        self, owner: LinkOwner, hello: ConnectRequest, reply_limit: int, sasl: SaslMechanism | None, *, is_first: bool
+        self,
+        owner: LinkOwner,
+        hello: ConnectRequest,
+        reply_limit: int,
+        sasl: SaslMechanism | None,
+        session_xids: Iterator[int],
+        *,
+        is_first: bool,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._owner = owner
         self._hello = hello
         self._reply_limit = reply_limit
         self._sasl = sasl
+        self._xids = session_xids
         self._is_first = is_first
         self._link: Link | None = None
         self._greeted: asyncio.Future[bool] = self._loop.create_future()
@@ -131,6 +141,6 @@ class Attempt:
 
     def _make(self) -> Link:
         self.sent_at = self._loop.time()
-        self._link = Link(Connection(self._hello, self._reply_limit, self.sent_at), self._owner)
+        self._link = Link(Connection(self._hello, self._reply_limit, self.sent_at, self._xids), self._owner)
         self._link.connection.is_held = self._sasl is not None
         return self._link

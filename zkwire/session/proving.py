@@ -39,9 +39,9 @@ _ROLE_AFTER: Final = 1 / 4  # a lock that is held for so long is at rest
 class Proving:
     """What makes a session certain, and keeps it so.
 
-    Arguments: `lifetime`, the session's; `submit`, which sends a request; `upkeep`, how certain the session is kept
-    while no lock needs it; `rng`, a source of randomness; `open_link`, which opens connections; `sasl`, the client's
-    mechanism.
+    Arguments: `lifetime`, the session's; `submit`, which sends a request; `rng`, a source of randomness; `open_link`,
+    which opens connections; `sasl`, the client's mechanism; `is_ready`, whether the chain is kept while there is no
+    lock.
 
     `tasks` are those that run; the session ends them.
     """
@@ -50,15 +50,16 @@ class Proving:
         self,
         lifetime: Lifetime,
         submit: Callable[[Request[Any]], asyncio.Future[Any]],
-        upkeep: Upkeep,
         rng: random.Random,
         open_link: OpenLink,
         sasl: SaslMechanism | None,
+        *,
+        is_ready: bool,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._lifetime = lifetime
         self._submit = submit
-        self._upkeep = upkeep
+        self._at_least = Upkeep.READY if is_ready else Upkeep.NONE
         self._rng = rng
         self._open_link = open_link
         self._sasl = sasl
@@ -84,7 +85,7 @@ class Proving:
         link = self._link
         if link is not None:
             now, later = self._needs
-            upkeep = Upkeep.CERTAIN if now else Upkeep.READY if later else self._upkeep
+            upkeep = Upkeep.CERTAIN if now else Upkeep.READY if later else self._at_least
             if link.connection.upkeep is not upkeep:
                 link.connection.upkeep = upkeep
                 link.tick_earlier()

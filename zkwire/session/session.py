@@ -46,9 +46,8 @@ from zkwire.session.starting import given_up, not_in_time
 from zkwire.session.states import SessionState, States
 from zkwire.session.transport import Link, OpenLink
 from zkwire.wire import timing
-from zkwire.wire.certainty import Upkeep
 from zkwire.wire.connection import AuthenticationDemand, Call, Incoming, Notification
-from zkwire.wire.records import ConnectResponse, printed
+from zkwire.wire.records import ConnectResponse, printed, xids
 from zkwire.wire.requests import CloseSessionRequest, PingRequest, Request
 
 _LAST_WORDS: Final = 1.0  # seconds in which a client whose task is cancelled from outside closes its session
@@ -96,8 +95,7 @@ class Session:
         tap = None if observer is None else ObserverTap(observer)
         self.requests = RequestQueue(max_in_flight, request_limit, tap)
         self.certainty = Lifetime(least_timeout if session_id else float("inf"))
-        upkeep = Upkeep.READY if locks else Upkeep.NONE
-        self.proving = Proving(self.certainty, self.requests.submit, upkeep, rng, open_link, sasl)
+        self.proving = Proving(self.certainty, self.requests.submit, rng, open_link, sasl, is_ready=locks)
         self.on_closed = OnClosed()
         self.states = States()
         if tap is not None:
@@ -106,6 +104,7 @@ class Session:
         self._wanted_timeout = self.timeout = timeout
         self.key = SessionKey(session_id, password, is_resumable=True) if session_id else SessionKey()
         self.server = ""
+        self._xids = xids(1 + rng.getrandbits(30) if session_id else 1)  # the former client's are not known
         self._log = SessionLog(session_id)
         self._is_one_look = False
         self._renew = renew
@@ -370,7 +369,7 @@ class Session:
         seen = self.requests.last_zxid
         hello = self.key.hello(self._wanted_timeout, seen, accepts_read_only=self._accepts_read_only)
         is_first = not self._started.done()
-        self._attempt = Attempt(self, hello, self._reply_limit, self._sasl, is_first=is_first)
+        self._attempt = Attempt(self, hello, self._reply_limit, self._sasl, self._xids, is_first=is_first)
         self.server = self.requests.server = str(address)
         within = min(timing.connect_within(self.timeout, len(self._hosts)), max(self._time_left(), 0))
         link = await self._attempt.run(self._open_link, address, within)

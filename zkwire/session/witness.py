@@ -18,7 +18,7 @@ from zkwire.session.hosts import Address
 from zkwire.session.sasl import SaslMechanism
 from zkwire.session.transport import Link, OpenLink
 from zkwire.wire.connection import Call, Incoming
-from zkwire.wire.records import OPEN_ACL, ConnectRequest, ConnectResponse, printed
+from zkwire.wire.records import OPEN_ACL, ConnectRequest, ConnectResponse, printed, xids
 from zkwire.wire.requests import CreateRequest
 
 _SHORTEST: Final = 1  # milliseconds: the server grants its least timeout
@@ -57,7 +57,7 @@ class Witness:
                 return
 
     async def _shake_hands(self, hello: ConnectRequest, *, is_new: bool = False) -> ConnectResponse:
-        self._attempt = Attempt(self, hello, _REPLY_LIMIT, self._sasl, is_first=False)
+        self._attempt = Attempt(self, hello, _REPLY_LIMIT, self._sasl, xids(), is_first=False)
         link = await self._attempt.run(self._open_link, self._address, self._within)
         try:
             if is_new:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from zkwire.errors import AuthenticationRequiredError, ProtocolError, SessionError, UnimplementedError
@@ -21,7 +21,7 @@ from zkwire.wire.jute import Record
 from zkwire.wire.multi import MultiReply, MultiRequest
 from zkwire.wire.primitives import DecodeError
 from zkwire.wire.progress import Progress
-from zkwire.wire.records import EVENT_XID, PING_XID, ConnectRequest, ConnectResponse, WatcherEvent, printed
+from zkwire.wire.records import EVENT_XID, PING_XID, ConnectRequest, ConnectResponse, WatcherEvent, printed, xids
 from zkwire.wire.requests import (
     CheckVersionRequest,
     PingRequest,
@@ -37,7 +37,6 @@ _REQUEST_START: Final = struct.Struct(">iii")  # length, xid, opcode
 _REPLY_HEADER: Final = struct.Struct(">iqi")  # xid, zxid, err
 _ANY_VERSION: Final = -1
 _SERVER: Final = Reach.SERVER
-_MAX_XID: Final = 2**31 - 1
 _PASSWORD_BYTES: Final = 16
 REQUEST_HEADER_SIZE: Final = 8  # bytes: xid and opcode
 _LARGE: Final = 4 * 1024  # bytes: a larger request is encoded when it is sent, and counts in `large_in_flight`
@@ -144,7 +143,8 @@ class Connection:
     """One connection, from the handshake to its end.
 
     Arguments: `connect_request`, the handshake request; `frame_limit`, the largest frame to accept, in bytes; `now`, in
-    seconds on the clock that all later calls use.  Attributes, times in seconds on that clock:
+    seconds on the clock that all later calls use; `session_xids`, those that the session has not used.  Attributes,
+    times in seconds on that clock:
     `calls`: the requests in flight, in the order in which the server will answer them;
     `large_in_flight`: the number of bytes in those of them that are large, see Call;
     `timeout`: the negotiated session timeout in seconds, 0 until the handshake is complete;
@@ -153,8 +153,7 @@ class Connection:
     `last_zxid`: the newest zxid in any reply to a request of a caller, up to which no event of a watch is missing;
     `error`: what ended the connection, None while it is usable;
     `is_read_only`: whether the server has no quorum;
-    `confirms_session`: whether a reply proves that the ensemble keeps the session (a server without a quorum cannot
-    know);
+    `confirms_session`: whether a reply proves that the ensemble keeps the session;
     `is_held`: set by the session; while it is True no ping is sent;
     `unfolding`: a large reply that is being decoded in steps, or None: call `go_on` later, and read no more until then;
     `is_session_over`: whether the server said, in a reply, that it is ending the session;
@@ -164,7 +163,9 @@ class Connection:
     `upkeep`: set by the session: how certain the session is kept, by proofs in place of pings.
     """
 
-    def __init__(self, connect_request: ConnectRequest, frame_limit: int, now: float) -> None:
+    def __init__(
+        self, connect_request: ConnectRequest, frame_limit: int, now: float, session_xids: Iterator[int] | None = None
+    ) -> None:
         self.calls: deque[Call] = deque()
         self.large_in_flight = 0
         self.is_read_only = self.confirms_session = self.is_held = self.is_session_over = False
@@ -186,7 +187,7 @@ class Connection:
         self.unfolding: Stepwise | None = None
         self._auth_calls: deque[Call] = deque()
         self.urgent: dict[bytes, Callable[[], None]] = {}
-        self._xid = 0
+        self._xids = xids() if session_xids is None else session_xids
         self._progress = Progress(now)
         body = connect_request.encode()
         self._outgoing = [LENGTH.pack(len(body)) + body]
@@ -204,10 +205,7 @@ class Connection:
         of life of the session, so they do not put off the next ping, and their replies do not extend the certainty.
         """
         request = call.request
-        xid = request.fixed_xid
-        if xid is None:
-            xid = self._xid = self._xid % _MAX_XID + 1
-        call.xid = xid
+        xid = call.xid = next(self._xids) if request.fixed_xid is None else request.fixed_xid
         call.sent_at = now
         body = request.encode() if call.body is None else call.body
         self._outgoing.append(_REQUEST_START.pack(call.size, xid, request.opcode) + body)
@@ -393,12 +391,11 @@ class Connection:
         return self._last_sent + timing.ping_after(self.timeout)
 
     def _dead_at(self) -> float:
-        dead_after = timing.dead_after(self.timeout, keeps_certain=self._is_kept and self.upkeep is Upkeep.CERTAIN)
-        silent = self.heard + dead_after
-        if self.calls:
-            # A request that was sent late, by an event loop that was late, gets its time to be answered all the same.
-            return max(silent, self.calls[0].sent_at + dead_after / 2)
-        return silent
+        keeps_certain = self._is_kept and self.upkeep is Upkeep.CERTAIN
+        silent = self.heard + timing.dead_after(self.timeout, keeps_certain=keeps_certain)
+        # A request that was sent late, by an event loop that was late, gets its time to be answered nevertheless.
+        unanswered = timing.unanswered_after(self.timeout, keeps_certain=keeps_certain)
+        return max(silent, self.calls[0].sent_at + unanswered) if self.calls else silent
 
     # -- decoding ---------------------------------------------------------------------------------------------------
 

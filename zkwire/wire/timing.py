@@ -11,6 +11,8 @@ from typing import Final
 _PING: Final = 1 / 4
 _DEAD: Final = 1 / 2
 _DEAD_CERTAIN: Final = 1 / 3
+_UNANSWERED: Final = 1 / 5
+_UNANSWERED_CERTAIN: Final = 1 / 6
 _GIVE_UP: Final = 4 / 3
 _LATE: Final = 1 / 8
 _FIRST_PAUSE: Final = 0.1
@@ -29,11 +31,19 @@ def ping_after(timeout: float) -> float:
 def dead_after(timeout: float, *, keeps_certain: bool = False) -> float:
     """Return how many seconds a link may be silent before the client drops it: half of the timeout.
 
-    On an idle link a ping was sent after a quarter of the timeout, and had another quarter to be answered.
     A third of the timeout while the session must be certain: 0.7 of it was certain at the last reply, so that as much
     again is left to reach another server before a lock must be given up.
     """
     return timeout * (_DEAD_CERTAIN if keeps_certain else _DEAD)
+
+
+def unanswered_after(timeout: float, *, keeps_certain: bool = False) -> float:
+    """Return how many seconds a request may at least wait for its answer before silence counts: a fifth of the timeout.
+
+    Requests at rest are up to 0.45 of the timeout apart (see certainty.py), so that a dead link is dropped after 0.65.
+    A sixth of the timeout while the session must be certain.
+    """
+    return timeout * (_UNANSWERED_CERTAIN if keeps_certain else _UNANSWERED)
 
 
 def late_after(timeout: float) -> float:

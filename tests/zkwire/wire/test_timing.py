@@ -14,6 +14,11 @@ TIMES: dict[str, tuple[Callable[[], float], float]] = {
     "a ping": (partial(timing.ping_after, 120), 30),
     "a dead link": (partial(timing.dead_after, 120), 60),
     "a dead link while the session must be certain": (partial(timing.dead_after, 120, keeps_certain=True), 40),
+    "a request without an answer": (partial(timing.unanswered_after, 120), 24),
+    "a request without an answer while the session must be certain": (
+        partial(timing.unanswered_after, 120, keeps_certain=True),
+        20,
+    ),
     "a late event loop": (partial(timing.late_after, 120), 15),
     "an attempt to reach the only host": (partial(timing.connect_within, 120, 1), 60),
     "an attempt to reach one of three hosts": (partial(timing.connect_within, 120, 3), 40),
