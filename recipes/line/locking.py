@@ -303,7 +303,7 @@ class Locking(ABC, Generic[H]):
         If clients that only try meet at a free lock, one of them gets it.
         Raises: as `acquire`, without TimeoutError.  Cancellation: as `acquire`.
         Requests: the first time create, getChildren and delete, and sometimes two more looks.  After a try in vain a
-        look, which is sync and getChildren in one write and creates no node, and those of `acquire` if the lock is free.
+        look (sync and getChildren in one write, and no node), and those of `acquire` if the lock is free.
         """
         self._check_usable()
         lease = await self._try_acquire()
