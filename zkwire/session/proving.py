@@ -88,6 +88,8 @@ class Proving:
             upkeep = Upkeep.CERTAIN if now else Upkeep.READY if later else self._at_least
             if link.connection.upkeep is not upkeep:
                 link.connection.upkeep = upkeep
+                if now and link.connection.certainty is not None:
+                    link.connection.certainty.needed(self._loop.time())
                 link.tick_earlier()
 
     def greeted(self, connection: Connection, sent: float, *, is_new: bool) -> None:

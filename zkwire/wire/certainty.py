@@ -32,10 +32,11 @@ _FOREVER: Final = float("inf")
 _GAP: Final = 0.3  # half a tick, which is 1/4 at most, and what the leader's loop takes
 _GRAIN: Final = 1 / 64  # touches closer together than this are not told apart, so that there are few of them
 _EARLY: Final = 0.1  # y may be sent so much earlier than it must be
-_STALE: Final = 0.68  # a write that certifies less than this is repeated with the next proof
-_LATE: Final = 0.25  # and at once when it certifies less than this
+_STALE: Final = 0.6  # a write that certifies less than this is repeated with the next proof
+_LATE: Final = 0.35  # and at once when it certifies less than this
 _PAUSE: Final = 1 / 40  # after a refused proof
 _MOMENT: Final = 1 / 10_000  # clocks move in steps, and numbers are rounded: so much more is waited
+_SPREAD: Final = 0.05  # over which clients spread their proofs that come to need certainty together
 _SLACK: Final = 1 / 200  # x is sent so much later if it covers a newer touch then
 _EPOCH_BITS: Final = 32  # of a zxid, below those that count the leaders
 _ANY: Final = -1  # in place of an epoch
@@ -285,6 +286,10 @@ class Certainty:
     def asked(self, sent: float) -> None:
         """Record that a proof was sent at `sent`."""
         self._asked = sent
+
+    def needed(self, now: float) -> None:
+        """Record that more certainty is needed from now on."""
+        self._not_before = max(self._not_before, now + self.least * _SPREAD * self._phase)
 
     def due(self, upkeep: Upkeep) -> float:
         """Return when the next proof is to be sent: a request whose answer comes through the leader.

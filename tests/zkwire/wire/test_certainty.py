@@ -264,7 +264,7 @@ def test_no_session_ends_while_it_is_certain(seed: int) -> None:
         certain += max((until for _, until in ensemble.untils), default=0) > timeout
         linked += ensemble.certainty.is_linked
         assert all(until <= ensemble.ended for _, until in ensemble.untils)
-    assert ended > 60 and certain > 60 and linked > 60  # else nothing was shown
+    assert min(ended, certain, linked) > 60  # else nothing was shown
 
 
 # -- a client at rest ---------------------------------------------------------------------------------------------
@@ -488,14 +488,16 @@ def test_a_refused_proof_is_repeated_after_a_pause() -> None:
     assert certainty.due(Upkeep.CERTAIN) == due + 1 + T / 40
 
 
-def test_a_client_whose_last_write_is_old_writes_at_once_when_a_lock_needs_it() -> None:
+def test_a_client_whose_last_write_is_old_writes_soon_when_a_lock_needs_it() -> None:
     certainty = a_session()
     for at in (115.0, 135.0, 135.5):
         certainty.answered(at, at + 0.1, Reach.LEADER)
     assert certainty.due(Upkeep.READY) > 150.0
-    assert certainty.due(Upkeep.CERTAIN) == 100.0 + T * 3 / 4
-    assert certainty.wants_write(100.0 + T * 3 / 4 + 0.1, Upkeep.CERTAIN)
-    assert not certainty.wants_write(100.0 + T * 3 / 4 + 0.1, Upkeep.READY)
+    assert certainty.due(Upkeep.CERTAIN) == 100.0 + T * 0.65
+    assert certainty.wants_write(100.0 + T * 0.65 + 0.1, Upkeep.CERTAIN)
+    assert not certainty.wants_write(100.0 + T * 0.65 + 0.1, Upkeep.READY)
+    certainty.needed(150.0)  # clients that come to it together do not all write together
+    assert certainty.due(Upkeep.CERTAIN) == 150.0
 
 
 @pytest.mark.parametrize("every", [0.01, 0.5, 3.0])
