@@ -160,7 +160,8 @@ class Connection:
     `urgent`: the callbacks of `add_urgent`, by their frames without the zxid and the error code;
     `certainty`: set by the session at the handshake: what replies prove about the session; None where they prove
     nothing, as those of a server without a quorum;
-    `upkeep`: set by the session: how certain the session is kept, by proofs in place of pings.
+    `upkeep`: set by the session: how certain the session is kept, by proofs in place of pings;
+    `is_proof_answered`: set with the reply to a proof: `next_tick` may be earlier now.
     """
 
     def __init__(
@@ -175,6 +176,7 @@ class Connection:
         self._misses_events = False  # watches of the former connection could not be set again
         self.certainty: Certainty | None = None
         self.upkeep = Upkeep.NONE
+        self.is_proof_answered = False
         self._next_touch = now  # a touch sent before this is too close to the former one
         self.answered = self.heard = self._last_sent = now
         self._connect_sent = now
@@ -462,6 +464,7 @@ class Connection:
         self.answered = call.sent_at
         if call.request.reach is not _SERVER and self.certainty is not None:
             # Only success: some errors are made by the server that we are connected to, without the leader.
+            self.is_proof_answered = call.waiter is None
             if code == 0 and not failed_inside:
                 self.certainty.answered(call.sent_at, self.heard, call.request.reach, zxid)
             else:
