@@ -156,6 +156,14 @@ async def expire(server: RealServer, zk: Client) -> None:
             return
 
 
+def make_uncertain(zk: Client, seconds: float = 0.0) -> None:
+    """Have so many seconds certain from now on; the next answer through the leader proves more again."""
+    lifetime = zk._session.certainty
+    assert lifetime.certainty is not None
+    lifetime.certainty.until = asyncio.get_running_loop().time() + seconds
+    lifetime.on_uncertain.check_soon()
+
+
 @asynccontextmanager
 async def no_task_stays() -> AsyncIterator[None]:
     """Fail unless every task that was started inside has ended, within a few seconds."""

@@ -16,7 +16,7 @@ from recipes.line.ticket import TicketNode
 from tests.support import virtual_time
 from tests.support.everywhere import below, scene
 from tests.support.locks import start_waiting
-from tests.support.recipes import no_task_stays, outcome, until, until_armed, until_line, until_state
+from tests.support.recipes import make_uncertain, no_task_stays, outcome, until, until_armed, until_line, until_state
 from tests.support.virtual_time import in_virtual_time
 from zkwire import Client, SessionState
 from zkwire.testing.memory import handshake
@@ -40,7 +40,7 @@ async def quick_stage() -> AsyncIterator[Stage]:
     """A stage in virtual time; at the end no node may be left."""
     server = virtual_time.Server(tick_time=0.5)
     async with zkwire.connect("a", open_link=server.open_link) as other:
-        async with zkwire.connect("a", 1.0, open_link=server.open_link, read_only=True) as zk:
+        async with zkwire.connect("a", 1.0, open_link=server.open_link, read_only=True, locks=False) as zk:
             yield Stage(server, zk, other)
         assert await below(other, P) == []
 
@@ -179,15 +179,15 @@ async def test_the_client_keeps_certain_as_long_as_a_lock_is_held_or_waited_for(
         zk, needs = stage.zk, 0
         need, let_go = zk.need_certainty, zk.release_certainty
 
-        def counted_need() -> None:
+        def counted_need(*, later: bool = False) -> None:
             nonlocal needs
-            needs += 1
-            need()
+            needs += not later
+            need(later=later)
 
-        def counted_release() -> None:
+        def counted_release(*, later: bool = False) -> None:
             nonlocal needs
-            needs -= 1
-            let_go()
+            needs -= not later
+            let_go(later=later)
 
         monkeypatch.setattr(zk, "need_certainty", counted_need)
         monkeypatch.setattr(zk, "release_certainty", counted_release)
@@ -226,12 +226,12 @@ async def test_a_callback_that_was_called_may_be_added_again() -> None:
         certainty = Certainty(stage.zk, stage.zk.session_id)
         certainty.need(callback)
         for number in (1, 2):
-            stage.zk._session.certainty.end()
+            make_uncertain(stage.zk)
             await until(partial(was_called, number))
             await certainty.renew()
             certainty.add_callback(callback)
         certainty.release(callback)
-        stage.zk._session.certainty.end()
+        make_uncertain(stage.zk)
         await certainty.renew()
         assert len(called) == 2
 
@@ -243,7 +243,7 @@ async def test_why_certainty_has_ended() -> None:
         assert certainty.seconds_left() > 0
         assert (certainty.is_present_session, former.is_present_session) == (True, False)
         assert (former.seconds_left(), former.why_ended()) == (0, "its session is over")
-        stage.zk._session.certainty.limit(asyncio.get_running_loop().time())
+        make_uncertain(stage.zk)
         assert certainty.seconds_left() == 0
         assert certainty.why_ended() == (
             "the session may have expired: the ensemble's leader has not confirmed it for too long"

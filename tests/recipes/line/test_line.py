@@ -13,7 +13,7 @@ from recipes.line.locking import Locking
 from recipes.line.ticket import Ticket
 from tests.support.everywhere import Scene, nothing_stays, scene
 from tests.support.queues import Counting
-from tests.support.recipes import line, no_task_stays, outcome, until, until_line
+from tests.support.recipes import line, make_uncertain, no_task_stays, outcome, until, until_line
 from zkwire import Client, SessionExpiredError
 
 pytestmark = pytest.mark.limit(30)
@@ -101,7 +101,7 @@ async def passed_on(stage: Scene, zk: Client, owned: Line) -> Ticket:
 
 async def asking(stage: Scene, zk: Client, owned: Line, ticket: Ticket) -> "asyncio.Task[bool]":
     """Start to ask whether `ticket` still owns; return when the server has the question.  Its answer is lost."""
-    zk._session.certainty.end()
+    make_uncertain(zk)
     with stage.server.drop_after("sync", session=zk.session_id) as asked:
         task = asyncio.create_task(owned.still_owns(ticket))
         await asked.until_hit()
@@ -116,7 +116,10 @@ async def test_a_ticket_that_was_passed_on_owns_without_a_request_as_long_as_its
         count.requests.clear()
         assert await owned.still_owns(ticket)
         assert count.requests == []
-        zk._session.certainty.end()  # as if the event loop was blocked for long
+        make_uncertain(zk, 1.5)
+        assert await owned.still_owns(ticket)
+        assert count.requests == []
+        make_uncertain(zk, 0.9)  # less than a tenth of the timeout, as if the event loop was blocked for long
         assert await owned.still_owns(ticket)
         assert set(count.requests) == {"sync"}
         assert zk.certain_for(zk.session_id) > 0
@@ -156,7 +159,7 @@ async def test_a_task_that_is_cancelled_while_the_leader_is_asked_leaves_no_tick
     async with scene() as stage, no_task_stays():
         owned = Line(stage.zk, stage.path)
         ticket = await owned.acquire()
-        stage.zk._session.certainty.end()
+        make_uncertain(stage.zk)
         with stage.server.hold_replies("sync", session=stage.zk.session_id) as asked:
             task = asyncio.create_task(owned.still_owns(ticket))
             await asked.until_hit()
@@ -175,7 +178,7 @@ async def test_a_lock_that_is_passed_on_just_before_its_session_expires_is_acqui
         await asyncio.sleep(0)
         with stage.server.drop_after("sync", session=stage.zk.session_id) as asked:
             await first.release()  # passes the ticket on: the second task has not run yet
-            stage.zk._session.certainty.end()
+            make_uncertain(stage.zk)
             await asked.until_hit()
         stage.server.expire(stage.zk.session_id)
         lease = await second

@@ -14,7 +14,7 @@ from recipes.line import loss_monitor
 from tests.support.everywhere import nothing_stays, scene
 from tests.support.locks import start_waiting
 from tests.support.queues import Counting
-from tests.support.recipes import body_raises, line, no_task_stays, until, until_armed, until_line
+from tests.support.recipes import body_raises, line, make_uncertain, no_task_stays, until, until_armed, until_line
 
 
 async def test_every_lease_that_lasts_is_watched_whichever_others_have_ended_meanwhile() -> None:
@@ -171,19 +171,21 @@ async def test_certainty_that_comes_back_at_the_last_moment_is_no_loss(monkeypat
     """The answer of the leader arrives in the same turn of the loop in which certainty has ended."""
     async with scene() as stage:
         lease = await Lock(stage.zk, stage.path).acquire()
-        certainty, loop = stage.zk._session.certainty, asyncio.get_running_loop()
+        certainty = stage.zk._session.certainty.certainty
+        assert certainty is not None
+        proven = certainty.until
         for left in (5.0, 0.001):
-            certainty.limit(loop.time())
+            make_uncertain(stage.zk)
             await asyncio.sleep(0)  # the callbacks are scheduled
             with monkeypatch.context() as patch:
                 patch.setattr(stage.zk, "certain_for", lambda _, left=left: left)
                 for _ in range(3):
                     await asyncio.sleep(0)
                 lease.check()
-            certainty.proven(loop.time() + 5.0)
+            certainty.until = proven
             for _ in range(3):
                 await asyncio.sleep(0)
-        certainty.limit(loop.time())
+        make_uncertain(stage.zk)
         error = await lease.lost()
         assert error is not None
         assert "has not confirmed it for too long" in error.why
@@ -317,7 +319,7 @@ async def test_a_deletion_between_two_leases_of_a_ticket_is_noticed_by_the_secon
         following = asyncio.create_task(lock.acquire())
         await asyncio.sleep(0)
         await first.release()
-        stage.zk._session.certainty.end()
+        make_uncertain(stage.zk)
         lease = await following
         assert lease.path == first.path
         error = await lease.lost()

@@ -25,6 +25,8 @@ def test_the_defaults_are_those_of_the_documentation() -> None:
         "within": 15.0,
         "session_id": 0,
         "session_password": b"",
+        "least_timeout": None,
+        "locks": True,
         "renew": True,
         "max_in_flight": 1000,
         "request_limit": 1_048_575,

@@ -150,8 +150,8 @@ async def test_a_half_open_link_is_dropped_and_the_next_one_is_judged_anew_pitfa
         await asking
         assert await states_until(states, CONNECTED) == [CONNECTED]
         server.names()
-        await server.until("ping", 3)  # sent and answered: the new link does not count as dead
-        assert server.names() == ["ping"] * 3
+        await server.until("sync", 3)  # sent and answered: the new link does not count as dead
+        assert server.names()[:4] == ["multi", "sync", "sync", "sync"]
         assert (zk.state, zk.session_id) == (CONNECTED, old)
 
 
@@ -220,22 +220,20 @@ async def test_a_transaction_that_waits_for_a_connection_ends_with_its_session()
 @in_virtual_time
 async def test_pings_alone_prove_nothing_and_requests_through_the_leader_do() -> None:
     """Pitfall 70: a server that is cut off from its leader answers pings as well."""
-    async with a_client() as (server, zk):
+    async with a_client(locks=False) as (server, zk):
         proven = zk.certain_until
         assert proven == pytest.approx(server.loop.time() + 10.0, abs=0.01)
         await asyncio.sleep(9.0)
         assert server.names() == ["ping"] * 3
         assert zk.certain_until == proven
         zk.need_certainty()
-        certain = []
-        for _ in range(12):
-            await server.until("sync")
-            await turns()
-            server.names()
-            certain.append(zk.certain_until)
-        assert certain == sorted(certain)
-        assert all(one > proven for one in certain[4:])
-        assert server.loop.time() < zk.certain_until <= server.loop.time() + 6.0
+        await asyncio.sleep(1.0)  # there were touches, which two syncs and a write prove
+        left = []
+        for _ in range(300):
+            await asyncio.sleep(0.1)
+            left.append(zk.certain_for(zk.session_id))
+        assert 4.0 <= min(left) <= max(left) <= 10.0
+        assert set(server.names()) == {"sync", "multi"}
         zk.release_certainty()
         await server.until("ping", 2)
         assert server.names().count("sync") <= 1  # the one that was due

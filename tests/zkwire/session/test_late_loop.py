@@ -31,9 +31,9 @@ async def test_a_connection_survives_a_blocked_event_loop_and_a_warning_names_th
 @in_virtual_time
 async def test_a_write_in_the_turn_in_which_a_dead_link_is_noticed_goes_to_the_next_one_pitfall_75() -> None:
     async with a_client(timeout=4.0) as (server, zk):
-        await zk.ping()
         server.is_silent = True
-        await asyncio.sleep(1.5)  # a ping is unanswered
+        asking = asyncio.create_task(zk.ping())
+        await asyncio.sleep(1.5)  # it is unanswered
         block(1.2)
         creating = asyncio.create_task(zk.create("/a"))
         removing = zk.discard("/none")
@@ -42,6 +42,7 @@ async def test_a_write_in_the_turn_in_which_a_dead_link_is_noticed_goes_to_the_n
         server.go_on()
         assert await creating == "/a"
         await removing
+        await asking
         names = server.names()
         assert names.count("create") == names.count("delete") == 1
 

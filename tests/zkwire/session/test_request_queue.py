@@ -3,6 +3,7 @@
 import asyncio
 import weakref
 from contextlib import AsyncExitStack
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -142,7 +143,7 @@ async def test_nothing_is_written_on_a_link_that_may_be_dead_until_it_has_been_l
         assert server.requests == []
         await creating
         await removing
-        assert server.names() == ["ping", "delete", "create"]
+        assert server.names() == ["sync", "delete", "create"]
 
 
 @in_virtual_time
@@ -418,10 +419,20 @@ async def test_the_removal_of_a_watch_that_an_overloaded_server_refuses_is_sent_
 
 @in_virtual_time
 async def test_a_ping_that_an_overloaded_server_refuses_is_no_reason_for_anything() -> None:
-    async with a_client() as (server, zk):
+    async with a_client(locks=False) as (server, zk):
         server.strike = lambda wire, sent: zkwire.ThrottledError.code if sent.name == "ping" else None
         await asyncio.sleep(9.0)
         assert server.names() == ["ping"] * 3
+        assert zk.state is SessionState.CONNECTED
+
+
+@in_virtual_time
+async def test_a_proof_that_an_overloaded_server_refuses_is_sent_again_after_a_pause() -> None:
+    async with a_client() as (server, zk):
+        server.strike = lambda wire, sent: zkwire.ThrottledError.code if sent.name == "sync" else None
+        await server.until("sync", 5)
+        times = [sent.at for sent in server.requests][1:5]  # the first one waits for no answer of the leader
+        assert [later - earlier for earlier, later in pairwise(times)] == pytest.approx([0.25] * 3, abs=0.01)
         assert zk.state is SessionState.CONNECTED
 
 
@@ -432,7 +443,8 @@ async def test_a_read_with_two_unreadable_answers_fails_and_is_no_reason_to_keep
         def send_a_part(wire: Wire, sent: Sent) -> bool | None:
             if sent.name != "exists":
                 return None
-            wire.send(b"\0\0\0\x14" + b"\0\0\0\1" + bytes(12) + b"\0\0\0\1")
+            xid = wire._link.connection.calls[0].xid
+            wire.send(b"\0\0\0\x14" + xid.to_bytes(4, "big") + bytes(12) + b"\0\0\0\1")
             return False
 
         server.strike = send_a_part

@@ -31,7 +31,7 @@ async def state_is(zk: zkwire.Client, wanted: SessionState) -> None:
 
 @in_virtual_time
 async def test_a_session_that_no_server_confirms_expires_four_thirds_of_its_timeout_after_the_last_answer() -> None:
-    async with a_client(timeout=9.0) as (server, zk):
+    async with a_client(timeout=9.0, locks=False) as (server, zk):
         await zk.create("/e", ephemeral=True)
         old, states = zk.session_id, zk.states()
         await asyncio.sleep(5.0)  # a ping each 2.25 s; the last one was answered after 4.5 s
