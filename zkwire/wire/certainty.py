@@ -36,6 +36,7 @@ _STALE: Final = 0.6  # a write that certifies less than this is repeated with th
 _LATE: Final = 0.35  # and at once when it certifies less than this
 _PAUSE: Final = 1 / 40  # after a refused proof
 _MOMENT: Final = 1 / 10_000  # clocks move in steps, and numbers are rounded: so much more is waited
+_LONGEST: Final = 0.45  # between two requests of an idle client
 _SPREAD: Final = 0.05  # over which clients spread their proofs that come to need certainty together
 _SLACK: Final = 1 / 200  # x is sent so much later if it covers a newer touch then
 _EPOCH_BITS: Final = 32  # of a zxid, below those that count the leaders
@@ -307,9 +308,9 @@ class Certainty:
             # When x can cover each of the touches: the newest for which it need not be late.
             dues = [touch.answered + least * (_GAP + _MOMENT) for touch in self._touches if touch.sent > self._touched]
             due = max((at for at in dues if at <= ends - least * (reserve - _SLACK)), default=dues[0])
-            latest = ends - least * reserve
+            latest = min(ends - least * reserve, self._touches[-1].sent + least * _LONGEST)
         else:
-            due = latest = ends - least * (reserve + _GAP * (1 + self._phase))
+            due = latest = min(ends - least * (reserve + _GAP * (1 + self._phase)), self._touched + least * _LONGEST)
         if self._touched > self._since:  # the first pair after a handshake is sent early, to spread what follows
             due = max(due, latest)
         if upkeep is Upkeep.CERTAIN and self.is_linked:

@@ -36,6 +36,7 @@ from zkwire.wire.watch_table import WatchEventType, WatchKind, deletion_frame
 _REQUEST_START: Final = struct.Struct(">iii")  # length, xid, opcode
 _REPLY_HEADER: Final = struct.Struct(">iqi")  # xid, zxid, err
 _ANY_VERSION: Final = -1
+_FOREVER: Final = float("inf")
 _SERVER: Final = Reach.SERVER
 _PASSWORD_BYTES: Final = 16
 REQUEST_HEADER_SIZE: Final = 8  # bytes: xid and opcode
@@ -397,7 +398,9 @@ class Connection:
         silent = self.heard + timing.dead_after(self.timeout, keeps_certain=keeps_certain)
         # A request that was sent late, by an event loop that was late, gets its time to be answered nevertheless.
         unanswered = timing.unanswered_after(self.timeout, keeps_certain=keeps_certain)
-        return max(silent, self.calls[0].sent_at + unanswered) if self.calls else silent
+        if not self.calls:  # nothing is owed: proofs at rest are further apart than pings
+            return _FOREVER if self._is_kept else silent
+        return max(silent, self.calls[0].sent_at + unanswered)
 
     # -- decoding ---------------------------------------------------------------------------------------------------
 
