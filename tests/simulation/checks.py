@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tests.simulation.stage import Player, Stage
 
 _LOOK_EVERY: Final = 1.1  # seconds
+_MOMENT: Final = 0.1
 _NUMBER: Final = re.compile(r"\d{10}$")
 
 
@@ -116,7 +117,9 @@ class Guard:
         node = replica.tree.nodes.get(self._path)
         if node is not None and node.pzxid != self._newest:
             self._newest = node.pzxid
-            self._lines.append({name: int(found[0]) for name in node.children or () if (found := _NUMBER.search(name))})
+            strangers = self._stage.ensemble.strangers  # no tickets: they are persistent
+            names = [each for each in node.children or () if not (strangers and f"{self._path}/{each}" in strangers)]
+            self._lines.append({name: int(found[0]) for name in names if (found := _NUMBER.search(name))})
 
     def is_ended(self, player: "Player") -> bool:
         """Return whether an operator has ended the player's session.
@@ -144,6 +147,8 @@ class Guard:
         """
         if holder.lease.path in self._excused or holder.session_id in self._stage.ended_sessions:
             return True
+        if holder.player.machine.frozen_until > self._stage.world.now - _MOMENT and not _is_certain(holder):
+            return True  # it has looked, and was stopped before it could act
         known = self._stage.ensemble.election.timeouts.get(holder.session_id, 0)
         return known < round(holder.player.zk.session_timeout * 1000)
 

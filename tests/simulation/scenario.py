@@ -78,6 +78,14 @@ class Scenario(ABC):
         """Return the nodes that an operator may delete."""
         return []
 
+    def writable(self) -> list[str]:
+        """Return the nodes that an operator may write into."""
+        return self.deletable()
+
+    def lines(self) -> list[str]:
+        """Return the nodes below which strangers may create nodes that look like tickets."""
+        return []
+
     def deleted(self, path: str) -> None:  # noqa: B027
         """Take note that an operator deletes a node."""
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tests.simulation.ensemble.election import Election
 from tests.simulation.ensemble.history import HEADER_SIZE, Replica, Transaction
@@ -10,7 +11,7 @@ from tests.simulation.ensemble.server import SimulatedServer
 from tests.simulation.links import Network
 from zkwire.testing.memory.state import Settings
 from zkwire.wire.records import OPEN_ACL
-from zkwire.wire.requests import CreateRequest, DeleteRequest
+from zkwire.wire.requests import CreateRequest, DeleteRequest, Request
 
 
 class Frontier:
@@ -54,6 +55,7 @@ class Ensemble:
         count = shape.voters + shape.observers
         longest = (*shape.longest, *[None] * count)
         self.frontier = Frontier()
+        self.strangers: set[str] = set()  # persistent nodes that look like tickets
         self.servers = [
             SimulatedServer(
                 network,
@@ -101,14 +103,18 @@ class Ensemble:
     def nodes_below(self, path: str) -> list[str]:
         """Return the paths below `path`, as the server with the longest history has them."""
         replica = max(self.servers, key=lambda server: server.applied).replica
-        return sorted(node for node in replica.tree.nodes if node.startswith(f"{path}/"))
+        return sorted(each for each in replica.tree.nodes if each.startswith(f"{path}/") and each not in self.strangers)
 
     def delete(self, path: str) -> bool:
         """Delete a node as an operator does; return whether there is a leader to do it."""
+        return self.act(DeleteRequest(path, -1))
+
+    def act(self, request: Request[Any]) -> bool:
+        """Carry out a request of an operator; return whether there is a leader to do it."""
         found = self.leader()
         if found is None:
             return False
-        found[1].act(DeleteRequest.opcode, bytes(HEADER_SIZE) + DeleteRequest(path, -1).encode())
+        found[1].act(request.opcode, bytes(HEADER_SIZE) + request.encode())
         return True
 
     def watches(self) -> list[str]:

@@ -23,13 +23,12 @@ class _Known:
     """What one player knows.
 
     `seen` is the newest mzxid of each node that the session has shown; `watches` are the watches that have not fired,
-    with the mzxid for which they were set; `writes` counts the player's own writes.
+    with the mzxid for which they were set.
     """
 
     session_id: int = 0
     seen: dict[str, int] = field(default_factory=dict)
     watches: list[tuple[str, int, Watch]] = field(default_factory=list)
-    writes: int = 0
 
 
 class ClientScenario(Scenario):
@@ -76,7 +75,7 @@ class ClientScenario(Scenario):
                     for each in _NODES:
                         await self._watch(player, known, each)
                 case "append":
-                    await self._append(player, known)
+                    await self._append(player)
         except (zkwire.ConnectionLostError, zkwire.SessionExpiredError, zkwire.ServerError) as error:
             if isinstance(error, zkwire.ServerError) and not error.is_transient:
                 raise
@@ -86,9 +85,8 @@ class ClientScenario(Scenario):
         self._shown(player, known, path, node.stat.mzxid, player.zk.session_id)
         known.watches.append((path, node.stat.mzxid, watch))
 
-    async def _append(self, player: Player, known: _Known) -> None:
-        known.writes += 1
-        data = f"{player.actor.name} {known.writes}"
+    async def _append(self, player: Player) -> None:
+        data = f"{player.actor.name} {len(self._made)}"
         self._made[data] = "unknown"
         try:
             await player.zk.create(f"{_ROOT}/log/w-", data.encode(), sequential=True)
