@@ -75,6 +75,11 @@ class Guard:
         self._excused: set[str] = set()
         self._greatest = (0, "")
         self.count = 0
+        stage.guards.append(self)
+
+    def certainties(self) -> list[tuple[_Holder, bool]]:
+        """Return all that is held, and whether it is certain."""
+        return [(holder, _is_certain(holder)) for holder in self._holders]
 
     def deleted(self, path: str) -> None:
         """Take note that an operator deletes the node `path`: its holder learns of that after the fact."""

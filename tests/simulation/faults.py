@@ -104,6 +104,12 @@ def _pause_leader(stage: "Stage", fault: Fault) -> End:
     return found[0].go_on
 
 
+def _kill_leader(stage: "Stage", fault: Fault) -> End:
+    """The process of the server that leads at this moment dies, and is started again at the end."""
+    found = stage.ensemble.leader()
+    return None if found is None else _kill(stage, replace(fault, targets=(found[0].name,)))
+
+
 def _block_all(stage: "Stage", fault: Fault, pairs: list[tuple[str, str]]) -> End:
     """Block these directions, which recover `fault.amount` seconds before the end, and those back."""
     outward = _block_each(stage, pairs)
@@ -263,7 +269,8 @@ def _stranger(stage: "Stage", fault: Fault) -> End:
     ensemble.strangers.update(made)
 
     def end() -> None:
-        if not all([ensemble.delete(path) for path in made]):
+        deleted = [ensemble.delete(path) for path in made]
+        if not all(deleted):
             stage.world.after(1.0, end)
 
     return end if kind == "unreadable" else None
@@ -334,6 +341,7 @@ KINDS: Final[dict[str, Callable[["Stage", Fault], End]]] = {
     "isolate-home": _isolate_home,
     "maroon": _maroon,
     "pause-leader": _pause_leader,
+    "kill-leader": _kill_leader,
     "delay": _delay,
     "pause": _pause,
     "kill": _kill,
@@ -355,16 +363,10 @@ KINDS: Final[dict[str, Callable[["Stage", Fault], End]]] = {
 }
 
 # Kinds that are chosen more often than others; a lag is added behind the others, see `with_lags`.
-_WEIGHTS: Final[dict[str, float]] = {
-    "cut": 2,
-    "trip": 3,
-    "stall": 2,
-    "isolate-home": 4,
-    "isolate-leader": 4,
-    "pause-leader": 2,
-    "lag": 0,
+_WEIGHTS: Final = {
+    **{"cut": 2, "trip": 3, "stall": 2, "isolate-home": 4, "isolate-leader": 4, "pause-leader": 2, "kill-leader": 3},
+    **{"power-off": 2, "crash": 2, "freeze": 2, "stranger": 2, "lag": 0},
 }
-_WEIGHTS |= {"power-off": 2, "crash": 2, "freeze": 2, "stranger": 2, "drift": 0.5, "write": 0.5}
 
 _LAGS: Final = 0.125  # how often a schedule gets servers that lag
 
@@ -442,7 +444,7 @@ def random_fault(rng: Random, kind: str, shape: Shape, actors: tuple[Actor, ...]
             return Fault(at, kind, (server,), seconds, amount=rng.choice([0.1, 0.5]))
         case "delete":
             return Fault(at, kind, (), amount=rng.random())
-        case "pause-leader":
+        case "pause-leader" | "kill-leader":
             return Fault(at, kind, (), seconds)
     return Fault(at, kind, (server,), seconds)
 

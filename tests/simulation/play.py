@@ -20,12 +20,13 @@ _MOST_TRIES: Final = 400  # runs to shorten one schedule
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a run: the failure, None if there is none; the digest of its order; its length."""
+    """What came of a run: the failure, None if there is none; the digest of its order; its length; what is rare."""
 
     failure: str | None
     digest: int
     turns: int
     seconds: float
+    seen: frozenset[str]
 
 
 def make(scenario: str, number: int) -> Schedule:
@@ -49,14 +50,14 @@ def play(schedule: Schedule, *, collect: bool = False) -> Outcome:
     """
     stage = Stage(schedule, SCENARIOS[schedule.scenario])
     stage.play()
-    world, failures = stage.world, stage.failures
+    world, failures, seen = stage.world, stage.failures, stage.seen
     stage.close()
     if collect:
         complaints = len(world.complaints)
         del stage
         gc.collect()
         failures += world.complaints[complaints:]
-    return Outcome(failures[0] if failures else None, world.digest, world.turns, world.now)
+    return Outcome(failures[0] if failures else None, world.digest, world.turns, world.now, frozenset(seen))
 
 
 def shortened(schedule: Schedule, tries: int = _MOST_TRIES) -> Schedule:

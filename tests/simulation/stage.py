@@ -16,9 +16,11 @@ from unittest.mock import patch
 import zkwire
 from recipes.common import this_process
 from tests.simulation import faults
+from tests.simulation.checks import Guard
 from tests.simulation.ensemble.ensemble import Ensemble
 from tests.simulation.links import Network
 from tests.simulation.loop import LOOK_EVERY, ON_CALL, Machine, StuckError, World
+from tests.simulation.rare import Rare
 from tests.simulation.scenario import Scenario
 from tests.simulation.schedule import Actor, Schedule, Step
 from zkwire.session import suspension
@@ -70,7 +72,7 @@ class Player:
         }
         is_resumed = bool(resumes and self.zk.session_id)
         if is_resumed:
-            stage.seen["a session resumed by id"] = True
+            stage.seen.add("a session is resumed by its id")
 
         def again() -> None:
             new = Machine(stage.world, machine.name, rate=self.actor.rate, offset=machine.time())
@@ -157,7 +159,7 @@ class Stage:
     """What a schedule describes, ready to be played.
 
     `failures` are what went wrong; the first one ends the run.  `clients` are the players' clients by the players'
-    names.  `ended_sessions` are the sessions that an operator has ended.  `seen` has what is rare and has happened.
+    names.  `ended_sessions` are the sessions that an operator has ended.  `seen` has what is rare and has happened; `guards`, all that were made.
     """
 
     def __init__(self, schedule: Schedule, kind: type[Scenario]) -> None:
@@ -169,8 +171,10 @@ class Stage:
         self.failures: list[str] = []
         self.clients: dict[str, zkwire.Client] = {}
         self.ended_sessions: set[int] = set()
-        self.seen: dict[str, bool] = {}
+        self.seen: set[str] = set()
+        self.guards: list[Guard] = []
         self.scenario = kind(self)
+        Rare(self, self.seen)
         self.ensemble.start()
         self.players = [Player(self, actor) for actor in schedule.actors]
         self.machines = {player.actor.name: player.machine for player in self.players}
