@@ -363,10 +363,9 @@ KINDS: Final[dict[str, Callable[["Stage", Fault], End]]] = {
 }
 
 # Kinds that are chosen more often than others; a lag is added behind the others, see `with_lags`.
-_WEIGHTS: Final = {
-    **{"cut": 2, "trip": 3, "stall": 2, "isolate-home": 4, "isolate-leader": 4, "pause-leader": 2, "kill-leader": 3},
-    **{"power-off": 2, "crash": 2, "freeze": 2, "stranger": 2, "lag": 0},
-}
+_WEIGHTS: Final = {"cut": 2, "trip": 3, "stall": 2, "isolate-home": 4, "isolate-leader": 4, "lag": 0} | dict.fromkeys(
+    ("pause-leader", "kill-leader", "power-off", "crash", "freeze", "stranger"), 2
+)
 
 _LAGS: Final = 0.125  # how often a schedule gets servers that lag
 

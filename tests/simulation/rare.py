@@ -48,16 +48,23 @@ class Rare:
         admit, seen = server.admit, self._seen
 
         def noting(client: ClientConnection, *, is_valid: bool) -> None:
-            inside = [each for holder, each in self._certainties().items() if holder.session_id == client.session_id]
             if not is_valid:
-                seen.add("a session is gone when its client returns" + (", with a body inside" if inside else ""))
-            elif not all(inside):
-                seen.add("a session goes on after its certainty has ended, with a body inside")
+                bodies = [holder for holder in self._certainties() if holder.session_id == client.session_id]
+                seen.add("a session is gone when its client returns" + (", with a body inside" if bodies else ""))
+            elif self._has_lapsed(client.session_id):
+                seen.add("a session goes on after its certainty has ended")
             elif client.session_id not in server.replica.sessions.by_id:
                 seen.add("a server does not know the session that it lets in")
             admit(client, is_valid=is_valid)
 
         return noting
+
+    def _has_lapsed(self, session_id: int) -> bool:
+        for player in self._stage.players:
+            if getattr(player, "zk", None) is not None and player.zk.session_id == session_id:
+                with player.machine.inside():
+                    return player.zk.certain_for(session_id) <= 0
+        return False
 
     def _requesting(self, request: Callable[[ClientConnection, bytes], None]) -> Callable[..., None]:
         def noting(client: ClientConnection, payload: bytes) -> None:

@@ -159,7 +159,8 @@ class Stage:
     """What a schedule describes, ready to be played.
 
     `failures` are what went wrong; the first one ends the run.  `clients` are the players' clients by the players'
-    names.  `ended_sessions` are the sessions that an operator has ended.  `seen` has what is rare and has happened; `guards`, all that were made.
+    names.  `ended_sessions` are the sessions that an operator has ended.  `seen` has what is rare and has happened;
+    `guards`, all that were made.
     """
 
     def __init__(self, schedule: Schedule, kind: type[Scenario]) -> None:
