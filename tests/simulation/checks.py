@@ -146,16 +146,13 @@ class Guard:
     def _is_excused(self, holder: _Holder) -> bool:
         """Whether a holder may rely on its lease although it is lost.
 
-        An operator has deleted its node, or ended its session.  Or the leader has last heard of a shorter session
-        timeout than the client: servers that grant different timeouts are beyond what is promised, as
-        docs/waiting-line.md says, unless the client has got the answer of the one that granted less.
+        An operator has deleted its node, or ended its session.
         """
         if holder.lease.path in self._excused or holder.session_id in self._stage.ended_sessions:
             return True
-        if holder.player.machine.frozen_until > self._stage.world.now - _MOMENT and not _is_certain(holder):
-            return True  # it has looked, and was stopped before it could act
-        known = self._stage.ensemble.election.timeouts.get(holder.session_id, 0)
-        return known < round(holder.player.zk.session_timeout * 1000)
+        # It may have looked, and was stopped before it could act.
+        is_frozen = holder.player.machine.frozen_until > self._stage.world.now - _MOMENT
+        return is_frozen and not _is_certain(holder)
 
     def _fail(self, what: str) -> None:
         self._stage.fail(what)

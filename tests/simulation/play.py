@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final, TypeVar
 
+from tests.simulation.ensemble.habits import random_habits
 from tests.simulation.faults import random_faults, with_lags
 from tests.simulation.scenarios.all import SCENARIOS
 from tests.simulation.schedule import Actor, Schedule, random_actor, random_shape
@@ -39,7 +40,10 @@ def make(scenario: str, number: int) -> Schedule:
         for index in range(rng.randint(*kind.players))
     )
     schedule = Schedule(scenario, number, shape, actors, random_faults(rng, shape, actors))
-    return with_lags(Random(f"{scenario} {number} lags"), besieged(rng, schedule, kind))
+    besieging = besieged(rng, schedule, kind)
+    habits = random_habits(Random(f"{scenario} {number} habits"))
+    besieging = dataclasses.replace(besieging, shape=dataclasses.replace(besieging.shape, **habits))
+    return with_lags(Random(f"{scenario} {number} lags"), besieging)
 
 
 def play(schedule: Schedule, *, collect: bool = False) -> Outcome:

@@ -203,7 +203,9 @@ class Stage:
         patience = scenario.patience + scenario.holds() + 6 * longest
         try:
             self._run(lambda: all(each.has_played for each in self.players), patience, "unserved", every=ON_CALL)
-            self._run(lambda: not self._left_on_servers(), 3 * longest, "something stays")
+            # An idle connection, with its watches, is closed in one of the rounds of its server.
+            within = 3 * longest + 2 * self.schedule.shape.idle
+            self._run(lambda: not self._left_on_servers(), within, "something stays")
             for player in self.players:
                 player.close()
             self._run(lambda: all(each.is_over for each in self.players), 2 * longest, "not closed", every=ON_CALL)

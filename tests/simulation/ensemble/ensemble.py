@@ -5,11 +5,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.simulation.ensemble.election import Election
+from tests.simulation.ensemble.habits import Habits
 from tests.simulation.ensemble.history import HEADER_SIZE, Replica, Transaction
 from tests.simulation.ensemble.leader import Leader
 from tests.simulation.ensemble.server import SimulatedServer
 from tests.simulation.links import Network
 from zkwire.testing.memory.state import Settings
+from zkwire.testing.memory.tree import CONFIG_NODE
 from zkwire.wire.records import OPEN_ACL
 from zkwire.wire.requests import CreateRequest, DeleteRequest, Request
 
@@ -33,8 +35,8 @@ class Frontier:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """What an ensemble looks like.
+class Shape(Habits):
+    """What an ensemble looks like, with the habits of its servers.
 
     Arguments: `voters` and `observers`, how many; `tick`, in seconds; `longest`, the longest session timeout that each
     server grants, in seconds, None where it is 20 ticks.
@@ -62,12 +64,19 @@ class Ensemble:
                 f"s{number}",
                 number,
                 Settings(tick_time=shape.tick, max_session_timeout=longest[number - 1]),
+                shape,
                 is_voter=number <= shape.voters,
                 on_applied=self.frontier.applied,
             )
             for number in range(1, count + 1)
         ]
         self.election = Election(network, self.servers)
+        config = "".join(
+            f"server.{number}={each.name}:2888:3888:{'participant' if each.is_voter else 'observer'};{each.name}:2181\n"
+            for number, each in enumerate(self.servers, 1)
+        )
+        for server in self.servers:
+            server.replica.tree.nodes[CONFIG_NODE].data = f"{config}version=0".encode()
 
     def preset(self, paths: Sequence[str]) -> None:
         """Have these nodes from the beginning; to be called before `start`."""
