@@ -59,6 +59,11 @@ class Scenario(ABC):
         """
         return None
 
+    @staticmethod
+    def written_step() -> Step | None:
+        """Return a step that creates a node and checks the answer, None if there is none in this scenario."""
+        return None
+
     @abstractmethod
     def equip(self, player: "Player") -> object:
         """Return what `player` needs for its steps, for example a Lock; called in its event loop."""

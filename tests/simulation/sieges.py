@@ -285,6 +285,24 @@ def _outstanding_writes(rng: Random, schedule: Schedule, kind: type[Scenario]) -
     return dataclasses.replace(_with(schedule, [client, *schedule.actors[1:]], faults), shape=shape)
 
 
+def _repeated_xids(rng: Random, schedule: Schedule, kind: type[Scenario]) -> Schedule | None:
+    """The leader hears no follower for some time; a client's first writes wait, and so do those on its next connection.
+
+    If both are the first ones of their connections, and the next one is to an observer, they may look alike there.
+    """
+    tick, (first, *others) = schedule.shape.tick, schedule.actors
+    step = kind.written_step()
+    if step is None or schedule.shape.voters > 3:
+        return None
+    pause = Step("pause", rng.uniform(0.0, 0.2) * tick)
+    client = _calm(first, ("s1", "s4"), 8 * tick, ((Step("pause", 0.3 * tick), *[step, pause] * rng.randint(2, 6)),))
+    at, seconds = rng.uniform(0.15, 0.3) * tick, rng.uniform(0.5, 2.0) * tick
+    faults = [Fault(at, "stall", (name, "s1"), seconds) for name in ("s2", "s3")]
+    faults += [Fault(at + rng.uniform(0.2, 0.9) * seconds, "cut", (client.name,)) for _ in range(rng.randint(1, 2))]
+    shape = dataclasses.replace(schedule.shape, observers=1)
+    return dataclasses.replace(_with(schedule, [client, *others], faults), shape=shape)
+
+
 def _strangers(rng: Random, schedule: Schedule, kind: type[Scenario]) -> Schedule | None:
     """Another client makes nodes among the tickets while they enter; some answers are lost."""
     tick = schedule.shape.tick
@@ -310,6 +328,7 @@ _SIEGES: Final[dict[Siege, float]] = {
     _killed_quorum: 0.03,
     _flapping: 0.05,
     _outstanding_writes: 0.03,
+    _repeated_xids: 0.02,
     _strangers: 0.04,
     _two_stalls: 0.03,
     _lagging_resize: 0.06,

@@ -45,6 +45,7 @@ class ClientScenario(Scenario):
     def __init__(self, stage: Stage) -> None:
         super().__init__(stage)
         self._made: dict[str, str] = {}  # what became of each append, by the data that it has written
+        self._paths: dict[str, str] = {}  # what the answer to it said
         stage.ensemble.preset([_ROOT, *_NODES, f"{_ROOT}/log"])
 
     def options(self) -> dict[str, Any]:
@@ -53,6 +54,10 @@ class ClientScenario(Scenario):
     @staticmethod
     def tasks(rng: Random, tick: float) -> list[list[Step]]:
         return [_steps(rng, tick) for _ in range(rng.choice([1, 1, 2]))]
+
+    @staticmethod
+    def written_step() -> Step:
+        return Step("append")
 
     def equip(self, player: Player) -> _Known:
         return _Known()
@@ -89,7 +94,7 @@ class ClientScenario(Scenario):
         data = f"{player.actor.name} {len(self._made)}"
         self._made[data] = "unknown"
         try:
-            await player.zk.create(f"{_ROOT}/log/w-", data.encode(), sequential=True)
+            self._paths[data] = await player.zk.create(f"{_ROOT}/log/w-", data.encode(), sequential=True)
         except zkwire.ConnectionLostError as error:
             self._made[data] = "unknown" if error.maybe_applied else "no"
             raise
@@ -133,6 +138,9 @@ class ClientScenario(Scenario):
 
     def ended(self) -> None:
         tree = max(self.stage.ensemble.servers, key=lambda server: server.applied).replica.tree
+        for data, path in self._paths.items():
+            if path not in tree.nodes or tree.nodes[path].data != data.encode():
+                self.stage.fail(f"the client was told that the write {data!r} made {path}")
         logged = [tree.nodes[path].data or b"" for path in self.stage.ensemble.nodes_below(f"{_ROOT}/log")]
         for data, was_made in self._made.items():
             count = logged.count(data.encode())
