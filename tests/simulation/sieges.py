@@ -285,6 +285,56 @@ def _outstanding_writes(rng: Random, schedule: Schedule, kind: type[Scenario]) -
     return dataclasses.replace(_with(schedule, [client, *schedule.actors[1:]], faults), shape=shape)
 
 
+def _ended_together(rng: Random, schedule: Schedule, kind: type[Scenario]) -> Schedule | None:
+    """A client is back when the leader has begun to end the sessions that are due, acquires, and is cut off again."""
+    tick, timeout = schedule.shape.tick, rng.choice([2.0, 3.0, 5.0])
+    hold, wait = kind.long_step(4 * timeout * tick), kind.long_step(0.5 * tick)
+    if hold is None or wait is None:
+        return None
+    at, away = rng.uniform(0.3, 1.5) * tick, (timeout + rng.uniform(-0.1, 0.8)) * tick
+    until = at + away + rng.uniform(0.02, 0.5) * tick
+    home = rng.choice([("s2",), ("s2", "s3"), ("s1", "s2", "s3")])
+    client = _calm(schedule.actors[0], home, timeout * tick, ((hold, hold),))
+    waiting = ((Step("pause", rng.choice([0.3 * tick, until, until])), wait),)
+    others = [_calm(each, ("s1", "s3"), 2 * tick, waiting) for each in schedule.actors[1:]]
+    again = (timeout + rng.uniform(0.5, 2.0)) * tick
+    faults = [Fault(at, "maroon", (client.name,), away), Fault(until, "maroon", (client.name,), again)]
+    return _with_many_sessions(rng, _with(schedule, [client, *others], faults))
+
+
+def _refused_proof(rng: Random, schedule: Schedule, kind: type[Scenario]) -> Schedule | None:
+    """A waiter is back at such a moment, and is let in by a server whose way to the leader is long.
+
+    Its session is marked before the transaction comes that it sends behind the handshake.  The holder leaves, and the
+    waiter is cut off again.
+    """
+    tick, timeout = schedule.shape.tick, rng.choice([2.0, 3.0, 5.0])
+    at, away = rng.uniform(0.5, 1.5) * tick, (timeout + rng.uniform(-0.1, 0.8)) * tick
+    late = rng.uniform(0.05, 0.4) * tick
+    hold, wait = kind.long_step(4 * timeout * tick), kind.long_step(0.5 * tick)
+    held = kind.long_step(at + away - rng.uniform(0.0, 0.3) * tick)
+    if hold is None or wait is None or held is None or len(schedule.actors) < 2:
+        return None
+    client = _calm(schedule.actors[0], ("s2",), timeout * tick, ((Step("pause", 0.1 * tick), hold),))
+    until = at + away + 2.2 * late + rng.uniform(0.0, 0.1) * tick
+    holder, *others = (_calm(each, ("s1", "s3"), 2 * tick, ()) for each in schedule.actors[1:])
+    holder = dataclasses.replace(holder, tasks=((held, Step("pause", until - at - away), wait),))
+    others = [dataclasses.replace(each, tasks=((Step("pause", until), wait),)) for each in others]
+    faults = [
+        Fault(at, "maroon", (client.name,), away),
+        Fault(at, "delay", ("s2", "s1"), until - at, late),
+        Fault(until, "maroon", (client.name,), (timeout + rng.uniform(0.5, 2.0)) * tick),
+    ]
+    return _with_many_sessions(rng, _with(schedule, [client, holder, *others], faults))
+
+
+def _with_many_sessions(rng: Random, schedule: Schedule) -> Schedule:
+    """Let it take as long to end the sessions that are due together as with some thousands of them."""
+    tick = schedule.shape.tick
+    bucket, handover = rng.choice([0.1, 0.5, 1.0]) * tick, rng.choice([0.0, 0.1, 0.5]) * tick
+    return dataclasses.replace(schedule, shape=dataclasses.replace(schedule.shape, bucket=bucket, handover=handover))
+
+
 def _repeated_xids(rng: Random, schedule: Schedule, kind: type[Scenario]) -> Schedule | None:
     """The leader hears no follower for some time; a client's first writes wait, and so do those on its next connection.
 
@@ -329,6 +379,8 @@ _SIEGES: Final[dict[Siege, float]] = {
     _flapping: 0.05,
     _outstanding_writes: 0.03,
     _repeated_xids: 0.02,
+    _ended_together: 0.03,
+    _refused_proof: 0.03,
     _strangers: 0.04,
     _two_stalls: 0.03,
     _lagging_resize: 0.06,

@@ -37,7 +37,7 @@ def random_habits(rng: Random) -> dict[str, Any]:
     return {
         "flush": rng.choice([0.0, 0.0, 0.001, 0.01, 0.05]),
         "bucket": rng.choice([0.0, 0.0001, 0.01, 0.2, 1.0, 3.0]),
-        "handover": rng.choice([0.0, 0.0001, 0.005, 0.2]),
+        "handover": rng.choice([0.0, 0.0001, 0.005, 0.2, 1.0]),
         "stall": rng.choice([0.0, 0.02, 0.3, 2.0]),
         "haste": rng.choice([1.0, 0.5, 0.1]),
         "idle": rng.choice([0.0, _IDLE, _IDLE]),
