@@ -174,7 +174,7 @@ class Learner:
                 return
             entry = server.apply_next()
             if entry.opcode == CREATE_SESSION:
-                # Each learner does so, also when it carries out what it has missed (LearnerSessionTracker.commitSession).
+                # Also when it carries out what it has missed (LearnerSessionTracker.commitSession).
                 self._touched[entry.session_id] = entry.timeout_ms
 
 

@@ -258,7 +258,8 @@ class SimulatedServer(Process):
         zxid, count = self.replica.last_zxid, self.replica.tree.count
         return (
             f"Zookeeper version: {VERSION}\nLatency min/avg/max: 0/0.0/0\nReceived: 1\nSent: 1\n"
-            f"Connections: {len(self.clients)}\nOutstanding: 0\nZxid: {zxid:#x}\nMode: {role.name}\nNode count: {count}\n"
+            f"Connections: {len(self.clients)}\nOutstanding: 0\nZxid: {zxid:#x}\nMode: {role.name}\n"
+            f"Node count: {count}\n"
         ).encode()
 
     def _early(self, client: ClientConnection) -> None:
