@@ -3,7 +3,7 @@
 from tests.simulation.ensemble.disk import Disk
 from tests.simulation.ensemble.ensemble import Ensemble, Shape
 from tests.simulation.ensemble.habits import Habits
-from tests.simulation.ensemble.history import CREATE_SESSION, HEADER_SIZE, SYNC, ClientConnection, Pending
+from tests.simulation.ensemble.history import CREATE_SESSION, HEADER_SIZE, SYNC, ClientConnection, Pending, Transaction
 from tests.simulation.ensemble.leader import SYNC_LIMIT, Leader
 from tests.simulation.ensemble.learner import Learner
 from tests.simulation.ensemble.process import Process
@@ -118,7 +118,12 @@ def test_a_learner_takes_a_commit_for_that_of_a_request_with_the_same_session_an
     claimed: list[Pending | None] = []
     assert isinstance(observer.role, Learner)
     claim = observer.role.claim
-    observer.role.claim = lambda entry: claimed.append(claim(entry)) or claimed[-1]  # type: ignore[func-returns-value,method-assign]
+
+    def noting(transaction: Transaction) -> Pending | None:
+        claimed.append(claim(transaction))
+        return claimed[-1]
+
+    observer.role.claim = noting  # type: ignore[method-assign]
     other = submit(observer, Create2Request.opcode, a_create("/new"), xid=5)
     run_to(world, 1.3)
     ensemble.network.unblock("s1", observer.name)
