@@ -12,10 +12,11 @@ class Habits:
     Arguments: `flush`, how long the disk takes for a transaction, see disk.py; `bucket`, how long at the most the
     leader ends the sessions of other clients before it ends the next one of ours, of those that are due together;
     `handover`, how long at the most a session that is being ended waits for the thread that closes it; `stall`, how
-    long at the most an overloaded server keeps requests before it refuses some; `haste`, how likely a process that was stopped
-    handles a timer first, and not what has come meanwhile; `idle`, the moments at which idle connections are closed,
-    0 for at once; `containers`, how often empty ones are deleted, 0 for never; `drift`, by how much the servers' clocks
-    differ per second; `sleeps`, whether a server that is stopped is suspended, so that its clock stands still.
+    long at the most an overloaded server keeps requests before it refuses some; `haste`, how likely a process that was
+    stopped handles a timer first, and not what has come meanwhile; `idle`, the moments at which idle connections are
+    closed, 0 for at once; `containers`, how often empty ones are deleted, 0 for never; `drift`, by how much the
+    servers' clocks differ per second; `sleeps`, whether a server that is stopped is suspended, so that its clock stands
+    still.
     """
 
     flush: float = 0.0
