@@ -67,10 +67,14 @@ def main() -> int:
     failed: list[tuple[str, int, str]] = []
     cpu: dict[str, float] = dict.fromkeys(options.scenario, 0.0)
     counts = Counter(dict.fromkeys(options.scenario, 0))
+    rare: Counter[str] = Counter()
     with ProcessPoolExecutor(options.processes) as pool:
-        for (chunk, _, count), (found, took) in zip(jobs, pool.map(_play_chunk, *zip(*jobs, strict=True)), strict=True):
+        for (chunk, _, count), (found, seen, took) in zip(
+            jobs, pool.map(_play_chunk, *zip(*jobs, strict=True)), strict=True
+        ):
             cpu[chunk] += took
             counts[chunk] += count
+            rare += seen
             for name, number, failure in found:
                 failed.append((name, number, failure))
                 print(f"FAILED: {name} {number}: {failure}", flush=True)
@@ -80,6 +84,9 @@ def main() -> int:
     for name, count in counts.items():
         if count:
             print(f"{name:16} {count:7} schedules, {count / cpu[name]:5.1f} in each second of CPU")
+    print("rare and dangerous, with the share of schedules that had it:")
+    for what, count in sorted(rare.items(), key=lambda each: -each[1]):
+        print(f"{100 * count / options.seeds:6.2f} %  {what}")
     print(
         f"{options.seeds} schedules in {seconds:.1f} s, {options.seeds / seconds:.0f} each second, "
         f"{options.seeds / sum(cpu.values()):.1f} in each second of CPU: {len(failed)} failed"
@@ -89,21 +96,28 @@ def main() -> int:
     return 1 if failed else 0
 
 
-def _play_chunk(name: str, first: int, count: int) -> tuple[list[tuple[str, int, str]], float]:
-    """Return what has failed, and how many seconds of CPU it took."""
+def _play_chunk(name: str, first: int, count: int) -> tuple[list[tuple[str, int, str]], Counter[str], float]:
+    """Return what has failed, in how many schedules each rare thing happened, and how many seconds of CPU it took."""
+    seen: Counter[str] = Counter()
     started = time.process_time()
     gc.collect()
     gc.freeze()  # the modules need not be visited each time
     with simulated():
-        return list(failures(name, range(first, first + count))), time.process_time() - started
+        found = list(failures(name, range(first, first + count), seen))
+    return found, seen, time.process_time() - started
 
 
-def failures(name: str, numbers: Iterable[int]) -> Iterable[tuple[str, int, str]]:
-    """Play the schedules of these numbers; yield the scenario, the number and the failure of each that fails."""
+def failures(name: str, numbers: Iterable[int], seen: Counter[str] | None = None) -> Iterable[tuple[str, int, str]]:
+    """Play the schedules of these numbers; yield the scenario, the number and the failure of each that fails.
+
+    Arguments: `seen`, which counts the schedules in which each rare thing happened.
+    """
     for number in numbers:
-        failure = play(make(name, number), collect=True).failure
-        if failure is not None:
-            yield name, number, failure
+        outcome = play(make(name, number), collect=True)
+        if seen is not None:
+            seen.update(outcome.seen)
+        if outcome.failure is not None:
+            yield name, number, outcome.failure
 
 
 def _show(schedule: Schedule) -> None:

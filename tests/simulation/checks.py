@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tests.simulation.stage import Player, Stage
 
 _LOOK_EVERY: Final = 1.1  # seconds
+_MOMENT: Final = 0.1
 _NUMBER: Final = re.compile(r"\d{10}$")
 
 
@@ -74,6 +75,11 @@ class Guard:
         self._excused: set[str] = set()
         self._greatest = (0, "")
         self.count = 0
+        stage.guards.append(self)
+
+    def certainties(self) -> list[tuple[_Holder, bool]]:
+        """Return all that is held, and whether it is certain."""
+        return [(holder, _is_certain(holder)) for holder in self._holders]
 
     def deleted(self, path: str) -> None:
         """Take note that an operator deletes the node `path`: its holder learns of that after the fact."""
@@ -116,7 +122,9 @@ class Guard:
         node = replica.tree.nodes.get(self._path)
         if node is not None and node.pzxid != self._newest:
             self._newest = node.pzxid
-            self._lines.append({name: int(found[0]) for name in node.children or () if (found := _NUMBER.search(name))})
+            strangers = self._stage.ensemble.strangers  # no tickets: they are persistent
+            names = [each for each in node.children or () if not (strangers and f"{self._path}/{each}" in strangers)]
+            self._lines.append({name: int(found[0]) for name in names if (found := _NUMBER.search(name))})
 
     def is_ended(self, player: "Player") -> bool:
         """Return whether an operator has ended the player's session.
@@ -138,14 +146,13 @@ class Guard:
     def _is_excused(self, holder: _Holder) -> bool:
         """Whether a holder may rely on its lease although it is lost.
 
-        An operator has deleted its node, or ended its session.  Or the leader has last heard of a shorter session
-        timeout than the client: servers that grant different timeouts are beyond what is promised, as
-        docs/waiting-line.md says, unless the client has got the answer of the one that granted less.
+        An operator has deleted its node, or ended its session.
         """
         if holder.lease.path in self._excused or holder.session_id in self._stage.ended_sessions:
             return True
-        known = self._stage.ensemble.election.timeouts.get(holder.session_id, 0)
-        return known < round(holder.player.zk.session_timeout * 1000)
+        # It may have looked, and was stopped before it could act.
+        is_frozen = holder.player.machine.frozen_until > self._stage.world.now - _MOMENT
+        return is_frozen and not _is_certain(holder)
 
     def _fail(self, what: str) -> None:
         self._stage.fail(what)

@@ -10,7 +10,10 @@ from random import Random
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from tests.simulation.ensemble.ensemble import Shape
-from tests.simulation.schedule import HORIZON, Actor, Fault, Schedule
+from tests.simulation.schedule import DRIFT, HORIZON, Actor, Fault, Schedule
+from zkwire.testing.memory.state import Settings
+from zkwire.wire.records import ACL, OPEN_ACL, Perms
+from zkwire.wire.requests import CreateRequest, SetDataRequest
 
 if TYPE_CHECKING:
     from tests.simulation.stage import Stage
@@ -53,13 +56,13 @@ def _stall(stage: "Stage", fault: Fault) -> End:
 
 def _split(stage: "Stage", fault: Fault) -> End:
     """Nothing gets from one host to the other, or back."""
-    return _block_all(stage, [(fault.targets[0], fault.targets[1])])
+    return _block_all(stage, fault, [(fault.targets[0], fault.targets[1])])
 
 
 def _isolate(stage: "Stage", fault: Fault) -> End:
     """A server reaches no other server; its clients reach it."""
     name = fault.targets[0]
-    return _block_all(stage, [(name, server.name) for server in stage.ensemble.servers if server.name != name])
+    return _block_all(stage, fault, [(name, server.name) for server in stage.ensemble.servers if server.name != name])
 
 
 def _isolate_leader(stage: "Stage", fault: Fault) -> End:
@@ -68,7 +71,7 @@ def _isolate_leader(stage: "Stage", fault: Fault) -> End:
     if found is None:
         return None
     name = found[0].name
-    return _block_all(stage, [(name, server.name) for server in stage.ensemble.servers if server.name != name])
+    return _block_all(stage, fault, [(name, server.name) for server in stage.ensemble.servers if server.name != name])
 
 
 def _isolate_home(stage: "Stage", fault: Fault) -> End:
@@ -83,13 +86,13 @@ def _isolate_home(stage: "Stage", fault: Fault) -> End:
                     return _block_each(stage, outward)
                 case "down":
                     return _block_each(stage, [(name, home) for _, name in outward])
-            return _block_all(stage, outward)
+            return _block_all(stage, fault, outward)
     return None
 
 
 def _maroon(stage: "Stage", fault: Fault) -> End:
     """A machine reaches no server."""
-    return _block_all(stage, [(fault.targets[0], server.name) for server in stage.ensemble.servers])
+    return _block_all(stage, fault, [(fault.targets[0], server.name) for server in stage.ensemble.servers])
 
 
 def _pause_leader(stage: "Stage", fault: Fault) -> End:
@@ -101,8 +104,22 @@ def _pause_leader(stage: "Stage", fault: Fault) -> End:
     return found[0].go_on
 
 
-def _block_all(stage: "Stage", pairs: list[tuple[str, str]]) -> End:
-    return _block_each(stage, [*pairs, *((target, source) for source, target in pairs)])
+def _kill_leader(stage: "Stage", fault: Fault) -> End:
+    """The process of the server that leads at this moment dies, and is started again at the end."""
+    found = stage.ensemble.leader()
+    return None if found is None else _kill(stage, replace(fault, targets=(found[0].name,)))
+
+
+def _block_all(stage: "Stage", fault: Fault, pairs: list[tuple[str, str]]) -> End:
+    """Block these directions, which recover `fault.amount` seconds before the end, and those back."""
+    outward = _block_each(stage, pairs)
+    back = _block_each(stage, [(target, source) for source, target in pairs])
+    assert outward is not None
+    assert back is not None
+    if fault.amount:
+        stage.world.after(fault.seconds - fault.amount, outward)
+        return back
+    return lambda: (outward(), back())
 
 
 def _block_each(stage: "Stage", pairs: list[tuple[str, str]]) -> End:
@@ -137,6 +154,126 @@ def _kill(stage: "Stage", fault: Fault) -> End:
         return None
     server.kill()
     return server.start
+
+
+def _restart(stage: "Stage", fault: Fault) -> End:
+    """The process of a server is started again, and grants sessions of `amount` seconds at the most from then on."""
+    server = stage.ensemble.by_name(fault.targets[0])
+    if not server.is_up:
+        return None
+    server.kill()
+
+    def start() -> None:
+        server.settings = Settings(tick_time=server.settings.tick_time, max_session_timeout=fault.amount)
+        server.start()
+
+    return start
+
+
+def _power_off(stage: "Stage", fault: Fault) -> End:
+    """The host of a server dies: no connection to it is reset, and none is refused before it is started again."""
+    server = stage.ensemble.by_name(fault.targets[0])
+    if not server.is_up:
+        return None
+    for connection in list(stage.network.connections):
+        if connection.host == server.name:
+            connection.go_silent(up=True, down=True)
+    hosts = [*stage.machines, *(each.name for each in stage.ensemble.servers if each is not server)]
+    recover = _block_all(stage, replace(fault, amount=0.0), [(server.name, host) for host in hosts])
+    server.kill()
+    assert recover is not None
+    return lambda: (server.start(), recover())
+
+
+def _crash(stage: "Stage", fault: Fault) -> End:
+    """The process of a client dies, or its host, and is started again at the end; see `Player.crash`."""
+    player = next(each for each in stage.players if each.actor.name == fault.targets[0])
+    return player.crash(resumes=fault.amount, with_host=fault.targets[1] == "host")
+
+
+def _freeze(stage: "Stage", fault: Fault) -> End:
+    """The process of a client is stopped between two instructions: when it has looked at the clock `amount` times."""
+    machine = stage.machines[fault.targets[0]]
+    machine.freeze_soon(int(fault.amount), fault.seconds / 2)
+    stage.world.after(fault.seconds / 2, machine.__dict__.pop, "time", None)
+    return None
+
+
+def _drift(stage: "Stage", fault: Fault) -> End:
+    """The clock of a machine runs at another rate from now on."""
+    stage.machines[fault.targets[0]].drift(fault.amount)
+    return None
+
+
+def _narrow(stage: "Stage", fault: Fault) -> End:
+    """The kernel of a machine takes only `amount` bytes that its server has not got yet."""
+    name, network = fault.targets[0], stage.network
+    network.windows[name] = int(fault.amount)
+
+    def end() -> None:
+        network.windows.pop(name, None)
+        for connection in network.connections:
+            connection.drained()
+
+    return end
+
+
+def _set_hosts(stage: "Stage", fault: Fault) -> End:
+    """A client is given other servers."""
+    name, *servers = fault.targets
+    client, machine = stage.clients.get(name), stage.machines[name]
+    if client is not None:
+        machine.call_soon(client.set_hosts, stage.ensemble.hosts(servers))
+    return None
+
+
+def _write(stage: "Stage", fault: Fault) -> End:
+    """An operator writes `seconds` millions of bytes into one of the nodes that the scenario names."""
+    paths = stage.scenario.writable()
+    if paths:
+        path = paths[int(fault.amount * len(paths))]
+        stage.ensemble.act(SetDataRequest(path, b"x" * int(fault.seconds * 1000), -1))
+    return None
+
+
+_FOREIGN: Final = (ACL(Perms.ALL, "digest", "a:stranger"),)
+_MANY: Final = {"many": 200, "very many": 10_000}
+# What strangers make, and how often.
+_STRANGERS: Final = {"negative": 4, "high": 4, "between": 4, "twin": 4, "unreadable": 2, "many": 1, "very many": 0.02}
+
+
+def _stranger(stage: "Stage", fault: Fault) -> End:
+    """Another client makes persistent nodes that look like tickets; the unreadable ones are deleted at the end."""
+    ensemble, kind, rng = stage.ensemble, fault.targets[0], stage.world.rng
+    lines = stage.scenario.lines()
+    if not lines:
+        return None
+    line = lines[int(fault.amount * len(lines))]
+    tickets = [path for path in ensemble.nodes_below(line) if path[-10:].isdigit()]
+    newest = max((int(path[-10:]) for path in tickets), default=0)
+    paths = []
+    for _ in range(_MANY.get(kind, 1)):
+        match kind:
+            case "twin" | "unreadable" if tickets:
+                path = rng.choice(tickets)
+                paths.append(f"{path[:-10]}{int(path[-10:]) + rng.randint(1, 3):010d}")
+            case "negative":
+                paths.append(f"{line}/x90143-{-rng.choice([1, 2**30, 2**31 - 9]):010d}")
+            case "high":
+                paths.append(f"{line}/x-{2**31 - rng.randint(1, 5):010d}")
+            case _:
+                paths.append(f"{line}/x{rng.randrange(10**6)}-{newest + rng.randint(-2, 6):010d}")
+    acl = _FOREIGN if kind == "unreadable" else OPEN_ACL
+    there = ensemble.nodes_below(line)
+    made = [path for path in paths if path not in there and ensemble.act(CreateRequest(path, b"", acl, 0))]
+    ensemble.strangers.update(made)
+
+    def end() -> None:
+        deleted = [ensemble.delete(path) for path in made]
+        if not all(deleted):
+            stage.world.after(1.0, end)
+
+    return end if kind == "unreadable" else None
 
 
 def _block(stage: "Stage", fault: Fault) -> End:
@@ -204,6 +341,7 @@ KINDS: Final[dict[str, Callable[["Stage", Fault], End]]] = {
     "isolate-home": _isolate_home,
     "maroon": _maroon,
     "pause-leader": _pause_leader,
+    "kill-leader": _kill_leader,
     "delay": _delay,
     "pause": _pause,
     "kill": _kill,
@@ -213,10 +351,21 @@ KINDS: Final[dict[str, Callable[["Stage", Fault], End]]] = {
     "throttle": _throttle,
     "delete": _delete,
     "lag": _lag,
+    "restart": _restart,
+    "power-off": _power_off,
+    "crash": _crash,
+    "freeze": _freeze,
+    "drift": _drift,
+    "narrow": _narrow,
+    "set-hosts": _set_hosts,
+    "write": _write,
+    "stranger": _stranger,
 }
 
 # Kinds that are chosen more often than others; a lag is added behind the others, see `with_lags`.
-_WEIGHTS: Final = {"cut": 2, "trip": 3, "stall": 2, "isolate-home": 4, "isolate-leader": 4, "pause-leader": 2, "lag": 0}
+_WEIGHTS: Final = {"cut": 2, "trip": 3, "stall": 2, "isolate-home": 4, "isolate-leader": 4, "lag": 0} | dict.fromkeys(
+    ("pause-leader", "kill-leader", "power-off", "crash", "freeze", "stranger"), 2
+)
 
 _LAGS: Final = 0.125  # how often a schedule gets servers that lag
 
@@ -245,29 +394,56 @@ def random_fault(rng: Random, kind: str, shape: Shape, actors: tuple[Actor, ...]
     client, server = rng.choice(actors).name, rng.choice(servers)
     # Around the limits of sessions and servers is where it matters.
     seconds = rng.choice([0.3, 1.0, 2.5, 5.0, 7.0]) * shape.tick * rng.uniform(0.5, 1.5)
-    at = rng.uniform(0.0, HORIZON)
+    at = rng.uniform(0.0, HORIZON * rng.choice([1, 1, 1, 3]))
+    early = seconds * rng.choice([0.0, 0.0, 0.1, 0.5])
     other = rng.choice([name for name in (*servers, client) if name != server])
     match kind:
         case "cut" | "expire":
             return Fault(at, kind, (client,))
         case "isolate-home":
-            return Fault(at, kind, (client, rng.choice(["up", "down", "both"])), seconds)
+            return Fault(at, kind, (client, rng.choice(["up", "down", "both"])), seconds, early)
         case "trip":
             return Fault(at, kind, (client,), seconds, amount=float(rng.choice([2, 4, 8, 30])))
         case "silence":
             return Fault(at, kind, (client, rng.choice(["up", "down", "both"])))
-        case "stall" | "split":
+        case "split":
+            return Fault(at, kind, (server, other) if rng.random() < 0.5 else (other, server), seconds, early)
+        case "stall":
             return Fault(at, kind, (server, other) if rng.random() < 0.5 else (other, server), seconds)
         case "delay":
             pair = (server, other) if rng.random() < 0.5 else (other, server)
             return Fault(at, kind, pair, seconds, amount=rng.choice([0.01, 0.1, 0.5, 1.0]) * shape.tick)
-        case "block" | "suspend" | "maroon":
+        case "maroon":
+            return Fault(at, kind, (client,), seconds, early)
+        case "isolate":
+            return Fault(at, kind, (server,), seconds, early)
+        case "isolate-leader":
+            return Fault(at, kind, (), seconds, early)
+        case "block" | "suspend":
             return Fault(at, kind, (client,), seconds)
+        case "freeze":
+            return Fault(at, kind, (client,), 2 * seconds, float(rng.choice([0, 1, 2, 3, 5, 8, 13])))
+        case "crash":
+            times = rng.choice([0.0, 0.0, 1.0, 1.0, 2.0, 4.0])
+            return Fault(at, kind, (client, rng.choice(["process", "process", "host"])), seconds, times)
+        case "restart":
+            return Fault(at, kind, (server,), seconds, rng.choice([2, 3, 5, 20]) * shape.tick)
+        case "drift":
+            return Fault(at, kind, (client,), amount=1 + rng.uniform(-DRIFT, DRIFT))
+        case "narrow":
+            return Fault(at, kind, (client,), seconds, amount=float(rng.choice([0, 100, 1000])))
+        case "set-hosts":
+            return Fault(at, kind, (client, *rng.sample(servers, rng.randint(1, len(servers)))))
+        case "write":
+            return Fault(at, kind, (), rng.choice([0.0, 0.01, 0.5]), rng.random())
+        case "stranger":
+            (what,) = rng.choices(list(_STRANGERS), list(_STRANGERS.values()))
+            return Fault(at, kind, (what,), seconds, rng.random())
         case "throttle":
             return Fault(at, kind, (server,), seconds, amount=rng.choice([0.1, 0.5]))
         case "delete":
             return Fault(at, kind, (), amount=rng.random())
-        case "isolate-leader" | "pause-leader":
+        case "pause-leader" | "kill-leader":
             return Fault(at, kind, (), seconds)
     return Fault(at, kind, (server,), seconds)
 

@@ -4,8 +4,9 @@
     zkwire.connect(..., open_link=network.opener(machine))
 
 Hosts are named.  Each direction between two hosts is blocked and delayed on its own.  What is sent in a blocked
-direction waits, as TCP repeats it until it arrives; a stream that has gone silent loses it (the router in between has
-forgotten the connection).  This module knows nothing of ZooKeeper.
+direction waits, as TCP repeats it until it arrives: more and more seldom, so each stream may need some time of its own
+to go on (`backoff`).  A stream that has gone silent loses it (the router in between has forgotten the connection).
+This module knows nothing of ZooKeeper.
 """
 
 import asyncio
@@ -59,7 +60,9 @@ class Network:
 
     `connections` are the open ones between clients and servers, in the order of opening.  `trips` says, by the name of
     a machine, after how many pieces at the most each of its connections breaks that is opened from now on.  `delays`
-    are the seconds that each direction needs beside its usual latency.
+    are the seconds that each direction needs beside its usual latency.  `windows` says, by the name of a machine, how
+    many bytes its kernel takes that the server has not got yet.  `backoff` is how long a stream that has something to
+    repeat stays blocked at the most when the way is free again, as a share of the time that it was blocked.
     """
 
     def __init__(self, world: World) -> None:
@@ -68,6 +71,9 @@ class Network:
         self.connections: dict[Connection, None] = {}
         self.trips: dict[str, int] = {}
         self.delays: dict[tuple[str, str], float] = {}
+        self.windows: dict[str, int] = {}
+        self.backoff = 0.0
+        self._since: dict[tuple[str, str], float] = {}
         self._blocks: dict[tuple[str, str], int] = {}
         self._streams: dict[tuple[str, str], dict[Stream[Any], None]] = {}
 
@@ -78,6 +84,7 @@ class Network:
     def block(self, source: str, target: str) -> None:
         """Let nothing get from `source` to `target` until `unblock` is called as often."""
         self._blocks[source, target] = self._blocks.get((source, target), 0) + 1
+        self._since.setdefault((source, target), self.world.now)
         for stream in self._streams.get((source, target), ()):
             stream.is_blocked = True
 
@@ -87,7 +94,15 @@ class Network:
         if left:
             self._blocks[source, target] = left
             return
+        longest = (self.world.now - self._since.pop((source, target))) * self.backoff
         for stream in self._streams.get((source, target), ()):
+            if longest and stream.repeats:
+                self.world.after(self.world.rng.uniform(0.0, longest), self._let_through, stream)
+            else:
+                self._let_through(stream)
+
+    def _let_through(self, stream: "Stream[Any]") -> None:
+        if not self.is_blocked(stream.source, stream.target):
             stream.is_blocked = False
             stream.go_on()
 
@@ -103,6 +118,14 @@ class Network:
     def leave(self, stream: "Stream[Any]") -> None:
         """Take note that `stream` is closed."""
         self._streams[stream.source, stream.target].pop(stream, None)
+
+    def leave_all(self, machine: Machine, *, silently: bool = False) -> None:
+        """Close the client's end of all connections of a machine; `silently`, without a sign to the servers."""
+        for connection in list(self.connections):
+            if connection.machine is machine:
+                if silently:
+                    connection.go_silent(up=True, down=True)
+                connection.close_client()
 
     def opener(self, machine: Machine) -> Callable[..., Coroutine[Any, Any, Any]]:
         """Return what `machine` opens connections with: the `open_link` of zkwire.connect."""
@@ -130,6 +153,11 @@ class Stream(Generic[T]):
         self._last = 0.0
         self.is_blocked = self._takes_nothing = False
         network.enter(self)
+
+    @property
+    def repeats(self) -> bool:
+        """Whether something is on its way."""
+        return bool(self._items)
 
     def send(self, item: T) -> None:
         """Send an item."""
@@ -203,6 +231,7 @@ class Connection:
         self._opened: asyncio.Future[None] = machine.create_future()
         self._transport: _Transport | None = None
         self._is_accepted = self._is_client_closed = False
+        self._in_flight = 0  # bytes to the server
         most = network.trips.get(machine.name)
         self.pieces_left = None if most is None else network.world.rng.randrange(most + 1)
         self._up.send(_CONNECT)
@@ -230,12 +259,23 @@ class Connection:
 
     def write(self, data: bytes) -> None:
         """Send bytes to the server."""
-        rng = self.network.world.rng
+        rng, windows = self.network.world.rng, self.network.windows
+        self._in_flight += len(data)
+        if windows and self._in_flight > windows.get(self.machine.name, self._in_flight):
+            assert self._transport is not None
+            self._transport.pause()
         if len(data) > 1 and rng.random() < _SPLIT:
             at = rng.randrange(1, len(data))
             self._up.send(data[:at])
             data = data[at:]
         self._up.send(data)
+
+    def drained(self) -> None:
+        """Let the client write again, if the kernel has taken enough."""
+        if self._transport is not None and self._in_flight <= self.network.windows.get(
+            self.machine.name, self._in_flight
+        ):
+            self._transport.resume()
 
     def close_client(self) -> None:
         """Close the client's end."""
@@ -299,6 +339,9 @@ class Connection:
             if was_open:
                 listener.lost(self)
         elif self._is_accepted:
+            self._in_flight -= len(item)
+            if self._transport is not None and self._transport.is_paused:
+                self.drained()
             listener.received(self, item if self.pieces_left is None else self._counted(item, self._up))
         else:
             self._down.end(_RESET)  # this end is closed: the kernel answers
@@ -347,7 +390,7 @@ class _Transport(asyncio.Transport):
         self._connection = connection
         self._protocol = protocol
         self._unread = bytearray()
-        self._is_ended = self._is_closing = self._will_read = False
+        self._is_ended = self._is_closing = self._will_read = self.is_paused = False
         self._error: Exception | None = None
 
     def made(self) -> None:
@@ -368,6 +411,22 @@ class _Transport(asyncio.Transport):
     def write(self, data: bytes | bytearray | memoryview) -> None:
         if not self._is_closing:
             self._connection.write(bytes(data))
+
+    def pause(self) -> None:
+        """Have the protocol write no more: as asyncio, at once."""
+        if not self.is_paused and not self._is_closing:
+            self.is_paused = True
+            self._protocol.pause_writing()
+
+    def resume(self) -> None:
+        """Have the protocol write again."""
+        if self.is_paused:
+            self.is_paused = False
+            self._connection.machine.call_soon(self._resume)
+
+    def _resume(self) -> None:
+        if not self.is_paused and not self._is_closing:
+            self._protocol.resume_writing()
 
     def is_closing(self) -> bool:
         return self._is_closing

@@ -10,9 +10,9 @@ either, the run is stuck, and that is an error.  There are no threads and no soc
 seed: two runs of one seed make the same calls in the same order.
 
 A machine is an asyncio event loop.  While its callbacks run, `asyncio.get_running_loop()` returns it; while what is no
-machine runs, the one that ran last.  It may be
-stopped (its callbacks wait, its clock goes on: a blocked event loop, or a stopped process), or suspended (its clock
-stands still, too, which it learns from `suspended` only), and its clock may be faster or slower than the world's.
+machine runs, the one that ran last.  It may be stopped (its callbacks wait, its clock goes on: a blocked event loop, or
+a stopped process), also within a callback, where it looks at the clock; or suspended (its clock stands still, too,
+which it learns from `suspended` only); its clock may be faster or slower than the world's; and its process may die.
 
 This module knows nothing of ZooKeeper.
 """
@@ -36,10 +36,15 @@ _MOST_TURNS: Final = 20_000  # of all machines at one moment
 LOOK_EVERY: Final = 0.1  # seconds of the world, see `World.run`
 ON_CALL: Final = float("inf")  # only when `World.look` is called
 _FEW: Final = 50
+_MOST_AWAITS: Final = 20  # of a coroutine that is closed
 
 
 class StuckError(AssertionError):
     """Nothing can happen any more, or too much time has passed, and what was waited for has not come."""
+
+
+class DiedError(BaseException):
+    """The process has died; raised in its coroutines, so that the checks of a scenario take note."""
 
 
 class World:
@@ -205,7 +210,9 @@ class Machine(asyncio.BaseEventLoop):
     beginning.
 
     `number` tells the machines of a world apart.  `slowness` is how many seconds each of its turns takes.
-    `resumed_at` is when it was resumed from its last suspension, in the world's time.
+    `resumed_at` is when it was resumed from its last suspension, and `frozen_until` when it went on in the midst of a
+    callback for the last time, in the world's time; `is_frozen`, whether it is stopped there now.  `is_dead` is whether
+    its process has died.
     """
 
     def __init__(self, world: World, name: str, *, rate: float = 1.0, offset: float = 0.0) -> None:
@@ -222,7 +229,9 @@ class Machine(asyncio.BaseEventLoop):
         self._ready: deque[_Handle] = deque()
         self._overdue: list[_Handle] = []  # timers that have gone off since the last turn
         self._suspended_timers: list[_Handle] = []  # those that have gone off too early, because the clock stands still
-        self._is_queued = self._is_closed = self._is_suspended = False
+        self._is_queued = self._is_closed = self._is_suspended = self._has_drifted = False
+        self.is_dead = self._is_turning = self.is_frozen = False
+        self.frozen_until = float("-inf")
         self._stops = 0
         self._tasks: list[asyncio.Task[Any]] = []
         self._most_tasks = _FEW
@@ -275,6 +284,64 @@ class Machine(asyncio.BaseEventLoop):
         if self._ready or self._overdue:
             self._run_soon()
 
+    def drift(self, rate: float) -> None:
+        """Let the clock run at another rate from now on."""
+        self._clock_base, self._world_base, self._rate = self.time(), self.world.now, rate
+        self._has_drifted = True
+
+    def freeze_soon(self, looks: int, seconds: float) -> None:
+        """Stop the process for so long between two instructions: where it looks at the clock for the `looks`th time.
+
+        With 0 looks it is between two callbacks of its next turn.
+        """
+        if looks == 0:
+            place = self.world.rng.randrange(len(self._ready) + 1)
+            self._ready.insert(place, _Handle(0.0, self._freeze, (seconds,), None))
+            self._run_soon()
+            return
+
+        def time() -> float:
+            nonlocal looks
+            if self._is_turning and not self.is_frozen:
+                looks -= 1
+                if looks <= 0:
+                    del self.time  # type: ignore[method-assign]
+                    seen = self.time()
+                    self._freeze(seconds)
+                    return seen
+            return Machine.time(self)
+
+        self.time = time  # type: ignore[method-assign]  # so that a look costs nothing where no freeze is due
+
+    def _freeze(self, seconds: float) -> None:
+        """Let the rest of the world go on for so long, in the midst of a callback."""
+        world, end = self.world, self.world.now + seconds
+        self._stops += 1
+        self.is_frozen = True
+        world.at(end, world.look)
+        try:
+            world.run(until=lambda: world.now >= end and self._stops == 1, limit=float("inf"))
+        finally:
+            asyncio._set_running_loop(self)
+            self.is_frozen = False
+            self.frozen_until = world.now
+            self._stops -= 1
+            world.look()  # what was noted meanwhile
+        if self._ready or self._overdue:
+            self._run_soon()
+
+    def die(self) -> None:
+        """Let the process die: nothing of it runs any more.  To be called while none of its callbacks runs."""
+        self._stops += 1
+        self.is_dead = True
+        with self.inside():
+            for task in self._tasks:
+                task._log_destroy_pending = False  # type: ignore[attr-defined]
+                coroutine = task.get_coro()
+                with contextlib.suppress(DiedError, StopIteration, Exception):
+                    for _ in range(_MOST_AWAITS):  # also where it awaits something because it dies
+                        coroutine.throw(DiedError())  # type: ignore[union-attr]
+
     # -- callbacks ------------------------------------------------------------------------------------------------
 
     def call_soon(
@@ -320,7 +387,7 @@ class Machine(asyncio.BaseEventLoop):
             return
         if self._is_suspended:
             self._suspended_timers.append(handle)
-        elif self._suspended:
+        elif self._suspended or self._has_drifted:
             self._set_timer(handle)  # perhaps it is not due yet
         else:
             self._overdue.append(handle)
@@ -331,6 +398,7 @@ class Machine(asyncio.BaseEventLoop):
         self._is_queued = False
         if self._stops:
             return
+        self._is_turning = True
         ready = self._ready
         if self._overdue:
             ready.extend(self._overdue)
@@ -343,6 +411,7 @@ class Machine(asyncio.BaseEventLoop):
                     handle.context.run(callback, *handle.args)
                 except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  # an event loop goes on
                     self.call_exception_handler({"message": f"an exception in {handle!r}", "exception": error})
+        self._is_turning = False
         if self.slowness:
             self._stops += 1
             self.world.after(self.slowness, self.go_on)
@@ -362,11 +431,13 @@ class Machine(asyncio.BaseEventLoop):
     @contextlib.contextmanager
     def inside(self) -> Iterator[None]:
         """Be the running loop for a moment, so that a check can ask an object of this machine."""
-        before = asyncio._get_running_loop()  # None before and after the run
+        before, was_turning = asyncio._get_running_loop(), self._is_turning  # None before and after the run
         asyncio._set_running_loop(self)
+        self._is_turning = False
         try:
             yield
         finally:
+            self._is_turning = was_turning
             asyncio._set_running_loop(before)
 
     # -- tasks and futures ----------------------------------------------------------------------------------------
@@ -391,7 +462,9 @@ class Machine(asyncio.BaseEventLoop):
     # -- what is left, and the end ----------------------------------------------------------------------------------
 
     def left(self) -> list[str]:
-        """Return a line for each task, timer and callback that is left."""
+        """Return a line for each task, timer and callback that is left; of a process that has died, nothing is."""
+        if self.is_dead:
+            return []
         tasks = [
             f"{self.name}: the task {task.get_name()}: {task.get_coro()!r}" for task in self._tasks if not task.done()
         ]
@@ -420,5 +493,7 @@ class Machine(asyncio.BaseEventLoop):
         return False
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
+        if self.is_dead:
+            return
         error = context.get("exception")
         self.world.complaints.append(f"{self.name}: {context['message']}: {error!r}")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final, TypeVar
 
+from tests.simulation.ensemble.habits import random_habits
 from tests.simulation.faults import random_faults, with_lags
 from tests.simulation.scenarios.all import SCENARIOS
 from tests.simulation.schedule import Actor, Schedule, random_actor, random_shape
@@ -20,19 +21,20 @@ _MOST_TRIES: Final = 400  # runs to shorten one schedule
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a run: the failure, None if there is none; the digest of its order; its length."""
+    """What came of a run: the failure, None if there is none; the digest of its order; its length; what is rare."""
 
     failure: str | None
     digest: int
     turns: int
     seconds: float
+    seen: frozenset[str]
 
 
 def make(scenario: str, number: int) -> Schedule:
     """Return the schedule of that number."""
     rng = Random(f"{scenario} {number}")
     kind = SCENARIOS[scenario]
-    shape = random_shape(rng)
+    shape = dataclasses.replace(random_shape(rng), **random_habits(Random(f"{scenario} {number} habits")))
     actors = tuple(
         random_actor(rng, f"c{index + 1}", shape, kind.tasks(rng, shape.tick))
         for index in range(rng.randint(*kind.players))
@@ -49,14 +51,14 @@ def play(schedule: Schedule, *, collect: bool = False) -> Outcome:
     """
     stage = Stage(schedule, SCENARIOS[schedule.scenario])
     stage.play()
-    world, failures = stage.world, stage.failures
+    world, failures, seen = stage.world, stage.failures, stage.seen
     stage.close()
     if collect:
         complaints = len(world.complaints)
         del stage
         gc.collect()
         failures += world.complaints[complaints:]
-    return Outcome(failures[0] if failures else None, world.digest, world.turns, world.now)
+    return Outcome(failures[0] if failures else None, world.digest, world.turns, world.now, frozenset(seen))
 
 
 def shortened(schedule: Schedule, tries: int = _MOST_TRIES) -> Schedule:

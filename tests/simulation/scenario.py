@@ -59,6 +59,11 @@ class Scenario(ABC):
         """
         return None
 
+    @staticmethod
+    def written_step() -> Step | None:
+        """Return a step that creates a node and checks the answer, None if there is none in this scenario."""
+        return None
+
     @abstractmethod
     def equip(self, player: "Player") -> object:
         """Return what `player` needs for its steps, for example a Lock; called in its event loop."""
@@ -76,6 +81,14 @@ class Scenario(ABC):
 
     def deletable(self) -> list[str]:
         """Return the nodes that an operator may delete."""
+        return []
+
+    def writable(self) -> list[str]:
+        """Return the nodes that an operator may write into."""
+        return self.deletable()
+
+    def lines(self) -> list[str]:
+        """Return the nodes below which strangers may create nodes that look like tickets."""
         return []
 
     def deleted(self, path: str) -> None:  # noqa: B027

@@ -13,8 +13,9 @@ from typing import Any, Final
 from tests.simulation.ensemble.ensemble import Shape
 
 _TICKS: Final = (1.0, 2.0)
-_DRIFT: Final = 1e-4  # clocks differ by up to so much per second
-HORIZON: Final = 8.0  # seconds in which the faults begin
+_TIMEOUTS: Final = (2.0, 2.0, 2.0, 3.0, 5.0, 8.0, 12.0, 20.0)  # in ticks; most of them outlive an election
+DRIFT: Final = 1e-4  # clocks differ by up to so much per second
+HORIZON: Final = 8.0  # seconds in which most faults begin
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,18 +62,28 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Who does what, and what goes wrong."""
+    """Who does what, and what goes wrong.
+
+    Arguments: `backoff`, how long connections need to recover, see links.py.
+    """
 
     scenario: str
     seed: int
     shape: Shape
     actors: tuple[Actor, ...]
     faults: tuple[Fault, ...]
+    backoff: float = 0.0
 
     @property
     def calm(self) -> float:
-        """When the last fault is over."""
-        return max((fault.at + fault.seconds for fault in self.faults), default=0.0)
+        """When the last fault is over, and connections have recovered."""
+        return max((fault.at + fault.seconds * (1 + self.backoff) for fault in self.faults), default=0.0)
+
+    @property
+    def longest(self) -> float:
+        """The longest session timeout that a client asks for."""
+        times = max((fault.amount for fault in self.faults if fault.kind == "crash"), default=0.0)
+        return max((actor.timeout for actor in self.actors), default=0.0) * max(1.0, times)
 
     @property
     def size(self) -> int:
@@ -84,7 +95,7 @@ class Schedule:
         return json.dumps(asdict(self))
 
     def __str__(self) -> str:
-        lines = [f"scenario {self.scenario}, seed {self.seed}, {self.shape}"]
+        lines = [f"scenario {self.scenario}, seed {self.seed}, {self.shape}, backoff {self.backoff:g}"]
         for actor in self.actors:
             speed = f", {actor.slowness:g} s for each turn" if actor.slowness else ""
             lines.append(
@@ -121,6 +132,7 @@ def from_json(text: str) -> Schedule:
             for actor in read["actors"]
         ),
         tuple(Fault(**{**fault, "targets": tuple(fault["targets"])}) for fault in read["faults"]),
+        read.get("backoff", 0.0),
     )
 
 
@@ -143,8 +155,8 @@ def random_actor(rng: Random, name: str, shape: Shape, tasks: Sequence[Sequence[
     return Actor(
         name,
         servers,
-        timeout=rng.choice([2.0, 2.0, 2.0, 3.0, 5.0]) * shape.tick,
-        rate=1 + rng.uniform(-_DRIFT, _DRIFT),
+        timeout=rng.choice(_TIMEOUTS) * shape.tick,
+        rate=1 + rng.uniform(-DRIFT, DRIFT),
         offset=rng.choice([0.0, rng.uniform(0, 1e6)]),
         slowness=rng.choice([0.0, 0.0, 0.0, 0.0, 0.001, 0.02]),
         tasks=tuple(tuple(steps) for steps in tasks),

@@ -163,16 +163,232 @@ def _breaking_connections(rng: Random, schedule: Schedule, kind: type[Scenario])
     return _with(schedule, list(schedule.actors), [trip])
 
 
-# How often each of them is made of a random schedule.  A new one comes first: so the numbers of the others' schedules
-# stay as they are, and some of those without a siege give the new one.
+def _held_and_awaited(
+    rng: Random, schedule: Schedule, kind: type[Scenario], timeout: float, seconds: float
+) -> tuple[Actor, list[Actor]] | None:
+    """Return a holder and others that wait for it; `timeout`, of its session, and how long it holds are in ticks."""
+    tick = schedule.shape.tick
+    first, *rest = schedule.actors
+    hold, wait = kind.long_step(seconds * tick), kind.long_step(0.5 * tick)
+    if hold is None or wait is None:
+        return None
+    others = [_calm(each, each.servers, 2 * tick, ((Step("pause", 0.3 * tick), wait),)) for each in rest]
+    return _calm(first, first.servers, timeout * tick, ((hold,),)), others
+
+
+def _raised_timeout(rng: Random, schedule: Schedule, kind: type[Scenario]) -> Schedule | None:
+    """The servers grant short sessions, and are started again one by one with a higher limit; then the leader dies.
+
+    The next leader gives the session the timeout of its creation, and not the one that was negotiated last.
+    """
+    shape = schedule.shape
+    tick, count = shape.tick, shape.voters + shape.observers
+    found = _held_and_awaited(rng, schedule, kind, rng.choice([8.0, 12.0]), rng.uniform(25, 30))
+    if found is None:
+        return None
+    holder, others = found
+    servers = tuple(f"s{number}" for number in range(1, count + 1))
+    holder = dataclasses.replace(holder, servers=servers)
+    at, faults = rng.uniform(0.5, 1.0) * tick, []
+    for name in rng.sample(servers, count):
+        faults.append(Fault(at, "restart", (name,), 0.3 * tick, 20 * tick))
+        at += rng.uniform(1.0, 2.0) * tick
+    faults.append(Fault(at, "cut", (holder.name,)))
+    at += rng.uniform(0.5, 2.0) * tick
+    faults.append(Fault(at, "kill-leader", (), rng.uniform(0.5, 8) * tick))
+    faults.append(Fault(at + rng.uniform(-0.3, 0.5) * tick, "maroon", (holder.name,), rng.uniform(8, 12) * tick))
+    longest = tuple([rng.choice([2, 3]) * tick] * count)
+    siege = _with(schedule, [holder, *others], faults)
+    return dataclasses.replace(siege, shape=dataclasses.replace(shape, longest=longest))
+
+
+def _resumed(rng: Random, schedule: Schedule, kind: type[Scenario]) -> Schedule | None:
+    """The holder's process dies, and the next one resumes its session with a longer timeout; then the leader dies."""
+    tick, timeout = schedule.shape.tick, rng.choice([2.0, 3.0, 5.0])
+    found = _held_and_awaited(rng, schedule, kind, timeout, rng.uniform(15, 20))
+    if found is None:
+        return None
+    holder, others = found
+    hold = holder.tasks[0][0]
+    holder = dataclasses.replace(holder, tasks=((Step("pause", 0.2 * tick), hold, hold),))
+    crash, down = rng.uniform(0.1, 1.0) * tick, rng.uniform(0.05, 0.5) * tick
+    at = crash + down + rng.uniform(0.5, 4.0) * tick
+    faults = [
+        Fault(crash, "crash", (holder.name, "process"), down, rng.choice([1.0, 2.0, 4.0])),
+        Fault(at, "kill-leader", (), rng.uniform(0.5, 8) * tick),
+        Fault(at + rng.uniform(-0.3, 0.5) * tick, "maroon", (holder.name,), rng.uniform(5, 12) * tick),
+    ]
+    return _with(schedule, [holder, *others], faults)
+
+
+def _changed_leader(rng: Random, schedule: Schedule, kind: type[Scenario]) -> Schedule | None:
+    """The leader changes while a lease is held in a session that outlives the election."""
+    tick, timeout = schedule.shape.tick, rng.choice([3.0, 5.0, 8.0, 12.0, 20.0])
+    found = _held_and_awaited(rng, schedule, kind, timeout, rng.uniform(12, 16))
+    if found is None:
+        return None
+    at, seconds = rng.uniform(0.5, 3.0) * tick, rng.uniform(0.3, 9.0) * tick
+    what = rng.choice(["kill-leader", "kill-leader", "pause-leader", "isolate-leader", "power-off"])
+    faults = [*schedule.faults[:2], Fault(at, what, ("s1",) if what == "power-off" else (), seconds)]
+    if rng.random() < 0.5:  # it is away at that time, for about as long as its session may last
+        away = at + rng.uniform(-0.5, 1.0) * tick
+        faults.append(Fault(away, "maroon", (found[0].name,), rng.uniform(0.5, 1.5) * timeout * tick))
+    return _with(schedule, [found[0], *found[1]], faults)
+
+
+def _killed_quorum(rng: Random, schedule: Schedule, kind: type[Scenario]) -> Schedule | None:
+    """So many servers die at about one moment that there is no quorum for some time."""
+    shape, timeout = schedule.shape, rng.choice([2.0, 5.0, 12.0])
+    found = _held_and_awaited(rng, schedule, kind, timeout, rng.uniform(8, 12))
+    if found is None:
+        return None
+    at, what = rng.uniform(0.3, 3.0) * shape.tick, rng.choice(["kill", "kill", "power-off"])
+    dead = rng.sample([f"s{number}" for number in range(1, shape.voters + 1)], shape.voters // 2 + 1)
+    faults = [
+        Fault(at + rng.uniform(0.0, 0.3) * shape.tick, what, (name,), rng.uniform(0.3, 6.0) * shape.tick)
+        for name in dead
+    ]
+    return _with(schedule, [found[0], *found[1]], [*schedule.faults[:1], *faults])
+
+
+def _flapping(rng: Random, schedule: Schedule, kind: type[Scenario]) -> Schedule | None:
+    """The holder is cut off for about its session timeout, is back for a moment, and is cut off again.
+
+    Others that hold nothing are cut off with it: their sessions are to be ended in the same moment.
+    """
+    tick, timeout = schedule.shape.tick, rng.choice([2.0, 2.0, 3.0, 5.0])
+    found = _held_and_awaited(rng, schedule, kind, timeout, rng.uniform(3, 4) * timeout)
+    if found is None:
+        return None
+    holder, others = found
+    at = rng.uniform(0.5, 1.5) * tick
+    away, back = (timeout + rng.uniform(-0.2, 1.3)) * tick, rng.uniform(0.02, 1.0) * tick
+    again = (timeout + rng.uniform(0.5, 2.0)) * tick
+    faults = [
+        fault
+        for name in [holder.name, *(each.name for each in others if rng.random() < 0.3)]
+        for fault in (Fault(at, "maroon", (name,), away), Fault(at + away + back, "maroon", (name,), again))
+    ]
+    return _with(schedule, [holder, *others], faults)
+
+
+def _outstanding_writes(rng: Random, schedule: Schedule, kind: type[Scenario]) -> Schedule | None:
+    """The leader hears no follower for some time, so that writes wait; a client moves to an observer meanwhile."""
+    tick, first = schedule.shape.tick, schedule.actors[0]
+    if schedule.shape.voters > 3:
+        return None
+    client = _calm(first, rng.choice([("s1", "s4"), ("s4",)]), 8 * tick, first.tasks)
+    at, seconds = rng.uniform(0.1, 3.0) * tick, rng.uniform(0.5, 3.0) * tick
+    faults = [Fault(at, "stall", (name, "s1"), seconds) for name in ("s2", "s3")]
+    faults += [Fault(at + rng.uniform(0.1, 0.9) * seconds, "cut", (client.name,)) for _ in range(rng.randint(1, 2))]
+    shape = dataclasses.replace(schedule.shape, observers=1)
+    return dataclasses.replace(_with(schedule, [client, *schedule.actors[1:]], faults), shape=shape)
+
+
+def _ended_together(rng: Random, schedule: Schedule, kind: type[Scenario]) -> Schedule | None:
+    """A client is back when the leader has begun to end the sessions that are due, acquires, and is cut off again."""
+    tick, timeout = schedule.shape.tick, rng.choice([2.0, 3.0, 5.0])
+    hold, wait = kind.long_step(4 * timeout * tick), kind.long_step(0.5 * tick)
+    if hold is None or wait is None:
+        return None
+    at, away = rng.uniform(0.3, 1.5) * tick, (timeout + rng.uniform(-0.1, 0.8)) * tick
+    until = at + away + rng.uniform(0.02, 0.5) * tick
+    home = rng.choice([("s2",), ("s2", "s3"), ("s1", "s2", "s3")])
+    client = _calm(schedule.actors[0], home, timeout * tick, ((hold, hold),))
+    waiting = ((Step("pause", rng.choice([0.3 * tick, until, until])), wait),)
+    others = [_calm(each, ("s1", "s3"), 2 * tick, waiting) for each in schedule.actors[1:]]
+    again = (timeout + rng.uniform(0.5, 2.0)) * tick
+    faults = [Fault(at, "maroon", (client.name,), away), Fault(until, "maroon", (client.name,), again)]
+    return _with_many_sessions(rng, _with(schedule, [client, *others], faults))
+
+
+def _refused_proof(rng: Random, schedule: Schedule, kind: type[Scenario]) -> Schedule | None:
+    """A waiter is back at such a moment, and is let in by a server whose way to the leader is long.
+
+    Its session is marked before the transaction comes that it sends behind the handshake.  The holder leaves, and the
+    waiter is cut off again.
+    """
+    tick, timeout = schedule.shape.tick, rng.choice([2.0, 3.0, 5.0])
+    at, away = rng.uniform(0.5, 1.5) * tick, (timeout + rng.uniform(-0.1, 0.8)) * tick
+    late = rng.uniform(0.05, 0.4) * tick
+    hold, wait = kind.long_step(4 * timeout * tick), kind.long_step(0.5 * tick)
+    held = kind.long_step(at + away - rng.uniform(0.0, 0.3) * tick)
+    if hold is None or wait is None or held is None or len(schedule.actors) < 2:
+        return None
+    client = _calm(schedule.actors[0], ("s2",), timeout * tick, ((Step("pause", 0.1 * tick), hold),))
+    until = at + away + 2.2 * late + rng.uniform(0.0, 0.1) * tick
+    holder, *others = (_calm(each, ("s1", "s3"), 2 * tick, ()) for each in schedule.actors[1:])
+    holder = dataclasses.replace(holder, tasks=((held, Step("pause", until - at - away), wait),))
+    others = [dataclasses.replace(each, tasks=((Step("pause", until), wait),)) for each in others]
+    faults = [
+        Fault(at, "maroon", (client.name,), away),
+        Fault(at, "delay", ("s2", "s1"), until - at, late),
+        Fault(until, "maroon", (client.name,), (timeout + rng.uniform(0.5, 2.0)) * tick),
+    ]
+    return _with_many_sessions(rng, _with(schedule, [client, holder, *others], faults))
+
+
+def _with_many_sessions(rng: Random, schedule: Schedule) -> Schedule:
+    """Let it take as long to end the sessions that are due together as with some thousands of them."""
+    tick = schedule.shape.tick
+    bucket, handover = rng.choice([0.1, 0.5, 1.0]) * tick, rng.choice([0.0, 0.1, 0.5]) * tick
+    return dataclasses.replace(schedule, shape=dataclasses.replace(schedule.shape, bucket=bucket, handover=handover))
+
+
+def _repeated_xids(rng: Random, schedule: Schedule, kind: type[Scenario]) -> Schedule | None:
+    """The leader hears no follower for some time; a client's first writes wait, and so do those on its next connection.
+
+    If both are the first ones of their connections, and the next one is to an observer, they may look alike there.
+    """
+    tick, (first, *others) = schedule.shape.tick, schedule.actors
+    step = kind.written_step()
+    if step is None or schedule.shape.voters > 3:
+        return None
+    pause = Step("pause", rng.uniform(0.0, 0.2) * tick)
+    client = _calm(first, ("s1", "s4"), 8 * tick, ((Step("pause", 0.3 * tick), *[step, pause] * rng.randint(2, 6)),))
+    at, seconds = rng.uniform(0.15, 0.3) * tick, rng.uniform(0.5, 2.0) * tick
+    faults = [Fault(at, "stall", (name, "s1"), seconds) for name in ("s2", "s3")]
+    faults += [Fault(at + rng.uniform(0.2, 0.9) * seconds, "cut", (client.name,)) for _ in range(rng.randint(1, 2))]
+    shape = dataclasses.replace(schedule.shape, observers=1)
+    return dataclasses.replace(_with(schedule, [client, *others], faults), shape=shape)
+
+
+def _strangers(rng: Random, schedule: Schedule, kind: type[Scenario]) -> Schedule | None:
+    """Another client makes nodes among the tickets while they enter; some answers are lost."""
+    tick = schedule.shape.tick
+    if kind.long_step(1.0) is None:
+        return None
+    names = [actor.name for actor in schedule.actors]
+    faults = [*schedule.faults[:1]]
+    for _ in range(rng.randint(1, 4)):
+        what = rng.choice(["negative", "negative", "high", "between", "twin", "twin", "unreadable"])
+        faults.append(
+            Fault(rng.uniform(0.0, 2.0) * tick, "stranger", (what,), rng.uniform(0.5, 3) * tick, rng.random())
+        )
+    if rng.random() < 0.5:
+        faults.append(Fault(rng.uniform(0.0, tick), "trip", (rng.choice(names),), rng.uniform(0.5, 2) * tick, 8.0))
+    return _with(schedule, list(schedule.actors), faults)
+
+
+# How often each of them is made of a random schedule.
 _SIEGES: Final[dict[Siege, float]] = {
-    _two_stalls: 0.04,
-    _lagging_resize: 0.1,
-    _breaking_connections: 0.06,
-    _lost_servers: 0.14,
-    _deposed_leader: 0.06,
-    _shorter_timeout: 0.06,
-    _evicted_waiters: 0.06,
+    _raised_timeout: 0.03,
+    _resumed: 0.03,
+    _changed_leader: 0.14,
+    _killed_quorum: 0.03,
+    _flapping: 0.05,
+    _outstanding_writes: 0.03,
+    _repeated_xids: 0.02,
+    _ended_together: 0.03,
+    _refused_proof: 0.03,
+    _strangers: 0.04,
+    _two_stalls: 0.03,
+    _lagging_resize: 0.06,
+    _breaking_connections: 0.04,
+    _lost_servers: 0.1,
+    _deposed_leader: 0.05,
+    _shorter_timeout: 0.04,
+    _evicted_waiters: 0.05,
 }
 
 

@@ -8,16 +8,19 @@ import os
 import random
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from unittest.mock import patch
 
 import zkwire
 from recipes.common import this_process
 from tests.simulation import faults
+from tests.simulation.checks import Guard
 from tests.simulation.ensemble.ensemble import Ensemble
 from tests.simulation.links import Network
 from tests.simulation.loop import LOOK_EVERY, ON_CALL, Machine, StuckError, World
+from tests.simulation.rare import Rare
 from tests.simulation.scenario import Scenario
 from tests.simulation.schedule import Actor, Schedule, Step
 from zkwire.session import suspension
@@ -29,21 +32,54 @@ class Player:
     """One actor on its machine, while it plays.
 
     `rng` is where it takes its randomness from.  `zk` is its client, and `tool` what the scenario has equipped it with;
-    both are set before its first step.
+    both are set before its first step.  When its process dies, another one goes on with the next steps.
     """
 
     def __init__(self, stage: "Stage", actor: Actor) -> None:
         self.stage = stage
         self.actor = actor
-        self.machine = Machine(stage.world, actor.name, rate=actor.rate, offset=actor.offset)
-        self.machine.slowness = actor.slowness
         self.zk: zkwire.Client
-        self.rng = random.Random(stage.world.rng.random())
         self.tool: object = None
         self.has_played = False
-        self._may_close: asyncio.Future[None] = self.machine.create_future()
-        self._main = self.machine.create_task(self._play(), name=f"the player {actor.name}")
+        self._steps = [iter(steps) for steps in actor.tasks]
+        machine = Machine(stage.world, actor.name, rate=actor.rate, offset=actor.offset)
+        self.rng = random.Random(stage.world.rng.random())
+        self._begin(machine, {})
+
+    def _begin(self, machine: Machine, resumed: dict[str, Any]) -> None:
+        """Begin to play; `resumed` says which session the client resumes."""
+        self.machine = machine
+        machine.slowness = self.actor.slowness
+        self._may_close: asyncio.Future[None] = machine.create_future()
+        self._main = machine.create_task(self._play(resumed), name=f"the player {self.actor.name}")
         self._main.add_done_callback(self._ended)
+
+    def crash(self, *, resumes: float, with_host: bool) -> Callable[[], object] | None:
+        """Let the process die; return what starts it again, None if it cannot die now.
+
+        Arguments: `resumes`, with how many times its session timeout the new process resumes the session by its id, 0
+        for a new session; `with_host`, whether the machine dies, so that servers do not hear of it.
+        """
+        machine, stage = self.machine, self.stage
+        if machine.is_dead or machine.is_frozen or self.has_played or not hasattr(self, "zk"):
+            return None
+        stage.network.leave_all(machine, silently=with_host)
+        machine.die()
+        resumed = {
+            "session_timeout": self.zk.session_timeout * resumes,
+            "session_id": self.zk.session_id,
+            "session_password": self.zk.session_password,
+        }
+        is_resumed = bool(resumes and self.zk.session_id)
+        if is_resumed:
+            stage.seen.add("a session is resumed by its id")
+
+        def again() -> None:
+            new = Machine(stage.world, machine.name, rate=self.actor.rate, offset=machine.time())
+            stage.machines[machine.name] = new
+            self._begin(new, resumed if is_resumed else {})
+
+        return again
 
     @property
     def is_over(self) -> bool:
@@ -54,20 +90,20 @@ class Player:
         """Let the player close its client."""
         self.machine.call_soon(self._may_close.set_result, None)
 
-    async def _play(self) -> None:
+    async def _play(self, resumed: dict[str, Any]) -> None:
         stage, actor = self.stage, self.actor
-        options = zkwire.connect(
-            stage.ensemble.hosts(actor.servers),
-            actor.timeout,
-            rng=random.Random(stage.world.rng.random()),
-            open_link=stage.network.opener(self.machine),
-            within=None,
-            **stage.scenario.options(),
-        )
-        async with options as self.zk:
+        async with contextlib.AsyncExitStack() as stack:
+            try:
+                self.zk = await stack.enter_async_context(self._connecting(resumed))
+            except zkwire.SessionExpiredError:
+                if not resumed:
+                    raise
+                self.zk = await stack.enter_async_context(self._connecting({}))
             stage.clients[actor.name] = self.zk
+            if resumed:
+                await self._clear()
             self.tool = stage.scenario.equip(self)
-            tasks = [self.machine.create_task(self._do_all(steps)) for steps in actor.tasks]
+            tasks = [self.machine.create_task(self._do_all(steps)) for steps in self._steps]
             for task in tasks:
                 task.add_done_callback(self._steps_ended)
             if tasks:
@@ -77,7 +113,29 @@ class Player:
             stage.world.look()
             await self._may_close
 
-    async def _do_all(self, steps: tuple[Step, ...]) -> None:
+    def _connecting(self, resumed: dict[str, Any]) -> AbstractAsyncContextManager[zkwire.Client]:
+        stage, actor = self.stage, self.actor
+        options = {
+            "session_timeout": actor.timeout,
+            "rng": random.Random(stage.world.rng.random()),
+            "open_link": stage.network.opener(self.machine),
+            "within": None,
+        }
+        options |= stage.scenario.options() | resumed
+        return zkwire.connect(stage.ensemble.hosts(actor.servers), **options)
+
+    async def _clear(self) -> None:
+        """Delete what the former process has left in the session."""
+        while True:
+            try:
+                await self.zk.set("/", b"")  # what the former process has sent comes before it, or is refused
+                for path in await self.zk.get_ephemerals():
+                    await self.zk.delete(path)
+                return
+            except zkwire.ZooKeeperError:
+                await asyncio.sleep(_MOMENT)
+
+    async def _do_all(self, steps: Iterator[Step]) -> None:
         for step in steps:
             await self.stage.scenario.do(self, step)
 
@@ -101,18 +159,23 @@ class Stage:
     """What a schedule describes, ready to be played.
 
     `failures` are what went wrong; the first one ends the run.  `clients` are the players' clients by the players'
-    names.  `ended_sessions` are the sessions that an operator has ended.
+    names.  `ended_sessions` are the sessions that an operator has ended.  `seen` has what is rare and has happened;
+    `guards`, all that were made.
     """
 
     def __init__(self, schedule: Schedule, kind: type[Scenario]) -> None:
         self.schedule = schedule
         self.world = World(schedule.seed)
         self.network = Network(self.world)
+        self.network.backoff = schedule.backoff
         self.ensemble = Ensemble(self.network, schedule.shape)
         self.failures: list[str] = []
         self.clients: dict[str, zkwire.Client] = {}
         self.ended_sessions: set[int] = set()
+        self.seen: set[str] = set()
+        self.guards: list[Guard] = []
         self.scenario = kind(self)
+        Rare(self, self.seen)
         self.ensemble.start()
         self.players = [Player(self, actor) for actor in schedule.actors]
         self.machines = {player.actor.name: player.machine for player in self.players}
@@ -136,11 +199,13 @@ class Stage:
         """Play the schedule to its end, or to the first failure."""
         world, scenario = self.world, self.scenario
         # When all faults are over, sessions end and connections are found dead within some timeouts.
-        longest = max((actor.timeout for actor in self.schedule.actors), default=0.0)
+        longest = self.schedule.longest
         patience = scenario.patience + scenario.holds() + 6 * longest
         try:
             self._run(lambda: all(each.has_played for each in self.players), patience, "unserved", every=ON_CALL)
-            self._run(lambda: not self._left_on_servers(), 3 * longest, "something stays")
+            # An idle connection, with its watches, is closed in one of the rounds of its server.
+            within = 3 * longest + 2 * self.schedule.shape.idle
+            self._run(lambda: not self._left_on_servers(), within, "something stays")
             for player in self.players:
                 player.close()
             self._run(lambda: all(each.is_over for each in self.players), 2 * longest, "not closed", every=ON_CALL)

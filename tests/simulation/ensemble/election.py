@@ -18,16 +18,12 @@ _LOOK_EVERY: Final = (0.1, 0.4)  # seconds
 
 
 class Election:
-    """Looks again and again whether servers without a role can get one.
-
-    `timeouts` has the timeout in ms with which a leader has last touched each session.
-    """
+    """Looks again and again whether servers without a role can get one."""
 
     def __init__(self, network: Network, servers: Sequence[SimulatedServer]) -> None:
         self._network = network
         self._servers = servers
         self._voters = [server for server in servers if server.is_voter]
-        self.timeouts: dict[int, int] = {}
         self.quorum = len(self._voters) // 2 + 1
 
     def look(self) -> None:
@@ -46,7 +42,7 @@ class Election:
         epoch = max(server.accepted_epoch for server in group) + 1
         for server in group:
             server.accepted_epoch = epoch
-        role = Leader(leader, epoch, self.quorum, self.timeouts)
+        role = Leader(leader, epoch, self.quorum)
         leader.take_role(role)
         role.begin()
         for server in group:

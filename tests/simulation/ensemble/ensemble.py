@@ -2,15 +2,18 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tests.simulation.ensemble.election import Election
+from tests.simulation.ensemble.habits import Habits
 from tests.simulation.ensemble.history import HEADER_SIZE, Replica, Transaction
 from tests.simulation.ensemble.leader import Leader
 from tests.simulation.ensemble.server import SimulatedServer
 from tests.simulation.links import Network
 from zkwire.testing.memory.state import Settings
+from zkwire.testing.memory.tree import CONFIG_NODE
 from zkwire.wire.records import OPEN_ACL
-from zkwire.wire.requests import CreateRequest, DeleteRequest
+from zkwire.wire.requests import CreateRequest, DeleteRequest, Request
 
 
 class Frontier:
@@ -32,8 +35,8 @@ class Frontier:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """What an ensemble looks like.
+class Shape(Habits):
+    """What an ensemble looks like, with the habits of its servers.
 
     Arguments: `voters` and `observers`, how many; `tick`, in seconds; `longest`, the longest session timeout that each
     server grants, in seconds, None where it is 20 ticks.
@@ -54,18 +57,26 @@ class Ensemble:
         count = shape.voters + shape.observers
         longest = (*shape.longest, *[None] * count)
         self.frontier = Frontier()
+        self.strangers: set[str] = set()  # persistent nodes that look like tickets
         self.servers = [
             SimulatedServer(
                 network,
                 f"s{number}",
                 number,
                 Settings(tick_time=shape.tick, max_session_timeout=longest[number - 1]),
+                shape,
                 is_voter=number <= shape.voters,
                 on_applied=self.frontier.applied,
             )
             for number in range(1, count + 1)
         ]
         self.election = Election(network, self.servers)
+        config = "".join(
+            f"server.{number}={each.name}:2888:3888:{'participant' if each.is_voter else 'observer'};{each.name}:2181\n"
+            for number, each in enumerate(self.servers, 1)
+        )
+        for server in self.servers:
+            server.replica.tree.nodes[CONFIG_NODE].data = f"{config}version=0".encode()
 
     def preset(self, paths: Sequence[str]) -> None:
         """Have these nodes from the beginning; to be called before `start`."""
@@ -101,14 +112,18 @@ class Ensemble:
     def nodes_below(self, path: str) -> list[str]:
         """Return the paths below `path`, as the server with the longest history has them."""
         replica = max(self.servers, key=lambda server: server.applied).replica
-        return sorted(node for node in replica.tree.nodes if node.startswith(f"{path}/"))
+        return sorted(each for each in replica.tree.nodes if each.startswith(f"{path}/") and each not in self.strangers)
 
     def delete(self, path: str) -> bool:
         """Delete a node as an operator does; return whether there is a leader to do it."""
+        return self.act(DeleteRequest(path, -1))
+
+    def act(self, request: Request[Any]) -> bool:
+        """Carry out a request of an operator; return whether there is a leader to do it."""
         found = self.leader()
         if found is None:
             return False
-        found[1].act(DeleteRequest.opcode, bytes(HEADER_SIZE) + DeleteRequest(path, -1).encode())
+        found[1].act(request.opcode, bytes(HEADER_SIZE) + request.encode())
         return True
 
     def watches(self) -> list[str]:

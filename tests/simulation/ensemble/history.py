@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tests.simulation.links import Connection as Wire
-from zkwire.errors import RuntimeInconsistencyError
+from zkwire.errors import MarshallingError, RuntimeInconsistencyError
 from zkwire.testing.memory import writes
 from zkwire.testing.memory.operations import OPERATIONS
 from zkwire.testing.memory.refusal import Refused
@@ -20,6 +20,7 @@ from zkwire.wire.requests import CloseSessionRequest, SyncRequest
 
 HEADER_SIZE: Final = 8  # of a request: xid and opcode
 CREATE_SESSION: Final = -10
+DELETE_CONTAINER: Final = 20
 CLOSE_SESSION: Final = CloseSessionRequest.opcode
 MULTI: Final = MultiRequest.opcode
 SYNC: Final = SyncRequest.opcode
@@ -36,9 +37,10 @@ class ClientConnection(Connection):
 
     `wire` is the link; `frames` cuts its bytes; `heard` is when the last ones came; `session_id` and `timeout_ms` are
     those of the handshake, and `session` is set once that is through; `early` are the requests that came before that.
+    `word` are the first bytes, until there are four.
     """
 
-    __slots__ = ("early", "frames", "heard", "session_id", "timeout_ms", "wire")
+    __slots__ = ("early", "frames", "heard", "session_id", "timeout_ms", "wire", "word")
 
     def __init__(self, wire: Wire | None, now: float) -> None:
         super().__init__(_ADDRESS, 0, now)
@@ -48,6 +50,7 @@ class ClientConnection(Connection):
         self.early: deque[bytes] = deque()
         self.session_id = 0
         self.timeout_ms = 0
+        self.word: bytes | None = b""
 
 
 @dataclass(slots=True, eq=False)
@@ -96,11 +99,13 @@ class Replica(State):
         super().__init__(settings, 0.0, 0.0)
         self._nobody = ClientConnection(None, 0.0)
 
-    def apply(self, transaction: Transaction, client: ClientConnection | None) -> tuple[int, bytes]:
+    def apply(
+        self, transaction: Transaction, client: ClientConnection | None, pending: Pending | None = None
+    ) -> tuple[int, bytes]:
         """Carry out `transaction` and send its events; return the error code and the body of the reply.
 
         Arguments: `client`, the connection that the request came on, if it is one of this server's; without it the body
-        is empty, because nobody gets it.
+        is empty, because no client gets it; `pending`, the request that is answered, not always the transaction's own.
         """
         zxid = self.last_zxid = transaction.zxid
         opcode, session_id = transaction.opcode, transaction.session_id
@@ -116,7 +121,13 @@ class Replica(State):
             if session_id in sessions.by_id:
                 sessions.end(sessions.by_id[session_id])
             return 0, b""
-        is_answered = client is not None
+        if opcode == DELETE_CONTAINER:
+            path = transaction.payload.decode()
+            node = self.tree.nodes.get(path)
+            if node is not None and not node.children:  # PrepRequestProcessor.pRequest2Txn
+                writes.remove(self, path, zxid)
+            return 0, b""
+        asked = 0 if client is None or pending is None else pending.opcode
         if client is None:
             client = self._nobody
             client.session = sessions.by_id.get(session_id) or Session(session_id)
@@ -125,7 +136,7 @@ class Replica(State):
             if transaction.refusal:
                 return 0, _all_refused(transaction.refusal, len(request.operations))
             reply = writes.multi(self, client, request, zxid, transaction.time)
-            return 0, reply.encode() if is_answered else b""
+            return self._answer(asked, pending, reply=reply)
         if transaction.refusal:
             return transaction.refusal, b""
         operation = OPERATIONS[opcode]
@@ -135,7 +146,26 @@ class Replica(State):
         except Refused as refused:
             return refused.code, refused.body
         change.send_events(self, zxid)
-        return 0, operation.body(change) if is_answered else b""
+        return self._answer(asked, pending, change)
+
+    def _answer(
+        self, asked: int, pending: Pending | None, change: writes.Change | None = None, reply: MultiReply | None = None
+    ) -> tuple[int, bytes]:
+        """Return the code and the body for a request of the kind `asked`, 0 for none (FinalRequestProcessor).
+
+        The kind of the request decides, not that of the transaction that has come back for it.
+        """
+        if not asked:
+            return 0, b""
+        if asked == SYNC:
+            assert pending is not None
+            return self.read(pending.client, pending)
+        if asked == MULTI:
+            return (MarshallingError.code, b"") if reply is None else (0, reply.encode())
+        operation = OPERATIONS.get(asked)
+        if operation is None or operation.body is writes.nothing_of:
+            return 0, b""
+        return (MarshallingError.code, b"") if change is None else (0, operation.body(change))
 
     def stand_in(self, session_id: int) -> Session[Connection]:
         """Return a session that this copy does not have yet."""

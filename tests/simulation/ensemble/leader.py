@@ -1,13 +1,23 @@
 """The leader: orders transactions, has a quorum commit them, keeps the sessions, and pings its learners.
 
-After LearnerHandler, Leader, SessionTrackerImpl and PrepRequestProcessor of the real server.  Left out: the discovery
-of the epoch and the comparison of histories, which the election does (see election.py), and snapshots.
+After LearnerHandler, Leader, SessionTrackerImpl, PrepRequestProcessor and ContainerManager of the real server.  Left
+out: the discovery of the epoch and the comparison of histories, which the election does (see election.py), and
+snapshots.
 """
 
 from collections import deque
 from typing import Final
 
-from tests.simulation.ensemble.history import CLOSE_SESSION, CREATE_SESSION, SYNC, WRITES, ClientConnection, Pending
+from tests.simulation.ensemble.disk import Disk
+from tests.simulation.ensemble.history import (
+    CLOSE_SESSION,
+    CREATE_SESSION,
+    DELETE_CONTAINER,
+    SYNC,
+    WRITES,
+    ClientConnection,
+    Pending,
+)
 from tests.simulation.ensemble.history import Transaction as Entry
 from tests.simulation.ensemble.peers import Message, PeerLink
 from tests.simulation.ensemble.server import SimulatedServer
@@ -15,6 +25,7 @@ from tests.simulation.ensemble.tracker import SessionTracker
 
 SYNC_LIMIT: Final = 5  # ticks
 INIT_LIMIT: Final = 10
+_SHORTEST: Final = 1e-6  # seconds: a timer that is set again must go off later
 
 
 class _Learner:
@@ -32,17 +43,20 @@ class _Learner:
 class Leader:
     """The role of a leader.
 
-    Arguments: `server`; `epoch`; `quorum`, how many voters it takes; `timeouts`, see SessionTracker.
+    Arguments: `server`; `epoch`; `quorum`, how many voters it takes.
+
+    Its own clients' syncs are answered at once, also while transactions are outstanding: they are not in `forwards`
+    (ProposalRequestProcessor and CommitProcessor without matchSyncs, LeaderZooKeeperServer.setupRequestProcessors).
     """
 
+    name = "leader"
     forwards = WRITES
 
-    def __init__(self, server: SimulatedServer, epoch: int, quorum: int, timeouts: dict[int, int]) -> None:
+    def __init__(self, server: SimulatedServer, epoch: int, quorum: int) -> None:
         self.server = server
         self.epoch = epoch
         self.is_serving = False
         self._quorum = quorum
-        self._timeouts = timeouts
         self._tick_time = server.settings.tick_time
         self._tick = 0
         self._is_half = False
@@ -52,7 +66,8 @@ class Leader:
         self._syncs: dict[int, list[tuple[PeerLink, Pending]]] = {}
         self._acknowledged: set[str] = {server.name}  # voters that have the history
         self._clock_base = server.world.rng.uniform(0.0, self._tick_time)
-        self.tracker = SessionTracker(self._tick_time, self._clock(), timeouts)
+        self.tracker = SessionTracker(self._tick_time, self._clock())
+        self._disk = Disk(server, server.habits.flush, self._flushed)
 
     def begin(self) -> None:
         """Wait for a quorum of learners."""
@@ -71,7 +86,7 @@ class Leader:
 
     def _clock(self) -> float:
         """Return the time by which sessions expire: its whole ticks have nothing to do with those of the pings."""
-        return self._clock_base + self.server.world.now
+        return self._clock_base + self.server.clock()
 
     def _is_current(self) -> bool:
         return self.server.role is self
@@ -87,15 +102,19 @@ class Leader:
         while server.applied < len(server.log):
             server.apply_next()
         now = self._clock()
-        self.tracker = SessionTracker(self._tick_time, now, self._timeouts)
+        self.tracker = SessionTracker(self._tick_time, now)
         for session in server.replica.sessions.by_id.values():
-            self.tracker.track(session.id, session.timeout_ms, now)  # each gets its full timeout anew
+            # Each gets its full timeout again: that of the transaction that has created it (SessionTrackerImpl).
+            self.tracker.track(session.id, session.timeout_ms, now)
+        server.replica.last_zxid = self.epoch << 32  # Leader.startZkServer; its learners keep what they have
         self.is_serving = True
         for learner in self._learners.values():
             if learner.has_history:
                 learner.link.to_learner(("up to date", server.last_zxid))
         server.after(self._tick_time / 2, self._half_tick)
         self._expire_later()
+        if server.habits.containers:
+            server.after(server.habits.containers, self._check_containers)
 
     # -- learners -------------------------------------------------------------------------------------------------
 
@@ -180,13 +199,46 @@ class Leader:
         self.server.admit(client, is_valid=is_valid)
 
     def _expire_later(self) -> None:
-        self.server.after(self.tracker.next_expiry - self._clock(), self._expire)
+        self.server.after(max(self.tracker.next_expiry - self._clock(), _SHORTEST), self._expire, [])
 
-    def _expire(self) -> None:
+    def _expire(self, bucket: list[int]) -> None:
+        """End the first session of `bucket`, and so on (SessionTrackerImpl.run).
+
+        The sessions that are due together are taken at once, and ended one by one: each is marked, and its end is
+        given to the thread of RequestThrottler (ZooKeeperServer.expire and close).  All else goes on between two of
+        them, and the sessions of other clients, which the simulation does not have, come between ours.
+        """
+        server, longest = self.server, self.server.habits.bucket
+        while self._is_current():
+            if bucket:
+                session_id = bucket.pop()
+                self.tracker.close(session_id)
+                server.through_throttler(server.habits.handover, self._close, session_id)
+            while not bucket:
+                polled = self.tracker.poll(self._clock())
+                if polled is None:
+                    self._expire_later()
+                    return
+                bucket = polled
+            if longest:
+                server.world.rng.shuffle(bucket)  # they are in a hash table
+                server.after(longest * server.world.rng.random(), self._expire, bucket)
+                return
+
+    def _close(self, session_id: int) -> None:
         if self._is_current():
-            for session_id in self.tracker.expired(self._clock()):
-                self._propose(self._entry(session_id, CLOSE_SESSION))
-            self._expire_later()
+            self._propose(self._entry(session_id, CLOSE_SESSION))
+
+    def _check_containers(self) -> None:
+        """Delete the containers that are empty and had a child (ContainerManager.checkContainers, getCandidates)."""
+        if self._is_current():
+            server = self.server
+            for path in server.replica.tree.expired(0):
+                self.act(DELETE_CONTAINER, path.encode())
+            server.after(server.habits.containers, self._check_containers)
+
+    def claim(self, transaction: Entry) -> Pending | None:
+        return transaction.pending  # all requests pass the leader in the order of their transactions
 
     # -- transactions -----------------------------------------------------------------------------------------------
 
@@ -244,11 +296,16 @@ class Leader:
     def _propose(self, entry: Entry) -> None:
         server = self.server
         server.log.append(entry)
-        self._outstanding.append((entry, {server.name}))
+        self._outstanding.append((entry, set()))
         for learner in self._learners.values():
             if learner.is_voter:
                 self._propose_to(learner, entry)
-        self._commit_acknowledged()
+        self._disk.write(entry.zxid)
+
+    def _flushed(self, zxid: int) -> None:
+        """Count the leader's own acknowledgement, which may come after those of a quorum (AckRequestProcessor)."""
+        if self._is_current():
+            self._count_ack(self.server.name, zxid)
 
     def _propose_to(self, learner: _Learner, entry: Entry) -> None:
         learner.unacknowledged.append((entry.zxid, self.server.world.now))
@@ -258,6 +315,9 @@ class Leader:
         waiting = learner.unacknowledged
         while waiting and waiting[0][0] <= zxid:
             waiting.popleft()
+        self._count_ack(name, zxid)
+
+    def _count_ack(self, name: str, zxid: int) -> None:
         for entry, voters in self._outstanding:
             if entry.zxid == zxid:
                 voters.add(name)

@@ -7,12 +7,14 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+from tests.simulation.ensemble.disk import Disk
 from tests.simulation.ensemble.history import CREATE_SESSION, SYNC, WRITES, ClientConnection, Pending, Transaction
 from tests.simulation.ensemble.leader import INIT_LIMIT, SYNC_LIMIT, Leader
 from tests.simulation.ensemble.peers import CLOSED, Message, PeerLink
 from tests.simulation.ensemble.server import SimulatedServer
 
 _FORWARDS: Final = WRITES | {SYNC}
+_DOWN: Final = (0.5, 4.0)  # ticks until a process that has ended is started again
 _IN_ORDER: Final = frozenset(("commit", "inform", "synced"))  # messages that wait while the server lags
 
 
@@ -26,9 +28,12 @@ class Learner:
 
     def __init__(self, server: SimulatedServer, leader: SimulatedServer) -> None:
         self.server = server
+        self.name = "follower" if server.is_voter else "observer"
         self.leader = leader
         self.is_serving = False
         self._touched: dict[int, int] = {}  # what the next ping of the leader takes along
+        self._waiting: deque[Pending] = deque()  # its clients' requests that have to come back from the leader
+        self._disk = Disk(server, server.habits.flush, self._flushed)
         self._committed = 0
         self._late: deque[Message] = deque()  # what is committed, and the answers to syncs, while the server lags
         self._heard = server.world.now
@@ -68,6 +73,7 @@ class Learner:
         return True
 
     def submit(self, pending: Pending) -> None:
+        self._waiting.append(pending)
         self._link.to_leader(("request", pending))
 
     def revalidate(self, client: ClientConnection) -> None:
@@ -96,7 +102,7 @@ class Learner:
         match name:  # the most frequent first
             case "proposal":
                 server.log.append(args[0])
-                self._link.to_leader(("ack", args[0].zxid))
+                self._disk.write(args[0].zxid)
             case "commit":
                 self._committed = args[0]
                 self._apply()
@@ -108,7 +114,7 @@ class Learner:
                 self._committed = args[0].zxid
                 self._apply()
             case "synced":
-                server.synced(args[0])
+                self._synced(args[0])
             case "revalidated":
                 client, is_valid = args
                 server.admit(client, is_valid=is_valid)
@@ -123,6 +129,32 @@ class Learner:
                 self._committed = max(self._committed, args[0])
                 self.is_serving = True
                 self._apply()
+
+    def _flushed(self, zxid: int) -> None:
+        if self.server.role is self:
+            self._link.to_leader(("ack", zxid))
+
+    def claim(self, transaction: Transaction) -> Pending | None:
+        """Return the first request that waits here, if it has the session and the xid of `transaction`.
+
+        Whether it is what the transaction was made of is not looked at (CommitProcessor.run, with matchSyncs): a
+        request of the session's former connection, to another server, may have the same xid.
+        """
+        made_of = transaction.pending
+        if made_of is None or not self._waiting or not _looks_like(self._waiting[0], made_of):
+            return None
+        return self._waiting.popleft()
+
+    def _synced(self, pending: Pending) -> None:
+        """Answer a sync; if it has been answered by the commit of another request, the process ends."""
+        server = self.server
+        if self._waiting and self._waiting[0] is pending:
+            self._waiting.popleft()
+            server.synced(pending)
+        else:
+            server.kill()
+            seconds = server.settings.tick_time * server.world.rng.uniform(*_DOWN)
+            server.world.after(seconds, server.start)
 
     def _take_history(self, history: list[Transaction], epoch: int) -> None:
         server = self.server
@@ -142,7 +174,12 @@ class Learner:
                 return
             entry = server.apply_next()
             if entry.opcode == CREATE_SESSION:
-                self._touched[entry.session_id] = entry.timeout_ms  # commitSession does so on every learner
+                # Also when it carries out what it has missed (LearnerSessionTracker.commitSession).
+                self._touched[entry.session_id] = entry.timeout_ms
+
+
+def _looks_like(one: Pending, other: Pending) -> bool:
+    return one.xid == other.xid and one.client.session_id == other.client.session_id
 
 
 def _at_leader(leader: SimulatedServer) -> Callable[[PeerLink, Message], None]:

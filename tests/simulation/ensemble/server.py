@@ -7,11 +7,13 @@ role brings it back; requests of one session are answered in their order.
 import struct
 from collections import deque
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
+from tests.simulation.ensemble.habits import Habits
 from tests.simulation.ensemble.history import (
     CLOSE_SESSION,
     CREATE_SESSION,
+    MULTI,
     ClientConnection,
     Pending,
     Replica,
@@ -21,6 +23,7 @@ from tests.simulation.ensemble.process import Process
 from tests.simulation.links import Connection as Wire
 from tests.simulation.links import Network
 from zkwire.errors import SessionMovedError, ThrottledError
+from zkwire.testing.memory.four_letter_words import VERSION
 from zkwire.testing.memory.sessions import password_of
 from zkwire.testing.memory.state import Settings
 from zkwire.wire.frames import LENGTH
@@ -32,14 +35,18 @@ _PING: Final = PingRequest.opcode
 _HANDSHAKE_WITHIN: Final = 10.0  # seconds
 _ONE_BY_ONE: Final = 0.2  # how often several frames are not sent together
 _NO_PASSWORD: Final = bytes(16)
+_NOT_SERVING: Final = b"This ZooKeeper instance is not currently serving requests\n"
+_NEVER_REFUSED: Final = (_PING, CLOSE_SESSION)  # Request.isThrottlable
 
 
 class Role(Protocol):
     """What a server is in the ensemble.
 
-    `is_serving` is whether clients are let in.  `forwards` are the opcodes that go through the leader and come back.
+    `name` is that of the mode.  `is_serving` is whether clients are let in.  `forwards` are the opcodes that go through
+    the leader and come back.
     """
 
+    name: str
     is_serving: bool
     forwards: frozenset[int]
 
@@ -48,6 +55,9 @@ class Role(Protocol):
 
     def submit(self, pending: Pending) -> None:
         """Have a request carried out by the ensemble."""
+
+    def claim(self, transaction: Transaction) -> Pending | None:
+        """Return the request of a client of this server or, on a leader, of any that `transaction` answers."""
 
     def revalidate(self, client: ClientConnection) -> None:
         """Ask whether the session of a client that reconnects lives; `SimulatedServer.admit` gets the answer."""
@@ -62,8 +72,8 @@ class Role(Protocol):
 class SimulatedServer(Process):
     """One server.
 
-    Arguments: `network`; `name`; `number`, which makes its session ids; `settings`; `is_voter`, False for an observer;
-    `on_applied`, called when it has carried out a transaction, with the transaction's number and its copy.
+    Arguments: `network`; `name`; `number`, which makes its session ids; `settings`; `habits`; `is_voter`, False for an
+    observer; `on_applied`, called when it has carried out a transaction, with the transaction's number and its copy.
 
     `log`, `current_epoch` and `accepted_epoch` are on its disk.  `replica` is its copy, into which the first `applied`
     entries of the log have gone.  `throttles` is how likely it refuses a request because of overload.  `is_lagging` is
@@ -76,11 +86,12 @@ class SimulatedServer(Process):
         name: str,
         number: int,
         settings: Settings,
+        habits: Habits,
         *,
         is_voter: bool,
         on_applied: Callable[[int, Replica], None],
     ) -> None:
-        super().__init__(network.world, name)
+        super().__init__(network.world, name, habits)
         self.network = network
         self.settings = settings
         self.is_voter = is_voter
@@ -94,6 +105,10 @@ class SimulatedServer(Process):
         self._lags = 0
         self.clients: dict[Wire, ClientConnection] = {}
         self._queues: dict[int, deque[Pending]] = {}
+        self._throttler: deque[tuple[float, Callable[..., None], tuple[Any, ...]]] = deque()
+        self._is_stalled = False
+        self._waited = 0.0
+        self._idle_base = network.world.rng.uniform(0, habits.idle) if habits.idle else 0.0
         self._next_session = number << 56 | 1
         network.listeners[name] = self
 
@@ -108,6 +123,7 @@ class SimulatedServer(Process):
         """Take another role, or none; all clients are dropped."""
         former, self.role = self.role, role
         self._queues.clear()
+        self._throttler.clear()
         if former is not None:
             former.resign()
         for wire in list(self.clients):
@@ -118,6 +134,7 @@ class SimulatedServer(Process):
         for wire in list(self.clients):
             self.drop(wire, reset=True)
         self.take_role(None)
+        self._is_stalled = False
         self.die()
 
     def start(self) -> None:
@@ -154,7 +171,7 @@ class SimulatedServer(Process):
     def accept(self, connection: Wire) -> bool:
         if self.is_up:
             self.clients[connection] = ClientConnection(connection, self.world.now)
-            self.after(_HANDSHAKE_WITHIN, self._drop_without_handshake, connection)
+            self.after(self._until_idle(_HANDSHAKE_WITHIN), self._drop_without_handshake, connection)
         return self.is_up
 
     def _drop_without_handshake(self, wire: Wire) -> None:
@@ -162,13 +179,24 @@ class SimulatedServer(Process):
         if client is not None and not client.timeout_ms:
             self.drop(wire)
 
+    def _until_idle(self, seconds: float) -> float:
+        """Return how long it takes to close a connection that is idle for so long.
+
+        Connections are closed in rounds, each `habits.idle` seconds (NIOServerCnxnFactory.ConnectionExpirerThread).
+        """
+        interval = self.habits.idle
+        if not interval:
+            return seconds
+        now = self.world.now + self._idle_base
+        return (int((now + seconds) / interval) + 1) * interval - now
+
     def _drop_when_idle(self, wire: Wire) -> None:
         """Close a connection on which nothing has come for a session timeout, as the real server does."""
         client = self.clients.get(wire)
         if client is not None:
             left = client.heard + client.timeout_ms / 1000 - self.world.now
             if left > 0:
-                self.after(left + 0.001, self._drop_when_idle, wire)
+                self.after(self._until_idle(left) + 0.001, self._drop_when_idle, wire)
             else:
                 self.drop(wire)
 
@@ -202,6 +230,15 @@ class SimulatedServer(Process):
         if client is None:
             return
         client.heard = self.world.now
+        if client.word is not None:
+            data = client.word = client.word + data
+            if len(data) < 4:
+                return
+            client.word = None
+            if data[:4] == b"srvr":
+                wire.send(self._srvr())
+                self.drop(wire)
+                return
         for payload in client.frames.feed(data):
             if client.closing:
                 break
@@ -210,13 +247,25 @@ class SimulatedServer(Process):
             elif client.session is None or client.early:
                 client.early.append(payload)
             else:
-                self._request(client, payload)
+                self._submit(client, payload)
         self.flush()
+
+    def _srvr(self) -> bytes:
+        """Return the answer to the word of four letters (SrvrCommand, of StatCommand.java)."""
+        role = self.role
+        if role is None or not role.is_serving:
+            return _NOT_SERVING
+        zxid, count = self.replica.last_zxid, self.replica.tree.count
+        return (
+            f"Zookeeper version: {VERSION}\nLatency min/avg/max: 0/0.0/0\nReceived: 1\nSent: 1\n"
+            f"Connections: {len(self.clients)}\nOutstanding: 0\nZxid: {zxid:#x}\nMode: {role.name}\n"
+            f"Node count: {count}\n"
+        ).encode()
 
     def _early(self, client: ClientConnection) -> None:
         """Carry out what came before the answer to the handshake: the real server does not read it earlier."""
         while client.early and not client.closing:
-            self._request(client, client.early.popleft())
+            self._submit(client, client.early.popleft())
         self.flush()
 
     def _handshake(self, client: ClientConnection, payload: bytes) -> None:
@@ -267,14 +316,57 @@ class SimulatedServer(Process):
 
     # -- requests -------------------------------------------------------------------------------------------------
 
+    def through_throttler(self, longest: float, call: Callable[..., None], *args: Any) -> None:
+        """Have the thread of RequestThrottler make a call, after all that wait for it.
+
+        Arguments: `longest`, for how many seconds at the most it is busy from now on, unless it is already.
+        """
+        if longest and not self._is_stalled:
+            self._is_stalled = True
+            self.after(longest * self.world.rng.random(), self._go_on_submitting)
+        if self._is_stalled:
+            self._throttler.append((self.world.now, call, args))
+        else:
+            call(*args)
+
+    def _go_on_submitting(self) -> None:
+        self._is_stalled = False
+        while self._throttler:
+            came, call, args = self._throttler.popleft()
+            self._waited = self.world.now - came
+            call(*args)
+        self._waited = 0.0
+        self.flush()
+
+    def _submit(self, client: ClientConnection, payload: bytes) -> None:
+        """Give a request to the throttler, which waits again and again while the server is overloaded."""
+        longest = self.habits.stall if self.throttles else 0.0
+        if longest or self._is_stalled:
+            self.through_throttler(longest, self._request, client, payload)
+        else:
+            self._request(client, payload)
+
+    def _is_refused(self, opcode: int) -> bool:
+        """Whether a request has waited for too long (RequestThrottler.shouldThrottleOp, Request.isThrottlable).
+
+        Without the habit of keeping requests, each one is refused or not by itself.
+        """
+        if not self.throttles or opcode in _NEVER_REFUSED:
+            return False
+        if self.habits.stall:
+            return self._waited > self.habits.stall * (1 - self.throttles)
+        return self.world.rng.random() < self.throttles
+
     def _request(self, client: ClientConnection, payload: bytes) -> None:
+        if client.closing and self.throttles:
+            return  # Request.isStale: an overloaded server drops it
         role = self.role
         assert role is not None
         assert client.session is not None
         xid, opcode = _HEADER.unpack_from(payload)
         if not role.touch(client.session_id, client.timeout_ms):
             return  # as the real leader, which drops requests of a session that it has expired
-        if self.throttles and opcode not in (_PING, CLOSE_SESSION) and self.world.rng.random() < self.throttles:
+        if self._is_refused(opcode):
             self.enqueue(Pending(client, xid, 0, b"", waits=False))
         else:
             pending = Pending(client, PING_XID if opcode == _PING else xid, opcode, payload, opcode in role.forwards)
@@ -320,7 +412,8 @@ class SimulatedServer(Process):
         """Carry out the next entry of the log, and answer it if it came from a client of this server."""
         transaction = self.log[self.applied]
         self.applied += 1
-        pending = transaction.pending
+        assert self.role is not None
+        pending = self.role.claim(transaction)
         client = None
         has_queue = pending is not None and pending.client.session_id in self._queues
         if pending is not None:
@@ -329,7 +422,7 @@ class SimulatedServer(Process):
             if pending.client.wire in self.clients:
                 client = pending.client
         self.replica.now = self.world.now
-        code, body = self.replica.apply(transaction, client)
+        code, body = self.replica.apply(transaction, client, pending)
         self._on_applied(self.applied, self.replica)
         if client is not None:
             assert pending is not None
@@ -348,11 +441,13 @@ class SimulatedServer(Process):
         self, client: ClientConnection, pending: Pending, transaction: Transaction, code: int, body: bytes
     ) -> None:
         assert client.wire is not None
-        if transaction.opcode == CREATE_SESSION:
+        assert self.role is not None
+        if pending.opcode == CREATE_SESSION:
             self.admit(client, is_valid=True)
             return
-        if transaction.refusal == SessionMovedError.code:
-            self.drop(client.wire)  # "a connection level error": the real server closes, too
+        if transaction.refusal == SessionMovedError.code and (pending.opcode != MULTI or self.role.name == "leader"):
+            # FinalRequestProcessor: "a connection level error".  A learner finds it inside the results of a multi.
+            self.drop(client.wire)
             return
         self.replica.reply(client, pending.xid, transaction.zxid, code, body)
 

@@ -1,11 +1,17 @@
-"""The simulated ensemble: until when a server without the others goes on, as the real one's syncLimit has it."""
+"""The simulated ensemble: what its servers do as real ones do, where a client's promise depends on it."""
 
+from tests.simulation.ensemble.disk import Disk
 from tests.simulation.ensemble.ensemble import Ensemble, Shape
-from tests.simulation.ensemble.history import SYNC, ClientConnection, Pending
+from tests.simulation.ensemble.habits import Habits
+from tests.simulation.ensemble.history import CREATE_SESSION, HEADER_SIZE, SYNC, ClientConnection, Pending, Transaction
 from tests.simulation.ensemble.leader import SYNC_LIMIT, Leader
 from tests.simulation.ensemble.learner import Learner
+from tests.simulation.ensemble.process import Process
+from tests.simulation.ensemble.server import SimulatedServer
 from tests.simulation.links import Network
 from tests.simulation.loop import World
+from zkwire.wire.records import OPEN_ACL
+from zkwire.wire.requests import Create2Request, CreateContainerRequest, CreateRequest, DeleteRequest, SyncRequest
 
 _ISOLATED_AT = 2.2  # ticks of one second
 _LAST_PING = 2.0
@@ -73,3 +79,173 @@ def test_a_server_that_lags_carries_out_what_is_committed_and_answers_syncs_when
     late.catch_up()
     assert "/a" not in late.replica.tree.nodes
     assert not sync.waits
+
+
+def started(shape: Shape) -> tuple[World, Ensemble]:
+    """Return an ensemble that serves."""
+    world = World(1)
+    ensemble = Ensemble(Network(world), shape)
+    ensemble.start()
+    run_to(world, 1.0)
+    return world, ensemble
+
+
+def submit(
+    server: SimulatedServer, opcode: int, payload: bytes = b"", *, xid: int = 1, timeout: float = 4.0
+) -> Pending:
+    """Submit a request of session 7 at one of the servers, on a connection of its own."""
+    client = ClientConnection(None, server.world.now)
+    client.session_id, client.timeout_ms = 7, round(timeout * 1000)
+    pending = Pending(client, xid, opcode, bytes(HEADER_SIZE) + payload, waits=True)
+    assert server.role is not None
+    server.enqueue(pending)
+    server.role.submit(pending)
+    return pending
+
+
+def a_create(path: str) -> bytes:
+    return CreateRequest(path, b"", OPEN_ACL, 0).encode()
+
+
+def test_a_learner_takes_a_commit_for_that_of_a_request_with_the_same_session_and_xid() -> None:
+    world, ensemble = started(Shape(tick=1.0, observers=1))
+    _, former, _, observer = ensemble.servers
+    submit(observer, CREATE_SESSION, xid=0)
+    run_to(world, 1.2)
+    ensemble.network.block("s1", observer.name)
+    submit(former, CreateRequest.opcode, a_create("/old"), xid=5)
+    run_to(world, 1.25)
+    claimed: list[Pending | None] = []
+    assert isinstance(observer.role, Learner)
+    claim = observer.role.claim
+
+    def noting(transaction: Transaction) -> Pending | None:
+        claimed.append(claim(transaction))
+        return claimed[-1]
+
+    observer.role.claim = noting  # type: ignore[method-assign]
+    other = submit(observer, Create2Request.opcode, a_create("/new"), xid=5)
+    run_to(world, 1.3)
+    ensemble.network.unblock("s1", observer.name)
+    run_to(world, 1.4)
+    assert claimed == [other, None]
+    assert "/new" in observer.replica.tree.nodes
+
+
+def test_a_learner_ends_when_a_sync_was_answered_by_the_commit_of_another_request() -> None:
+    world, ensemble = started(Shape(tick=1.0))
+    _, former, present = ensemble.servers
+    submit(present, CREATE_SESSION, xid=0)
+    run_to(world, 1.2)
+    ensemble.network.block("s1", present.name)
+    submit(former, CreateRequest.opcode, a_create("/old"))
+    run_to(world, 1.25)
+    submit(present, SYNC, SyncRequest("/").encode())
+    run_to(world, 1.3)
+    ensemble.network.unblock("s1", present.name)
+    run_to(world, 1.4)
+    assert not present.is_up
+    run_to(world, 6.0)
+    assert present.is_up
+
+
+def test_the_sessions_of_a_bucket_are_ended_one_by_one_and_a_touch_comes_too_late_for_them() -> None:
+    world, ensemble = started(Shape(tick=1.0, bucket=2.0))
+    leader = ensemble.servers[0].role
+    assert isinstance(leader, Leader)
+    for session_id in (7, 8):
+        leader.tracker.track(session_id, 2000, leader._clock())
+    polled = leader.tracker.by_id[7].tick - leader._clock() + world.now
+    run_to(world, polled + 1e-5)
+    assert leader.tracker.refusal(7, leader) == leader.tracker.refusal(8, leader) == 0
+    assert leader.touch(7, 2000)
+    assert leader.touch(8, 2000)
+    run_to(world, polled + 1.9)
+    assert leader.tracker.by_id.keys() < {7, 8}  # the touches would be good for longer
+
+
+def test_a_touch_may_shorten_and_a_new_leader_counts_the_timeout_of_the_creation() -> None:
+    world, ensemble = started(Shape(tick=1.0))
+    first, second, third = ensemble.servers
+    submit(second, CREATE_SESSION, xid=0, timeout=2.0)
+    run_to(world, 1.2)
+    assert isinstance(first.role, Leader)
+    session = first.role.tracker.by_id[7]
+    first.role.touch(7, 20_000)
+    longest = session.tick
+    first.role.touch(7, 4000)
+    assert session.tick == longest - 16
+    first.role.touch(7, 20_000)
+    first.kill()
+    run_to(world, 3.0)
+    new = next(each.role for each in (second, third) if isinstance(each.role, Leader))
+    assert new.tracker.by_id[7].tick <= new._clock() + 3
+    assert new.server.replica.last_zxid == new.epoch << 32
+
+
+def test_empty_containers_are_deleted_and_the_numbers_begin_again() -> None:
+    world, ensemble = started(Shape(tick=1.0, containers=0.5))
+    ensemble.act(CreateContainerRequest("/c", b"", OPEN_ACL, 4))
+    ensemble.act(CreateRequest("/c/a-", b"", OPEN_ACL, 2))
+    run_to(world, 2.0)
+    assert ensemble.nodes_below("/c") == ["/c/a-0000000000"]
+    ensemble.act(DeleteRequest("/c/a-0000000000", -1))
+    run_to(world, 3.0)
+    assert all("/c" not in server.replica.tree.nodes for server in ensemble.servers)
+
+
+def test_what_comes_during_a_flush_is_flushed_together() -> None:
+    world, flushed = World(1), list[tuple[float, int]]()
+    disk = Disk(Process(world, "s1", Habits()), 0.1, lambda zxid: flushed.append((world.now, zxid)))
+    for zxid in (1, 2, 3):
+        disk.write(zxid)
+    run_to(world, 10.0)
+    assert [zxid for _, zxid in flushed] == [1, 2, 3]
+    assert flushed[0][0] < flushed[1][0] == flushed[2][0]
+
+
+def test_an_overloaded_server_refuses_together_what_has_waited_for_long() -> None:
+    world, ensemble = started(Shape(tick=1.0, stall=2.0))
+    server, taken = ensemble.servers[0], list[tuple[float, bool]]()
+    server.throttles = 0.5
+    for _ in range(3):
+        server.through_throttler(2.0, lambda: taken.append((world.now, server._is_refused(1))))
+    run_to(world, 4.0)
+    assert len({moment for moment, _ in taken}) == 1
+    assert [refused for _, refused in taken] == [taken[0][0] - 1.0 > 1.0] * 3
+
+
+def test_after_a_stop_timers_and_what_has_come_race_unless_timers_are_first() -> None:
+    orders = set()
+    for seed in range(30):
+        world, order = World(seed), list[str]()
+        process = Process(world, "s1", Habits(haste=0.5))
+        process.pause()
+        for name in ("timer 1", "timer 2"):
+            process.after(0.1, order.append, name)
+        for name in ("answer 1", "answer 2"):
+            process.post(order.append, name)
+        run_to(world, 1.0)
+        process.go_on()
+        orders.add(tuple(order))
+    assert len(orders) == 6  # each thread keeps its order
+
+
+def test_the_clock_of_a_suspended_server_stands_still_and_idle_connections_are_closed_in_rounds() -> None:
+    world, ensemble = started(Shape(tick=1.0, sleeps=True, idle=10.0))
+    server = ensemble.servers[1]
+    before = server.clock()
+    server.pause()
+    run_to(world, 3.0)
+    server.go_on()
+    assert server.clock() == before
+    assert round(world.now + server._idle_base + server._until_idle(0.1), 9) % 10 == 0
+
+
+def test_a_server_says_its_mode_and_knows_the_others() -> None:
+    _, ensemble = started(Shape(tick=1.0, observers=1))
+    modes = [server._srvr().decode().split("Mode: ")[1].splitlines()[0] for server in ensemble.servers]
+    assert modes == ["leader", "follower", "follower", "observer"]
+    config = ensemble.servers[1].replica.tree.nodes["/zookeeper/config"].data or b""
+    assert b"server.1=s1:2888:3888:participant;s1:2181\n" in config
+    assert b"server.4=s4:2888:3888:observer;s4:2181\n" in config

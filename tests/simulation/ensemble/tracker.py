@@ -1,7 +1,8 @@
 """The leader's sessions: when each expires, and through which server it may write.
 
-As SessionTrackerImpl and ExpiryQueue of the real server: a session expires at the first whole tick behind the moment at
-which it was touched plus its timeout.  Pure: it is given the time.
+As SessionTrackerImpl and ExpiryQueue of the real server: a session expires at the first whole tick after the moment at
+which it was touched plus its timeout.  Each touch has a timeout of its own, and may come to an earlier tick than the
+one before (ExpiryQueue.update).  Pure: it is given the time.
 """
 
 from dataclasses import dataclass
@@ -23,14 +24,9 @@ class Tracked:
 
 
 class SessionTracker:
-    """All living sessions.
+    """All living sessions.  Arguments: `tick`, in seconds; `now`."""
 
-    Arguments: `tick`, in seconds; `now`; `timeouts`, a dict that gets the timeout in ms of each session's last touch,
-    and keeps it when the session is gone.
-    """
-
-    def __init__(self, tick: float, now: float, timeouts: dict[int, int]) -> None:
-        self._timeouts = timeouts
+    def __init__(self, tick: float, now: float) -> None:
         self.by_id: dict[int, Tracked] = {}
         self._tick = tick
         self._buckets: dict[int, dict[Tracked, None]] = {}
@@ -38,7 +34,7 @@ class SessionTracker:
 
     @property
     def next_expiry(self) -> float:
-        """The next moment at which `expired` must be called."""
+        """The next moment at which `poll` must be called."""
         return self._next * self._tick
 
     def track(self, session_id: int, timeout_ms: int, now: float) -> None:
@@ -51,7 +47,6 @@ class SessionTracker:
         session = self.by_id.get(session_id)
         if session is None or session.is_closing:
             return False
-        self._timeouts[session_id] = timeout_ms
         tick = int((now + timeout_ms / 1000) / self._tick) + 1
         if tick != session.tick:
             self._leave(session)
@@ -59,15 +54,16 @@ class SessionTracker:
             self._buckets.setdefault(tick, {})[session] = None
         return True
 
-    def expired(self, now: float) -> list[int]:
-        """Return the sessions whose time is up; from now on they are closing."""
-        found: list[int] = []
-        while self._next * self._tick <= now:
-            for session in self._buckets.pop(self._next, ()):
-                session.is_closing = True
-                found.append(session.id)
-            self._next += 1
-        return found
+    def poll(self, now: float) -> list[int] | None:
+        """Return the sessions of the next tick that is over, None if none is (ExpiryQueue.poll).
+
+        All of them are to be ended, one after the other.  Until `close` is called, a session can still be touched, in
+        vain, and write (SessionTrackerImpl.run, touchSession, setSessionClosing).
+        """
+        if self._next * self._tick > now:
+            return None
+        self._next += 1
+        return [session.id for session in self._buckets.pop(self._next - 1, ())]
 
     def close(self, session_id: int) -> None:
         """Take note that the session is closing: it can do nothing more."""

@@ -23,13 +23,12 @@ class _Known:
     """What one player knows.
 
     `seen` is the newest mzxid of each node that the session has shown; `watches` are the watches that have not fired,
-    with the mzxid for which they were set; `writes` counts the player's own writes.
+    with the mzxid for which they were set.
     """
 
     session_id: int = 0
     seen: dict[str, int] = field(default_factory=dict)
     watches: list[tuple[str, int, Watch]] = field(default_factory=list)
-    writes: int = 0
 
 
 class ClientScenario(Scenario):
@@ -46,6 +45,7 @@ class ClientScenario(Scenario):
     def __init__(self, stage: Stage) -> None:
         super().__init__(stage)
         self._made: dict[str, str] = {}  # what became of each append, by the data that it has written
+        self._paths: dict[str, str] = {}  # what the answer to it said
         stage.ensemble.preset([_ROOT, *_NODES, f"{_ROOT}/log"])
 
     def options(self) -> dict[str, Any]:
@@ -54,6 +54,10 @@ class ClientScenario(Scenario):
     @staticmethod
     def tasks(rng: Random, tick: float) -> list[list[Step]]:
         return [_steps(rng, tick) for _ in range(rng.choice([1, 1, 2]))]
+
+    @staticmethod
+    def written_step() -> Step:
+        return Step("append")
 
     def equip(self, player: Player) -> _Known:
         return _Known()
@@ -76,7 +80,7 @@ class ClientScenario(Scenario):
                     for each in _NODES:
                         await self._watch(player, known, each)
                 case "append":
-                    await self._append(player, known)
+                    await self._append(player)
         except (zkwire.ConnectionLostError, zkwire.SessionExpiredError, zkwire.ServerError) as error:
             if isinstance(error, zkwire.ServerError) and not error.is_transient:
                 raise
@@ -86,12 +90,11 @@ class ClientScenario(Scenario):
         self._shown(player, known, path, node.stat.mzxid, player.zk.session_id)
         known.watches.append((path, node.stat.mzxid, watch))
 
-    async def _append(self, player: Player, known: _Known) -> None:
-        known.writes += 1
-        data = f"{player.actor.name} {known.writes}"
+    async def _append(self, player: Player) -> None:
+        data = f"{player.actor.name} {len(self._made)}"
         self._made[data] = "unknown"
         try:
-            await player.zk.create(f"{_ROOT}/log/w-", data.encode(), sequential=True)
+            self._paths[data] = await player.zk.create(f"{_ROOT}/log/w-", data.encode(), sequential=True)
         except zkwire.ConnectionLostError as error:
             self._made[data] = "unknown" if error.maybe_applied else "no"
             raise
@@ -135,6 +138,9 @@ class ClientScenario(Scenario):
 
     def ended(self) -> None:
         tree = max(self.stage.ensemble.servers, key=lambda server: server.applied).replica.tree
+        for data, path in self._paths.items():
+            if path not in tree.nodes or tree.nodes[path].data != data.encode():
+                self.stage.fail(f"the client was told that the write {data!r} made {path}")
         logged = [tree.nodes[path].data or b"" for path in self.stage.ensemble.nodes_below(f"{_ROOT}/log")]
         for data, was_made in self._made.items():
             count = logged.count(data.encode())

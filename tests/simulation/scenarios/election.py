@@ -46,6 +46,8 @@ class _Candidate:
                 try:
                     async for self.seen in stream:
                         self._check()
+                except zkwire.NoAuthError:
+                    await asyncio.sleep(_LOOK_EVERY)  # a stranger's node comes first
                 except zkwire.ServerError as error:
                     if not error.is_transient:
                         raise
@@ -74,6 +76,7 @@ class ElectionScenario(GuardedScenario):
 
     def __init__(self, stage: Stage) -> None:
         super().__init__(stage)
+        self.line = _PATH
         self.guard = Guard(stage, _PATH)
         self._settling, self._all_have_seen = Settling(stage), Moment()
 

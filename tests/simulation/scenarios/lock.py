@@ -103,6 +103,10 @@ class GuardedScenario(HeldScenario):
     """One in which a single guard, which a subclass makes, watches all that is held."""
 
     guard: Guard
+    line = ""
+
+    def lines(self) -> list[str]:
+        return [self.line]
 
     def watched(self, player: Player, lease: Any, what: str) -> AbstractContextManager[object]:
         return self.guard.held(player, lease)
@@ -131,6 +135,7 @@ class LockScenario(GuardedScenario):
 
     def __init__(self, stage: Stage) -> None:
         super().__init__(stage)
+        self.line = _PATH
         self.guard = Guard(stage, _PATH)
 
     @staticmethod

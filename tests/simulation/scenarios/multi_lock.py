@@ -74,6 +74,9 @@ class MultiLockScenario(HeldScenario):
             if kind != "try" or "r" not in what or not error.is_transient:
                 raise
 
+    def lines(self) -> list[str]:
+        return [f"{_ROOT}/{name}" for name in self._guards]
+
     def deletable(self) -> list[str]:
         return [path for guard in self._guards.values() for path in guard.tickets()]
 

@@ -18,6 +18,7 @@ _PATH = "/jobs/a"
 _PARTITIONS = range(4)
 _SETTLE = 0.1  # seconds
 _LOOK_EVERY = 0.5  # seconds
+_ROUNDING = 0.001
 
 
 @dataclass(eq=False)
@@ -41,7 +42,7 @@ class PartitionerScenario(Scenario):
         super().__init__(stage)
         self._guards = {number: Guard(stage, f"{_PATH}/locks/{number}") for number in _PARTITIONS}
         self._settling = Settling(stage)
-        self._tools: list[_Tool] = []
+        self._tools: dict[Player, _Tool] = {}
         self._is_served = False
 
     @staticmethod
@@ -58,8 +59,7 @@ class PartitionerScenario(Scenario):
         return Step("serve", seconds)
 
     def equip(self, player: Player) -> _Tool:
-        tool = _Tool({})
-        self._tools.append(tool)
+        tool = self._tools[player] = _Tool({})  # of its present process
         return tool
 
     async def do(self, player: Player, step: Step) -> None:
@@ -105,12 +105,17 @@ class PartitionerScenario(Scenario):
         while not self._is_served:
             if serving.done():
                 await serving
-            served = [partition for tool in self._tools for partition, work in tool.works.items() if not work.done()]
+            works = [work for tool in self._tools.values() for work in tool.works.items()]
+            served = [partition for partition, work in works if not work.done()]
             self._is_served = sorted(served) == list(_PARTITIONS)
             # All look at the same moments: one that leaves first would make the others divide anew.
-            await asyncio.sleep(_LOOK_EVERY - self.stage.world.now % _LOOK_EVERY)
+            now = self.stage.world.now
+            await asyncio.sleep((int(now / _LOOK_EVERY + _ROUNDING) + 1) * _LOOK_EVERY - now)
         serving.cancel()
         await asyncio.wait([serving])
+
+    def lines(self) -> list[str]:
+        return [f"{_PATH}/locks/{number}" for number in _PARTITIONS]
 
     def deletable(self) -> list[str]:
         below = self.stage.ensemble.nodes_below

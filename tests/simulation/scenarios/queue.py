@@ -9,6 +9,7 @@ from typing import cast
 import zkwire
 from recipes import Item, LockLostError, Queue
 from tests.simulation.checks import Guard
+from tests.simulation.loop import DiedError
 from tests.simulation.scenario import Scenario
 from tests.simulation.scenarios.lock import cancelled_after
 from tests.simulation.scenarios.settling import Settling, is_passing, synced
@@ -133,6 +134,9 @@ class QueueScenario(Scenario):
         is_put_back = False
         try:
             data = await tool.queue.get(within=within)
+        except DiedError:
+            self._may_be_lost += 1
+            raise
         except asyncio.CancelledError:
             is_put_back = True
             raise

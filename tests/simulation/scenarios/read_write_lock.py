@@ -30,6 +30,7 @@ class ReadWriteLockScenario(GuardedScenario):
     def __init__(self, stage: Stage) -> None:
         super().__init__(stage)
         # Readers hold in any order, so the guard cannot compare all tokens.
+        self.line = _PATH
         self.guard = Guard(stage, _PATH, fits=fits, blocks=self._blocks, grows=False)
         self._downgraded: set[str] = set()  # names of tickets
         self._former: list[tuple[Player, WriteLease]] = []  # that were downgraded

@@ -38,6 +38,7 @@ class SemaphoreScenario(GuardedScenario):
         super().__init__(stage)
         self._history = _History(stage)
         self._heard: dict[Player, list[tuple[float, int]]] = {}
+        self.line = _PATH
         self.guard = Guard(stage, _PATH, fits=self._fits, blocks=None, grows=False)
 
     @staticmethod
@@ -127,7 +128,7 @@ class _History:
     """The history of the number of permits and of the tickets, from a copy of what the servers have carried out."""
 
     def __init__(self, stage: Stage) -> None:
-        self._servers = stage.ensemble.servers
+        self._servers, self._strangers = stage.ensemble.servers, stage.ensemble.strangers
         self._copy = Replica(Settings())
         self._applied = 0
         self._numbers: list[tuple[int, int]] = []  # zxids and numbers
@@ -166,6 +167,7 @@ class _History:
                 continue
             if not self._numbers or self._numbers[-1][0] != node.mzxid:
                 self._numbers.append((node.mzxid, int(node.data)))
-            tickets = [(number, name) for name in node.children or () if (number := zkwire.sequence(name)) is not None]
+            names = [name for name in node.children or () if f"{_PATH}/{name}" not in self._strangers]
+            tickets = [(number, name) for name in names if (number := zkwire.sequence(name)) is not None]
             self._have_owned.update((name, transaction.zxid) for _, name in sorted(tickets)[: self._numbers[-1][1]])
         self._applied = max(self._applied, server.applied)

@@ -43,14 +43,14 @@ class Settling:
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
-        self._done = 0
+        self._done: set[Player] = set()
         self._moment = Moment()
 
     async def wait(self, player: Player) -> None:
-        """Wait for that moment; to be called once by each player, first of all in `finish`."""
+        """Wait for that moment; to be called by each player, first of all in `finish`."""
         world, calm = self._stage.world, self._stage.schedule.calm
-        self._done += 1
-        if self._done == len(self._stage.players):
+        self._done.add(player)
+        if len(self._done) == len(self._stage.players):
             world.at(calm, self._moment.come)
         await self._moment.wait(player)
 

@@ -20,6 +20,7 @@ class TimedLockScenario(GuardedScenario):
 
     def __init__(self, stage: Stage) -> None:
         super().__init__(stage)
+        self.line = _PATH
         self.guard = Guard(stage, _PATH)
 
     @staticmethod
