@@ -302,6 +302,21 @@ def _strangers(rng: Random, schedule: Schedule, kind: type[Scenario]) -> Schedul
     return _with(schedule, list(schedule.actors), faults)
 
 
+def _pollers(rng: Random, schedule: Schedule, kind: type[Scenario]) -> Schedule | None:
+    """Clients that do nothing but try again and again: a lock that nobody holds must be found free."""
+    tick = schedule.shape.tick
+    if kind.poll_step(tick, tick) is None:
+        return None
+    first, pause = schedule.actors[0], rng.choice([0.001, 0.005])
+    steps = [kind.poll_step(rng.uniform(0.0, 0.1) * tick, pause) for _ in range(rng.randint(8, 16))]
+    actors = [
+        _calm(dataclasses.replace(first, name=f"c{index + 1}"), first.servers, 2 * tick, ((step,),))
+        for index, step in enumerate(steps)
+        if step is not None
+    ]
+    return _with(schedule, actors, [])
+
+
 # How often each of them is made of a random schedule.
 _SIEGES: Final[dict[Siege, float]] = {
     _raised_timeout: 0.03,
@@ -311,6 +326,7 @@ _SIEGES: Final[dict[Siege, float]] = {
     _flapping: 0.05,
     _outstanding_writes: 0.03,
     _strangers: 0.04,
+    _pollers: 0.004,
     _two_stalls: 0.03,
     _lagging_resize: 0.06,
     _breaking_connections: 0.04,
