@@ -212,7 +212,10 @@ def _resumed(rng: Random, schedule: Schedule, kind: type[Scenario]) -> Schedule 
     hold = holder.tasks[0][0]
     holder = dataclasses.replace(holder, tasks=((Step("pause", 0.2 * tick), hold, hold),))
     crash, down = rng.uniform(0.1, 1.0) * tick, rng.uniform(0.05, 0.5) * tick
-    at = crash + down + rng.uniform(0.5, 4.0) * tick
+    others = [
+        dataclasses.replace(each, tasks=((Step("pause", crash + down + tick), *each.tasks[0]),)) for each in others
+    ]
+    at = crash + down + rng.uniform(1.0, 4.0) * tick
     faults = [
         Fault(crash, "crash", (holder.name, "process"), down, rng.choice([1.0, 2.0, 4.0])),
         Fault(at, "kill-leader", (), rng.uniform(0.5, 8) * tick),
