@@ -308,15 +308,13 @@ def _strangers(rng: Random, schedule: Schedule, kind: type[Scenario]) -> Schedul
 def _pollers(rng: Random, schedule: Schedule, kind: type[Scenario]) -> Schedule | None:
     """Clients that do nothing but try again and again: a lock that nobody holds must be found free."""
     tick = schedule.shape.tick
-    if kind.poll_step(tick, tick) is None:
-        return None
-    first, pause = schedule.actors[0], rng.choice([0.001, 0.005])
-    steps = [kind.poll_step(rng.uniform(0.0, 0.1) * tick, pause) for _ in range(rng.randint(8, 16))]
-    actors = [
-        _calm(dataclasses.replace(first, name=f"c{index + 1}"), first.servers, 2 * tick, ((step,),))
-        for index, step in enumerate(steps)
-        if step is not None
-    ]
+    first, actors = schedule.actors[0], []
+    for index in range(rng.randint(12, 20)):
+        step = kind.poll_step(rng.uniform(0.0, 0.01) * tick, rng.uniform(0.0, 0.002))
+        if step is None:
+            return None
+        actor = _calm(dataclasses.replace(first, name=f"c{index + 1}"), first.servers, 2 * tick, ((step,),))
+        actors.append(dataclasses.replace(actor, slowness=rng.uniform(0.001, 0.005)))
     return _with(schedule, actors, [])
 
 
@@ -329,7 +327,7 @@ _SIEGES: Final[dict[Siege, float]] = {
     _flapping: 0.05,
     _outstanding_writes: 0.03,
     _strangers: 0.04,
-    _pollers: 0.004,
+    _pollers: 0.005,
     _two_stalls: 0.03,
     _lagging_resize: 0.06,
     _breaking_connections: 0.04,

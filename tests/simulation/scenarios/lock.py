@@ -32,7 +32,7 @@ _TIMES = {
     "steal": 1,
     "poll": 1,
 }  # holds of a step
-_FREE_WITHIN = 10.0  # seconds until a poller has found a free lock
+_FREE_WITHIN = 1.0  # seconds until a poller has found a free lock; longer after faults
 
 # The kinds of steps, and how often each is drawn.
 _KINDS: dict[str, float] = {"hold": 6, "wait": 1, "try": 1, "cancel": 1, "pause": 2, "plain": 1, "guard": 1, "look": 1}
@@ -155,14 +155,14 @@ class HeldScenario(Scenario):
 
     async def _poll(self, player: Player, what: str, seconds: float, pause: float) -> None:
         """Try until the lock was free; a lock that nobody holds or waits for must be found free within a bound."""
-        world, guards = self.stage.world, self.stage.guards
-        patience = _FREE_WITHIN + 2 * self.stage.schedule.longest
+        world, guards, schedule = self.stage.world, self.stage.guards, self.stage.schedule
+        patience = _FREE_WITHIN + (9 * _FREE_WITHIN + 2 * schedule.longest if schedule.faults else 0.0)
         held, since = -1, world.now
         while not await self._try(player, what, seconds):
             count = sum(guard.count for guard in guards)
             if count != held or any(guard.certainties() for guard in guards):
                 held, since = count, world.now
-            if world.now > max(since, self.stage.schedule.calm) + patience:
+            if world.now > max(since, schedule.calm) + patience:
                 self.stage.fail(f"{player.actor.name} has not found the lock free for {world.now - since:.1f} s")
             await asyncio.sleep(pause)
 
