@@ -183,7 +183,12 @@ def _power_off(stage: "Stage", fault: Fault) -> End:
     recover = _block_all(stage, replace(fault, amount=0.0), [(server.name, host) for host in hosts])
     server.kill()
     assert recover is not None
-    return lambda: (server.start(), recover())
+
+    def end() -> None:
+        server.start()
+        recover()
+
+    return end
 
 
 def _crash(stage: "Stage", fault: Fault) -> End:

@@ -237,12 +237,12 @@ class LockScenario(GuardedScenario):
     def poll_step(seconds: float, pause: float) -> Step | None:
         return Step("poll", seconds, pause)
 
-    def equip(self, player: Player) -> dict[str, Lock]:
+    def equip(self, player: Player) -> object:
         passes = len(player.actor.tasks) - 1
         kinds: dict[str, type[Lock]] = {"": Lock, "again": ReentrantLock}
         return {what: kind(player.zk, _PATH, local_passes=passes) for what, kind in kinds.items()}
 
-    def locking(self, player: Player, what: str) -> Lock:
+    def locking(self, player: Player, what: str) -> Locking[Any]:
         return cast(dict[str, Lock], player.tool)[what]
 
     async def body(self, player: Player, lease: Any, what: str, seconds: float) -> None:
