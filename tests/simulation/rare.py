@@ -23,9 +23,9 @@ class Rare:
         self._held: set[int] = set()  # sessions in which something was held
         self._certain: dict[Any, bool] = {}  # each body at the last look, and whether its lease was certain
         for server in stage.ensemble.servers:
-            server.admit = self._admitting(server)  # type: ignore[method-assign, assignment]
+            server.admit = self._admitting(server)  # type: ignore[method-assign]
             server._request = self._requesting(server._request)  # type: ignore[method-assign]
-            server.enqueue = self._enqueuing(server.enqueue)  # type: ignore[method-assign]
+            server.enqueue = self._enqueuing(server.enqueue)  # type: ignore[method-assign, assignment]
         self._look()
 
     def _look(self) -> None:

@@ -56,8 +56,8 @@ class _Candidate:
         if self.seen == _LAST:
             self.has_seen_last = True
             self._on_last()
-        if not self.seen or self.seen == _LAST:
-            return
+        if not self.seen or not self.seen.isdigit():
+            return  # the last one, or what an operator has written
         token = int(self.seen)
         if token < self.greatest:
             name, stage = self._player.actor.name, self._player.stage
