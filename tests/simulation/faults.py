@@ -9,6 +9,7 @@ from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+import zkwire
 from tests.simulation.ensemble.ensemble import Shape
 from tests.simulation.schedule import DRIFT, HORIZON, Actor, Fault, Schedule
 from zkwire.testing.memory.state import Settings
@@ -182,7 +183,12 @@ def _power_off(stage: "Stage", fault: Fault) -> End:
     recover = _block_all(stage, replace(fault, amount=0.0), [(server.name, host) for host in hosts])
     server.kill()
     assert recover is not None
-    return lambda: (server.start(), recover())
+
+    def end() -> None:
+        server.start()
+        recover()
+
+    return end
 
 
 def _crash(stage: "Stage", fault: Fault) -> End:
@@ -258,13 +264,17 @@ def _stranger(stage: "Stage", fault: Fault) -> End:
                 path = rng.choice(tickets)
                 paths.append(f"{path[:-10]}{int(path[-10:]) + rng.randint(1, 3):010d}")
             case "negative":
-                paths.append(f"{line}/x90143-{-rng.choice([1, 2**30, 2**31 - 9]):010d}")
+                # So far below that the distance to the next numbers is beyond 31 bits.
+                paths.append(f"{line}/x90143-{newest + rng.randint(-2, 8) - 2**31:010d}")
             case "high":
                 paths.append(f"{line}/x-{2**31 - rng.randint(1, 5):010d}")
             case _:
                 paths.append(f"{line}/x{rng.randrange(10**6)}-{newest + rng.randint(-2, 6):010d}")
     acl = _FOREIGN if kind == "unreadable" else OPEN_ACL
-    there = ensemble.nodes_below(line)
+    there = ensemble.nodes_below("")
+    for parent in zkwire.ancestors(line):
+        if parent not in there:
+            ensemble.act(CreateRequest(parent, b"", OPEN_ACL, 0))
     made = [path for path in paths if path not in there and ensemble.act(CreateRequest(path, b"", acl, 0))]
     ensemble.strangers.update(made)
 

@@ -390,7 +390,7 @@ class _Transport(asyncio.Transport):
         self._connection = connection
         self._protocol = protocol
         self._unread = bytearray()
-        self._is_ended = self._is_closing = self._will_read = self.is_paused = False
+        self._is_ended = self._is_closing = self._will_read = self._is_reading_paused = self.is_paused = False
         self._error: Exception | None = None
 
     def made(self) -> None:
@@ -428,6 +428,13 @@ class _Transport(asyncio.Transport):
         if not self.is_paused and not self._is_closing:
             self._protocol.resume_writing()
 
+    def pause_reading(self) -> None:
+        self._is_reading_paused = True
+
+    def resume_reading(self) -> None:
+        self._is_reading_paused = False
+        self._read_soon()
+
     def is_closing(self) -> bool:
         return self._is_closing
 
@@ -444,14 +451,14 @@ class _Transport(asyncio.Transport):
             self._connection.machine.call_soon(self._protocol.connection_lost, error)
 
     def _read_soon(self) -> None:
-        if not self._will_read and (self._unread or self._is_ended):
+        if not self._will_read and not self._is_reading_paused and (self._unread or self._is_ended):
             self._will_read = True
             self._connection.machine.call_soon(self._read)
 
     def _read(self) -> None:
         """Pass on what is there, in one read: bytes that came while the machine did not run come together."""
         self._will_read = False
-        if self._is_closing:
+        if self._is_closing or self._is_reading_paused:
             return
         if self._unread:
             buffer = cast(memoryview, self._protocol.get_buffer(-1))

@@ -305,7 +305,7 @@ class Machine(asyncio.BaseEventLoop):
             if self._is_turning and not self.is_frozen:
                 looks -= 1
                 if looks <= 0:
-                    del self.time  # type: ignore[method-assign]
+                    del self.time
                     seen = self.time()
                     self._freeze(seconds)
                     return seen
@@ -340,7 +340,7 @@ class Machine(asyncio.BaseEventLoop):
                 coroutine = task.get_coro()
                 with contextlib.suppress(DiedError, StopIteration, Exception):
                     for _ in range(_MOST_AWAITS):  # also where it awaits something because it dies
-                        coroutine.throw(DiedError())  # type: ignore[union-attr]
+                        coroutine.throw(DiedError())
 
     # -- callbacks ------------------------------------------------------------------------------------------------
 

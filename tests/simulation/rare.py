@@ -20,11 +20,12 @@ class Rare:
     def __init__(self, stage: "Stage", seen: set[str]) -> None:
         self._stage, self._seen = stage, seen
         self._epoch = self._opcode = 0
+        self._held: set[int] = set()  # sessions in which something was held
         self._certain: dict[Any, bool] = {}  # each body at the last look, and whether its lease was certain
         for server in stage.ensemble.servers:
             server.admit = self._admitting(server)  # type: ignore[method-assign]
             server._request = self._requesting(server._request)  # type: ignore[method-assign]
-            server.enqueue = self._enqueuing(server.enqueue)  # type: ignore[method-assign]
+            server.enqueue = self._enqueuing(server.enqueue)  # type: ignore[method-assign, assignment]
         self._look()
 
     def _look(self) -> None:
@@ -37,6 +38,8 @@ class Rare:
         epoch = self._epoch if found is None else found[1].epoch
         self._certain = self._certainties()
         for holder, is_certain in self._certain.items():
+            if is_certain:
+                self._held.add(holder.session_id)
             if epoch != self._epoch and is_certain and before.get(holder):
                 seen.add("a leader changes under a certain lease")
         self._epoch = epoch
@@ -52,7 +55,7 @@ class Rare:
                 bodies = [holder for holder in self._certainties() if holder.session_id == client.session_id]
                 seen.add("a session is gone when its client returns" + (", with a body inside" if bodies else ""))
             elif self._has_lapsed(client.session_id):
-                seen.add("a session goes on after its certainty has ended")
+                seen.add("a session goes on after its certainty has ended, and something was held in it")
             elif client.session_id not in server.replica.sessions.by_id:
                 seen.add("a server does not know the session that it lets in")
             admit(client, is_valid=is_valid)
@@ -60,7 +63,7 @@ class Rare:
         return noting
 
     def _has_lapsed(self, session_id: int) -> bool:
-        for player in self._stage.players:
+        for player in self._stage.players if session_id in self._held else ():
             if getattr(player, "zk", None) is not None and player.zk.session_id == session_id:
                 with player.machine.inside():
                     return player.zk.certain_for(session_id) <= 0

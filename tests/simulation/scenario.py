@@ -44,6 +44,14 @@ class Scenario(ABC):
         return None
 
     @staticmethod
+    def poll_step(seconds: float, pause: float) -> Step | None:
+        """Return the step that tries again and again with this pause until it holds something, and then for so long.
+
+        None if nothing can be tried in this scenario.
+        """
+        return None
+
+    @staticmethod
     def together(seconds: float) -> Step | None:
         """Return the step that holds something for so long, which several tasks of one player can do together.
 

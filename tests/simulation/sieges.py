@@ -212,7 +212,10 @@ def _resumed(rng: Random, schedule: Schedule, kind: type[Scenario]) -> Schedule 
     hold = holder.tasks[0][0]
     holder = dataclasses.replace(holder, tasks=((Step("pause", 0.2 * tick), hold, hold),))
     crash, down = rng.uniform(0.1, 1.0) * tick, rng.uniform(0.05, 0.5) * tick
-    at = crash + down + rng.uniform(0.5, 4.0) * tick
+    others = [
+        dataclasses.replace(each, tasks=((Step("pause", crash + down + tick), *each.tasks[0]),)) for each in others
+    ]
+    at = crash + down + rng.uniform(1.0, 4.0) * tick
     faults = [
         Fault(crash, "crash", (holder.name, "process"), down, rng.choice([1.0, 2.0, 4.0])),
         Fault(at, "kill-leader", (), rng.uniform(0.5, 8) * tick),
@@ -370,6 +373,19 @@ def _strangers(rng: Random, schedule: Schedule, kind: type[Scenario]) -> Schedul
     return _with(schedule, list(schedule.actors), faults)
 
 
+def _pollers(rng: Random, schedule: Schedule, kind: type[Scenario]) -> Schedule | None:
+    """Clients that do nothing but try again and again: a lock that nobody holds must be found free."""
+    tick = schedule.shape.tick
+    first, actors = schedule.actors[0], []
+    for index in range(rng.randint(12, 20)):
+        step = kind.poll_step(rng.uniform(0.0, 0.01) * tick, rng.uniform(0.0, 0.002))
+        if step is None:
+            return None
+        actor = _calm(dataclasses.replace(first, name=f"c{index + 1}"), first.servers, 2 * tick, ((step,),))
+        actors.append(dataclasses.replace(actor, slowness=rng.uniform(0.001, 0.005)))
+    return _with(schedule, actors, [])
+
+
 # How often each of them is made of a random schedule.
 _SIEGES: Final[dict[Siege, float]] = {
     _raised_timeout: 0.03,
@@ -382,6 +398,7 @@ _SIEGES: Final[dict[Siege, float]] = {
     _ended_together: 0.03,
     _refused_proof: 0.03,
     _strangers: 0.04,
+    _pollers: 0.005,
     _two_stalls: 0.03,
     _lagging_resize: 0.06,
     _breaking_connections: 0.04,

@@ -115,7 +115,7 @@ class Player:
 
     def _connecting(self, resumed: dict[str, Any]) -> AbstractAsyncContextManager[zkwire.Client]:
         stage, actor = self.stage, self.actor
-        options = {
+        options: dict[str, Any] = {
             "session_timeout": actor.timeout,
             "rng": random.Random(stage.world.rng.random()),
             "open_link": stage.network.opener(self.machine),
@@ -209,6 +209,7 @@ class Stage:
             for player in self.players:
                 player.close()
             self._run(lambda: all(each.is_over for each in self.players), 2 * longest, "not closed", every=ON_CALL)
+            self._run(lambda: not self.ensemble.sessions(), 3 * longest, "sessions stay")
             self._run(self._is_at_rest, 5.0, "machines go on")
             if any(player.machine.left() for player in self.players):
                 self._let_pass(_MOMENT)

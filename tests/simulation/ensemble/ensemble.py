@@ -126,6 +126,10 @@ class Ensemble:
         found[1].act(request.opcode, bytes(HEADER_SIZE) + request.encode())
         return True
 
+    def sessions(self) -> list[int]:
+        """Return the sessions that live, as the server with the longest history has them."""
+        return list(max(self.servers, key=lambda server: server.applied).replica.sessions.by_id)
+
     def watches(self) -> list[str]:
         """Return a line for each watch that a server has."""
         return [

@@ -10,7 +10,7 @@ from tests.simulation.scenarios.counter import CounterScenario
 from tests.simulation.scenarios.crowd import CrowdScenario
 from tests.simulation.scenarios.election import ElectionScenario
 from tests.simulation.scenarios.group import GroupScenario
-from tests.simulation.scenarios.lock import LockScenario
+from tests.simulation.scenarios.lock import LockScenario, TryLockScenario
 from tests.simulation.scenarios.multi_lock import MultiLockScenario
 from tests.simulation.scenarios.partitioner import PartitionerScenario
 from tests.simulation.scenarios.pollers import PollersScenario
@@ -37,5 +37,6 @@ SCENARIOS: Final[dict[str, type[Scenario]]] = {
         GroupScenario,
         BarrierScenario,
         PollersScenario,
+        TryLockScenario,
     )
 }

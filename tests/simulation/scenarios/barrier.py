@@ -26,8 +26,9 @@ class _Try:
 
 
 class BarrierScenario(Scenario):
-    """Steps: "create", "remove" and "wait" (at the barrier), "meet" (enter the double barrier and leave it), "cancel"
-    (the same, cancelled) and "pause"; at the end the barrier is removed, all wait for that, and all meet.
+    """Steps: "create", "remove" and "wait" (at the barrier), "meet" (enter the double barrier and leave it), "inside"
+    (the same by `async with`), "cancel" (the same, cancelled) and "pause"; at the end the barrier is removed, all wait
+    for that, and all meet.
 
     Checked is: who enters finds that as many members as were agreed have come, and have not gone before it came; all
     meet in the end, and wait no longer when the barrier is removed.
@@ -64,6 +65,8 @@ class BarrierScenario(Scenario):
                     await barrier.wait(within=step.amount)
                 case "meet":
                     await self._meet(player, step.amount, step.other)
+                case "inside":
+                    await self._meet(player, step.amount, step.other, is_context=True)
                 case "cancel":
                     await cancelled_after(int(step.amount), self._meet(player, 10.0, 0.0))
         except TimeoutError:
@@ -72,15 +75,19 @@ class BarrierScenario(Scenario):
             if not is_passing(error):
                 raise
 
-    async def _meet(self, player: Player, within: float | None, seconds: float) -> None:
+    async def _meet(self, player: Player, within: float | None, seconds: float, *, is_context: bool = False) -> None:
         double = DoubleBarrier(player.zk, _DOUBLE, self._count)
         attempt = _Try(self.stage.world.now)
         self._tries.append(attempt)
         try:
+            if is_context:
+                async with asyncio.timeout(within), double:
+                    self._check_entered(player, attempt)
+                    await asyncio.sleep(seconds)
+                attempt.went = self.stage.world.now
+                return
             await double.enter(within=within)
-            together = [each for each in self._tries if each.went is None or each.went >= attempt.came]
-            if len(together) < self._count:
-                self.stage.fail(f"{player.actor.name} has entered with {len(together)} of {self._count} members")
+            self._check_entered(player, attempt)
             try:
                 await asyncio.sleep(seconds)
             finally:
@@ -90,6 +97,11 @@ class BarrierScenario(Scenario):
             attempt.went = max(self.stage.world.now, self.stage.schedule.calm) + 3 * player.actor.timeout
             raise
         attempt.went = self.stage.world.now
+
+    def _check_entered(self, player: Player, attempt: _Try) -> None:
+        together = [each for each in self._tries if each.went is None or each.went >= attempt.came]
+        if len(together) < self._count:
+            self.stage.fail(f"{player.actor.name} has entered with {len(together)} of {self._count} members")
 
     async def finish(self, player: Player) -> None:
         """Remove the barrier, or wait until it is removed; then meet all others."""
@@ -126,7 +138,7 @@ async def _until_done(act: Callable[[], Awaitable[None]]) -> None:
 def _steps(rng: Random, tick: float) -> list[Step]:
     steps = []
     for _ in range(rng.randrange(2, 8)):
-        (kind,) = rng.choices(["create", "remove", "wait", "meet", "cancel", "pause"], [2, 2, 2, 4, 1, 2])
+        (kind,) = rng.choices(["create", "remove", "wait", "meet", "inside", "cancel", "pause"], [2, 2, 2, 3, 2, 1, 2])
         if kind == "cancel":
             steps.append(Step(kind, float(int(rng.expovariate(0.1)))))
         else:

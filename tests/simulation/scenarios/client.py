@@ -1,6 +1,7 @@
 """The bare client: reads, writes and watches on shared nodes, without a recipe."""
 
 import asyncio
+import contextlib
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final, cast
@@ -14,6 +15,18 @@ from zkwire import Watch
 
 _ROOT: Final = "/data"
 _PAUSE: Final = 0.1  # seconds
+# The kinds of steps, and how often each is drawn.
+_KINDS: Final = {
+    "get": 3,
+    "set": 3,
+    "watch": 2,
+    "append": 2,
+    "pause": 4,
+    "reads": 1,
+    "ACL": 0.5,
+    "stream": 1,
+    "large": 0.1,
+}
 # Long names: the client's limit for a request is so small (see `options`) that it sets its watches again in chunks.
 _NODES: Final = [f"{_ROOT}/{'x' * 150}-{index}" for index in range(12)]
 
@@ -32,7 +45,8 @@ class _Known:
 
 
 class ClientScenario(Scenario):
-    """Steps: "get", "set", "watch", "watch all", "append" and "pause"; at the end each player reads all nodes.
+    """Steps: "get", "set", "watch", "watch all", "append", "pause", "reads" (the small ones), "ACL", "stream" (for so
+    long) and "large" (data, in some schedules); at the end each player reads all nodes.
 
     Checked is: a read shows nothing older than what the session has shown before; a watch has fired before a read shows
     the change; a write whose answer says that it was made, or not made, was made once, or not at all, and one whose
@@ -49,7 +63,11 @@ class ClientScenario(Scenario):
         stage.ensemble.preset([_ROOT, *_NODES, f"{_ROOT}/log"])
 
     def options(self) -> dict[str, Any]:
-        return {"request_limit": 1024}
+        steps = [step for actor in self.stage.schedule.actors for task in actor.tasks for step in task]
+        return {} if any(step.kind == "large" for step in steps) else {"request_limit": 1024}
+
+    def writable(self) -> list[str]:
+        return _NODES
 
     @staticmethod
     def tasks(rng: Random, tick: float) -> list[list[Step]]:
@@ -81,6 +99,15 @@ class ClientScenario(Scenario):
                         await self._watch(player, known, each)
                 case "append":
                     await self._append(player)
+                case "large":
+                    stat = await player.zk.set(path, bytes(int(step.amount)))
+                    self._shown(player, known, path, stat.mzxid, player.zk.session_id)
+                case "reads":
+                    await self._reads(player, path)
+                case "ACL":
+                    await player.zk.set_acl(path, zkwire.OPEN_ACL)
+                case "stream":
+                    await self._stream(player, path, step.amount)
         except (zkwire.ConnectionLostError, zkwire.SessionExpiredError, zkwire.ServerError) as error:
             if isinstance(error, zkwire.ServerError) and not error.is_transient:
                 raise
@@ -89,6 +116,33 @@ class ClientScenario(Scenario):
         node, watch = await player.zk.get_and_watch(path)
         self._shown(player, known, path, node.stat.mzxid, player.zk.session_id)
         known.watches.append((path, node.stat.mzxid, watch))
+
+    async def _reads(self, player: Player, path: str) -> None:
+        """Read what is not asked for elsewhere."""
+        zk = player.zk
+        await zk.ping()
+        stat, (acl, _), names = await zk.exists(path), await zk.get_acl(path), await zk.get_children(_ROOT)
+        if stat is None or list(acl) != list(zkwire.OPEN_ACL) or len(names) != len(_NODES) + 1:
+            self.stage.fail(f"{player.actor.name} has read {stat}, {acl} and {names}")
+        if await zk.get_ephemerals() or await zk.count_descendants(_ROOT) < len(names):
+            self.stage.fail(f"{player.actor.name} has ephemeral nodes, or {_ROOT} has too few nodes below it")
+
+    async def _stream(self, player: Player, path: str, seconds: float) -> None:
+        """Follow a node, and the children of the log, for so long."""
+        data, children = player.zk.data(path), player.zk.children(f"{_ROOT}/log")
+        newest = most = 0
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds), data, children:
+                async for node in data:
+                    if node is None or node.stat.mzxid < newest:
+                        self.stage.fail(f"{player.actor.name}: a stream shows {node} after {newest:#x}")
+                        return
+                    newest = node.stat.mzxid
+                    names = await anext(children)
+                    if names is None or len(names) < most:
+                        self.stage.fail(f"{player.actor.name}: a stream shows {names} after {most} children")
+                        return
+                    most = len(names)
 
     async def _append(self, player: Player) -> None:
         data = f"{player.actor.name} {len(self._made)}"
@@ -151,7 +205,8 @@ class ClientScenario(Scenario):
 def _steps(rng: Random, tick: float) -> list[Step]:
     steps = [Step("watch all")] if rng.random() < 0.5 else []
     for _ in range(rng.randrange(3, 16)):
-        (kind,) = rng.choices(["get", "set", "watch", "append", "pause"], [3, 3, 2, 2, 4])
-        seconds = rng.choice([0.01, 0.2, 1.0]) * tick * rng.uniform(0.5, 1.5) if kind == "pause" else 0.0
-        steps.append(Step(kind, seconds, float(rng.randrange(len(_NODES)))))
+        (kind,) = rng.choices(list(_KINDS), list(_KINDS.values()))
+        seconds = rng.choice([0.01, 0.2, 1.0]) * tick * rng.uniform(0.5, 1.5)
+        amount = {"pause": seconds, "stream": 3 * seconds, "large": 2e5 * seconds}.get(kind, 0.0)
+        steps.append(Step(kind, amount, float(rng.randrange(len(_NODES)))))
     return steps

@@ -1,10 +1,12 @@
 """A counter and a shared value: every write is carried out exactly once, although its answer may be lost."""
 
 import asyncio
+import contextlib
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
-from typing import cast
+from typing import Any, cast
 
 import zkwire
 from recipes import Counter, SharedValue
@@ -16,6 +18,9 @@ from tests.simulation.stage import Player, Stage
 
 _COUNTER, _VALUE = "/counters/a", "/values/a"
 
+# The kinds of steps, and how often each is drawn.
+_KINDS = {"add": 5, "set": 2, "replace": 3, "cancel add": 1, "pause": 3, "watch": 1, "watch value": 1}
+
 
 @dataclass(eq=False)
 class _Tool:
@@ -24,11 +29,12 @@ class _Tool:
 
 
 class CounterScenario(Scenario):
-    """Steps: "add", "set", "replace" (compare_and_set), "cancel add" and "pause".
+    """Steps: "add", "set", "replace" (compare_and_set), "cancel add", "watch" and "watch value" (for so long), "pause".
 
     Checked is: no two adds have returned the same number; the counter has in the end what was added, where each add
     whose outcome its caller does not know counts or does not; a later add returns more; the version of the value is the
-    number of its writes, and a write that has succeeded on a version is the only one of that version.
+    number of its writes, and a write that has succeeded on a version is the only one of that version; what a stream
+    shows only grows.
     """
 
     name = "counter"
@@ -57,6 +63,10 @@ class CounterScenario(Scenario):
                 await asyncio.sleep(step.amount)
             case "add":
                 await self._add(player, tool)
+            case "watch":
+                await self._watch(player, tool.counter.watch(), step.amount, lambda value: value)
+            case "watch value":
+                await self._watch(player, tool.value.watch(), step.amount, lambda value: value[1])
             case "cancel add":
                 await cancelled_after(int(step.amount), self._add(player, tool))
             case "set":
@@ -81,6 +91,20 @@ class CounterScenario(Scenario):
             self.stage.fail(f"{player.actor.name}: add has returned {value}, and {before} was returned before")
         self._sums.add(value)
         self._greatest = max(self._greatest, value)
+
+    async def _watch(self, player: Player, stream: Any, seconds: float, order: Callable[[Any], int]) -> None:
+        newest = -1
+        with contextlib.suppress(TimeoutError, zkwire.SessionExpiredError):
+            async with asyncio.timeout(seconds), stream:
+                while True:
+                    try:
+                        async for value in stream:
+                            if order(value) < newest:
+                                self.stage.fail(f"{player.actor.name} is shown {value} after {newest}")
+                            newest = order(value)
+                    except zkwire.ServerError as error:
+                        if not error.is_transient:
+                            raise
 
     async def _write(self, tool: _Tool, replacer: Player | None) -> None:
         """Write a new value: whatever the present one is, or, for `replacer`, in place of the one that it reads."""
@@ -134,7 +158,7 @@ class CounterScenario(Scenario):
 def _steps(rng: Random, tick: float) -> list[Step]:
     steps = []
     for _ in range(rng.randrange(2, 14)):
-        (kind,) = rng.choices(["add", "set", "replace", "cancel add", "pause"], [5, 2, 3, 1, 3])
+        (kind,) = rng.choices(list(_KINDS), list(_KINDS.values()))
         if kind == "cancel add":
             steps.append(Step(kind, float(int(rng.expovariate(0.1)))))
         else:

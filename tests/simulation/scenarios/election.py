@@ -7,10 +7,10 @@ from random import Random
 from typing import Any, Final, cast
 
 import zkwire
-from recipes import Election
+from recipes import Election, LockLostError
 from tests.simulation.checks import Guard
 from tests.simulation.scenarios.lock import GuardedScenario, cancelled_after, random_tasks
-from tests.simulation.scenarios.settling import Moment, Settling
+from tests.simulation.scenarios.settling import Moment, Settling, is_passing
 from tests.simulation.schedule import Step
 from tests.simulation.stage import Player, Stage
 
@@ -56,8 +56,8 @@ class _Candidate:
         if self.seen == _LAST:
             self.has_seen_last = True
             self._on_last()
-        if not self.seen or self.seen == _LAST:
-            return
+        if not self.seen or not self.seen.isdigit():
+            return  # the last one, or what an operator has written
         token = int(self.seen)
         if token < self.greatest:
             name, stage = self._player.actor.name, self._player.stage
@@ -66,7 +66,7 @@ class _Candidate:
 
 
 class ElectionScenario(GuardedScenario):
-    """The steps of HeldScenario, and "observe", "terms", which leads twice, and "cancelled-terms".
+    """The steps of HeldScenario, and "observe", "terms", which leads twice, "cancelled-terms", "lead" and "candidates".
 
     A leader writes its token where observers see it: they never see a smaller one after a greater one.  At the end the
     first player leads once more, all players must see this, and then that there is no leader.
@@ -87,7 +87,7 @@ class ElectionScenario(GuardedScenario):
             if rng.random() < 0.5:
                 steps.insert(0, Step("observe"))
             if rng.random() < 0.5:
-                kind = rng.choice(["terms", "terms", "cancelled-terms"])
+                kind = rng.choice(["terms", "terms", "cancelled-terms", "lead", "candidates"])
                 seconds = rng.choice([0.0, 0.2, 1.0]) * tick * rng.uniform(0.5, 1.5)
                 steps.insert(rng.randrange(len(steps) + 1), Step(kind, seconds, float(int(rng.expovariate(0.1)))))
         return tasks
@@ -105,6 +105,18 @@ class ElectionScenario(GuardedScenario):
                 cast(_Candidate, player.tool).observe()
             case "terms":
                 await self._terms(player, step.amount)
+            case "lead":
+                with suppress(LockLostError):
+                    async with self.locking(player, "").lead() as term:
+                        await self.body(player, term, "", step.amount)
+            case "candidates":
+                try:
+                    await self.locking(player, "").candidates()
+                except zkwire.NoAuthError:
+                    pass  # that of a stranger
+                except zkwire.ZooKeeperError as error:
+                    if not is_passing(error):
+                        raise
             case "cancelled-terms":
                 await cancelled_after(int(step.other), self._terms(player, step.amount))
             case _:

@@ -20,8 +20,8 @@ _LOOK_EVERY = 0.5  # seconds
 
 class GroupScenario(Scenario):
     """Steps: "join" (a member for so long), "keep" (a persistent ephemeral node), "cancel" (one that is cancelled while
-    it joins) and "pause"; each player has a member from the beginning, and waits at the end until it
-    sees all members.
+    it joins), "look" (the members) and "pause"; each player has a member from the beginning, and waits at the end until
+    it sees all members.
 
     Checked is: who has not left is shown in the end, with the data that was set last; no node of who has left stays.
     """
@@ -51,6 +51,15 @@ class GroupScenario(Scenario):
         match step.kind:
             case "pause":
                 await asyncio.sleep(step.amount)
+            case "look":
+                try:
+                    members = await Group(player.zk, _PATH).members()
+                except zkwire.ZooKeeperError as error:
+                    if not is_passing(error):
+                        raise
+                    return
+                if unknown := [name for name in members if name.rpartition("-")[0] not in self.stage.machines]:
+                    self.stage.fail(f"{player.actor.name} sees members that never were: {unknown}")
             case "join" | "keep":
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(step.amount), self._member(player, step.kind) as (_, member):
@@ -122,7 +131,7 @@ async def _follow(group: Group, shown: dict[str, bytes]) -> None:
 def _steps(rng: Random, tick: float) -> list[Step]:
     steps = []
     for _ in range(rng.randrange(1, 6)):
-        kind = rng.choice(["join", "join", "keep", "keep", "pause"])
+        kind = rng.choice(["join", "join", "keep", "keep", "pause", "look"])
         seconds = rng.choice([0.0, 0.05, 1.0, 5.0]) * tick * rng.uniform(0.5, 1.5)
         steps.append(Step(kind, seconds, rng.choice([0.05, 0.2, 1.0]) * tick))
     return steps

@@ -19,7 +19,9 @@ from tests.simulation.stage import Player, Stage
 _PATH = "/queues/a"
 _ENTRIES = f"{_PATH}/entries"
 _NODES = {_ENTRIES, *(f"{_PATH}/{name}" for name in ("taken", "consumers", "producers", "room"))}
-_TAKES = {"get", "cancel get", "claim", "fail", "own"}
+_MOST = 4
+_WITHIN = 2.0  # seconds
+_TAKES = {"get", "iterate", "cancel get", "claim", "fail", "own"}
 
 
 @dataclass(eq=False)
@@ -46,7 +48,8 @@ class HandlingError(Exception):
 
 
 class QueueScenario(Scenario):
-    """Steps: "put", "put many", "get", "claim", "fail" (a claim whose body fails), "cancel put", "cancel get", "pause".
+    """Steps: "put", "put many", "get", "claim", "fail" (a claim whose body fails), "cancel put", "cancel get", "pause",
+    "peek" (and the size, and all claims), "iterate" (for so long); in some schedules the queue is bounded.
 
     At the end the players take what is left.  Checked is: an item whose put has returned is taken, once; an item whose
     put has failed for certain is not; of one item no two claims are certain; what one task takes, if no other one takes
@@ -70,26 +73,37 @@ class QueueScenario(Scenario):
             if any(step.kind in _TAKES for step in steps)
         ]
         kinds = {step.kind for steps in takers for step in steps}
-        self._is_ordered = len(takers) == 1 and not kinds & {"fail", "cancel get"}
+        self._is_ordered = len(takers) == 1 and not kinds & {"fail", "cancel get", "iterate"}
+        steps = [step.kind for actor in stage.schedule.actors for each in actor.tasks for step in each]
+        self._maxsize = _MOST if "bound" in steps else None
 
     @staticmethod
     def tasks(rng: Random, tick: float) -> list[list[Step]]:
         role = rng.choice(["both", "both", "producer", "consumer"])
-        return [_steps(rng, tick, role) for _ in range(rng.choice([1, 1, 2]))]
+        tasks = [_steps(rng, tick, role) for _ in range(rng.choice([1, 1, 2]))]
+        if rng.random() < 0.1:
+            tasks[0].insert(0, Step("bound"))  # for all players
+        return tasks
 
     @staticmethod
     def long_step(seconds: float) -> Step | None:
         return Step("own", seconds)
 
     def equip(self, player: Player) -> _Tool:
-        return _Tool(Queue(player.zk, _PATH))
+        return _Tool(Queue(player.zk, _PATH, self._maxsize))
 
     async def do(self, player: Player, step: Step) -> None:
         """Do one of these: put; put several; take within so long; claim for so long; the same cancelled; pause."""
         tool = cast(_Tool, player.tool)
         match step.kind:
+            case "bound":
+                pass  # see `_maxsize`
             case "pause":
                 await asyncio.sleep(step.amount)
+            case "peek":
+                await self._peek(player, tool)
+            case "iterate":
+                await self._iterate(player, tool, step.amount)
             case "put":
                 await self._put(tool, 1, int(step.other))
             case "put many":
@@ -117,7 +131,12 @@ class QueueScenario(Scenario):
             items[f"item {number}".encode()] = _Known(guard, series=series, number=number)
         self._items |= items
         try:
-            await tool.queue.put_many(list(items), priority)
+            if count == 1:
+                await tool.queue.put(next(iter(items)), priority, within=None if self._maxsize is None else _WITHIN)
+            else:
+                await tool.queue.put_many(list(items), priority, within=None if self._maxsize is None else _WITHIN)
+        except TimeoutError:
+            was_put = "no"
         except zkwire.ConnectionLostError as error:
             was_put = "unknown" if error.maybe_applied else "no"
         except zkwire.ZooKeeperError as error:
@@ -128,6 +147,41 @@ class QueueScenario(Scenario):
             was_put = "yes"
         for known in items.values():
             known.was_put = was_put
+
+    async def _peek(self, player: Player, tool: _Tool) -> None:
+        try:
+            first, size, claims = await tool.queue.peek(), await tool.queue.size(), await tool.queue.claims()
+        except zkwire.ZooKeeperError as error:
+            if not is_passing(error):
+                raise
+            return
+        if first is not None and (first not in self._items or self._items[first].was_put == "no"):
+            self.stage.fail(f"{player.actor.name} sees {first!r}, which nobody has put")
+        if size < 0 or len(claims) > len(self._items):
+            self.stage.fail(f"{player.actor.name} sees {size} items and {len(claims)} claims")
+
+    async def _iterate(self, player: Player, tool: _Tool, seconds: float) -> None:
+        """Take what comes, one after the other, for so long."""
+        session_id = player.zk.session_id
+        try:
+            async with asyncio.timeout(seconds):
+                async for data in tool.queue:
+                    self._took(data)
+        except TimeoutError:
+            tool.cancelled_in.append(session_id)
+        except DiedError:
+            self._may_be_lost += 1
+            raise
+        except zkwire.ZooKeeperError as error:
+            if not is_passing(error):
+                raise
+        finally:
+            self._may_be_lost += player.zk.session_id != session_id
+
+    def _took(self, data: bytes) -> None:
+        self._items[data].gets += 1
+        self._taken.append(data)
+        self._check(data)
 
     async def _get(self, player: Player, tool: _Tool, within: float) -> None:
         session_id = player.zk.session_id
@@ -146,9 +200,7 @@ class QueueScenario(Scenario):
             if not is_passing(error):
                 raise
         else:
-            self._items[data].gets += 1
-            self._taken.append(data)
-            self._check(data)
+            self._took(data)
         finally:
             if player.zk.session_id != session_id:
                 self._may_be_lost += 1
@@ -241,6 +293,8 @@ def _steps(rng: Random, tick: float, role: str) -> list[Step]:
         "claim": 3 * takes,
         "fail": takes,
         "cancel get": takes,
+        "iterate": takes,
+        "peek": 1,
         "pause": 3,
     }
     steps = []
@@ -248,7 +302,7 @@ def _steps(rng: Random, tick: float, role: str) -> list[Step]:
         (kind,) = rng.choices(list(kinds), list(kinds.values()))
         seconds = rng.choice([0.0, 0.01, 0.3, 2.0]) * tick * rng.uniform(0.5, 1.5)
         match kind:
-            case "pause":
+            case "pause" | "iterate":
                 steps.append(Step(kind, seconds))
             case "put" | "put many":
                 steps.append(Step(kind, 0.0, float(rng.choice([0, 100, 100]))))

@@ -1,16 +1,27 @@
-"""What keeps a session certain: which connection pings through the leader, and the requests of `certify`."""
+"""What keeps a session certain: how often proofs are sent, the requests of `certify`, and how a broken chain is mended.
+
+The witness itself is tested in test_witness.py.
+"""
 
 import asyncio
+import random
 import struct
 from typing import Any
 
 import pytest
 
+import zkwire
 from tests.support.client import InOrder, turns
-from tests.support.virtual_time import a_client, in_virtual_time
+from tests.support.virtual_time import Sent, Server, Wire, a_client, in_virtual_time, tasks
+from zkwire import Client
 from zkwire.errors import ConnectionLostError, NoAuthError, ThrottledError
-from zkwire.session.lifetime import Certainty
+from zkwire.session import probe
+from zkwire.session.hosts import CONFIG, Address
+from zkwire.session.lifetime import Lifetime
+from zkwire.session.opening import open_link
 from zkwire.session.proving import Proving
+from zkwire.session.transport import Link
+from zkwire.wire.certainty import Certainty, Upkeep
 from zkwire.wire.connection import Connection
 from zkwire.wire.records import ConnectRequest, ConnectResponse
 from zkwire.wire.requests import Request, SyncRequest
@@ -24,21 +35,96 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-def opened() -> Connection:
-    """Return a connection on which a server has granted a session."""
-    connection = Connection(ConnectRequest(0, 0, round(TIMEOUT * 1000), 0, bytes(16), False), 1000, now())
-    answer = ConnectResponse(0, round(TIMEOUT * 1000), 5, bytes(16)).encode() + b"\0"
-    connection.receive(struct.pack(">i", len(answer)) + answer, now())
-    assert connection.is_open
-    return connection
+class InPhase(InOrder):
+    """Randomness that is always the same number, which is the phase of the proofs as well."""
+
+    def __init__(self, number: float) -> None:
+        super().__init__(1)
+        self._number = number
+
+    def random(self) -> float:
+        return self._number
+
+
+def chain(zk: Client) -> Certainty:
+    """Return what is proven about the client's session."""
+    certainty = zk._session.certainty.certainty
+    assert certainty is not None
+    return certainty
+
+
+# -- upkeep -----------------------------------------------------------------------------------------------------------
+
+
+@in_virtual_time
+@pytest.mark.parametrize("locks", [True, False])
+async def test_the_upkeep_depends_on_the_locks_that_are_held_or_waited_for(locks: bool) -> None:
+    async with a_client(locks=locks) as (server, zk):
+        at_rest = Upkeep.READY if locks else Upkeep.NONE
+
+        def upkeep() -> Upkeep:
+            link = zk._session._link
+            assert link is not None
+            return link.connection.upkeep
+
+        assert upkeep() is at_rest
+        zk.need_certainty(later=True)
+        assert upkeep() is Upkeep.READY
+        zk.need_certainty()
+        zk.need_certainty()
+        zk.release_certainty()
+        assert upkeep() is Upkeep.CERTAIN
+        server.drop()  # what is needed holds for the next connection as well
+        await zk.ping()
+        assert upkeep() is Upkeep.CERTAIN
+        zk.release_certainty()
+        assert upkeep() is Upkeep.READY
+        zk.release_certainty(later=True)
+        assert upkeep() is at_rest
+
+
+@in_virtual_time
+async def test_a_need_makes_the_next_proof_come_earlier_than_the_next_ping() -> None:
+    async with a_client(locks=False, rng=InPhase(0.4)) as (server, zk):
+        await asyncio.sleep(6.0)
+        assert server.names() == ["ping"] * 2
+        zk.need_certainty()
+        await turns()
+        assert server.names() == []  # clients that come to need it together spread their proofs
+        await server.until("sync")
+        assert now() == pytest.approx(6.2, abs=0.01)  # a ping would come at 7.5
+
+
+@in_virtual_time
+@pytest.mark.parametrize("phase", [0.0, 0.3, 0.99])
+async def test_an_idle_client_keeps_its_connection_and_its_chain_whatever_its_phase(phase: float) -> None:
+    async with a_client(rng=InPhase(phase)) as (server, zk):
+        await asyncio.sleep(60.0)
+        assert set(server.names()) == {"sync"}
+        assert chain(zk).is_linked
+
+
+@in_virtual_time
+@pytest.mark.parametrize("need", ["nothing", "later", "now"])
+async def test_a_new_connection_proves_first_that_its_server_belongs_to_a_quorum_if_a_lock_needs_it(need: str) -> None:
+    async with a_client(locks=False) as (server, zk):
+        if need != "nothing":
+            zk.need_certainty(later=need == "later")
+        server.drop()
+        await zk.exists("/a")
+        assert server.names() == ["connect", *["multi"] * (need != "nothing"), "exists"]
+        assert chain(zk).is_linked is (need != "nothing")
+
+
+# -- certify ----------------------------------------------------------------------------------------------------------
 
 
 class Session:
-    """A session whose certainty is proven by the last of `answers`, one of which each request gets in turn."""
+    """A session that is proven certain by the last of `answers`, one of which each request gets in turn."""
 
     def __init__(self, *answers: Exception | None) -> None:
-        self.certainty = Certainty()
-        self.proving = Proving(self.certainty, self.submit)
+        self.lifetime = Lifetime(float("inf"))
+        self.proving = Proving(self.lifetime, self.submit, random.Random(1), open_link, None, is_ready=True)
         self.requests: list[Request[Any]] = []
         self._answers = list(answers)
 
@@ -51,8 +137,20 @@ class Session:
         else:
             answered.set_result(None)
         if not self._answers:
-            self.certainty.proven(now() + TIMEOUT)
+            self.lifetime.granted(now(), now(), TIMEOUT, 0.5, is_new=True)
         return answered
+
+    def connect(self) -> None:
+        """Attach a link on which a server has resumed the session; nothing is certain yet."""
+        connection = Connection(ConnectRequest(0, 0, round(TIMEOUT * 1000), 0, bytes(16), False), 1000, now())
+        answer = ConnectResponse(0, round(TIMEOUT * 1000), 5, bytes(16)).encode() + b"\0"
+        connection.receive(struct.pack(">i", len(answer)) + answer, now())
+        self.proving.greeted(connection, now(), is_new=True)
+        certainty = self.lifetime.certainty
+        assert certainty is not None
+        certainty.until = now()
+        owner: Any = None  # nothing arrives
+        self.proving.attach(Link(connection, owner), None)
 
 
 @pytest.fixture
@@ -67,50 +165,16 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return made
 
 
-async def test_pings_go_through_the_leader_for_as_long_as_a_lock_depends_on_certainty() -> None:
-    proving = Session().proving
-    connection = opened()
-    proving.attach(connection, now())
-    assert not connection.keeps_certain
-    proving.need()
-    proving.need()
-    proving.release()
-    assert connection.keeps_certain
-    proving.release()
-    assert not connection.keeps_certain
-    assert not connection.calls  # nothing is sent at once
-    proving.need()
-    assert connection.keeps_certain
-
-
-async def test_a_new_connection_proves_first_that_its_server_belongs_to_a_quorum_if_a_lock_is_held() -> None:
-    proving = Session().proving
-    first, second, third = opened(), opened(), opened()
-    proving.need()  # between two connections
-    proving.attach(first, now())
-    assert first.keeps_certain
-    assert [type(call.request) for call in first.calls] == [SyncRequest]
-    proving.detach()
-    proving.release()
-    assert first.keeps_certain  # it is lost, and of no interest
-    proving.attach(second, now())
-    assert not second.keeps_certain
-    assert not second.calls
-    proving.detach()
-    proving.need()
-    proving.need()
-    proving.release()
-    assert not second.keeps_certain
-    proving.attach(third, now())
-    assert third.keeps_certain
-    assert len(third.calls) == 1
-
-
-async def test_a_session_that_is_certain_needs_no_proof() -> None:
-    session = Session()
-    session.certainty.proven(now() + TIMEOUT)
-    await session.proving.certify()
-    assert session.requests == []
+@in_virtual_time
+async def test_a_session_that_is_certain_for_more_than_a_tenth_of_its_timeout_needs_no_proof() -> None:
+    async with a_client(locks=False) as (server, zk):
+        await asyncio.sleep(8.9)
+        server.names()
+        await zk.certify()
+        assert server.names() == []
+        await asyncio.sleep(0.2)
+        await zk.certify()
+        assert server.names() == ["sync", "multi"]
 
 
 async def test_without_a_connection_the_proof_is_a_sync_which_waits_for_the_next_one(pauses: list[float]) -> None:
@@ -134,35 +198,207 @@ async def test_a_client_without_a_connection_sends_a_sync_first_on_the_next_one(
 
 async def test_a_proof_is_tried_three_times_at_once_and_then_with_pauses(pauses: list[float]) -> None:
     session = Session(None, None, None, ThrottledError(ThrottledError.code), LOST, None)
-    connection = opened()
-    session.proving.attach(connection, now())
+    session.connect()
     await session.proving.certify()
-    assert session.requests == [connection.proof(now())] * 6
+    assert session.requests == [SyncRequest("/")] * 6
     assert pauses == [PAUSE, PAUSE, PAUSE]  # a lost connection needs none
+    session.proving.detach()
 
 
-async def test_a_refusal_for_good_is_raised(pauses: list[float]) -> None:
+async def test_a_refusal_for_good_is_raised() -> None:
     session = Session(NoAuthError(NoAuthError.code), None)
-    session.proving.attach(opened(), now())
+    session.connect()
     with pytest.raises(NoAuthError):
         await session.proving.certify()
     assert len(session.requests) == 1
-
-
-class InPhase(InOrder):
-    """Randomness that is always the same number, which is the phase of proofs as well."""
-
-    def __init__(self, number: float) -> None:
-        super().__init__(1)
-        self._number = number
-
-    def random(self) -> float:
-        return self._number
+    session.proving.detach()
 
 
 @in_virtual_time
-@pytest.mark.parametrize("phase", [0.0, 0.3, 0.99])
-async def test_an_idle_client_keeps_its_connection_whatever_its_phase(phase: float) -> None:
-    async with a_client(rng=InPhase(phase)) as (server, _):
-        await asyncio.sleep(60.0)
-        assert set(server.names()) == {"sync"}
+@pytest.mark.parametrize("is_known", [False, True])
+async def test_a_session_that_is_resumed_by_its_id_becomes_certain_if_its_least_timeout_is_known(is_known: bool) -> None:
+    async with a_client() as (server, former):
+        key, least = (former.session_id, former.session_password), former.least_timeout
+        await former.close(keep_session=True)
+        server.names()
+        options: dict[str, Any] = {"least_timeout": least} if is_known else {}
+        async with zkwire.connect(
+            "a", session_id=key[0], session_password=key[1], open_link=server.open_link, **options
+        ) as zk:
+            if is_known:
+                await zk.certify()
+                assert zk.is_certain(key[0])
+                assert server.names("sync") == ["connect", "connect", "create", "connect", "multi"]
+            else:
+                with pytest.raises(ValueError, match="give zkwire.connect the `least_timeout` of the client"):
+                    await zk.certify()
+                assert server.names() == ["connect"]
+
+
+# -- a broken chain ---------------------------------------------------------------------------------------------------
+
+
+async def cut_off(server: Server, zk: Client) -> None:
+    """Have the server silent for longer than all that is certain; then a new leader gives each session its timeout."""
+    session = zk.session_id
+    server.is_silent = True
+    await asyncio.sleep(11.0)
+    server.machine.restart(now())
+    server.go_on()
+    await zk.ping()
+    assert zk.session_id == session
+    assert chain(zk).is_broken
+    server.names()
+
+
+WITNESS = ["connect", "create", "connect"]
+
+
+@in_virtual_time
+@pytest.mark.parametrize("later", [True, False], ids=["waiting", "held"])
+async def test_a_witness_and_a_write_mend_the_chain_of_a_client_with_a_lock(later: bool) -> None:
+    async with a_client(locks=False, rng=InPhase(0.4)) as (server, zk):
+        zk.need_certainty(later=later)
+        await cut_off(server, zk)
+        at = now()
+        await server.until("connect")
+        assert now() - at == pytest.approx(2.5 + 2.0, abs=0.01)  # at the first look, and spread over half a timeout
+        await server.until("multi")
+        await turns()
+        assert server.names("sync") == [*WITNESS, "multi"]
+        assert chain(zk).is_linked
+        assert zk.is_certain(zk.session_id)
+        await asyncio.sleep(30.0)
+        assert "create" not in server.names()
+        assert chain(zk).is_linked
+
+
+@in_virtual_time
+async def test_a_chain_that_no_lock_needs_stays_broken() -> None:
+    async with a_client(locks=False) as (server, zk):
+        await cut_off(server, zk)
+        await asyncio.sleep(30.0)
+        assert set(server.names()) == {"ping"}
+        assert chain(zk).is_broken
+
+
+@in_virtual_time
+@pytest.mark.parametrize("locks", [True, False])
+async def test_certify_mends_a_broken_chain_at_once(locks: bool) -> None:
+    async with a_client(locks=locks) as (server, zk):
+        await cut_off(server, zk)
+        at = now()
+        await asyncio.gather(zk.certify(), zk.certify())
+        assert zk.is_certain(zk.session_id)
+        names = server.names("sync", "ping")
+        assert names[:4] == [*WITNESS, "multi"]
+        assert names.count("create") == 1  # one witness for both
+        assert now() - at < 10.0
+
+
+@in_virtual_time
+@pytest.mark.parametrize("when", ["while it is made", "while it is left alone"])
+async def test_the_witness_is_given_up_with_the_connection_and_leaves_no_task_and_no_socket(when: str) -> None:
+    async with a_client(locks=False) as (server, zk):
+        zk.need_certainty()
+        await cut_off(server, zk)
+        main = server.wire
+        if when == "while it is made":
+            server.strike = lambda wire, sent: False if sent.name == "create" else None
+        await server.until("create")
+        await asyncio.sleep(0.1)
+        assert len(tasks("zkwire certainty")) == 1
+        server.refused = {"a", "b"}
+        main.lose(None)
+        await asyncio.sleep(0.1)
+        assert tasks("zkwire certainty") == []
+        assert not [wire for wire in server.wires if wire.is_open]
+
+
+@in_virtual_time
+async def test_the_end_of_the_client_ends_the_witness() -> None:
+    async with a_client() as (server, zk):
+        zk.need_certainty()
+        await cut_off(server, zk)
+        await server.until("create")
+        await zk.close()
+        assert tasks("zkwire certainty") == []
+        assert not [wire for wire in server.wires if wire.is_open]
+
+
+@in_virtual_time
+async def test_a_witness_that_fails_is_tried_again_after_a_pause() -> None:
+    failed: list[float] = []
+
+    def fail(wire: Wire, sent: Sent) -> bool | None:
+        if sent.name != "create" or len(failed) == 2:
+            return None
+        failed.append(sent.at)
+        wire.lose(None)
+        return False
+
+    async with a_client() as (server, zk):
+        await cut_off(server, zk)
+        server.strike = fail
+        await zk.certify()
+        names = server.names("sync")
+        assert names[:8] == ["connect", "create", "connect", "create", *WITNESS, "multi"]
+        assert failed[1] - failed[0] == pytest.approx(10.0 / 16, abs=0.01)
+
+
+# -- the role of the server -------------------------------------------------------------------------------------------
+
+
+LISTED = b"server.1=a:2888:3888:participant;0.0.0.0:2181\nversion=0"
+ELSEWHERE = b"server.1=c:2888:3888:participant;0.0.0.0:2181\nversion=0"  # as seen through a balancer
+
+
+@in_virtual_time
+@pytest.mark.parametrize(
+    ("config", "is_learner"),
+    [(LISTED, True), (LISTED, False), (ELSEWHERE, True)],
+    ids=["a learner", "the leader", "a balancer"],
+)
+async def test_the_writes_of_others_count_if_the_server_is_listed_and_a_learner(
+    config: bytes, is_learner: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Address] = []
+
+    async def ask(open_link: object, address: Address, limit: float) -> bool:
+        asked.append(address)
+        return is_learner
+
+    monkeypatch.setattr(probe, "is_learner", ask)
+    async with a_client() as (server, zk), zkwire.connect("c", locks=False, open_link=server.open_link) as other:
+        await zk.ping()
+        server.machine.tree.nodes[CONFIG].data = config
+        server.wires[0]._extra["peername"] = ("10.0.0.1", 2181)
+        zk.need_certainty()
+        await server.until("getData")
+        for _ in range(10):
+            await asyncio.sleep(1.0)
+            await other.set("/", b"")
+        server.names()
+        for _ in range(40):
+            await asyncio.sleep(1.0)
+            await other.set("/", b"")
+        own = set(server.names("setData", "ping"))
+        assert asked == [Address("10.0.0.1", 2181)] * (config is LISTED)
+        assert own == ({"sync"} if asked and is_learner else {"sync", "multi"})
+        assert 4.0 <= zk.certain_for(zk.session_id) + 0.001
+
+
+@in_virtual_time
+async def test_the_role_is_asked_for_once_on_a_connection_and_not_for_a_lock_that_is_held_for_a_moment() -> None:
+    async with a_client() as (server, zk):
+        server.machine.tree.nodes[CONFIG].data = LISTED
+        server.wire._extra["peername"] = ("10.0.0.1", 2181)
+        zk.need_certainty(later=True)
+        zk.need_certainty()
+        await asyncio.sleep(2.4)
+        zk.release_certainty()
+        await asyncio.sleep(20.0)
+        assert "getData" not in server.names()
+        zk.need_certainty()
+        await asyncio.sleep(20.0)
+        assert server.names().count("getData") == 1
