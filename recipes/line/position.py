@@ -13,7 +13,6 @@ from typing import Final
 
 import zkwire
 
-
 _HALF: Final = 2**31  # of the circle of sequence numbers
 
 
