@@ -56,9 +56,10 @@ async def read(zk: Client, path: str, *reads: GetData | GetChildren) -> list[Any
 async def find_created(zk: Client, path: str, unique: str, look: Callable[[], Awaitable[list[Any]]]) -> Found | None:
     """Look for the node below `path` whose name begins with `unique`; None if it was never created, or is gone.
 
-    It may belong to a session that has expired since: compare `stat.ephemeral_owner`.
+    It belongs to the present session if any such node does; otherwise to a session that has expired since, or to
+    another client: compare `stat.ephemeral_owner`.
     Arguments: `look`, which calls `read` with the list of the children of `path` first, and returns the answers.
-    Raises: the refusal of the server to show the node.  If its name has been seen by then, the node is removed.
+    Raises: the refusal of the server to show the node, if none that it shows is ours; those refused are removed.
     Cancellation: the search goes on in a task of its own, and removes the node.
     """
     searching = asyncio.get_running_loop().create_task(_search(zk, path, unique, look))
@@ -81,6 +82,9 @@ async def _search(zk: Client, path: str, unique: str, look: Callable[[], Awaitab
     except ServerError as error:
         error.hint = _HINT
         raise
+    # Other clients may create nodes of that name, too: go on until one belongs to our session (pitfall 89).
+    other: Found | None = None
+    refused: dict[str, ServerError] = {}
     for name in result(answers[0]) or ():
         if not name.startswith(unique):
             continue
@@ -88,12 +92,20 @@ async def _search(zk: Client, path: str, unique: str, look: Callable[[], Awaitab
         (answer,) = await read(zk, at, GetData(at))
         try:
             node: Node | None = result(answer)
-        except ServerError:
-            zk.discard(at)
-            raise
+        except ServerError as error:
+            refused[at] = error
+            continue
         if node is not None:
-            return Found(name, node, answers)
-    return None
+            found = Found(name, node, answers)
+            if node.stat.ephemeral_owner == zk.session_id:
+                return found
+            if other is None:
+                other = found
+    for at in refused:  # one of them may be ours
+        zk.discard(at)
+    for refusal in refused.values():
+        raise refusal
+    return other
 
 
 def result(answer: Any) -> Any:

@@ -9,8 +9,11 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
+from typing import Final
 
 import zkwire
+
+_HALF: Final = 2**31  # of the circle of sequence numbers
 
 
 def every_contender(name: str) -> bool:
@@ -41,16 +44,18 @@ def earlier(name: str, names: Iterable[str]) -> list[str]:
 class Ranking:
     """The names of the children of a line, put in order once for many tickets that take in the same list.
 
+    Numbers continue below zero after 2147483647, so each ticket sees the circle of numbers cut opposite its own one.
+    The contenders are sorted by plain number once, and rotated to the cut of the ticket that asks: no other node's
+    number has a say in it (pitfall 88).
+
     Arguments: `names`, in any order.
     """
 
-    __slots__ = ("_base", "_blockers", "_names")
+    __slots__ = ("_blockers", "_names")
 
     def __init__(self, names: Iterable[str]) -> None:
         self._names = dict.fromkeys(names)
-        # Distances are compared, because a sequence number continues below zero after 2147483647.
-        self._base = next((number for name in self._names if (number := zkwire.sequence(name)) is not None), 0)
-        self._blockers: dict[Callable[[str], bool], tuple[list[int], list[str]]] = {}
+        self._blockers: dict[Callable[[str], bool], _Circle] = {}
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
@@ -61,34 +66,50 @@ class Ranking:
     def before(self, name: str, blocks: Callable[[str], bool]) -> tuple[list[str], int]:
         """Return the contenders for which `blocks` is true, in their order, and how many of them come before `name`.
 
-        The list is that of all tickets that ask for the same contenders: it must not be changed.
+        Tickets that ask for the same contenders share the list: it must not be changed.
         """
+        own = zkwire.sequence(name)
+        if own is None:
+            raise ValueError(f"{name!r} has no sequence number, so it is not a ticket")
         if blocks not in self._blockers:
-            self._blockers[blocks] = self._in_order(filter(blocks, self._names))
-        distances, names = self._blockers[blocks]
-        return names, bisect_left(distances, self._distance(name))
+            self._blockers[blocks] = _Circle(filter(blocks, self._names))
+        return self._blockers[blocks].before(own)
 
     def remove(self, name: str) -> None:
-        """Leave out `name`, if it is there.  The lists that `before` has returned change as well."""
-        if name not in self._names:
-            return
-        del self._names[name]
-        if zkwire.sequence(name) is not None:
-            for blocks, (distances, names) in self._blockers.items():
+        """Leave out `name`, if it is there."""
+        if name in self._names:
+            del self._names[name]
+            for blocks, circle in self._blockers.items():
                 if blocks(name):
-                    # Several names may have one number, where clients choose names themselves.
-                    place = names.index(name, bisect_left(distances, self._distance(name)))
-                    del distances[place], names[place]
+                    circle.remove(name)
 
-    def _in_order(self, names: Iterable[str]) -> tuple[list[int], list[str]]:
-        contenders = sorted((self._distance(name), name) for name in names if zkwire.sequence(name) is not None)
-        return [distance for distance, _ in contenders], [name for _, name in contenders]
 
-    def _distance(self, name: str) -> int:
+class _Circle:
+    """Contenders in the order of their plain numbers, and the rotation of them that was asked for last."""
+
+    __slots__ = ("_contenders", "_rotated", "_start")
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._contenders = sorted((number, name) for name in names if (number := zkwire.sequence(name)) is not None)
+        self._start = -1
+        self._rotated: list[str] = []
+
+    def before(self, own: int) -> tuple[list[str], int]:
+        contenders = self._contenders
+        end = bisect_left(contenders, (own,))
+        start = bisect_left(contenders, (own - _HALF if own >= 0 else own + _HALF,))
+        count = end - start if own >= 0 else end + len(contenders) - start
+        # Tickets of one line have the same start, unless other clients choose numbers: then the list is made again.
+        if start != self._start:
+            self._start = start
+            self._rotated = [name for _, name in chain(islice(contenders, start, None), islice(contenders, start))]
+        return self._rotated, count
+
+    def remove(self, name: str) -> None:
         number = zkwire.sequence(name)
-        if number is None:
-            raise ValueError(f"{name!r} has no sequence number, so it is not a ticket")
-        return zkwire.sequence_distance(number, self._base)
+        if number is not None:
+            del self._contenders[bisect_left(self._contenders, (number, name))]
+            self._start = -1
 
 
 class Position:

@@ -212,3 +212,22 @@ async def test_a_search_that_was_cancelled_itself_has_found_nothing(caplog: pyte
     await asyncio.wait([searching])
     assert lost_answers.late_result(searching) is None
     assert caplog.records == []
+
+
+async def test_a_node_of_our_session_is_found_among_those_of_other_clients_with_the_same_name() -> None:
+    async with (
+        zkwire.testing.Server() as server,
+        zkwire.connect(server.hosts) as zk,
+        zkwire.connect(server.hosts) as x,
+    ):
+        await zk.create("/line")
+        twins = ["/line/u-0000000000", "/line/u-9000000000"]
+        for twin in twins:
+            await x.create(twin, ephemeral=True)
+        await x.create("/line/u-0000000001", acl=[zkwire.ACL(zkwire.Perms.DELETE, "world", "anyone")])
+        ours = await zk.create("/line/u-", ephemeral=True, sequential=True)
+        found = await lost_answers.find_created(
+            zk, "/line", "u-", lambda: lost_answers.read(zk, "/line", zkwire.GetChildren("/line"))
+        )
+        assert found is not None
+        assert f"/line/{found.name}" == ours
