@@ -33,14 +33,22 @@ class Attempt:
     """One attempt to connect.
 
     Arguments: `owner`, of the link; `hello`, the handshake request; `reply_limit`, the largest frame to accept, in
-    bytes; `sasl`, the mechanism that authenticates behind the handshake, None for none; `is_first`, whether the client
-    has never been connected, so that it wants to know why it cannot be.
+    bytes; `sasl`, the mechanism that authenticates behind the handshake, None for none; `last_xid`, that of the
+    session's last request so far; `is_first`, whether the client has never been connected, so that it wants to know why
+    it cannot be.
 
     `sent_at` is when the handshake request was written, on the event loop's clock.
     """
 
     def __init__(
-        self, owner: LinkOwner, hello: ConnectRequest, reply_limit: int, sasl: SaslMechanism | None, *, is_first: bool
+        self,
+        owner: LinkOwner,
+        hello: ConnectRequest,
+        reply_limit: int,
+        sasl: SaslMechanism | None,
+        last_xid: int,
+        *,
+        is_first: bool,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._owner = owner
@@ -48,9 +56,15 @@ class Attempt:
         self._reply_limit = reply_limit
         self._sasl = sasl
         self._is_first = is_first
+        self._last_xid = last_xid
         self._link: Link | None = None
         self._greeted: asyncio.Future[bool] = self._loop.create_future()
         self.sent_at = self._loop.time()
+
+    @property
+    def last_xid(self) -> int:
+        """The xid of the session's last request, on this attempt's connection or before it."""
+        return self._last_xid if self._link is None else self._link.connection.last_xid
 
     def greeted(self, *, accepted: bool) -> None:
         """Take the server's answer to the handshake; called by the owner of the link."""
@@ -126,6 +140,6 @@ class Attempt:
 
     def _make(self) -> Link:
         self.sent_at = self._loop.time()
-        self._link = Link(Connection(self._hello, self._reply_limit, self.sent_at), self._owner)
+        self._link = Link(Connection(self._hello, self._reply_limit, self.sent_at, self.last_xid), self._owner)
         self._link.connection.is_held = self._sasl is not None
         return self._link

@@ -47,7 +47,7 @@ from zkwire.session.states import SessionState, States
 from zkwire.session.transport import Link, OpenLink
 from zkwire.wire import timing
 from zkwire.wire.connection import AuthenticationDemand, Call, Incoming, Notification
-from zkwire.wire.records import ConnectResponse, printed
+from zkwire.wire.records import MAX_XID, ConnectResponse, printed
 from zkwire.wire.requests import CloseSessionRequest, PingRequest, Request
 
 _LAST_WORDS: Final = 1.0  # seconds in which a client whose task is cancelled from outside closes its session
@@ -109,6 +109,7 @@ class Session:
         self._credentials = Credentials(auth, self._credential_refused)
         self._sasl = sasl
         self._accepts_read_only = accepts_read_only
+        self._first_xid = rng.randrange(MAX_XID) if session_id else 0
         self._attempt: Attempt | None = None
         self._address: Address | None = None
         self._link: Link | None = None
@@ -363,10 +364,9 @@ class Session:
 
         Cancellation: leaves no socket.
         """
-        seen = self.requests.last_zxid
-        hello = self.key.hello(self._wanted_timeout, seen, accepts_read_only=self._accepts_read_only)
-        is_first = not self._started.done()
-        self._attempt = Attempt(self, hello, self._reply_limit, self._sasl, is_first=is_first)
+        hello = self.key.hello(self._wanted_timeout, self.requests.last_zxid, accepts_read_only=self._accepts_read_only)
+        last_xid = self._first_xid if self._attempt is None else self._attempt.last_xid
+        self._attempt = Attempt(self, hello, self._reply_limit, self._sasl, last_xid, is_first=not self._started.done())
         self.server = self.requests.server = str(address)
         within = min(timing.connect_within(self.timeout, len(self._hosts)), max(self._time_left(), 0))
         link = await self._attempt.run(self._open_link, address, within)

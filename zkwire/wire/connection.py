@@ -21,7 +21,7 @@ from zkwire.wire.jute import Record
 from zkwire.wire.multi import MultiRequest
 from zkwire.wire.primitives import DecodeError
 from zkwire.wire.progress import Progress
-from zkwire.wire.records import EVENT_XID, PING_XID, ConnectRequest, ConnectResponse, WatcherEvent, printed
+from zkwire.wire.records import EVENT_XID, MAX_XID, PING_XID, ConnectRequest, ConnectResponse, WatcherEvent, printed
 from zkwire.wire.requests import (
     CheckVersionRequest,
     PingRequest,
@@ -37,7 +37,6 @@ _REQUEST_START: Final = struct.Struct(">iii")  # length, xid, opcode
 _REPLY_HEADER: Final = struct.Struct(">iqi")  # xid, zxid, err
 _ANY_VERSION: Final = -1
 _SERVER: Final = Reach.SERVER
-_MAX_XID: Final = 2**31 - 1
 _PASSWORD_BYTES: Final = 16
 REQUEST_HEADER_SIZE: Final = 8  # bytes: xid and opcode
 _LARGE: Final = 4 * 1024  # bytes: a larger request is encoded when it is sent, and counts in `large_in_flight`
@@ -150,6 +149,7 @@ class Connection:
     `timeout`: the negotiated session timeout in seconds, 0 until the handshake is complete;
     `answered`: when the last request that was answered had been sent;
     `heard`: when the last bytes arrived;
+    `last_xid`: that of the session's last request, on this connection or, as an argument, before it; 0 for none;
     `last_zxid`: the newest zxid in any reply to a request of a caller, up to which no event of a watch is missing;
     `error`: what ended the connection, None while it is usable;
     `is_read_only`: whether the server has no quorum;
@@ -164,7 +164,7 @@ class Connection:
     `keeps_certain`: set by the session; while it is True the pings are requests through the leader, and more frequent;
     """
 
-    def __init__(self, connect_request: ConnectRequest, frame_limit: int, now: float) -> None:
+    def __init__(self, connect_request: ConnectRequest, frame_limit: int, now: float, last_xid: int = 0) -> None:
         self.calls: deque[Call] = deque()
         self.large_in_flight = 0
         self.is_read_only = self.confirms_session = self.is_held = self.is_session_over = False
@@ -186,7 +186,7 @@ class Connection:
         self.unfolding: Stepwise | None = None
         self._auth_calls: deque[Call] = deque()
         self.urgent: dict[bytes, Callable[[], None]] = {}
-        self._xid = 0
+        self.last_xid = last_xid
         self._progress = Progress(now)
         body = connect_request.encode()
         self._outgoing = [LENGTH.pack(len(body)) + body]
@@ -206,7 +206,7 @@ class Connection:
         request = call.request
         xid = request.fixed_xid
         if xid is None:
-            xid = self._xid = self._xid % _MAX_XID + 1
+            xid = self.last_xid = self.last_xid % MAX_XID + 1
         call.xid = xid
         call.sent_at = now
         body = request.encode() if call.body is None else call.body

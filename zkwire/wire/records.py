@@ -127,6 +127,10 @@ class MultiHeader(Record):
 
 EVENT_XID: Final = -1
 PING_XID: Final = -2
+# Xids of requests go from 1 to this one, and again from 1.  They go on over all connections of a session: a server that
+# follows the leader finds the request to which a commit belongs by the session and the xid alone.  Below 1 are the
+# reserved ones, and the server leaves requests with such an xid out of its limit of outstanding ones.
+MAX_XID: Final = 2**31 - 1
 
 
 def printed(session_id: int) -> str:
