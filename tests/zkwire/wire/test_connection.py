@@ -587,11 +587,12 @@ def test_the_first_error_stays() -> None:
 # -- xids and zxids -----------------------------------------------------------------------------------
 
 
-def test_after_the_largest_xid_comes_1() -> None:
-    connection = _opened()
-    connection._xid = 2**31 - 3  # two thousand million requests are too many for a test
+def test_xids_follow_the_last_one_of_the_connection_before_and_after_the_largest_comes_1() -> None:
+    connection = Connection(ConnectRequest(0, 0, 12_000, 0, PASSWORD, False), LIMIT, 0.0, 2**31 - 3)
+    connection.receive(_accepted(), 0.0)
     calls = _sent(connection, *[SyncRequest("/")] * 4)
     assert [call.xid for call in calls] == [2**31 - 2, 2**31 - 1, 1, 2]
+    assert connection.last_xid == 2
     stream = b"".join(_reply(call.xid, b"\0\0\0\1/") for call in calls)
     assert connection.receive(stream, 0.0) == calls
 
@@ -600,6 +601,7 @@ def test_pings_do_not_use_up_xids() -> None:
     connection = _opened()
     calls = _sent(connection, SyncRequest("/"), PingRequest(), SyncRequest("/"), PingRequest())
     assert [call.xid for call in calls] == [1, PING_XID, 2, PING_XID]
+    assert connection.last_xid == 2
     assert PING_XID == -2
 
 
