@@ -59,7 +59,7 @@ class Term(Lease):
     _own_data: OwnData
 
     async def resign(self) -> None:
-        """Let the next candidate lead; the same as `release`."""
+        """Let the next candidate lead; the same as `release`: a body that another task runs is stopped first."""
         await self.release()
 
     async def set(self, data: bytes) -> None:
@@ -155,7 +155,8 @@ class Election(Locking[Term]):
     def lead(self, *, within: float | None = None) -> Hold[Term]:
         """Return a context manager that becomes a candidate, waits until it leads, and resigns at the end.
 
-        When the leadership is lost, the body is cancelled, and LockLostError is raised in place of the cancellation.
+        When the leadership is lost, or another task resigns, the body is cancelled, and LockLostError is raised in
+        place of the cancellation.  A term that another task resigns lasts until the body has ended.
         Without a body, use `acquire`, or `try_acquire` to lead at once or not at all.
         Arguments: `within`, how many seconds to wait at most until it leads; None: without limit.
         Raises, Cancellation: the same as `acquire`.

@@ -15,7 +15,7 @@ from typing import Any
 
 from recipes.common.event_loops import same_loop
 from recipes.line.contenders import Contender
-from recipes.line.lease import Bodies, Body, Lease, LockLostError
+from recipes.line.lease import GIVEN_BACK, Bodies, Body, Lease, LockLostError, wait_for_bodies
 from recipes.line.locking import Locking
 from recipes.line.sight import Sight
 from zkwire import Client, Transaction
@@ -36,7 +36,7 @@ class MultiLease:
         self._bodies = Bodies()
         self._loss: LockLostError | None = None
         self._is_released = False
-        self._ended: asyncio.Future[None] | None = None
+        self._ended: asyncio.Future[asyncio.Future[None] | None] | None = None
         for lease in self._leases.values():
             lease.enter_body(self)
 
@@ -84,10 +84,13 @@ class MultiLease:
         """
         same_loop(self._loop, ", ".join(self.leases))
         if self._loss is None and not self._is_released:
-            if self._ended is None:
-                self._ended = asyncio.get_running_loop().create_future()
-            await asyncio.shield(self._ended)
+            await asyncio.shield(self._until_ended())
         return self._loss
+
+    def _until_ended(self) -> asyncio.Future[asyncio.Future[None] | None]:
+        if self._ended is None:
+            self._ended = self._loop.create_future()
+        return self._ended
 
     def transaction(self) -> Transaction:
         """Return a transaction that the server carries out only while the nodes of all the locks exist.
@@ -106,13 +109,20 @@ class MultiLease:
         Raises: RuntimeError in another event loop.
         Cancellation: the locks are released nevertheless.
         """
-        same_loop(self._loop, ", ".join(self.leases))
-        if not self._is_released:
-            self._is_released = True
-            for lease in self._leases.values():
-                lease.leave_body(self)
-            self._wake_lost()
-            await asyncio.shield(start_release(self._leases.values()))
+        paths = ", ".join(self.leases)
+        same_loop(self._loop, paths)
+        if self._is_released:
+            return
+        if self.give_back(LockLostError(paths, GIVEN_BACK)):
+            if self._loss is None:
+                await wait_for_bodies(self._until_ended(), f"the set of locks {paths}")
+            return
+        self._is_released = True
+        for lease in self._leases.values():
+            lease.leave_body(self)
+        releasing = start_release(self._leases.values())
+        self._wake_lost(releasing)
+        await asyncio.shield(releasing)
 
     # -- for bodies and leases --------------------------------------------------------------------------------------
 
@@ -135,15 +145,19 @@ class MultiLease:
             self._wake_lost()
             self._bodies.interrupt(loss)
 
+    def give_back(self, error: LockLostError) -> bool:
+        """Stop the bodies that other tasks run, whose end releases all locks; return whether there are any."""
+        return self._bodies.give_back(error)
+
     def go_on_under(self, lease: Lease, before: Lease) -> None:
         """Replace `before` by `lease`; called by `before` when it is downgraded."""
         for path, held in list(self._leases.items()):
             if held is before:
                 self._leases[path] = lease
 
-    def _wake_lost(self) -> None:
+    def _wake_lost(self, releasing: asyncio.Future[None] | None = None) -> None:
         if self._ended is not None and not self._ended.done():
-            self._ended.set_result(None)
+            self._ended.set_result(releasing)
 
 
 class MultiLock(Locking[MultiLease]):
@@ -215,10 +229,8 @@ class MultiLock(Locking[MultiLease]):
                     break
             else:
                 return MultiLease(self._zk, held)
-        except asyncio.CancelledError:
-            start_release(held.values())  # not awaited: a cancelled caller should not wait for the server
-            raise
         except BaseException:
+            # Also for a cancellation, which may come from a timeout: then the caller relies upon holding none of them.
             await asyncio.shield(start_release(held.values()))
             raise
         # Outside the block above: a cancellation during this await must not release the leases a second time, which

@@ -199,7 +199,7 @@ class TryLock(Locking[Lease]):
 
         The create may have taken long, and so may the step from its answer to the caller.
         """
-        while not self._zk.certain_for(node.session_id):
+        while not self._zk.is_certain(node.session_id):
             if self._zk.session_id != node.session_id:
                 return False
             try:

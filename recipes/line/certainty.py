@@ -19,8 +19,7 @@ UNCERTAIN: Final = "the session may have expired: the ensemble's leader has not 
 class Certainty:
     """The certainty that the session `session_id`, which created a ticket, is alive.
 
-    It comes from answers that have passed through the ensemble's leader, and lasts for half to two thirds of the
-    session timeout behind the last of them.  docs/waiting-line.md says why.
+    It comes from answers that have passed through the ensemble's leader.  docs/waiting-line.md says why.
     """
 
     __slots__ = ("_session_id", "_zk")
@@ -32,6 +31,10 @@ class Certainty:
     def seconds_left(self) -> float:
         """Return how many seconds certainty lasts if no server answers any more; 0 when it has ended."""
         return self._zk.certain_for(self._session_id)
+
+    def is_enough(self) -> bool:
+        """Return whether certainty lasts for long enough to begin with: a lock is no use that is lost at once."""
+        return self._zk.is_certain(self._session_id)
 
     @property
     def is_present_session(self) -> bool:
@@ -47,18 +50,18 @@ class Certainty:
         is_over = not self.is_present_session or self._zk.certain_until == float("-inf")
         return ENDED if is_over else UNCERTAIN
 
-    def need(self, callback: Callable[[], None] | None = None) -> None:
-        """Have the client ask the leader often enough that certainty does not end, until `release`.
+    def need(self, callback: Callable[[], None] | None = None, *, later: bool = False) -> None:
+        """Have the client keep certainty up until `release`; see Client.need_certainty.
 
-        If it ends all the same, `callback` is called, once: `add_callback` adds it again.
+        If it ends anyway, `callback` is called, once: `add_callback` adds it again.
         """
-        self._zk.need_certainty()
+        self._zk.need_certainty(later=later)
         if callback is not None:
             self._zk.on_uncertain.add(callback)
 
-    def release(self, callback: Callable[[], None] | None = None) -> None:
-        """Undo one `need`, with the same argument."""
-        self._zk.release_certainty()
+    def release(self, callback: Callable[[], None] | None = None, *, later: bool = False) -> None:
+        """Undo one `need`, with the same arguments."""
+        self._zk.release_certainty(later=later)
         if callback is not None:
             self._zk.on_uncertain.discard(callback)
 
@@ -74,12 +77,11 @@ class Certainty:
 async def renew_certainty(zk: Client) -> None:
     """Get an answer through the leader, so that the session is certain to be alive if it is.
 
-    A lock that is acquired after a long idle time needs this: while no lock is held or waited for, nothing asks the
-    leader.
+    A lock that is acquired after the client was cut off needs this.
 
     A read-only server has lost its quorum and cannot know whether the session lives, however often it is asked.  From
     such a server this returns only when the client has left it for another one.
-    Raises: SessionError when the session is over.
+    Raises: SessionError when the session is over; ValueError when nothing can be certain in it.
     """
     if zk.state is not SessionState.READ_ONLY:
         with contextlib.suppress(NotReadOnlyError):  # the server has lost its quorum meanwhile

@@ -12,9 +12,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from copy import copy
-from typing import ClassVar, Protocol
+from typing import ClassVar, Final, Protocol
 
 from recipes.common.event_loops import same_loop
+from recipes.common.waiting import LEAVES_WITHIN
 from recipes.line.certainty import Certainty
 from recipes.line.contenders import session_in_words
 from recipes.line.local_queue import LocalQueue
@@ -24,6 +25,8 @@ from recipes.line.yielding import yield_processor
 from zkwire import Client, Transaction, ZooKeeperError
 
 _log = logging.getLogger(__name__)
+
+GIVEN_BACK: Final = "another task has released it"
 
 
 class LockLostError(ZooKeeperError):
@@ -44,6 +47,9 @@ class Body(Protocol):
     def interrupt(self, loss: LockLostError) -> None:
         """Stop the body, because the lease is lost; called once, for inner bodies first."""
 
+    def give_back(self, error: LockLostError) -> bool:
+        """Stop the body if another task than the present one runs it; return whether it is so."""
+
     def go_on_under(self, lease: Lease, before: Lease) -> None:
         """Replace the lease `before` by `lease`, which is the one to release from now on."""
 
@@ -58,12 +64,30 @@ class Bodies(list[Body]):
         for body in reversed(self):
             body.interrupt(loss)
 
+    def give_back(self, error: LockLostError) -> bool:
+        """Stop the bodies that other tasks run, the innermost first; return whether there are any."""
+        found = [body.give_back(error) for body in reversed(self)]  # all of them are asked
+        return any(found)
+
     def move(self, old: Lease, new: Lease) -> None:
         """Have all bodies, which run under `old`, go on under `new`."""
         for body in self:
             new.enter_body(body)
             body.go_on_under(new, old)
         self.clear()
+
+
+async def wait_for_bodies(over: asyncio.Future[asyncio.Future[None] | None], in_words: str) -> None:
+    """Wait until the bodies of a lease have ended and its nodes are gone, but not for long if a body does not end.
+
+    The body may be waiting for the very task that calls this.
+    Arguments: `over`, completed at the end of the lease, with the future of the removal; `in_words`, what is held.
+    """
+    await asyncio.wait([over], timeout=LEAVES_WITHIN)
+    if not over.done():
+        _log.warning("%s stays held: its body was cancelled by a release, and has not ended", in_words)
+    elif (gone := over.result()) is not None:
+        await asyncio.wait([gone])  # not `await gone`: a cancellation would reach the other task that waits for it
 
 
 class Lease:
@@ -105,7 +129,7 @@ class Lease:
         self._local_queue = local_queue
         self._depth = 1
         self._loss: LockLostError | None = None
-        self._over: asyncio.Future[None] | None = None
+        self._over: asyncio.Future[asyncio.Future[None] | None] | None = None
         self._bodies = Bodies()
         self._certainty = Certainty(zk, ticket.node.session_id)
         self._monitor = LossMonitor(
@@ -164,10 +188,13 @@ class Lease:
         """
         same_loop(self._loop, self.path)
         if self._loss is None and not self.is_released:
-            if self._over is None:
-                self._over = asyncio.get_running_loop().create_future()
-            await asyncio.shield(self._over)
+            await asyncio.shield(self._until_over())
         return self._loss
+
+    def _until_over(self) -> asyncio.Future[asyncio.Future[None] | None]:
+        if self._over is None:
+            self._over = self._loop.create_future()
+        return self._over
 
     # -- use --------------------------------------------------------------------------------------------------------
 
@@ -187,11 +214,28 @@ class Lease:
         While no server answers, return after one or two seconds all the same: the client deletes the node as soon as a
         server can be reached, and it is gone with the session at the latest.  So leaving never takes long, whatever is
         held.  Does nothing when the lease was lost or released before.
+        When another task runs the body of an `async with` of this lease, the body is cancelled first, and the lock
+        stays held until the body has ended: only then is the node deleted.  That `async with` raises LockLostError in
+        place of the cancellation.  If its body has not ended after a second, return all the same; `lost` waits longer.
+        The task that runs the body may release the lock within it, and goes on without the lock.
         Raises: RuntimeError in another event loop.
         Cancellation: the lock is released all the same.
         Order: deletes are sent in the order of the calls, and before the next task of this process goes on.
         """
         same_loop(self._loop, self.path)
+        if self._depth > len(self._bodies) or not await self.is_left_to_bodies():
+            await self.release_at_once()
+
+    async def is_left_to_bodies(self) -> bool:
+        """Stop the bodies that other tasks run, and wait for them; return whether there are any: their ends release."""
+        if self._depth == 0 or not self._bodies.give_back(LockLostError(self.path, GIVEN_BACK)):
+            return False
+        if self._loss is None:
+            await wait_for_bodies(self._until_over(), f"the {self._noun} {self.path}")
+        return True
+
+    async def release_at_once(self) -> None:
+        """Do the same as `release`, but leave the bodies alone."""
         if self._depth == 0:
             return
         self._depth -= 1
@@ -210,7 +254,7 @@ class Lease:
         # First of all, the delete: it is written to the socket before `start` returns.  Another client waits for it, so
         # everything that this process has to clean up comes after it.
         gone = self.ticket.removal.start()
-        self._finish()
+        self._finish(gone)
         self.ticket.cancel_watch_request()
         # When the server deletes the node, it sends us the event of our own watch and, at the same moment, the next
         # owner its own event.  If that one runs on this machine it should get the processor first.
@@ -287,9 +331,9 @@ class Lease:
         _log.warning("lost the %s %s: %s", self._noun, self.path, why)
         return self._loss
 
-    def _finish(self) -> None:
-        """End the lease, once."""
+    def _finish(self, gone: asyncio.Future[None] | None = None) -> None:
+        """End the lease, once; `gone` is the future of its removal if that was started."""
         self._monitor.stop()
         if self._over is not None:
-            self._over.set_result(None)
+            self._over.set_result(gone)
         self._on_end()

@@ -26,6 +26,7 @@ from recipes.line.sight import Sight
 from recipes.line.standing import standing_of
 from recipes.line.strangers import strangers_of
 from recipes.line.ticket import Ticket
+from recipes.line.trying import Onlooker, leave_out
 from recipes.line.waiting_ticket import EvictedError, Rules, WaitingTicket
 from zkwire import ACL, Client
 
@@ -90,12 +91,7 @@ class Line:
                 waiting = await self._enter(sight)
                 if waiting.owns:
                     return waiting.ticket
-                # While the ticket waits, too: an event may make it the owner, and then there is no time to ask.
-                waiting.certainty.need()
-                try:
-                    return await waiting.wait()
-                finally:
-                    waiting.certainty.release()
+                return await waiting.wait()
             except zkwire.SessionExpiredError:
                 raise_unless_renewed(self._zk)
             except EvictedError:
@@ -104,25 +100,52 @@ class Line:
     async def try_acquire(self, sight: Sight | None = None) -> Ticket | None:
         """Take a ticket and return it if it owns at once; otherwise remove its node and return None.
 
+        When the last try of this client has failed, look first, and take a ticket only if the lock is free.  Callers
+        that try again and again would otherwise keep each other out: each would meet the tickets of the others.
         Raises, Cancellation: as `acquire`.
-        Requests: if it does not own for the second time because of the same ticket, a getData of that one.  Without it,
-        a node that is no ticket would keep the lock from all callers that never wait.
+        Requests: a create and a list in one write and, if it fails, a delete; before that, in one try of two that meet
+        a single ticket, a sync and a list at most twice (see WaitingTicket.check_blockers).  After a try that has
+        failed: a sync and a list, and the others only if the lock is free.  If it fails for the second time because of
+        the same ticket, a getData of that one.  Without it, a node that is no ticket would keep the lock from all
+        callers that never wait.
         """
+        strangers = self._rules.strangers
         while True:
             try:
+                if strangers.was_in_vain and not await self._is_free(sight):
+                    return None
                 waiting = await self._enter(sight)
-                await waiting.check_first_blockers()
-                await waiting.check_single_blocker()
+                await waiting.check_blockers()
                 await waiting.make_certain()
             except zkwire.SessionExpiredError:
                 raise_unless_renewed(self._zk)
                 continue  # nothing is known yet
             if waiting.owns:
+                strangers.try_succeeded()
                 return waiting.ticket
             await waiting.ticket.removal.start()
             # A ticket that was first, but whose session is not certain to be alive, says nothing about the lock.
             if not waiting.is_first:
                 return None
+
+    async def _is_free(self, sight: Sight | None) -> bool:
+        """Look whether a ticket that were taken now would own.  Raises: what the client raises; what `slots` raises.
+
+        The look is behind a sync: a lock that another client has released before this call is found free.
+        """
+        rules = self._rules
+        names, *data = await rules.looks.share(self._zk, self.path, rules.reads())
+        if isinstance(rules.slots, int):
+            slots = rules.slots
+        elif isinstance(data[0], zkwire.Node):
+            slots = rules.slots(data[0].data)
+        else:
+            return True  # there is no line, or the ticket gets the refusal
+        onlooker = Onlooker(names, rules.blocks, slots)
+        if sight is not None:
+            sight.begin(self.path, onlooker)
+        await leave_out(self._zk, self.path, onlooker, rules.strangers, sight, ignores_shared=rules.ignores_shared)
+        return onlooker.owns
 
     async def still_owns(self, ticket: Ticket) -> bool:
         """Return whether `ticket`, which owned when another task of this process passed it on, owns at this moment.
@@ -134,7 +157,7 @@ class Line:
         """
         certainty = Certainty(self._zk, ticket.node.session_id)
         try:
-            while not certainty.seconds_left() and certainty.is_present_session:
+            while not certainty.is_enough() and certainty.is_present_session:
                 await certainty.renew()
         except zkwire.SessionExpiredError:
             ticket.give_up()

@@ -49,7 +49,8 @@ _ENTERED: Final[dict[asyncio.Task[Any], list[Hold[Any]]]] = {}
 class Hold(Generic[H]):
     """The context manager of `async with lock.hold() as lease`: it acquires the lock, and releases it at the end.
 
-    When the lease is lost, it cancels the body and raises LockLostError in place of the cancellation.
+    When the lease is lost, or another task releases it, it cancels the body and raises LockLostError in place of the
+    cancellation.  A lease that another task releases is held until the body has ended.
 
     Holds may be nested in one task, of one lease or of several.  One cancellation stops only the innermost body: the
     code around that body may catch its LockLostError and go on.  Therefore a body that is left has the next outer body
@@ -92,7 +93,7 @@ class Hold(Generic[H]):
         if lease is None or task is None:
             raise RuntimeError("left without having been entered")
         self._lease = None
-        loss = lease.leave_body(self)
+        loss = lease.leave_body(self)  # of the lease itself; it is None if another task has released it
         self._leave(task)
         ours = self.cancellations > 0 and self._take_back_cancellations(task) and kind is asyncio.CancelledError
         passes_cancellation = kind is asyncio.CancelledError and not ours
@@ -104,7 +105,11 @@ class Hold(Generic[H]):
         finally:
             if task in _ENTERED:
                 _stop_outer_body(task, passes_cancellation=passes_cancellation)
-        if loss is not None and (ours or kind is None or isinstance(error, SessionError)):
+        if ours:
+            loss = loss or self.loss
+        elif kind is not None and not isinstance(error, SessionError):
+            loss = None
+        if loss is not None:
             raise loss from error
 
     def go_on_under(self, lease: Held, before: Held) -> None:
@@ -123,6 +128,15 @@ class Hold(Generic[H]):
             holds = _ENTERED[task]
             if not any(inner.loss is loss for inner in holds[holds.index(self) + 1 :]):
                 self._cancel_body()
+
+    def give_back(self, error: LockLostError) -> bool:
+        """Have the task of the body cancelled if it is another one that still runs, once; return whether it is so."""
+        task = self._task
+        if task is None or task.done() or task is asyncio.current_task():
+            return False
+        if self.loss is None:
+            self.interrupt(error)
+        return True
 
     def cancel_body_soon(self) -> None:
         """Cancel the task in the next turn of the event loop, unless the body has ended by then."""
@@ -184,9 +198,9 @@ class Locking(ABC, Generic[H]):
 
     `path` is its node.
 
-    When a lease is lost, the task that entered the body is cancelled.  Another task may leave the body, for example the
-    one that closes an AsyncExitStack.  If at that time several tasks are inside by `async with` on one object, as
-    readers may be, it is not clear which of them is left: use a `hold()` for each.
+    When a lease is lost, or another task releases it, the task that entered the body is cancelled.  Another task may
+    leave the body, for example the one that closes an AsyncExitStack.  If at that time several tasks are inside by
+    `async with` on one object, as readers may be, it is not clear which of them is left: use a `hold()` for each.
     """
 
     _noun = "lock"
@@ -247,7 +261,8 @@ class Locking(ABC, Generic[H]):
         """Return a context manager that acquires the lock, as `acquire` does, and releases it at the end.
 
         When the lease is lost, the body is cancelled, and LockLostError is raised in place of the cancellation.  It is
-        also raised when the body has come to its end without noticing the loss.
+        also raised when the body has come to its end without noticing the loss.  The body is cancelled in the same way
+        when another task releases the lease, which is then held until the body has ended.
         Arguments: `within`, as of `acquire`.
         """
         checked_within(within)
@@ -285,7 +300,10 @@ class Locking(ABC, Generic[H]):
     async def try_acquire(self) -> H | None:
         """Return the lease if the lock is free at this moment, None otherwise; does not wait for a holder.
 
+        If clients that only try meet at a free lock, one of them gets it.
         Raises: as `acquire`, without TimeoutError.  Cancellation: as `acquire`.
+        Requests: the first time create, getChildren and delete, and sometimes two more looks.  After a try in vain a
+        look (sync and getChildren in one write, and no node), and those of `acquire` if the lock is free.
         """
         self._check_usable()
         lease = await self._try_acquire()

@@ -5,14 +5,24 @@ Sends nothing: it keeps what the wait has read anyway.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Protocol
 
 from recipes.line.contenders import session_in_words
-from recipes.line.position import Position
 from recipes.line.ticket_data import without_line
 from zkwire import Node, join_path
 
 _LONGEST: Final = 100  # characters of another client's data that an error message shows
+
+
+class Place(Protocol):
+    """A place in a line: the tickets before it."""
+
+    @property
+    def before(self) -> list[str]:
+        """The tickets before it that may remain, in their order."""
+
+    def is_blocked_by(self, name: str, /) -> bool:
+        """Return whether `name` may still be one of them."""
 
 
 class Sight:
@@ -22,10 +32,10 @@ class Sight:
 
     def __init__(self) -> None:
         self._path = ""
-        self._position: Position | None = None
+        self._position: Place | None = None
         self._read: dict[str, Node] = {}
 
-    def begin(self, path: str, position: Position) -> None:
+    def begin(self, path: str, position: Place) -> None:
         """Take note that a ticket stands at `position` of the line at `path`."""
         self._path, self._position, self._read = path, position, {}
 

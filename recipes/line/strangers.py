@@ -39,6 +39,15 @@ class Strangers:
         self._no_tickets: dict[str, None] = {}
         self._first: dict[str, bool] = {}  # that made the last try fail, and whether each was read
 
+    @property
+    def was_in_vain(self) -> bool:
+        """Whether the last try has failed."""
+        return bool(self._first)
+
+    def try_succeeded(self) -> None:
+        """Take note that a try has succeeded."""
+        self._first = {}
+
     def to_look_at(self, first: Sequence[str]) -> list[str]:
         """Return those of `first`, which come first in the line and make a try fail, that should be read now.
 

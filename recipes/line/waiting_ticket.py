@@ -16,11 +16,12 @@ from recipes.line import ticket_data
 from recipes.line.certainty import Certainty
 from recipes.line.looks import Looks
 from recipes.line.position import Position, Promises, every_contender
-from recipes.line.refusals import any_transient, is_transient, pause
+from recipes.line.refusals import any_transient, pause
 from recipes.line.shared_list import Share
 from recipes.line.sight import Sight
 from recipes.line.strangers import Strangers, is_ticket
 from recipes.line.ticket import Ticket, TicketNode
+from recipes.line.trying import leave_out
 from recipes.line.yielding import yield_processor
 from zkwire import Client, GetChildren, GetData, Node, Sync, WatchEventType, WatchSet, join_path
 
@@ -29,6 +30,7 @@ _log = logging.getLogger(__name__)
 # A holder that has promised to be done in some seconds is given a tenth more, for the end of its body and for clocks
 # that run at different speeds.
 _PATIENCE: Final = 1.1
+_LOOKS_AGAIN: Final = 2  # of a ticket that does not wait
 
 
 class EvictedError(Exception):
@@ -72,7 +74,7 @@ class WaitingTicket:
     Raises: a server's refusal among the answers; what `rules.slots` raises.
     """
 
-    __slots__ = ("_position", "_promises", "_rules", "_share", "_sight", "_zk", "certainty", "ticket")
+    __slots__ = ("_is_kept", "_position", "_promises", "_rules", "_share", "_sight", "_zk", "certainty", "ticket")
 
     def __init__(
         self, zk: Client, rules: Rules, ticket: Ticket, answers: list[Any], sight: Sight | None = None
@@ -81,6 +83,7 @@ class WaitingTicket:
         self._rules = rules
         self.ticket = ticket
         self.certainty = Certainty(zk, ticket.node.session_id)
+        self._is_kept = False
         self._promises = Promises()
         self._share = Share(rules.looks.newest)
         slots = rules.slots if isinstance(rules.slots, int) else None
@@ -105,64 +108,34 @@ class WaitingTicket:
     @property
     def owns(self) -> bool:
         """Whether the ticket owns, for certain."""
-        return self._position.owns and self.certainty.seconds_left() > 0
+        return self._position.owns and self.certainty.is_enough()
 
     @property
     def is_in_present_session(self) -> bool:
         """Whether the client still has the session that created the ticket's node."""
         return self.certainty.is_present_session
 
-    async def check_single_blocker(self) -> None:
-        """If a single blocker remains, read whether it lets readers in; called where the ticket does not wait.
+    async def check_blockers(self) -> None:
+        """Find out whether the blockers go on blocking; called where the ticket does not wait.
 
-        Of several blockers one at least is no holder, and only a holder lets readers in.
+        First those are left out that do not block.  The others may be tickets of other tries, which are about to leave.
+        If all these tries left at once, none of them would own a lock that is free.  So the one with the smallest name
+        looks again, twice at most.  Names begin at random: of the tickets that meet, one is patient.
+        Raises: SessionError; the refusal of a read.
         Cancellation: the ticket is given up, as for any error.
         """
-        if not self._rules.ignores_shared or len(self._position.before) != 1:
-            return
-        (name,) = self._position.before
+        rules, position = self._rules, self._position
         try:
-            (node,) = await self._zk.pipeline([GetData(join_path(self._rules.path, name))])
-            while is_transient(node):
-                await pause()
-                (node,) = await self._zk.pipeline([GetData(join_path(self._rules.path, name))])
-            if isinstance(node, zkwire.NoNodeError):
-                self._position.departed(name)
-            elif isinstance(node, Node):
-                self._take_blocker(name, node)
-            elif not isinstance(node, zkwire.NoAuthError):  # a blocker that we may not read goes on blocking
-                raise node
-        except BaseException:
-            self.ticket.give_up()
-            raise
-
-    async def check_first_blockers(self) -> None:
-        """Read the first blockers, as many as there are slots, and leave out those that are no tickets.
-
-        Called where the ticket does not wait.  A blocker is read only if it has made a try fail before: in general it
-        is a holder.  For each one that is left out the next one is read.
-        Raises: SessionError.
-        Cancellation: the ticket is given up, as for any error.
-        """
-        position, strangers = self._position, self._rules.strangers
-        if self.is_first or (self._rules.ignores_shared and len(position.before) == 1):
-            return  # `check_single_blocker` reads a single writer
-        try:
-            to_read = strangers.to_look_at(position.first)
-            seen = set(position.first)
-            while to_read:
-                path = self._rules.path
-                nodes = await self._zk.pipeline([GetData(join_path(path, name)) for name in to_read])
-                for name, node in zip(to_read, nodes, strict=True):
-                    if isinstance(node, zkwire.NoNodeError) or (
-                        isinstance(node, Node) and self._is_stranger(name, node)
-                    ):
-                        position.departed(name)
-                    elif isinstance(node, Node):
-                        strangers.looked_at(name)
-                    # Else: a blocker that we may not read goes on blocking.
-                to_read = [] if self.is_first else [name for name in position.first if name not in seen]
-                seen.update(to_read)
+            await leave_out(
+                self._zk, rules.path, position, rules.strangers, self._sight, ignores_shared=rules.ignores_shared
+            )
+            for _ in range(_LOOKS_AGAIN):
+                if position.owns or min(position.before, default="") < position.name:
+                    return
+                names, *slots = await rules.looks.share(self._zk, rules.path, rules.reads())
+                position.listed(names)
+                if slots:
+                    self._take_slots(slots[0], is_watched=False)
         except BaseException:
             self.ticket.give_up()
             raise
@@ -186,6 +159,7 @@ class WaitingTicket:
         Cancellation: the ticket is given up, as for any error.
         """
         position = self._position
+        self.certainty.need(later=True)
         try:
             while not self.owns:
                 if position.is_gone or not self.certainty.is_present_session:
@@ -209,6 +183,8 @@ class WaitingTicket:
             raise
         finally:
             self._share.leave()
+            self._keep_certain(False)
+            self.certainty.release(later=True)
         self.ticket.is_watched = position.is_watched
         return self.ticket
 
@@ -223,8 +199,15 @@ class WaitingTicket:
         """
         watches, position = self.ticket.watches, self._position
         decisive = [join_path(self._rules.path, name) for name in position.before] if position.is_armed else []
+        self._keep_certain(bool(decisive))
         watches.set_callback(None if decisive else yield_processor)
         return watches.ready(urgent=decisive)
+
+    def _keep_certain(self, is_decisive: bool) -> None:
+        """Have the session kept certain while one more event can make the ticket own: then there is no time to ask."""
+        if is_decisive is not self._is_kept:
+            self._is_kept = is_decisive
+            (self.certainty.need if is_decisive else self.certainty.release)()
 
     def _take_events(self) -> None:
         ticket, position = self.ticket, self._position

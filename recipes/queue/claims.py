@@ -103,6 +103,8 @@ class Item(bytes):
         Raises: LockLostError when the session ended before the item was known to be deleted.
         Cancellation: the work goes on in the background.
         """
+        if await self._lease.is_left_to_bodies():
+            return
         error = await asyncio.shield(self._nodes.in_background(self._end()))
         if error is not None:
             raise error
@@ -130,10 +132,10 @@ class Item(bytes):
         if self._is_lost:
             # In the background: it may take until a server answers again, or until the session is over.
             self._nodes.in_background(self._free())
-            await self._lease.release()
+            await self._lease.release_at_once()
             return
         discarded = self._nodes.discard(self._taken_node, self._session_id)
-        await self._lease.release()
+        await self._lease.release_at_once()
         if discarded is not None:
             await discarded
 

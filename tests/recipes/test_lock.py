@@ -314,11 +314,14 @@ async def test_a_try_that_fails_leaves_the_turn_to_the_other_tasks() -> None:
             await release(await taken(shared))
 
 
-async def test_trying_leaves_no_node_and_does_not_wait(zookeeper: RealServer, path: str) -> None:
+async def test_trying_leaves_no_node_and_does_not_wait(
+    zookeeper: RealServer, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Pitfall 3."""
     async with proxied(zookeeper) as (proxy, zk, zk2):
         await make_known(zk2, path)
         lease = await Lock(zk, path).acquire()
+        monkeypatch.setattr(zk2, "unique_id", lambda: "g")  # comes after all names of others
         mark = proxy.mark()
         assert await Lock(zk2, path).try_acquire() is None
         assert proxy.requests(mark) == ["create2", "getChildren", "delete"]

@@ -90,12 +90,22 @@ class Wire(asyncio.Transport):
         self._frames = FrameReader(_LARGEST)
         self.connection = server.machine.open(host, 1, server.loop.time())
         self.unread = b""
+        self._arrivals = {"request": 0.0, "answer": 0.0}  # of the last one that was sent
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         if self.is_open:
             self._server.writes.append(len(data))
             for frame in self._frames.feed(bytes(data)):
-                self._server.loop.call_soon(self._server.received, self, frame)
+                self._travel("request", self._server.received, self, frame)
+
+    def _travel(self, what: str, call: Callable[..., object], *args: Any) -> None:
+        """Have `call(*args)` made when a request or an answer has arrived; each arrives after the one before."""
+        loop, latency = self._server.loop, self._server.latency
+        if latency is None:
+            loop.call_soon(call, *args)
+        else:
+            self._arrivals[what] = due = max(self._arrivals[what], loop.time() + latency())
+            loop.call_at(due, call, *args)
 
     def abort(self) -> None:
         self.lose(None)
@@ -121,10 +131,21 @@ class Wire(asyncio.Transport):
             self._server.loop.call_soon(self._link.connection_lost, error)
 
     def send(self, data: bytes) -> None:
-        """Have the link read `data`; what is sent in one turn of the event loop is read at once."""
-        if not self.unread:
-            self._server.loop.call_soon(self.read)
+        """Have the link read `data`; without latency, what is sent in one turn of the event loop is read at once."""
+        if self._server.latency is not None:
+            self._travel("answer", self._arrive, data)
+        else:
+            if not self.unread:
+                self._server.loop.call_soon(self.read)
+            self.unread += data
+
+    def end(self) -> None:
+        """Close the connection after the answers that are under way."""
+        self._travel("answer", self.lose, None)
+
+    def _arrive(self, data: bytes) -> None:
         self.unread += data
+        self.read()
 
     def read(self) -> None:
         """Let the link read what has come, unless it has paused reading."""
@@ -150,7 +171,8 @@ class Server:
     `requests` are those that have come, `writes` the sizes of the client's writes, `wires` the connections, the newest
     last.  A test sets: `is_silent`, nothing is carried out until `go_on`; `is_holding`, nothing is sent until
     `release`; `refused`, hosts that refuse connections; `strike`, called with each request: it may drop the connection,
-    and returns None, an error code to answer with, or False to carry out nothing and answer nothing.
+    and returns None, an error code to answer with, or False to carry out nothing and answer nothing; `latency`, returns
+    the seconds that a request or an answer takes.
     """
 
     def __init__(self, **settings: Any) -> None:
@@ -162,6 +184,7 @@ class Server:
         self.refused: set[str] = set()
         self.is_silent = self.is_holding = False
         self.strike: Callable[[Wire, Sent], int | bool | None] = lambda wire, sent: None
+        self.latency: Callable[[], float] | None = None
         self._waiting: list[tuple[Wire, bytes]] = []
 
     async def open_link(self, make: Callable[[], Link], host: str, port: int) -> Link:
@@ -219,7 +242,7 @@ class Server:
                 wire.send(b"".join(wire.connection.outgoing))
                 wire.connection.outgoing.clear()
             if wire.is_open and wire.connection.closing:
-                self.loop.call_soon(wire.lose, None)
+                wire.end()
         self.machine.take_dirty()
 
     def go_on(self) -> None:

@@ -13,6 +13,7 @@ from zkwire.client.arguments import checked_acl, checked_version
 from zkwire.client.reconfig import Configuration, Ids, Members, reconfiguration
 from zkwire.client.requester import Requester
 from zkwire.client.watch import Watch, WatchSet
+from zkwire.session.hosts import CONFIG
 from zkwire.wire.records import ACL, Stat
 from zkwire.wire.requests import (
     GetACLRequest,
@@ -23,8 +24,6 @@ from zkwire.wire.requests import (
     WhoAmIRequest,
 )
 from zkwire.wire.watch_table import WatchKind
-
-_CONFIG_NODE = "/zookeeper/config"
 
 
 class ClientInfo(NamedTuple):
@@ -94,7 +93,7 @@ class Administration:
         Use it as `data, stat = await zk.get_config()`, or read its `members` and `version`.  A chroot does not matter.
         Raises: NoNodeError before ZooKeeper 3.5.
         """
-        reply = await self._requester.ask(GetDataRequest(_CONFIG_NODE, False))
+        reply = await self._requester.ask(GetDataRequest(CONFIG, False))
         return Configuration(reply.data or b"", reply.stat)
 
     async def get_config_and_watch(self, *, into: WatchSet | None = None) -> tuple[Configuration, Watch]:
@@ -104,8 +103,8 @@ class Administration:
         Arguments: `into`, a WatchSet to which the watch is added.
         Raises: NoNodeError before ZooKeeper 3.5.
         """
-        request = GetDataRequest(_CONFIG_NODE, True)
-        reply, watch = await self._requester.ask_and_watch(request, _CONFIG_NODE, into, WatchKind.DATA)
+        request = GetDataRequest(CONFIG, True)
+        reply, watch = await self._requester.ask_and_watch(request, CONFIG, into, WatchKind.DATA)
         return Configuration(reply.data or b"", reply.stat), watch
 
     async def reconfig(

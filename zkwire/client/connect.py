@@ -112,6 +112,8 @@ def connect(
     within: float | None = 15.0,
     session_id: int = 0,
     session_password: bytes = b"",
+    least_timeout: float | None = None,
+    locks: bool = True,
     renew: bool = True,
     max_in_flight: int = 1000,
     request_limit: int = REQUEST_LIMIT,
@@ -137,6 +139,11 @@ def connect(
     `within`, in seconds, how long to wait for the session to begin; None: for ever; 0: one look, at which every server
     is tried once.  Later, while no server is connected, the client tries for ever;
     `session_id` and `session_password`, a session to resume;
+    `least_timeout`, the least timeout that the session to resume was ever granted, in seconds, by any server: the
+    `least_timeout` of the client that had it.  Without it nothing in that session can be certain: to acquire a lock
+    raises ValueError;
+    `locks`, whether the session is kept so that a lock can be certain at once: the client sends 4.4 syncs in each
+    session timeout.  False: it sends pings, and the first lock may take three ticks of the server longer;
     `renew`, whether a new session follows an expired one;
     `max_in_flight`, how many requests may be unanswered at a time; the others wait in a queue.  The large ones
     among them, of more than 4 KiB, have no more than 4 MiB together, unless it is a single one;
@@ -209,6 +216,13 @@ def connect(
         )
     if session_password and not session_id:
         raise ValueError("a session_password needs a session_id")
+    if least_timeout is not None:
+        if isinstance(least_timeout, bool) or not isinstance(least_timeout, int | float):
+            raise TypeError(f"least_timeout must be a number of seconds, not {type(least_timeout).__name__}")
+        if not session_id or not 0 < least_timeout <= _LONGEST_TIMEOUT:
+            raise ValueError(
+                f"least_timeout must be a positive number of seconds and needs a session_id, not {least_timeout!r}"
+            )
     if open_link is not None and ssl:
         raise ValueError("give ssl or open_link, not both: open_link must do the TLS itself")
     if follow_config and ssl:
@@ -230,6 +244,8 @@ def connect(
         "timeout": float(session_timeout),
         "session_id": session_id,
         "password": session_password,
+        "least_timeout": None if least_timeout is None else float(least_timeout),
+        "locks": bool(locks),
         "renew": renew,
         "max_in_flight": max_in_flight,
         "request_limit": request_limit,

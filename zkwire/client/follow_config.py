@@ -17,7 +17,6 @@ from zkwire.wire.watch_table import WatchKind
 _log = logging.getLogger(__name__)
 
 _PAUSE: Final = 1.0  # seconds before another attempt
-CONFIG: Final = "/zookeeper/config"
 
 
 async def follow_config(session: Session) -> None:
@@ -28,9 +27,9 @@ async def follow_config(session: Session) -> None:
     """
     known: list[hosts.Address] = []
     while session.states.now not in (SessionState.CLOSED, SessionState.AUTH_FAILED):
-        watch = Watch(session.requests, CONFIG, CONFIG)
+        watch = Watch(session.requests, hosts.CONFIG, hosts.CONFIG)
         try:
-            reply = await session.requests.submit(GetDataRequest(CONFIG, True), watch.watcher, WatchKind.DATA)
+            reply = await session.requests.submit(GetDataRequest(hosts.CONFIG, True), watch.watcher, WatchKind.DATA)
             addresses = hosts.parse_config(reply.data or b"")
             if addresses and addresses != known:
                 _log.info("the configuration of the ensemble lists the servers %s", ",".join(map(str, addresses)))
@@ -46,5 +45,7 @@ async def follow_config(session: Session) -> None:
             if isinstance(error, ServerError) and error.is_transient:
                 await asyncio.sleep(_PAUSE)
                 continue
-            _log.warning("cannot read the list of servers in %s, and will not follow it any more: %s", CONFIG, error)
+            _log.warning(
+                "cannot read the list of servers in %s, and will not follow it any more: %s", hosts.CONFIG, error
+            )
             return

@@ -59,6 +59,15 @@ class SessionView:
         return self._session.timeout
 
     @property
+    def least_timeout(self) -> float | None:
+        """The least timeout that the session was ever granted, in seconds: `connect` needs it to resume the session.
+
+        None in a session that was itself resumed without it, and before there is a session.
+        """
+        certainty = self._session.certainty.certainty
+        return None if certainty is None or certainty.least == float("inf") else certainty.least
+
+    @property
     def state(self) -> SessionState:
         """The state of the session now."""
         return self._session.states.now
@@ -77,32 +86,39 @@ class SessionView:
     def certain_until(self) -> float:
         """The time on the event loop's clock until which the session cannot expire; minus infinity once it has expired.
 
-        It comes from answers that passed through the ensemble's leader; see docs/waiting-line.md, "Certainty".  Without
-        `need_certainty` nothing is asked for its sake, so that it ends soon after the handshake.
+        It comes from answers that passed through the ensemble's leader; see docs/waiting-line.md, "Certainty".
         """
         return self._session.certainty.until
 
-    def need_certainty(self) -> None:
-        """Have this session kept certain from now on, until `release_certainty` was called as often.
+    def need_certainty(self, *, later: bool = False) -> None:
+        """Have 0.4 of the session's timeout kept certain from now on, until `release_certainty` was called as often.
 
         For recipes: a lock needs it for as long as it is held, and while it waits and may become the owner by an event
-        alone.  Meanwhile the pings are syncs through the leader, one for each tenth of the session timeout.
+        alone.  Meanwhile the client sends 6.7 syncs and writes in each session timeout.
+        Arguments: `later`, whether the lock only waits and is not the next one: then the session is kept so that it
+        can be certain later, which costs what an idle client costs.
         """
-        self._session.proving.need()
+        self._session.proving.need(later=later)
 
-    def release_certainty(self) -> None:
-        """Undo one `need_certainty`."""
-        self._session.proving.release()
+    def release_certainty(self, *, later: bool = False) -> None:
+        """Undo one `need_certainty` with the same argument."""
+        self._session.proving.release(later=later)
 
     async def certify(self) -> None:
-        """Return once the session is certain to live, at once if it is.
+        """Return once the session is certain to live for a tenth of its timeout, at once if it is.
 
-        Raises: SessionError; NotReadOnlyError when connected to a server that has lost its quorum.
+        Raises: SessionError; NotReadOnlyError when connected to a server that has lost its quorum; ValueError in a
+        session that was resumed without its `least_timeout`.
         Cancellation: harmless.
-        Requests: none if it is certain; one sync if a write was answered just before.
+        Requests: none if it is certain; one or two in a session that was kept, see `locks` of zkwire.connect.  If it
+        was not, or was cut off for long, it takes until the leader has ended another session: about three ticks.
         """
         check_loop(self._loop)
         await self._session.proving.certify()
+
+    def is_certain(self, session_id: int) -> bool:
+        """Return whether `session_id` is the present session, and certain for long enough to acquire a lock."""
+        return self.certain_for(session_id) > self._session.proving.enough
 
     def certain_for(self, session_id: int) -> float:
         """Return how many seconds from now the session cannot expire; 0 if `session_id` is another session."""

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from typing import Any, Final
 
 from zkwire.errors import ProtocolError
@@ -33,9 +34,9 @@ class Attempt:
     """One attempt to connect.
 
     Arguments: `owner`, of the link; `hello`, the handshake request; `reply_limit`, the largest frame to accept, in
-    bytes; `sasl`, the mechanism that authenticates behind the handshake, None for none; `last_xid`, that of the
-    session's last request so far; `is_first`, whether the client has never been connected, so that it wants to know why
-    it cannot be.
+    bytes; `sasl`, the mechanism that authenticates after the handshake, None for none; `session_xids`, those that the
+    session has not used; `is_first`, whether the client has never been connected, so that it wants to know why it
+    cannot be.
 
     `sent_at` is when the handshake request was written, on the event loop's clock.
     """
@@ -46,7 +47,7 @@ class Attempt:
         hello: ConnectRequest,
         reply_limit: int,
         sasl: SaslMechanism | None,
-        last_xid: int,
+        session_xids: Iterator[int],
         *,
         is_first: bool,
     ) -> None:
@@ -55,16 +56,16 @@ class Attempt:
         self._hello = hello
         self._reply_limit = reply_limit
         self._sasl = sasl
+        self._xids = session_xids
         self._is_first = is_first
-        self._last_xid = last_xid
         self._link: Link | None = None
         self._greeted: asyncio.Future[bool] = self._loop.create_future()
         self.sent_at = self._loop.time()
 
     @property
-    def last_xid(self) -> int:
-        """The xid of the session's last request, on this attempt's connection or before it."""
-        return self._last_xid if self._link is None else self._link.connection.last_xid
+    def begins_session(self) -> bool:
+        """Whether the handshake asks for a new session."""
+        return not self._hello.session_id
 
     def greeted(self, *, accepted: bool) -> None:
         """Take the server's answer to the handshake; called by the owner of the link."""
@@ -140,6 +141,6 @@ class Attempt:
 
     def _make(self) -> Link:
         self.sent_at = self._loop.time()
-        self._link = Link(Connection(self._hello, self._reply_limit, self.sent_at, self.last_xid), self._owner)
+        self._link = Link(Connection(self._hello, self._reply_limit, self.sent_at, self._xids), self._owner)
         self._link.connection.is_held = self._sasl is not None
         return self._link

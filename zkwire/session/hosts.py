@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Collection, Iterator
 from typing import Final, NamedTuple
 
 from zkwire import paths
 
 DEFAULT_PORT: Final = 2181
+CONFIG: Final = "/zookeeper/config"  # the node that lists the servers of an ensemble
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 5.0
 _ANY_ADDRESS: Final = ("", "0.0.0.0", "::", "0:0:0:0:0:0:0:0")
@@ -94,23 +96,39 @@ def parse_config(config: bytes) -> list[Address]:
     The line of a server is "server.1=host:2888:3888:participant;[address:]2181".  A server without a client port
     cannot be reached and is left out.  A wildcard address, such as 0.0.0.0, is replaced by the host.
     """
-    found: list[Address] = []
+    return [address for _, address in _servers(config) if address is not None]
+
+
+def is_listed(config: bytes, port: int, names: Collection[str]) -> bool:
+    """Return whether `config`, see `parse_config`, lists a server with one of `names` and, if it says so, that `port`.
+
+    An address that is not listed may be that of a balancer, which leads to several servers.
+    """
+    return any(
+        host in names if address is None else address.host in names and address.port == port
+        for host, address in _servers(config)
+    )
+
+
+def _servers(config: bytes) -> Iterator[tuple[str, Address | None]]:
+    """Yield the host of each server, and the address for clients, None if there is none."""
     for line in config.decode(errors="replace").splitlines():
         key, _, value = line.strip().partition("=")
-        members, semicolon, client = value.partition(";")
-        if not (key.startswith("server.") and semicolon):
+        if not key.startswith("server."):
             continue
+        members, _, client = value.partition(";")
         host = _host_of(members.partition("|")[0])
         address, colon, port = client.partition(";")[0].strip().rpartition(":")
         address = address.strip("[]")
         if not (port.isascii() and port.isdigit() and len(port) <= 5):
+            yield host, None
             continue
         named = Address(host if not colon or address in _ANY_ADDRESS else address, int(port))
         try:
-            found += parse(str(named))[0]
+            (known,), _ = parse(str(named))
         except ValueError:
             continue  # not a valid host name or port
-    return found
+        yield host, known
 
 
 def _host_of(member: str) -> str:

@@ -1,6 +1,6 @@
 """Until when the session is certain to live; callbacks for the end of that certainty and for the session's end.
 
-The session reports to `Certainty` which requests were answered, and to `OnClosed` that it is over.  Nothing here knows
+The session reports to `Lifetime` which handshakes were answered, and to `OnClosed` that it is over.  Nothing here knows
 about connections, requests or watches.
 """
 
@@ -13,7 +13,7 @@ from typing import Final
 from zkwire.errors import SessionError
 from zkwire.session import suspension
 from zkwire.session.event_loop import check_loop
-from zkwire.wire.certainty import Certainty as ConnectionCertainty
+from zkwire.wire.certainty import Certainty
 
 _NEVER: Final = float("-inf")
 # Seconds.  `suspended` reads two clocks, one after the other: a difference that is no greater is no suspension.
@@ -98,63 +98,69 @@ class OnUncertain(_Callbacks):
         return min(max(self._certain_until(), now), now + _LOOK_EVERY)
 
 
-class Certainty:
-    """Until when the session cannot have expired on the ensemble.
+class Lifetime:
+    """Until when the session cannot have ended on the ensemble.
+
+    Arguments: `least`, the least timeout that a session to be resumed was ever granted, in seconds; infinite for a new
+    session; None if it is not known: then nothing is ever certain in that session.
 
     `until` is that moment on the event loop's clock, minus infinity while nothing is known.  `on_uncertain` holds the
-    callbacks for the moment at which certainty ends.
+    callbacks for the moment at which it comes.  `certainty` is what answers have proven, None where nothing can be.
 
-    The session calls `limit`, `take_in` and `end`.
-     What an answer proves is decided in zkwire/wire/certainty.py.
+    The session calls `renewed`, `granted`, `look` and `end`.
     """
 
-    def __init__(self) -> None:
-        self._until = _NEVER
+    def __init__(self, least: float | None) -> None:
+        self.certainty = None if least is None else Certainty(least)
+        self._is_over = False
+        self._seen = (_NEVER, _NEVER)  # `certainty.proven` at the last look
         self._suspended = suspension.suspended()
         self.on_uncertain = OnUncertain(lambda: self.until)
 
     @property
     def until(self) -> float:
         """The moment, brought forward by the time that the machine was suspended since it was proven."""
+        if self.certainty is None or self._is_over:
+            return _NEVER
         missed = suspension.suspended() - self._suspended
-        return self._until - missed if missed > _A_MOMENT else self._until
+        return self.certainty.until - missed if missed > _A_MOMENT else self.certainty.until
 
-    def limit(self, until: float) -> None:
-        """Take note that the session may end at `until`: a server has granted a shorter timeout than the one before."""
-        if until < self.until:
-            # The time of a suspension is left to be counted: it may have come between the handshake and its answer.
-            self._until = until
-            self.on_uncertain.check_soon()
+    def renewed(self) -> None:
+        """Begin with a new session, which is yet to be made."""
+        self.certainty = Certainty()
+        self._is_over, self._seen = False, (_NEVER, _NEVER)
+        self._suspended = suspension.suspended()
 
-    def proven(self, until: float) -> None:
-        """Take note that the ensemble keeps the session until `until`; what was proven before stays true."""
-        if until > self._until:
-            self._until = until
-
-    def take_in(self, connection: ConnectionCertainty) -> None:
-        """Take in what a connection has proven by now.
-
-        A proof that was begun before the machine was suspended is worth nothing.
-        """
-        if connection.until <= self._until:
-            return  # nothing new; this is the usual case, and reads no further clock
-        if self.has_missed_time():
-            connection.forget()
+    def granted(self, sent: float, now: float, timeout: float, phase: float, *, is_new: bool) -> None:
+        """Record the answer to a handshake; see Certainty.begun."""
+        if self.certainty is None:
+            return
+        sent -= self._count_suspension(now)
+        if is_new:
+            self.certainty.begun(sent, now, timeout, phase)
         else:
-            self.proven(connection.until)
+            self.certainty.resumed(sent, now, timeout, phase)
+            self.on_uncertain.check_soon()  # a shorter timeout than the one before brings the moment forward
+        self._seen = self.certainty.proven
 
-    def has_missed_time(self) -> bool:
-        """Return whether the machine was suspended since the last call, and count that time."""
+    def look(self, now: float) -> None:
+        """Look whether the machine was suspended, if anything was proven since the last look."""
+        if self.certainty is not None and self.certainty.proven != self._seen:
+            self._count_suspension(now)
+            self._seen = self.certainty.proven
+
+    def _count_suspension(self, now: float) -> float:
+        """Return for how many seconds the machine was suspended since the last call, and bring all forward by that."""
         missed = suspension.suspended() - self._suspended
-        if missed <= _A_MOMENT:
-            return False
-        self._until -= missed
+        if missed <= _A_MOMENT or self.certainty is None:
+            return 0.0
         self._suspended += missed
-        return True
+        self.certainty.missed(missed, now, self._seen)
+        return missed
 
     def end(self) -> None:
-        """Take note that the session is over, or that the server is about to end it."""
-        self._until = _NEVER
+        """Record that the session is over, or that the server is about to end it."""
+        self._is_over = True
         self.on_uncertain.check_soon()
 
 

@@ -1,4 +1,4 @@
-"""Find a server that can write, while the session is connected to one that has lost its quorum."""
+"""Ask servers by four-letter words: which of them can write, and which one is no leader."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from zkwire.session.hosts import Address, Hosts
 from zkwire.session.transport import Link, OpenLink
 from zkwire.wire import timing
 
-_WORD: Final = b"isro"
-_YES: Final = b"rw"
-_ROOM: Final = 256  # bytes, for the answer, of which two matter
+_ROOM: Final = 2048  # bytes, for the answer: that to "srvr" has some 300
 
 
 async def find_writable(
@@ -53,14 +51,27 @@ async def _can_write_before(
 async def can_write(open_link: OpenLink, address: Address, limit: float) -> bool:
     """Return whether the server at `address` answers the four-letter word "isro" with "rw" within `limit` seconds.
 
-    Raises: nothing for a server that cannot be reached or does not answer; the result is then False.
     Cancellation: leaves no socket.
     """
+    return await _ask(open_link, address, b"isro", limit) == b"rw"
+
+
+async def is_learner(open_link: OpenLink, address: Address, limit: float) -> bool:
+    """Return whether the server at `address` answers "srvr" within `limit` seconds, and is a follower or an observer.
+
+    Cancellation: leaves no socket.
+    """
+    answer = await _ask(open_link, address, b"srvr", limit)
+    return not {b"Mode: follower", b"Mode: observer"}.isdisjoint(answer.splitlines())
+
+
+async def _ask(open_link: OpenLink, address: Address, word: bytes, limit: float) -> bytes:
+    """Return the answer to a four-letter word, as far as it matters; b"" if there is none within `limit` seconds."""
     protocol: _WordProtocol | None = None
 
     def make() -> _WordProtocol:
         nonlocal protocol
-        protocol = _WordProtocol()
+        protocol = _WordProtocol(word)
         return protocol
 
     try:
@@ -68,9 +79,9 @@ async def can_write(open_link: OpenLink, address: Address, limit: float) -> bool
             # `open_link` only opens the connection and does not look at the protocol, so this cast is safe.
             await open_link(cast(Callable[[], Link], make), address.host, address.port)
             assert protocol is not None
-            return await protocol.answer == _YES
+            return await protocol.answer
     except OSError:  # TimeoutError is a subclass
-        return False
+        return b""
     finally:
         if protocol is not None:
             protocol.close()
@@ -79,7 +90,8 @@ async def can_write(open_link: OpenLink, address: Address, limit: float) -> bool
 class _WordProtocol(asyncio.BufferedProtocol):
     """Sends the word and collects the answer, which ends with the stream."""
 
-    def __init__(self) -> None:
+    def __init__(self, word: bytes) -> None:
+        self._word = word
         self.answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._transport: asyncio.Transport | None = None
         self._view = memoryview(bytearray(_ROOM))
@@ -92,7 +104,7 @@ class _WordProtocol(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._transport.write(_WORD)
+        self._transport.write(self._word)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._view

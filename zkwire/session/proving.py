@@ -1,78 +1,217 @@
-"""Keeps the session proven certain while locks depend on it.
+"""Keeps the session proven certain: which connection sends proofs, how often, and what mends a broken chain.
 
-Knows how many locks need certainty, and the connection that can prove it.  The rule itself is in
-zkwire/wire/certainty.py; until when the session is certain is in lifetime.py.
+The rule itself is in zkwire/wire/certainty.py; until when the session is certain is in lifetime.py.
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable
+import logging
+import random
+from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
-from zkwire.errors import ConnectionLostError, ServerError
-from zkwire.session.lifetime import Certainty
+from zkwire.errors import ConnectionLostError, ProtocolError, ServerError, SessionError, ZooKeeperError
+from zkwire.session import probe
+from zkwire.session.hosts import CONFIG, Address, is_listed
+from zkwire.session.lifetime import Lifetime
+from zkwire.session.sasl import SaslMechanism
+from zkwire.session.transport import Link, OpenLink
+from zkwire.session.witness import Witness
+from zkwire.wire import timing
+from zkwire.wire.certainty import Upkeep
 from zkwire.wire.connection import Connection
-from zkwire.wire.requests import Request, SyncRequest
+from zkwire.wire.multi import MultiRequest
+from zkwire.wire.requests import CheckVersionRequest, GetDataRequest, Request, SyncRequest
+
+_log = logging.getLogger(__name__)
 
 # So many requests in a row prove a session that was used before; see `certify`.
 _QUICK: Final = 3
-_PAUSE: Final = 1 / 16  # of the session timeout
+# Fractions of the least timeout.
+_PAUSE: Final = 1 / 16
+_ENOUGH: Final = 1 / 10  # what a lock begins with at least
+_LOOK_EVERY: Final = 1 / 2  # between two looks whether the chain is broken
+_ROLE_AFTER: Final = 1 / 4  # a lock that is held for so long is at rest
 
 
 class Proving:
     """What makes a session certain, and keeps it so.
 
-    Arguments: `certainty`, the session's; `submit`, which sends a request.
+    Arguments: `lifetime`, the session's; `submit`, which sends a request; `rng`, a source of randomness; `open_link`,
+    which opens connections; `sasl`, the client's mechanism; `is_ready`, whether the chain is kept while there is no
+    lock.
+
+    `tasks` are those that run; the session ends them.
     """
 
-    def __init__(self, certainty: Certainty, submit: Callable[[Request[Any]], asyncio.Future[Any]]) -> None:
+    def __init__(
+        self,
+        lifetime: Lifetime,
+        submit: Callable[[Request[Any]], asyncio.Future[Any]],
+        rng: random.Random,
+        open_link: OpenLink,
+        sasl: SaslMechanism | None,
+        *,
+        is_ready: bool,
+    ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._certainty = certainty
+        self._lifetime = lifetime
         self._submit = submit
-        self._needs = 0
-        self._connection: Connection | None = None
+        self._at_least = Upkeep.READY if is_ready else Upkeep.NONE
+        self._rng = rng
+        self._open_link = open_link
+        self._sasl = sasl
+        self._needs = [0, 0]  # of locks that depend on certainty now, and later
+        self._link: Link | None = None
+        self._address: Address | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._mending: asyncio.Task[None] | None = None
+        self._asking: asyncio.Task[None] | None = None
+        self.tasks: set[asyncio.Task[None]] = set()
 
-    def need(self) -> None:
-        """Take note that one lock more depends on certainty: from now on the pings go through the leader."""
-        self._needs += 1
-        if self._connection is not None:
-            self._connection.keeps_certain = True
+    def need(self, *, later: bool) -> None:
+        """Record that one lock more depends on certainty, or, with `later`, that one waits which may come to."""
+        self._needs[later] += 1
+        self._set_upkeep()
 
-    def release(self) -> None:
+    def release(self, *, later: bool) -> None:
         """Undo one `need`."""
-        self._needs -= 1
-        if self._connection is not None and not self._needs:
-            self._connection.keeps_certain = False
+        self._needs[later] -= 1
+        self._set_upkeep()
 
-    def attach(self, connection: Connection, now: float) -> None:
-        """Use a new connection.
+    def _set_upkeep(self) -> None:
+        link = self._link
+        if link is not None:
+            now, later = self._needs
+            upkeep = Upkeep.CERTAIN if now else Upkeep.READY if later else self._at_least
+            if link.connection.upkeep is not upkeep:
+                link.connection.upkeep = upkeep
+                if now and link.connection.certainty is not None:
+                    link.connection.certainty.needed(self._loop.time())
+                link.tick_earlier()
 
-        If a lock is held, the first thing to prove is that the new server belongs to a quorum: see certainty.py.
+    def greeted(self, connection: Connection, sent: float, *, is_new: bool) -> None:
+        """Record the answer to a handshake that was sent at `sent`; `is_new`, whether it has made the session."""
+        if not connection.is_read_only:  # a server without a quorum proves nothing
+            phase = self._rng.random()
+            self._lifetime.granted(sent, connection.heard, connection.timeout, phase, is_new=is_new)
+            connection.certainty = self._lifetime.certainty
+
+    def attach(self, link: Link, address: Address | None) -> None:
+        """Use a new connection, to the server at `address`.
+
+        On one that resumes the session, the first thing to prove is that its server belongs to a quorum: see
+        certainty.py.  Where no lock is held or waited for, the next write of the client shows it.
         """
-        self._connection = connection
-        connection.keeps_certain = self._needs > 0
-        if connection.keeps_certain:
-            connection.prove(now)
+        self._link, self._address = link, address
+        self._set_upkeep()
+        certainty = link.connection.certainty
+        if certainty is not None:
+            if not certainty.is_linked and any(self._needs):
+                link.connection.prove(self._loop.time())
+            self._timer = self._loop.call_later(certainty.least * _ROLE_AFTER, self._look)
 
     def detach(self) -> None:
         """Let the lost connection go."""
-        self._connection = None
+        self._link = None
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in (self._mending, self._asking):
+            if task is not None:
+                task.cancel()
+        self._mending = self._asking = self._timer = None
+
+    def _look(self) -> None:
+        """Mend the chain if it is broken; find out the server's role if a lock is at rest."""
+        link = self._link
+        if link is None or link.connection.certainty is None:
+            return
+        certainty = link.connection.certainty
+        self._timer = self._loop.call_later(certainty.least * _LOOK_EVERY, self._look)
+        if certainty.is_broken and any(self._needs):
+            # Not all clients at the same time, if all were cut off.
+            self._mend(self._rng.random() * certainty.least * _LOOK_EVERY)
+        elif self._needs[0] and self._asking is None:
+            self._asking = self._run(self._ask_role(link))
+
+    def _run(self, body: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = self._loop.create_task(body, name="zkwire certainty")
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+        return task
+
+    async def _ask_role(self, link: Link) -> None:
+        """Have the writes of other clients count if the server is a learner: see Certainty.follows."""
+        try:
+            if await self._is_at_learner(link):
+                # Answered on this connection, which the server would have closed if it had changed its role before.
+                await self._submit(SyncRequest("/"))
+                if link is self._link and link.connection.certainty is not None:
+                    link.connection.certainty.follows()
+        except (ServerError, ConnectionLostError, SessionError):
+            pass  # not known: only the client's own writes count
+
+    async def _is_at_learner(self, link: Link) -> bool:
+        """Return whether the present server is a follower or an observer, as far as can be known.
+
+        It is asked on another connection, which a balancer may lead to another server.  So the address must be one that
+        the ensemble lists as a server's own.
+        """
+        if link.peer is None or self._address is None:
+            return False
+        peer = Address(*link.peer)
+        config = await self._submit(GetDataRequest(CONFIG, False))
+        return is_listed(config.data or b"", peer.port, (peer.host, self._address.host)) and await probe.is_learner(
+            self._open_link, peer, timing.connect_within(link.connection.timeout, 1)
+        )
+
+    def _mend(self, after: float = 0.0) -> asyncio.Task[None]:
+        if self._mending is None or self._mending.done():
+            self._mending = self._run(self._mend_chain(after))
+        return self._mending
+
+    async def _mend_chain(self, after: float) -> None:
+        """Have the leader end a witness, then commit a write of this session: see Certainty.witnessed."""
+        await asyncio.sleep(after)
+        while self._link is not None and (certainty := self._link.connection.certainty) and certainty.is_broken:
+            assert self._address is not None
+            within = timing.connect_within(self._link.connection.timeout, 1)
+            begun = self._loop.time()
+            try:
+                await Witness(self._open_link, self._address, self._sasl, within).run()
+                certainty.witnessed(begun, self._loop.time())
+                await self._submit(MultiRequest([CheckVersionRequest("/", -1)]))
+            except (ZooKeeperError, OSError, ProtocolError) as error:
+                _log.debug("the session cannot be made certain yet: %s", error)
+                await asyncio.sleep(certainty.least * _PAUSE)
 
     async def certify(self) -> None:
-        """Return once the session is certain to live, or at once if it is.
+        """Return once the session is certain to live for a tenth of its timeout, or at once if it is.
 
-        Raises: SessionError; NotReadOnlyError on a server that has lost its quorum.
+        Raises: SessionError; NotReadOnlyError on a server that has lost its quorum; ValueError when nothing can be
+        certain.
         Cancellation: harmless.
-        Requests: none if it is certain; one sync if a write was answered just before.
+        Requests: none if it is certain; one or two if the session was kept; after the session was cut off for long,
+        it takes until the leader has ended another session.
         """
         for tries in itertools.count(1):
-            if self._certainty.until > self._loop.time():
+            certainty = self._lifetime.certainty
+            if certainty is None:
+                raise ValueError(
+                    "no lock can be certain in a session that was resumed by its id, unless the least timeout is known"
+                    " that it was ever granted: give zkwire.connect the `least_timeout` of the client that had it"
+                )
+            now = self._loop.time()
+            if self._lifetime.until > now + self.enough:
                 return
-            connection = self._connection
+            link = self._link
+            if link is not None and certainty.is_broken and certainty.based <= now:
+                await asyncio.wait({self._mend()})
+                continue
             # Without a connection: a sync, which waits for the next one.
-            request = SyncRequest("/") if connection is None else connection.proof(self._loop.time())
+            request = SyncRequest("/") if link is None else link.connection.proof(now)
             try:
                 await self._submit(request)
             except ConnectionLostError:
@@ -80,6 +219,12 @@ class Proving:
             except ServerError as refusal:
                 if not refusal.is_transient:
                     raise
-            if tries >= _QUICK and connection is not None:
+            if tries >= _QUICK and link is not None:
                 # There was no request half a tick before these; now there is one.
-                await asyncio.sleep(connection.timeout * _PAUSE)
+                await asyncio.sleep(certainty.least * _PAUSE)
+
+    @property
+    def enough(self) -> float:
+        """How many seconds must be certain before a lock may be acquired."""
+        certainty = self._lifetime.certainty
+        return 0.0 if certainty is None else min(certainty.least, 3600.0) * _ENOUGH

@@ -5,7 +5,7 @@ follows the states, and decides when the session is over.  What it leaves to oth
 
 - `RequestQueue` (request_queue.py) has the calls and the watches.  The session lends it each link that is ready and
   passes on what the link delivers.
-- `Certainty` (lifetime.py) says until when the session is certain to live.
+- `Lifetime` (lifetime.py) says until when the session is certain to live.
 - `Hosts` (hosts.py) says which server to try next and how long to wait before.
 
 No other module knows that a session reconnects.  Time comes from the event loop, randomness and the function that
@@ -34,7 +34,7 @@ from zkwire.session.credentials import Credential, Credentials, Identity
 from zkwire.session.fitness import unfit
 from zkwire.session.hosts import Address, Hosts
 from zkwire.session.leaving import Leaving
-from zkwire.session.lifetime import Certainty, OnClosed
+from zkwire.session.lifetime import Lifetime, OnClosed
 from zkwire.session.observer import Observer, ObserverTap
 from zkwire.session.opening import open_link
 from zkwire.session.proving import Proving
@@ -47,7 +47,7 @@ from zkwire.session.states import SessionState, States
 from zkwire.session.transport import Link, OpenLink
 from zkwire.wire import timing
 from zkwire.wire.connection import AuthenticationDemand, Call, Incoming, Notification
-from zkwire.wire.records import MAX_XID, ConnectResponse, printed
+from zkwire.wire.records import ConnectResponse, printed, xids
 from zkwire.wire.requests import CloseSessionRequest, PingRequest, Request
 
 _LAST_WORDS: Final = 1.0  # seconds in which a client whose task is cancelled from outside closes its session
@@ -58,11 +58,12 @@ class Session:
     """One client's session, and the next one when that expires; the owner of its links, see LinkOwner.
 
     Arguments: `addresses`, the servers; `timeout`, the wished session timeout in seconds; `session_id` and `password`,
-    a session to resume, 0 for a new one; `renew`, whether an expired session is followed by a new one; `max_in_flight`,
-    how many requests may be unanswered at a time; `rng`, the source of all randomness; `open_link`, which opens
-    connections; `auth`, credentials to show on each connection; `sasl`, the mechanism that authenticates on each
-    connection before them; `accepts_read_only`, whether to use a server that has lost its quorum until another one can
-    write; `observer`, which sees requests, events and states; `request_limit` and
+    a session to resume, 0 for a new one; `least_timeout`, the least that it was ever granted, in seconds, None if that
+    is not known; `locks`, whether it is kept so that a lock can be certain at once; `renew`, whether an expired session
+    is followed by a new one; `max_in_flight`, how many requests may be unanswered at a time; `rng`, the source of all
+    randomness; `open_link`, which opens connections; `auth`, credentials to show on each connection; `sasl`, the
+    mechanism that authenticates on each connection before them; `accepts_read_only`, whether to use a server that has
+    lost its quorum until another one can write; `observer`, which sees requests, events and states; `request_limit` and
     `reply_limit`, the largest frames to send and to accept, in bytes.
 
     `requests` sends requests.  `certainty` says until when the session cannot have expired, and `proving` keeps it so.
@@ -77,6 +78,8 @@ class Session:
         timeout: float,
         session_id: int,
         password: bytes,
+        least_timeout: float | None,
+        locks: bool,
         renew: bool,
         max_in_flight: int,
         rng: random.Random,
@@ -91,8 +94,8 @@ class Session:
         self._loop = asyncio.get_running_loop()
         tap = None if observer is None else ObserverTap(observer)
         self.requests = RequestQueue(max_in_flight, request_limit, tap)
-        self.certainty = Certainty()
-        self.proving = Proving(self.certainty, self.requests.submit)
+        self.certainty = Lifetime(least_timeout if session_id else float("inf"))
+        self.proving = Proving(self.certainty, self.requests.submit, rng, open_link, sasl, is_ready=locks)
         self.on_closed = OnClosed()
         self.states = States()
         if tap is not None:
@@ -101,6 +104,7 @@ class Session:
         self._wanted_timeout = self.timeout = timeout
         self.key = SessionKey(session_id, password, is_resumable=True) if session_id else SessionKey()
         self.server = ""
+        self._xids = xids(1 + rng.getrandbits(30) if session_id else 1)  # the former client's are not known
         self._log = SessionLog(session_id)
         self._is_one_look = False
         self._renew = renew
@@ -109,7 +113,6 @@ class Session:
         self._credentials = Credentials(auth, self._credential_refused)
         self._sasl = sasl
         self._accepts_read_only = accepts_read_only
-        self._first_xid = rng.randrange(MAX_XID) if session_id else 0
         self._attempt: Attempt | None = None
         self._address: Address | None = None
         self._link: Link | None = None
@@ -208,7 +211,7 @@ class Session:
         finally:
             try:
                 self._end_as_closed()
-                await end_tasks({self._runner, *self._background})
+                await end_tasks({self._runner, *self._background, *self.proving.tasks})
                 await self.requests.cleanup.wait_dismissed()
             finally:
                 self._closing.set_result(None)
@@ -247,8 +250,7 @@ class Session:
                 self._greeted(link, item)
         if connection.confirms_session and self.key.id:
             self._heard = connection.heard
-            if connection.certainty is not None and self._refusal is None:
-                self.certainty.take_in(connection.certainty)
+            self.certainty.look(connection.heard)
         requests.flush_waiting()
 
     def link_writable(self, link: Link) -> None:
@@ -364,9 +366,10 @@ class Session:
 
         Cancellation: leaves no socket.
         """
-        hello = self.key.hello(self._wanted_timeout, self.requests.last_zxid, accepts_read_only=self._accepts_read_only)
-        last_xid = self._first_xid if self._attempt is None else self._attempt.last_xid
-        self._attempt = Attempt(self, hello, self._reply_limit, self._sasl, last_xid, is_first=not self._started.done())
+        seen = self.requests.last_zxid
+        hello = self.key.hello(self._wanted_timeout, seen, accepts_read_only=self._accepts_read_only)
+        is_first = not self._started.done()
+        self._attempt = Attempt(self, hello, self._reply_limit, self._sasl, self._xids, is_first=is_first)
         self.server = self.requests.server = str(address)
         within = min(timing.connect_within(self.timeout, len(self._hosts)), max(self._time_left(), 0))
         link = await self._attempt.run(self._open_link, address, within)
@@ -384,11 +387,8 @@ class Session:
             attempt.greeted(accepted=False)
             return
         self.key.granted(response, is_read_only=link.connection.is_read_only)
-        granted = link.connection.timeout
-        if granted < self.timeout:
-            # From now on the leader counts by this shorter timeout, whatever it had promised by the longer one.
-            self.certainty.limit(attempt.sent_at + granted)
-        self.timeout = self._hosts.timeout = granted
+        self.proving.greeted(link.connection, attempt.sent_at, is_new=attempt.begins_session)
+        self.timeout = self._hosts.timeout = link.connection.timeout
         # Admitted in this very step, and not by the task that waits in _connect: what was read together with the
         # handshake may already be an event.
         if self._sasl is None:
@@ -399,7 +399,7 @@ class Session:
         """Lend `link` to the request queue: credentials and watches first, then the calls that wait."""
         self._link = link
         self.requests.attach(link, self.key.id, [credential.call() for credential in self._credentials])
-        self.proving.attach(link.connection, self._loop.time())
+        self.proving.attach(link, self._address)
         if not self._started.done():
             self._started.set_result(None)
         self._log.connected(self.server, self.key.id, self.timeout, is_read_only=link.connection.is_read_only)
@@ -433,6 +433,7 @@ class Session:
             self._settle_all(error)
             self.requests.forget_session()
             self.key = SessionKey()
+            self.certainty.renewed()
             self.timeout = self._hosts.timeout = self._wanted_timeout
             self.states.enter(SessionState.CONNECTING)
             return

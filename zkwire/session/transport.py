@@ -80,6 +80,12 @@ class Link(asyncio.BufferedProtocol):
         """Whether the socket is open."""
         return self._transport is not None and not self.is_lost
 
+    @property
+    def peer(self) -> tuple[str, int] | None:
+        """The IP address and the port that the socket is connected to, None where there are none."""
+        name = None if self._transport is None else self._transport.get_extra_info("peername")
+        return (name[0], name[1]) if isinstance(name, tuple) else None
+
     def disown(self) -> None:
         """Call the owner no more; the link is about to be closed."""
         self._owner = _NoOwner()
@@ -97,6 +103,12 @@ class Link(asyncio.BufferedProtocol):
         if self._timer is not None:
             self._timer.cancel()
         self._schedule_tick()
+
+    def tick_earlier(self) -> None:
+        """Have the next tick run when it is due now, if that is earlier than when it was due before."""
+        if self._timer is not None and not self._was_late and self.connection.next_tick() < self._due:
+            self._timer.cancel()
+            self._schedule_tick()
 
     def leave(self) -> None:
         """Count as blocked from now on; what was written before, and its answers, go on."""
@@ -137,6 +149,9 @@ class Link(asyncio.BufferedProtocol):
         arrived = connection.receive(data, self._loop.time())
         if self._timer is None and connection.is_open:
             self._schedule_tick()
+        if connection.is_proof_answered:
+            connection.is_proof_answered = False
+            self.tick_earlier()
         self._owner.link_delivered(self, arrived)
         if connection.error is not None:
             self.abort(connection.error)

@@ -1,31 +1,23 @@
-"""The rule of certainty: until when can the ensemble not have expired the session?
+"""The rule of certainty: until when can the ensemble not have ended the session?
 
-Pure: it is given the moments at which requests were sent and answered on one connection, and how far each answer
-reaches.  It must not know sockets, clocks or what the certainty is used for.
+Pure: it is given the moments at which requests were sent and answered, and how far each answer reaches.  It must not
+know sockets, clocks or what the certainty is used for.  docs/waiting-line.md proves the rule, names the server's source
+for each fact and lists what is assumed.  In short:
 
-Why an answered ping certifies nothing: the server that we are connected to answers pings and reads by itself.  When it
-is cut off from the leader it goes on answering for up to syncLimit ticks, and meanwhile the leader, which hears nothing
-of the session, expires it.  So certainty is taken from what passed through the leader:
+- The server that we are connected to answers pings and reads by itself.  The leader hears of a session only when it
+  pings that server, each half tick.  So a request (the *touch*) has reached the leader once two further requests were
+  answered through the leader, one after the other: x, sent `_GAP` after the touch was answered, and y, sent after x was
+  answered.  A handshake has reached the leader when it is answered.
+- A touch that reaches the leader keeps the session for the least timeout that it was ever granted, unless the leader
+  had already begun to end it.  The leader ends the sessions that are due one by one, and accepts touches and writes of
+  each until its turn.  So touches make a *chain*: each counts only if it had reached the leader before the touch before
+  it ran out.  The first one is the handshake that began the session.
+- A leader may have been replaced without knowing it.  A new one gives each session the least timeout at its own start.
+  So nothing is certain for longer than that from the sending of a write that a quorum has committed.
 
-- A server notes each request of a session (a *touch*) and sends its notes to the leader in the answer to the leader's
-  ping, which comes every half tick.  The leader then keeps the session for one timeout from the arrival of the notes.
-- Requests that the leader answers (sync and writes) travel on the same two ordered streams as the pings and the notes.
-
-Let x be a request that the leader answered, sent at least half a tick after the answer to an earlier request, the
-touch.  The leader had put a ping into its stream within the half tick before it handled x, so our server saw the ping
-after the touch and before the answer to x, and sent its notes.  Let y be a further request that the leader answered,
-sent after the answer to x.  Our server forwarded y behind its notes, so the leader had the notes before it handled y.
-Hence, once y is answered: the session lives until the sending of the touch + timeout at least.
-
-That leader may have lost its quorum without knowing it, and its followers may have a new one.  A sync proves nothing
-against that, but a committed write does: a quorum has it, so a leader that follows is elected after it was sent, and
-a new leader gives every session a whole timeout from its own start.  So nothing is certain for longer than one timeout
-from the sending of the last committed write, however long a leader goes on without its followers.
-
-The tick is not known to clients.  The shortest session timeout that a server grants is two ticks, unless it was
-configured otherwise: half a tick is at most a quarter of the timeout.
-
-docs/waiting-line.md has the whole argument, with its assumptions.
+Where the chain is broken, a *witness* mends it: another session, begun after a touch has reached the leader, and ended
+by the leader because it was silent.  By then the leader has ended all sessions that were due before.  A write of ours
+that is committed after that shows that ours was not among them.
 """
 
 from __future__ import annotations
@@ -34,17 +26,36 @@ import enum
 from collections import deque
 from typing import Final, NamedTuple
 
-_HALF_TICK: Final = 1 / 4  # of the timeout, at most
 _NEVER: Final = float("-inf")
+_FOREVER: Final = float("inf")
+# Fractions of the least timeout.
+_GAP: Final = 0.3  # half a tick, which is 1/4 at most, and what the leader's loop takes
 _GRAIN: Final = 1 / 64  # touches closer together than this are not told apart, so that there are few of them
+_EARLY: Final = 0.1  # y may be sent so much earlier than it must be
+_STALE: Final = 0.6  # a write that certifies less than this is repeated with the next proof
+_LATE: Final = 0.35  # and at once when it certifies less than this
+_PAUSE: Final = 1 / 40  # after a refused proof
+_MOMENT: Final = 1 / 10_000  # clocks move in steps, and numbers are rounded: so much more is waited
+_SPREAD: Final = 0.05  # over which clients spread their proofs that come to need certainty together
+_SLACK: Final = 1 / 200  # x is sent so much later if it covers a newer touch then
+_EPOCH_BITS: Final = 32  # of a zxid, below those that count the leaders
+_ANY: Final = -1  # in place of an epoch
 
 
 class Reach(enum.IntEnum):
     """How far the answer to a request reaches."""
 
     SERVER = 0  # the server that we are connected to answers by itself
-    LEADER = 1  # the answer has come through the leader
+    LEADER = 1  # a sync: the answer has come through the leader
     QUORUM = 2  # a quorum has committed it
+
+
+class Upkeep(enum.Enum):
+    """How much of the least timeout the keepalives leave, as long as servers answer: the value is that fraction."""
+
+    NONE = 0.0  # the keepalives are pings, and prove nothing
+    READY = 0.1  # the chain is kept, so that a lock can be certain at once
+    CERTAIN = 0.4  # a lock depends on it: writes are kept fresh as well
 
 
 class _Touch(NamedTuple):
@@ -53,49 +64,136 @@ class _Touch(NamedTuple):
 
 
 class Certainty:
-    """What the answers on one connection prove about the session.
+    """What the answers to one session's requests prove, on all of its connections.
 
-    Arguments: `timeout`, the session timeout that this connection's server granted, in seconds; `sent`, when the
-    handshake was sent; `is_new`, whether it made a new session, which takes a committed write.  All moments are in
-    seconds on one monotonic clock.
+    Arguments: `least`, the least timeout that the session was granted before, in seconds; infinite for a session that
+    is yet to be made.  All moments are in seconds on one monotonic clock.
 
-    `grain` is how many seconds apart touches must be sent to be told apart.  `written` is when the last write was sent
-    that a quorum has committed on this connection, -inf while there is none.  `until` is the moment before which the
-    ensemble cannot have expired the session, as far as this connection has proven; -inf while it has proven nothing.
+    `until` is the moment before which the ensemble cannot have ended the session, -inf while nothing is proven.
+    `is_linked` says whether the chain of touches is unbroken.  `is_broken` says that only a witness can mend it, which
+    must be begun after `based`.  `grain` is how many seconds apart touches must be sent to be told apart.
     """
 
-    __slots__ = ("_greeted", "_timeout", "_touched", "_touches", "_waiting", "grain", "until", "written")
+    __slots__ = (
+        "_asked",
+        "_candidate",
+        "_epoch",
+        "_is_learner",
+        "_news",
+        "_not_before",
+        "_phase",
+        "_since",
+        "_sync",
+        "_touched",
+        "_touches",
+        "_waiting",
+        "_witness_ended",
+        "_written",
+        "based",
+        "grain",
+        "is_linked",
+        "least",
+        "until",
+    )
 
-    def __init__(self, timeout: float, sent: float, *, is_new: bool) -> None:
-        self._timeout = timeout
-        self._greeted = sent
-        self.grain = timeout * _GRAIN
-        # When the last touch was sent that has reached the leader, as far as is proven.
-        self._touched = self.written = sent if is_new else _NEVER
-        self.until = self.written + timeout
-        # Touches that are too recent for an x; then the touches that an answered x covers, with the answer's moment.
+    def __init__(self, least: float = _FOREVER) -> None:
+        self.least = least
+        self.grain = 0.0
+        self.until = _NEVER
+        self.is_linked = False
+        self.based = _FOREVER
+        # The newest touch in the chain, and the newest committed write: when each was sent.
+        self._touched = self._written = _NEVER
+        self._start(_NEVER, 0.0)
+
+    def _start(self, now: float, phase: float) -> None:
+        """Forget what belongs to one connection."""
+        # Touches that are too recent for an x; then the newest touch that an answered x covers, with that moment.
         self._touches: deque[_Touch] = deque()
         self._waiting: deque[tuple[float, float]] = deque()
+        self._sync: tuple[float, int] | None = None  # when the newest sync was sent, and the zxid in its answer
+        self._news = _NEVER  # a write of any client was proposed after a sync of ours that was sent then
+        self._is_learner = False
+        self._epoch: int | None = None  # of the newest zxid
+        self._candidate: int | None = None  # the epoch in which the next write links the chain
+        self._witness_ended = _FOREVER
+        self._asked = _NEVER  # when the proof was sent that is in flight
+        self._not_before = _NEVER  # no proof is sent earlier
+        self._since = now  # answers to requests sent before prove nothing
+        self._phase = phase
 
-    def answered(self, sent: float, now: float, reach: Reach) -> None:
-        """Take in that a request sent at `sent` was answered at `now`.
+    # -- connections --------------------------------------------------------------------------------------------------
 
-        Order: to be called in the order of the answers; of several answers that came together it is enough to take in
-        the one that was sent last.
+    def begun(self, sent: float, now: float, timeout: float, phase: float = 0.0) -> None:
+        """Record the handshake that has made the session: sent at `sent`, answered at `now`, granted `timeout` seconds.
+
+        Arguments: `phase`, between 0 and 1, at random: clients that begin together spread their requests by it.
         """
+        self._start(sent, phase)
+        self._grant(timeout)
+        self._touched = self._written = sent
+        self.based = now
+        self.is_linked = now < sent + timeout
+        self._certify()
+
+    def resumed(self, sent: float, now: float, timeout: float, phase: float = 0.0) -> None:
+        """Record a handshake that has resumed the session; arguments as of `begun`.
+
+        The handshake continues the chain if it was answered before all that is certain ran out.  It also does if the
+        last touch had not run out and the leader is still the same.  Either counts once a write was committed on this
+        connection: before that its server may follow a leader that was replaced long ago.
+        """
+        is_in_time = now < self.until
+        candidate = self._epoch if self.is_linked and now < self._touched + self.least else None
+        self._start(sent, phase)
+        self._grant(timeout)
+        self.until = min(self.until, sent + timeout)
+        self.is_linked = False
+        self._candidate = _ANY if is_in_time else candidate
+        self._touched, self._written = sent, _NEVER
+        self.based = now
+
+    def _grant(self, timeout: float) -> None:
+        self.least = min(self.least, timeout)
+        self.grain = self.least * _GRAIN
+
+    def follows(self) -> None:
+        """Record that this connection's server was a learner, not the leader, after the last answer so far.
+
+        A server that changes its role closes the connections of its clients, so this holds for the whole connection.
+        A learner answers a sync after it has applied all that the leader had proposed until then.  So a greater zxid
+        in a later answer shows a write, of any client, that a quorum has committed and that was proposed after the sync
+        was sent.
+        """
+        self._is_learner = True
+        self._take_news()
+
+    # -- answers ------------------------------------------------------------------------------------------------------
+
+    def answered(self, sent: float, now: float, reach: Reach, zxid: int = 0) -> None:
+        """Record that a request sent at `sent` was answered without an error at `now`.
+
+        Arguments: `zxid`, that of the answer's header; only that of an answer through the leader is of use.
+        Order: to be called in the order of the answers; of several answers by the server alone that came together it is
+        enough to record the one that was sent last.
+        """
+        if sent < self._since:
+            return
         touches = self._touches
-        old = sent - self._timeout * _HALF_TICK  # a touch that was answered by then is covered, if this is an x
+        old = sent - self.least * _GAP  # a touch that was answered by then is covered, if this is an x
         if reach:
+            if sent >= self._asked:
+                self._asked = _NEVER
+            self._take_zxid(sent, reach, zxid)
             if reach is Reach.QUORUM:
-                self.written = sent
-                # The leader touched the session for the handshake, which came before.
-                self._touched = max(self._touched, self._greeted)
+                self._written = max(self._written, sent)
+                self._link(sent, zxid)
             # The request is a y for each chain whose x was answered before it was sent.  Not "<=": a clock that moves
             # in steps of milliseconds gives one reading to an x that was answered and to a y that was sent before that.
             waiting = self._waiting
             while waiting and waiting[0][0] < sent:
-                self._touched = max(self._touched, waiting.popleft()[1])
-            self.until = min(self._touched, self.written) + self._timeout
+                self._reached(waiting.popleft()[1], now)
+            self._certify()
             covered = None
             while touches and touches[0].answered <= old:
                 covered = touches.popleft().sent
@@ -108,11 +206,120 @@ class Certainty:
                 touches.popleft()
             touches.append(_Touch(sent, now))
 
-    def forget(self) -> None:
-        """Drop all that the connection has proven, and all chains that were begun.
+    def _take_zxid(self, sent: float, reach: Reach, zxid: int) -> None:
+        if zxid <= 0:
+            return
+        self._epoch = zxid >> _EPOCH_BITS
+        if self._sync is not None and zxid > self._sync[1]:
+            self._news = self._sync[0]
+            if self._is_learner:
+                self._take_news()
+        if reach is Reach.LEADER:
+            self._sync = (sent, zxid)
 
-        The case for it: the machine was suspended, so that the clock of the moments has left out some time.
+    def _take_news(self) -> None:
+        self._written = max(self._written, self._news)
+        self._certify()
+
+    def _reached(self, touch: float, now: float) -> None:
+        """Record that `touch` had reached the leader by `now`."""
+        if now >= self._touched + self.least:
+            # The leader may have begun to end the session before: the touch begins a chain that nothing proves.
+            self.is_linked = False
+            self._candidate, self._witness_ended = None, _FOREVER
+            self.based = now
+        self._touched = max(self._touched, touch)
+
+    def _link(self, sent: float, zxid: int) -> None:
+        """Link the chain if the committed write that was sent at `sent` does so."""
+        if not self.is_linked:
+            epoch, self._candidate = self._candidate, None
+            self.is_linked = epoch == _ANY or epoch == zxid >> _EPOCH_BITS or sent > self._witness_ended
+
+    def _certify(self) -> None:
+        if self.is_linked:
+            self.until = max(self.until, min(self._touched, self._written) + self.least)
+
+    def refused(self, sent: float, now: float) -> None:
+        """Record that a request that was to be answered through the leader was refused, or failed."""
+        if sent == self._asked:
+            self._not_before = now + self.least * _PAUSE
+        if sent >= self._asked:
+            self._asked = _NEVER
+
+    # -- the broken chain ---------------------------------------------------------------------------------------------
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether only a witness can make the session certain again."""
+        return not self.is_linked and self._candidate is None and self._witness_ended == _FOREVER
+
+    def witnessed(self, begun: float, ended: float) -> None:
+        """Record that the leader had ended, by `ended`, a silent session that was made after `begun`."""
+        if begun > self.based:
+            self._witness_ended = ended
+
+    @property
+    def proven(self) -> tuple[float, float]:
+        """`until`, and a number that changes with whatever else is proven."""
+        return self.until, self._touched
+
+    def missed(self, seconds: float, now: float, seen: tuple[float, float]) -> None:
+        """Record that the clock has left out `seconds` before `now`, while the machine was suspended.
+
+        Arguments: `seen`, what `proven` was when the clock was last known to be right: if something was proven since,
+        the chain may have run out unnoticed.
         """
+        if self.proven != seen:
+            self.is_linked = False
+            self._candidate, self._witness_ended, self.based = None, _FOREVER, now
+        self.until = min(self.until, seen[0]) - seconds
+        self._touched -= seconds
+        self._written -= seconds
         self._touches.clear()
         self._waiting.clear()
-        self._greeted = self._touched = self.written = self.until = _NEVER
+        self._sync, self._news = None, _NEVER
+        self._asked, self._since = _NEVER, now
+
+    # -- what to send -------------------------------------------------------------------------------------------------
+
+    def asked(self, sent: float) -> None:
+        """Record that a proof was sent at `sent`."""
+        self._asked = sent
+
+    def needed(self, now: float) -> None:
+        """Record that more certainty is needed from now on."""
+        self._not_before = max(self._not_before, now + self.least * _SPREAD * self._phase)
+
+    def due(self, upkeep: Upkeep) -> float:
+        """Return when the next proof is to be sent: a request whose answer comes through the leader.
+
+        At rest, proofs come in pairs, x and y, one pair for each 0.3 (CERTAIN) or 0.45 (READY)
+        of the least timeout.
+        """
+        if self._asked > _NEVER:
+            return _FOREVER  # one at a time
+        least, reserve, ends = self.least, upkeep.value, self._touched + self.least
+        if self._waiting and self._waiting[-1][1] > self._touched:
+            due = self._waiting[-1][0] + least * _MOMENT
+            latest = ends - least * (reserve + _EARLY)
+        elif self._touches and self._touches[-1].sent > self._touched:
+            # When x can cover each of the touches: the newest for which it need not be late.
+            dues = [touch.answered + least * (_GAP + _MOMENT) for touch in self._touches if touch.sent > self._touched]
+            due = max((at for at in dues if at <= ends - least * (reserve - _SLACK)), default=dues[0])
+            latest = ends - least * reserve
+        else:
+            due = latest = ends - least * (reserve + _GAP * (1 + self._phase))
+        if self._touched > self._since:  # the first pair after a handshake is sent early, to spread what follows
+            due = max(due, latest)
+        if upkeep is Upkeep.CERTAIN and self.is_linked:
+            due = min(due, self._written + least * (1 - _LATE))
+        return max(due, self._not_before)
+
+    def wants_write(self, now: float, upkeep: Upkeep) -> bool:
+        """Return whether the proof that is sent at `now` should be a write that a quorum commits, and no sync."""
+        if not self.is_linked:
+            return self._candidate is not None or self._witness_ended < now
+        left = self._written + self.least - now
+        # With x, look whether another client has written; with y, write if not.
+        return upkeep is Upkeep.CERTAIN and left < self.least * (_STALE if self._waiting else _LATE)

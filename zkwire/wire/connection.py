@@ -10,18 +10,18 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from zkwire.errors import AuthenticationRequiredError, ProtocolError, SessionError, UnimplementedError
 from zkwire.wire import timing
-from zkwire.wire.certainty import Certainty, Reach
+from zkwire.wire.certainty import Certainty, Reach, Upkeep
 from zkwire.wire.frames import LENGTH, FrameError, FrameReader
 from zkwire.wire.jute import Record
-from zkwire.wire.multi import MultiRequest
+from zkwire.wire.multi import MultiReply, MultiRequest
 from zkwire.wire.primitives import DecodeError
 from zkwire.wire.progress import Progress
-from zkwire.wire.records import EVENT_XID, MAX_XID, PING_XID, ConnectRequest, ConnectResponse, WatcherEvent, printed
+from zkwire.wire.records import EVENT_XID, PING_XID, ConnectRequest, ConnectResponse, WatcherEvent, printed, xids
 from zkwire.wire.requests import (
     CheckVersionRequest,
     PingRequest,
@@ -143,28 +143,30 @@ class Connection:
     """One connection, from the handshake to its end.
 
     Arguments: `connect_request`, the handshake request; `frame_limit`, the largest frame to accept, in bytes; `now`, in
-    seconds on the clock that all later calls use.  Attributes, times in seconds on that clock:
+    seconds on the clock that all later calls use; `session_xids`, those that the session has not used.  Attributes,
+    times in seconds on that clock:
     `calls`: the requests in flight, in the order in which the server will answer them;
     `large_in_flight`: the number of bytes in those of them that are large, see Call;
     `timeout`: the negotiated session timeout in seconds, 0 until the handshake is complete;
     `answered`: when the last request that was answered had been sent;
     `heard`: when the last bytes arrived;
-    `last_xid`: that of the session's last request, on this connection or, as an argument, before it; 0 for none;
     `last_zxid`: the newest zxid in any reply to a request of a caller, up to which no event of a watch is missing;
     `error`: what ended the connection, None while it is usable;
     `is_read_only`: whether the server has no quorum;
-    `confirms_session`: whether a reply proves that the ensemble keeps the session (a server without a quorum cannot
-    know);
+    `confirms_session`: whether a reply proves that the ensemble keeps the session;
     `is_held`: set by the session; while it is True no ping is sent;
     `unfolding`: a large reply that is being decoded in steps, or None: call `go_on` later, and read no more until then;
     `is_session_over`: whether the server said, in a reply, that it is ending the session;
     `urgent`: the callbacks of `add_urgent`, by their frames without the zxid and the error code;
-    `certainty`: what the replies on this connection prove about the session, None before the handshake and on a server
-    without a quorum;
-    `keeps_certain`: set by the session; while it is True the pings are requests through the leader, and more frequent;
+    `certainty`: set by the session at the handshake: what replies prove about the session; None where they prove
+    nothing, as those of a server without a quorum;
+    `upkeep`: set by the session: how certain the session is kept, by proofs in place of pings;
+    `is_proof_answered`: set with the reply to a proof: `next_tick` may be earlier now.
     """
 
-    def __init__(self, connect_request: ConnectRequest, frame_limit: int, now: float, last_xid: int = 0) -> None:
+    def __init__(
+        self, connect_request: ConnectRequest, frame_limit: int, now: float, session_xids: Iterator[int] | None = None
+    ) -> None:
         self.calls: deque[Call] = deque()
         self.large_in_flight = 0
         self.is_read_only = self.confirms_session = self.is_held = self.is_session_over = False
@@ -173,9 +175,10 @@ class Connection:
         self.last_zxid = connect_request.last_zxid_seen
         self._misses_events = False  # watches of the former connection could not be set again
         self.certainty: Certainty | None = None
-        self.keeps_certain = False
+        self.upkeep = Upkeep.NONE
+        self.is_proof_answered = False
         self._next_touch = now  # a touch sent before this is too close to the former one
-        self.answered = self.heard = self._last_sent = self._last_through = now
+        self.answered = self.heard = self._last_sent = now
         self._connect_sent = now
         self._wanted_session = connect_request.session_id
         self._least_timeout = timing.least_granted(connect_request.timeout / 1000)
@@ -186,7 +189,7 @@ class Connection:
         self.unfolding: Stepwise | None = None
         self._auth_calls: deque[Call] = deque()
         self.urgent: dict[bytes, Callable[[], None]] = {}
-        self.last_xid = last_xid
+        self._xids = xids() if session_xids is None else session_xids
         self._progress = Progress(now)
         body = connect_request.encode()
         self._outgoing = [LENGTH.pack(len(body)) + body]
@@ -204,10 +207,7 @@ class Connection:
         of life of the session, so they do not put off the next ping, and their replies do not extend the certainty.
         """
         request = call.request
-        xid = request.fixed_xid
-        if xid is None:
-            xid = self.last_xid = self.last_xid % MAX_XID + 1
-        call.xid = xid
+        xid = call.xid = next(self._xids) if request.fixed_xid is None else request.fixed_xid
         call.sent_at = now
         body = request.encode() if call.body is None else call.body
         self._outgoing.append(_REQUEST_START.pack(call.size, xid, request.opcode) + body)
@@ -215,8 +215,6 @@ class Connection:
             self._auth_calls.append(call)
             return
         self._last_sent = now
-        if request.reach is not _SERVER:
-            self._last_through = now
         self.calls.append(call)
         if call.body is None:
             self.large_in_flight += call.size
@@ -362,7 +360,7 @@ class Connection:
         # First the ping, then the judgement: on an event loop that was late the ping that was due has not been sent,
         # and the silence is our own.
         if not self.is_held and now >= self._ping_at():
-            if self.keeps_certain:
+            if self._is_kept:
                 self.prove(now)
             else:
                 self.send(Call(PingRequest()), now)
@@ -372,33 +370,34 @@ class Connection:
             return False
         return not self._auth_calls or now < self._auth_calls[0].sent_at + self.timeout
 
+    @property
+    def _is_kept(self) -> bool:
+        return self.certainty is not None and self.upkeep is not Upkeep.NONE
+
     def prove(self, now: float) -> None:
-        """Queue a request whose reply proves that the ensemble keeps the session."""
-        # A server without a quorum proves nothing, and refuses both kinds of proof.
-        self.send(Call(PingRequest() if self.certainty is None else self.proof(now)), now)
+        """Queue a proof: a request whose reply proves something about the session; see certainty.py."""
+        self.send(Call(self.proof(now)), now)
+        if self.certainty is not None:
+            self.certainty.asked(now)
 
     def proof(self, now: float) -> Request[Any]:
-        """Return the request whose reply proves that the ensemble keeps the session, if it is sent now.
-
-        That is a sync, or a transaction that changes nothing if the last committed write is old; see certainty.py.
-        """
-        if self.certainty is not None and now >= self.certainty.written + timing.write_after(self.timeout):
+        """Return a proof to send at `now`: a sync, or a transaction that changes nothing if a write is wanted."""
+        if self.certainty is not None and self.certainty.wants_write(now, self.upkeep):
             return MultiRequest([CheckVersionRequest("/", _ANY_VERSION)])
         return SyncRequest("/")
 
     def _ping_at(self) -> float:
-        if self.keeps_certain and self.certainty is not None:
-            certain = self.certainty.until - self._last_through
-            return self._last_through + timing.prove_after(self.timeout, certain)
+        if self._is_kept:
+            assert self.certainty is not None
+            return self.certainty.due(self.upkeep)
         return self._last_sent + timing.ping_after(self.timeout)
 
     def _dead_at(self) -> float:
-        dead_after = timing.dead_after(self.timeout, keeps_certain=self.keeps_certain)
-        silent = self.heard + dead_after
-        if self.calls:
-            # A request that was sent late, by an event loop that was late, gets its time to be answered all the same.
-            return max(silent, self.calls[0].sent_at + dead_after / 2)
-        return silent
+        keeps_certain = self._is_kept and self.upkeep is Upkeep.CERTAIN
+        silent = self.heard + timing.dead_after(self.timeout, keeps_certain=keeps_certain)
+        # A request that was sent late, by an event loop that was late, gets its time to be answered nevertheless.
+        unanswered = timing.unanswered_after(self.timeout, keeps_certain=keeps_certain)
+        return max(silent, self.calls[0].sent_at + unanswered) if self.calls else silent
 
     # -- decoding ---------------------------------------------------------------------------------------------------
 
@@ -426,8 +425,6 @@ class Connection:
         self.is_read_only = frame[end : end + 1] > b"\0"
         self.confirms_session = not self.is_read_only
         self.answered = self._connect_sent
-        if not self.is_read_only:
-            self.certainty = Certainty(timeout, self._connect_sent, is_new=self._wanted_session == 0)
         return response
 
     def _reply(self, frame: bytes, decoded: Record | None = None) -> Call | Notification | AuthenticationDemand:
@@ -455,7 +452,8 @@ class Connection:
                 raise
         elif code == AuthenticationRequiredError.code:
             return AuthenticationDemand(call.request.operation)
-        elif code == _SESSION_EXPIRED:
+        failed_inside = call.reply.error if isinstance(call.reply, MultiReply) else 0
+        if _SESSION_EXPIRED in (code, failed_inside):
             self.is_session_over = True
             raise ProtocolError("the server is ending the session")
         call.code = code
@@ -464,9 +462,13 @@ class Connection:
         if call.body is None:
             self.large_in_flight -= call.size
         self.answered = call.sent_at
-        if call.request.reach is not _SERVER and code == 0 and self.certainty is not None:
+        if call.request.reach is not _SERVER and self.certainty is not None:
             # Only success: some errors are made by the server that we are connected to, without the leader.
-            self.certainty.answered(call.sent_at, self.heard, call.request.reach)
+            self.is_proof_answered = call.waiter is None
+            if code == 0 and not failed_inside:
+                self.certainty.answered(call.sent_at, self.heard, call.request.reach, zxid)
+            else:
+                self.certainty.refused(call.sent_at, self.heard)
         # A ping's reply carries the server's newest zxid, which may belong to a change whose event has not come yet.
         # If the connection broke now, setting the watches again from that zxid would miss the change.
         # The same goes for the reply to one of several SetWatches: the watch of a change may be in a later chunk, which

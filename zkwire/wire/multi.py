@@ -96,6 +96,12 @@ class MultiReply(Record):
             results.append(result)
             types.append(type_)
 
+    @property
+    def error(self) -> int:
+        """The code of the refused operation, 0 if all were carried out: the reply's header says 0 in either case."""
+        codes = (result.err for result in self.results if isinstance(result, ErrorResult))
+        return next((code for code in codes if code), 0)
+
     @staticmethod
     def next_result(data: bytes, at: int) -> tuple[type[Record] | None, int, int]:
         """Return the class of the result at `at`, None at the end; its type; and the offset after its header.

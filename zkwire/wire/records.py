@@ -6,6 +6,7 @@ The order of the fields is their order on the wire.  This module does not know w
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterator
 from typing import Final
 
 from zkwire.wire.jute import Record, record
@@ -127,10 +128,19 @@ class MultiHeader(Record):
 
 EVENT_XID: Final = -1
 PING_XID: Final = -2
-# Xids of requests go from 1 to this one, and again from 1.  They go on over all connections of a session: a server that
-# follows the leader finds the request to which a commit belongs by the session and the xid alone.  Below 1 are the
-# reserved ones, and the server leaves requests with such an xid out of its limit of outstanding ones.
-MAX_XID: Final = 2**31 - 1
+_MAX_XID: Final = 2**31 - 1
+
+
+def xids(first: int = 1) -> Iterator[int]:
+    """Yield the xids of a session's requests, on all of its connections, one after the other.
+
+    A follower finds the request of a committed write by session and xid alone.  If an xid came again on the next
+    connection, its request could get the answer of a write that was outstanding on the former one (pitfall 84).
+    """
+    xid = first
+    while True:
+        yield xid
+        xid = xid % _MAX_XID + 1
 
 
 def printed(session_id: int) -> str:

@@ -10,11 +10,9 @@ from typing import Final
 
 _PING: Final = 1 / 4
 _DEAD: Final = 1 / 2
-_PROVE: Final = 1 / 10
-_PROVE_SOON: Final = 1 / 40
-_WRITE: Final = 2 / 5
-_LITTLE: Final = 1 / 3
 _DEAD_CERTAIN: Final = 1 / 3
+_UNANSWERED: Final = 1 / 5
+_UNANSWERED_CERTAIN: Final = 1 / 6
 _GIVE_UP: Final = 4 / 3
 _LATE: Final = 1 / 8
 _FIRST_PAUSE: Final = 0.1
@@ -30,38 +28,22 @@ def ping_after(timeout: float) -> float:
     return timeout * _PING
 
 
-def prove_after(timeout: float, certain: float) -> float:
-    """Return how many seconds after the last request through the leader the next one is due: a tenth of the timeout.
-
-    That is while the session must be certain, for the sake of locks, see certainty.py.  So half of the timeout is
-    certain when the next one is due, and a lock survives a server that does not answer for that long.  A tenth and not
-    an eighth: the touch must be a quarter of the timeout older than a request after it, and with an eighth the
-    slightest delay makes that three steps in place of two.
-
-    Arguments: `certain`, for how many seconds after that last request the session is certain.  If it is little, because
-    the server is slow or the session was idle, the next request is due sooner, so that a fresh touch is used at once.
-    """
-    return timeout * (_PROVE if certain >= timeout * _LITTLE else _PROVE_SOON)
-
-
-def write_after(timeout: float) -> float:
-    """Return how many seconds after the last committed write the next one is due: two fifths of the timeout.
-
-    That is while the session must be certain.  A write certifies one timeout from its sending at most.  The next one
-    takes the place of a sync, a tenth of the timeout later than here in the worst case, so that half of the timeout is
-    certain then.
-    """
-    return timeout * _WRITE
-
-
 def dead_after(timeout: float, *, keeps_certain: bool = False) -> float:
     """Return how many seconds a link may be silent before the client drops it: half of the timeout.
 
-    On an idle link a ping was sent after a quarter of the timeout, and had another quarter to be answered.
-    A third of the timeout while the session must be certain: half of it was certain at the last reply, so that a sixth
-    is left to reach another server before a lock must be given up.
+    A third of the timeout while the session must be certain: 0.7 of it was certain at the last reply, so that as much
+    again is left to reach another server before a lock must be given up.
     """
     return timeout * (_DEAD_CERTAIN if keeps_certain else _DEAD)
+
+
+def unanswered_after(timeout: float, *, keeps_certain: bool = False) -> float:
+    """Return how many seconds a request may at least wait for its answer before silence counts: a fifth of the timeout.
+
+    Requests at rest are up to 0.45 of the timeout apart (see certainty.py), so that a dead link is dropped after 0.65.
+    A sixth of the timeout while the session must be certain.
+    """
+    return timeout * (_UNANSWERED_CERTAIN if keeps_certain else _UNANSWERED)
 
 
 def late_after(timeout: float) -> float:

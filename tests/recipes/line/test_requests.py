@@ -191,9 +191,9 @@ async def test_behind_a_node_that_must_not_be_read_the_children_are_watched(monk
 
 
 async def trying(lock: Locking[Any], writes: Writes, names: list[str]) -> list[str]:
-    """Try to acquire a lock that is held; return what was read behind the first write."""
+    """Try to acquire a lock that is held; return which nodes were read one by one."""
     assert await lock.try_acquire() is None
-    return [each for write in writes.named(names)[1:] for each in write]
+    return [each for write in writes.named(names) for each in write if each in ("GetData A", "GetData B")]
 
 
 async def test_a_try_reads_what_has_made_a_try_fail_before_and_only_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,22 +238,72 @@ async def test_a_try_that_succeeds_reads_no_holder(monkeypatch: pytest.MonkeyPat
         await holder.release()
 
 
-@pytest.mark.parametrize("makes", [Lock, lambda zk, path: ReadWriteLock(zk, path).read()], ids=["lock", "reader"])
-async def test_a_try_that_is_cancelled_while_it_reads_a_blocker_leaves_no_ticket(
-    makes: Callable[[Client, str], Locking[Any]],
-) -> None:
+async def test_a_try_that_is_cancelled_while_it_reads_a_blocker_leaves_no_ticket() -> None:
     async with scene(P) as stage, no_task_stays():
         held = await Lock(stage.other, P).acquire()
-        lock = makes(stage.zk, P)
-        assert await lock.try_acquire() is None
         with stage.server.hold_replies("getData", session=stage.zk.session_id) as asked:
-            trying = asyncio.create_task(lock.try_acquire())
+            trying = asyncio.create_task(ReadWriteLock(stage.zk, P).read().try_acquire())
             await asked.until_hit()
             assert len(await line(stage.other, P)) == 2
             trying.cancel()
             assert isinstance(await outcome(trying), asyncio.CancelledError)
         await until_line(stage.other, P, 1)
         await held.release()
+        await nothing_stays(stage)
+
+
+def in_order(monkeypatch: pytest.MonkeyPatch, *zks: Client) -> None:
+    """Give the tickets of these clients names in their order, whatever their numbers."""
+    for number, zk in enumerate(zks):
+        monkeypatch.setattr(zk, "unique_id", lambda number=number: f"00000000-0000-4000-8000-00000000000{number}")
+
+
+async def test_after_a_try_in_vain_a_try_looks_first_and_takes_a_ticket_only_if_the_lock_is_free(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Pitfall 91: a ticket would keep out others that try."""
+    async with scene(P) as stage, no_task_stays():
+        await make_known(stage.zk, P)
+        in_order(monkeypatch, stage.other, stage.zk)
+        held = await Lock(stage.other, P).acquire()
+        names = await line(stage.other, P)
+        writes = Writes(stage.zk, monkeypatch)
+        look, ticket = ["Sync LINE", "GetChildren LINE"], ["Create NEW", "GetChildren LINE"]
+        for expected in ([ticket], [look, ["GetData A"]], [look]):
+            assert await Lock(stage.zk, P).try_acquire() is None
+            assert writes.named(names) == expected
+        await held.release()
+        for expected in ([look, ticket], [ticket]):  # it looks no more once a try has succeeded
+            lease = await Lock(stage.zk, P).try_acquire()
+            assert lease is not None
+            assert writes.named(names) == expected
+            await lease.release()
+        await nothing_stays(stage)
+
+
+async def test_of_tickets_that_meet_the_one_with_the_smallest_name_waits_for_the_others_to_leave(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Pitfall 91: those before it may belong to tries, too."""
+    async with scene(P) as stage, no_task_stays():
+        await make_known(stage.zk, P)
+        in_order(monkeypatch, stage.zk, stage.other)
+        held = await Lock(stage.other, P).acquire()
+        with stage.server.hold_replies("sync", session=stage.zk.session_id) as asked:
+            trying = asyncio.create_task(Lock(stage.zk, P).try_acquire())
+            await asked.until_hit()
+            await held.release()
+            # That list may be from before the release; the next one is not.
+        lease = await trying
+        assert lease is not None
+        writes = Writes(stage.other, monkeypatch)
+        assert await Lock(stage.other, P).try_acquire() is None
+        assert len(writes) == 1  # the other name is not the smallest one
+        writes = Writes(stage.zk, monkeypatch)
+        monkeypatch.setattr(stage.zk, "unique_id", lambda: "00000000-0000-0000-0000-000000000000")
+        assert await Lock(stage.zk, P).try_acquire() is None
+        assert len(writes) == 3  # its ticket, and two looks
+        await lease.release()
         await nothing_stays(stage)
 
 
@@ -272,9 +322,10 @@ async def test_a_try_goes_round_nodes_that_are_no_tickets_one_after_the_other(
         assert await trying(locks[0], writes, names) == []
         lease = await locks[0].try_acquire()
         assert lease is not None
-        reads = writes.named(names)[1:]
-        # The first ones together; for each that is left out the next one, until the ticket owns.
-        assert reads == ([["GetData A"], ["GetData B"]] if slots == 1 else [["GetData A", "GetData B"]])
+        # The first ones together; for each that is left out the next one, until nothing is in the way.
+        reads = [["GetData A"], ["GetData B"]] if slots == 1 else [["GetData A", "GetData B"]]
+        found = [write for write in writes.named(names) if write[0].startswith("GetData")]
+        assert found == reads * 2  # once without a ticket, once with it
         await lease.release()
         held = [await lock.acquire() for lock in [locks[1]] * slots]
         assert await locks[0].try_acquire() is None
@@ -339,13 +390,14 @@ async def test_a_reader_that_tries_behind_several_writers_reads_the_first_one_on
 async def test_a_try_whose_blocker_cannot_be_read_takes_it_for_a_ticket_unless_it_is_gone(
     error: type[zkwire.ServerError],
 ) -> None:
+    times = 2 if error is zkwire.NoNodeError else 1  # then it takes a ticket, and reads again
     async with scene(P) as stage, no_task_stays():
         held = await Lock(stage.other, P).acquire()
         lock = Lock(stage.zk, P)
         assert await lock.try_acquire() is None
-        with stage.server.answering("getData", error, session=stage.zk.session_id, times=1) as asked:
+        with stage.server.answering("getData", error, session=stage.zk.session_id, times=times) as asked:
             came = await lock.try_acquire()
-        assert asked.hits == 1
+        assert asked.hits == times
         assert (came is None) is (error is not zkwire.NoNodeError)
         if came is not None:
             await came.release()

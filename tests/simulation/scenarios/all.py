@@ -13,6 +13,7 @@ from tests.simulation.scenarios.group import GroupScenario
 from tests.simulation.scenarios.lock import LockScenario
 from tests.simulation.scenarios.multi_lock import MultiLockScenario
 from tests.simulation.scenarios.partitioner import PartitionerScenario
+from tests.simulation.scenarios.pollers import PollersScenario
 from tests.simulation.scenarios.queue import QueueScenario
 from tests.simulation.scenarios.read_write_lock import ReadWriteLockScenario
 from tests.simulation.scenarios.semaphore import SemaphoreScenario
@@ -35,5 +36,6 @@ SCENARIOS: Final[dict[str, type[Scenario]]] = {
         CacheScenario,
         GroupScenario,
         BarrierScenario,
+        PollersScenario,
     )
 }

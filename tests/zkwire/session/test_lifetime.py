@@ -9,7 +9,8 @@ import pytest
 from tests.support.virtual_time import a_client, in_virtual_time
 from zkwire.errors import SessionClosedError, SessionExpiredError
 from zkwire.session import suspension
-from zkwire.session.lifetime import Certainty, OnClosed, OnUncertain
+from zkwire.session.lifetime import Lifetime, OnClosed, OnUncertain
+from zkwire.wire.certainty import Reach
 
 
 class Session:
@@ -156,21 +157,43 @@ async def test_the_error_of_the_end_is_a_fresh_copy_each_time() -> None:
     assert one is not other
 
 
+def lasting(seconds: float) -> Lifetime:
+    """Return the lifetime of a session that is certain for so long, by its handshake."""
+    now = asyncio.get_running_loop().time()
+    lifetime = Lifetime(float("inf"))
+    lifetime.granted(now, now, seconds, 0.5, is_new=True)
+    return lifetime
+
+
 async def test_a_server_that_grants_a_shorter_timeout_brings_the_end_of_certainty_forward() -> None:
-    loop = asyncio.get_running_loop()
-    certainty, called = Certainty(), asyncio.Event()
-    assert certainty.until == float("-inf")
-    certainty.proven(loop.time() + 60.0)
-    certainty.proven(loop.time() + 40.0)  # an earlier proof is no reason to doubt the later one
-    assert loop.time() + 50.0 < certainty.until
-    certainty.on_uncertain.add(called.set)
-    certainty.limit(loop.time() + 0.02)
+    now = asyncio.get_running_loop().time()
+    assert Lifetime(float("inf")).until == float("-inf")
+    lifetime, called = lasting(60.0), asyncio.Event()
+    lifetime.on_uncertain.add(called.set)
+    assert lifetime.until > now + 50.0
+    lifetime.granted(now, now, 0.02, 0.5, is_new=False)
     async with asyncio.timeout(5.0):
         await called.wait()
-    assert certainty.until <= loop.time()
-    certainty.proven(loop.time() + 60.0)
-    certainty.end()
-    assert certainty.until == float("-inf")
+    assert lifetime.until <= asyncio.get_running_loop().time()
+
+
+async def test_certainty_ends_with_the_session_and_begins_with_the_next() -> None:
+    now = asyncio.get_running_loop().time()
+    lifetime = lasting(60.0)
+    lifetime.end()
+    assert lifetime.until == float("-inf")
+    lifetime.renewed()
+    assert lifetime.until == float("-inf")
+    lifetime.granted(now, now, 30.0, 0.5, is_new=True)
+    assert lifetime.until == now + 30.0
+
+
+async def test_nothing_is_certain_in_a_session_whose_least_timeout_is_not_known() -> None:
+    now = asyncio.get_running_loop().time()
+    lifetime = Lifetime(None)
+    lifetime.granted(now, now, 30.0, 0.5, is_new=False)
+    lifetime.look(now)
+    assert (lifetime.certainty, lifetime.until) == (None, float("-inf"))
 
 
 @in_virtual_time
@@ -181,19 +204,39 @@ async def test_the_time_that_the_machine_was_suspended_counts_against_certainty(
     slept = 1000.0
     monkeypatch.setattr(suspension, "suspended", lambda: slept)
     loop = asyncio.get_running_loop()
-    certainty, called = Certainty(), asyncio.Event()
-    certainty.proven(loop.time() + 5.0)
-    certainty.on_uncertain.add(called.set)
+    lifetime, called = lasting(5.0), asyncio.Event()
+    certainty = lifetime.certainty
+    assert certainty is not None
+    lifetime.on_uncertain.add(called.set)
     slept += 2.0
-    assert certainty.until == pytest.approx(loop.time() + 3.0, abs=0.5)
+    assert lifetime.until == pytest.approx(loop.time() + 3.0, abs=0.5)
+    certainty.answered(loop.time(), loop.time(), Reach.SERVER)
+    lifetime.look(loop.time())
+    assert not certainty.is_broken  # that answer has proven nothing
     slept += 3600.0
     async with asyncio.timeout(4.0):  # sooner than the timer for the end that was proven
         await called.wait()
-    assert certainty.until < loop.time()
-    assert certainty.has_missed_time()
-    assert not certainty.has_missed_time()
-    certainty.proven(loop.time() + 5.0)  # by requests that were sent after the machine woke up
-    assert certainty.until > loop.time() + 4.0
+    assert lifetime.until < loop.time()
+    for _ in range(3):
+        certainty.answered(loop.time(), loop.time() + 0.01, Reach.QUORUM)
+        await asyncio.sleep(1.6)
+    assert certainty.until > loop.time()  # as if the clock were right
+    lifetime.look(loop.time())
+    assert certainty.is_broken
+    assert lifetime.until < loop.time()
+
+
+@in_virtual_time
+async def test_a_handshake_that_was_answered_after_a_suspension_was_sent_before_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    slept = 1000.0
+    monkeypatch.setattr(suspension, "suspended", lambda: slept)
+    now = asyncio.get_running_loop().time()
+    lifetime = Lifetime(float("inf"))
+    slept += 3.0
+    lifetime.granted(now, now, 5.0, 0.5, is_new=True)
+    assert lifetime.until == now + 2.0
 
 
 async def test_each_moment_of_a_suspension_counts_but_not_the_time_between_two_readings(
@@ -201,15 +244,12 @@ async def test_each_moment_of_a_suspension_counts_but_not_the_time_between_two_r
 ) -> None:
     slept = 1000.0
     monkeypatch.setattr(suspension, "suspended", lambda: slept)
-    certainty = Certainty()
-    certainty.proven(5000.0)
+    lifetime = lasting(5000.0)
+    until = lifetime.until
     slept += 0.0005
-    assert certainty.until == 5000.0
-    assert not certainty.has_missed_time()
+    assert lifetime.until == until
     slept += 0.01
-    assert certainty.until == pytest.approx(5000.0 - 0.0105)
-    assert certainty.has_missed_time()
-    assert certainty.until == pytest.approx(5000.0 - 0.0105)
+    assert lifetime.until == pytest.approx(until - 0.0105)
 
 
 async def test_a_look_that_is_asked_for_comes_at_once_and_replaces_the_timer() -> None:

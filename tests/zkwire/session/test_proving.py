@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.client import turns
+from tests.support.client import InOrder, turns
 from tests.support.virtual_time import a_client, in_virtual_time
 from zkwire.errors import ConnectionLostError, NoAuthError, ThrottledError
 from zkwire.session.lifetime import Certainty
@@ -147,3 +147,22 @@ async def test_a_refusal_for_good_is_raised(pauses: list[float]) -> None:
     with pytest.raises(NoAuthError):
         await session.proving.certify()
     assert len(session.requests) == 1
+
+
+class InPhase(InOrder):
+    """Randomness that is always the same number, which is the phase of proofs as well."""
+
+    def __init__(self, number: float) -> None:
+        super().__init__(1)
+        self._number = number
+
+    def random(self) -> float:
+        return self._number
+
+
+@in_virtual_time
+@pytest.mark.parametrize("phase", [0.0, 0.3, 0.99])
+async def test_an_idle_client_keeps_its_connection_whatever_its_phase(phase: float) -> None:
+    async with a_client(rng=InPhase(phase)) as (server, _):
+        await asyncio.sleep(60.0)
+        assert set(server.names()) == {"sync"}

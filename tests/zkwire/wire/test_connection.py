@@ -4,8 +4,10 @@ The invariant of the fuzzers: whatever the peer sends, `receive` never raises.  
 connection waits for the rest of a frame that is not longer than the limit.
 """
 
+import math
 import struct
 import tracemalloc
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -15,9 +17,10 @@ from hypothesis import strategies as st
 
 from zkwire.errors import ProtocolError
 from zkwire.wire import timing
+from zkwire.wire.certainty import Certainty, Reach, Upkeep
 from zkwire.wire.connection import AuthenticationDemand, Call, Connection, Incoming, Notification
 from zkwire.wire.multi import ErrorResult, MultiReply, MultiRequest
-from zkwire.wire.records import OPEN_ACL, PING_XID, ConnectRequest, ConnectResponse, Stat
+from zkwire.wire.records import OPEN_ACL, PING_XID, ConnectRequest, ConnectResponse, Stat, xids
 from zkwire.wire.requests import (
     AuthRequest,
     CheckVersionRequest,
@@ -68,12 +71,19 @@ def _event(kind: int, path: str, zxid: int = -1) -> bytes:
     return _framed(struct.pack(">iqiiii", -1, zxid, 0, kind, 3, len(raw)) + raw)
 
 
-def _fresh(*, session: int = 0, last_zxid: int = 0, limit: int = LIMIT, now: float = 0.0) -> Connection:
-    return Connection(ConnectRequest(0, last_zxid, 12_000, session, PASSWORD, False), limit, now)
+def _fresh(
+    *,
+    session: int = 0,
+    last_zxid: int = 0,
+    limit: int = LIMIT,
+    now: float = 0.0,
+    session_xids: Iterator[int] | None = None,
+) -> Connection:
+    return Connection(ConnectRequest(0, last_zxid, 12_000, session, PASSWORD, False), limit, now, session_xids)
 
 
-def _opened(*, last_zxid: int = 0, limit: int = LIMIT, now: float = 0.0) -> Connection:
-    connection = _fresh(last_zxid=last_zxid, limit=limit, now=now)
+def _opened(**options: Any) -> Connection:
+    connection, now = _fresh(**options), options.get("now", 0.0)
     assert len(connection.receive(_accepted(), now)) == 1
     connection.data_to_send()
     return connection
@@ -201,7 +211,7 @@ def test_before_the_handshake_a_connection_knows_nothing() -> None:
             connection.confirms_session,
             connection.is_held,
             connection.is_session_over,
-            connection.keeps_certain,
+            connection.upkeep is not Upkeep.NONE,
         ]
     )
 
@@ -587,12 +597,12 @@ def test_the_first_error_stays() -> None:
 # -- xids and zxids -----------------------------------------------------------------------------------
 
 
-def test_xids_follow_the_last_one_of_the_connection_before_and_after_the_largest_comes_1() -> None:
-    connection = Connection(ConnectRequest(0, 0, 12_000, 0, PASSWORD, False), LIMIT, 0.0, 2**31 - 3)
-    connection.receive(_accepted(), 0.0)
+def test_xids_go_on_from_connection_to_connection_and_after_the_largest_comes_1_pitfall_84() -> None:
+    of_session = xids(2**31 - 3)
+    former, connection = _opened(session_xids=of_session), _opened(session_xids=of_session)
+    assert [call.xid for call in _sent(former, SyncRequest("/"))] == [2**31 - 3]
     calls = _sent(connection, *[SyncRequest("/")] * 4)
     assert [call.xid for call in calls] == [2**31 - 2, 2**31 - 1, 1, 2]
-    assert connection.last_xid == 2
     stream = b"".join(_reply(call.xid, b"\0\0\0\1/") for call in calls)
     assert connection.receive(stream, 0.0) == calls
 
@@ -601,7 +611,6 @@ def test_pings_do_not_use_up_xids() -> None:
     connection = _opened()
     calls = _sent(connection, SyncRequest("/"), PingRequest(), SyncRequest("/"), PingRequest())
     assert [call.xid for call in calls] == [1, PING_XID, 2, PING_XID]
-    assert connection.last_xid == 2
     assert PING_XID == -2
 
 
@@ -677,7 +686,7 @@ def test_on_a_late_event_loop_the_ping_goes_first_and_gets_its_time_to_be_answer
     late = 10.0 + 2 * timing.dead_after(TIMEOUT)
     assert connection.tick(late)
     assert connection.data_to_send() != b""
-    assert connection.next_tick() == late + timing.dead_after(TIMEOUT) / 2
+    assert connection.next_tick() == late + timing.unanswered_after(TIMEOUT)
     assert not connection.tick(connection.next_tick())
 
 
@@ -714,6 +723,13 @@ def test_certainty_counts_from_the_sending_of_the_last_request_that_was_answered
     assert (connection.answered, connection.heard) == (3.0, 6.0)
 
 
+def _certainty() -> Certainty:
+    """Return what a handshake at 0.0 has proven."""
+    certainty = Certainty()
+    certainty.begun(0.0, 0.0, TIMEOUT)
+    return certainty
+
+
 class Link:
     """A connection, and beside it what its times and its pings must be: the rules once more, in a few lines."""
 
@@ -721,7 +737,9 @@ class Link:
         self.connection = _fresh()
         self.connection.receive(_accepted(tail=b"\1" if is_read_only else b"\0"), 0.0)
         self.connection.data_to_send()
-        self.now = self.sent = self.through = self.heard = 0.0
+        if not is_read_only:
+            self.connection.certainty = _certainty()
+        self.now = self.sent = self.heard = 0.0
         self.answered = 0.0
         self.is_held = self.keeps_certain = False
         self.owed: list[Call] = []
@@ -736,16 +754,17 @@ class Link:
     def ping_at(self) -> float:
         certainty = self.connection.certainty
         if self.proves and certainty is not None:
-            return self.through + timing.prove_after(TIMEOUT, certainty.until - self.through)
+            return certainty.due(Upkeep.CERTAIN)
         return self.sent + timing.ping_after(TIMEOUT)
 
     def dead_at(self) -> float:
-        dead = timing.dead_after(TIMEOUT, keeps_certain=self.keeps_certain)
-        return max(self.heard + dead, self.owed[0].sent_at + dead / 2) if self.owed else self.heard + dead
+        dead = self.heard + timing.dead_after(TIMEOUT, keeps_certain=self.proves)
+        unanswered = timing.unanswered_after(TIMEOUT, keeps_certain=self.proves)
+        return max(dead, self.owed[0].sent_at + unanswered) if self.owed else dead
 
     def proof(self) -> Request[Any]:
         certainty = self.connection.certainty
-        if certainty is not None and self.now >= certainty.written + timing.write_after(TIMEOUT):
+        if certainty is not None and certainty.wants_write(self.now, Upkeep.CERTAIN):
             return MultiRequest([CheckVersionRequest("/", -1)])
         return SyncRequest("/")
 
@@ -772,8 +791,6 @@ class Link:
 
     def was_sent(self, request: Request[Any]) -> None:
         self.sent = self.now
-        if not isinstance(request, PingRequest | GetDataRequest):
-            self.through = self.now
 
     def frame(self, request: Request[Any]) -> bytes:
         return _framed(struct.pack(">ii", self.owed[-1].xid, request.opcode) + request.encode())
@@ -852,7 +869,8 @@ def test_the_times_and_the_pings_of_a_link_follow_from_what_it_sent_and_heard(
         elif what == "hold":
             link.is_held = link.connection.is_held = not link.is_held
         elif what == "keep certain":
-            link.keeps_certain = link.connection.keeps_certain = not link.keeps_certain
+            link.keeps_certain = not link.keeps_certain
+            link.connection.upkeep = Upkeep.CERTAIN if link.keeps_certain else Upkeep.NONE
         else:
             link.send(ASKED[what])
         if what in ("wait", "jump") and not link.tick():
@@ -880,24 +898,23 @@ PROOFS = {
 @pytest.mark.parametrize(("early", "proof"), PROOFS.values(), ids=PROOFS)
 def test_a_session_is_proven_by_a_sync_or_if_its_last_write_is_old_by_a_transaction(early: float, proof: str) -> None:
     connection = _opened(now=0.0)
-    _sent(connection, DeleteRequest("/a", -1), now=5.0)
-    connection.receive(_reply(1), 5.5)
-    connection.data_to_send()
-    connection.prove(5.0 + timing.write_after(TIMEOUT) - early)
-    assert connection.data_to_send() == _framed(bytes.fromhex(f"00000002 {proof}"))
+    connection.certainty, connection.upkeep = _certainty(), Upkeep.CERTAIN
+    connection.prove(0.75 * TIMEOUT + 0.0005 - early)
+    assert connection.data_to_send() == _framed(bytes.fromhex(f"00000001 {proof}"))
+    assert connection.certainty.due(Upkeep.CERTAIN) == math.inf  # one at a time
 
 
-def test_without_a_quorum_a_ping_proves_what_can_be_proven() -> None:
-    """A server without a quorum refuses writes and syncs."""
-    connection = _fresh()
-    connection.receive(_accepted(tail=b"\1"), 0.0)
-    connection.data_to_send()
-    assert connection.certainty is None
-    connection.prove(1.0)
-    assert connection.data_to_send() == bytes.fromhex("00000008 fffffffe 0000000b")
-    assert connection.proof(1000.0) == SyncRequest("/")  # what the next server is asked
-    connection.receive(_reply(PING_XID), 2.0)
-    assert (connection.answered, connection.certainty, connection.error) == (1.0, None, None)
+def test_a_transaction_that_was_refused_inside_proves_nothing_pitfall_87() -> None:
+    for code, until in [(0, TIMEOUT + 1.0), (-101, TIMEOUT), (-112, TIMEOUT)]:
+        connection = _opened(now=0.0)
+        connection.certainty = certainty = _certainty()
+        for at in (1.0, 1.0 + 0.31 * TIMEOUT):
+            certainty.answered(at, at, Reach.LEADER)
+        _sent(connection, MultiRequest([CheckVersionRequest("/", -1)]), now=0.5 * TIMEOUT)
+        result = struct.pack(">i?i", -1 if code else 13, False, code) + (struct.pack(">i", code) if code else b"")
+        connection.receive(_reply(1, result + struct.pack(">i?i", -1, True, -1)), 0.5 * TIMEOUT)
+        assert certainty.until == until
+        assert connection.is_session_over is (code == -112)
 
 
 def test_a_server_that_answers_one_by_one_or_in_small_pieces_is_alive() -> None:
@@ -1143,7 +1160,6 @@ def test_a_server_without_a_quorum_does_not_confirm_the_session() -> None:
         assert not connection.confirms_session
         connection.receive(_accepted(tail=tail), 0.0)
         assert (connection.is_read_only, connection.confirms_session) == (is_read_only, not is_read_only)
-        assert (connection.certainty is None) is is_read_only
 
 
 def test_the_refusal_of_an_unknown_opcode_may_overtake_earlier_replies() -> None:

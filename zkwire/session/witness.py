@@ -1,0 +1,104 @@
+"""A witness: a second session that the leader ends, to show that it has ended all that was due before.
+
+The leader takes all sessions of which it has not heard in time, and ends them one after the other.  Until its turn,
+such a session looks alive: its requests are carried out.  A client that was cut off for long cannot see whether its
+session is among them.  But a session that begins now, and is silent, comes to its end after all of them.
+docs/waiting-line.md has the argument.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from zkwire.errors import NoNodeError, ProtocolError
+from zkwire.session.attempt import Attempt, RefusedError
+from zkwire.session.closing import finish
+from zkwire.session.hosts import Address
+from zkwire.session.sasl import SaslMechanism
+from zkwire.session.transport import Link, OpenLink
+from zkwire.wire.connection import Call, Incoming
+from zkwire.wire.records import OPEN_ACL, ConnectRequest, ConnectResponse, printed, xids
+from zkwire.wire.requests import CreateRequest
+
+_SHORTEST: Final = 1  # milliseconds: the server grants its least timeout
+_ENDED_AFTER: Final = 1.6  # times that timeout: the leader ends a session one timeout and one tick after it was made
+_EPHEMERAL: Final = 1
+_REPLY_LIMIT: Final = 64 * 1024  # bytes
+
+
+class Witness:
+    """One session that is made to be ended by the leader; the owner of its links, see LinkOwner.
+
+    Arguments: `open_link`, which opens connections; `address`, of the server to make it at; `sasl`, the client's
+    mechanism; `within`, how long one attempt to connect may take, in seconds.
+    """
+
+    def __init__(self, open_link: OpenLink, address: Address, sasl: SaslMechanism | None, within: float) -> None:
+        self._open_link = open_link
+        self._address = address
+        self._sasl = sasl
+        self._within = within
+        self._attempt: Attempt | None = None
+
+    async def run(self) -> None:
+        """Make the session, leave it alone, and return when the leader has ended it.
+
+        Raises: OSError, ProtocolError and AuthFailedError when the server cannot be used.
+        Cancellation: leaves no socket; the session ends by itself.
+        """
+        made = await self._shake_hands(ConnectRequest(0, 0, _SHORTEST, 0, bytes(16), False), is_new=True)
+        while True:
+            await asyncio.sleep(made.timeout / 1000 * _ENDED_AFTER)
+            try:
+                password = made.password or bytes(16)
+                await self._shake_hands(ConnectRequest(0, 0, _SHORTEST, made.session_id, password, False))
+            except RefusedError:
+                return
+
+    async def _shake_hands(self, hello: ConnectRequest, *, is_new: bool = False) -> ConnectResponse:
+        self._attempt = Attempt(self, hello, _REPLY_LIMIT, self._sasl, xids(), is_first=False)
+        link = await self._attempt.run(self._open_link, self._address, self._within)
+        try:
+            if is_new:
+                await self._make_global(link)
+            return self._response
+        finally:
+            await finish(link)
+
+    async def _make_global(self, link: Link) -> None:
+        """Have the leader know the session.
+
+        Where sessions are local to their servers at first, the server makes one known to the leader before it carries
+        out the create of an ephemeral node, also one that it refuses then, because the parent does not exist.
+        """
+        path = f"/zkwire-{printed(self._response.session_id)}/witness"
+        refused = asyncio.get_running_loop().create_future()
+        link.connection.send(
+            Call(CreateRequest(path, b"", OPEN_ACL, _EPHEMERAL), refused), asyncio.get_running_loop().time()
+        )
+        link.flush()
+        async with asyncio.timeout(self._within):
+            await asyncio.wait({refused, link.closed}, return_when=asyncio.FIRST_COMPLETED)
+        if not refused.done():
+            raise await link.closed
+        if refused.result() != NoNodeError.code:
+            raise ProtocolError(f"a create below a missing node was answered with {refused.result()}")
+
+    # -- called by the link: see LinkOwner --------------------------------------------------------------------------
+
+    def link_delivered(self, link: Link, arrived: list[Incoming]) -> None:
+        """Take the answer to the handshake, and to the create."""
+        assert self._attempt is not None  # it has made the link
+        for item in arrived:
+            if isinstance(item, ConnectResponse):
+                self._response = item
+                self._attempt.greeted(accepted=item.timeout > 0)
+            elif isinstance(item, Call) and item.waiter is not None:
+                item.waiter.set_result(item.code)
+
+    def link_writable(self, link: Link) -> None:
+        """Do nothing: little is sent."""
+
+    def link_lost(self, link: Link, reason: Exception) -> None:
+        """Do nothing: `Attempt` and the futures notice."""
