@@ -69,12 +69,13 @@ def tasks(name: str) -> list[asyncio.Task[Any]]:
 
 
 class Sent(NamedTuple):
-    """A request that has reached the server: when, by which host, its name in ZooKeeper's terms, and its path."""
+    """A request that has reached the server: when, by which host, its name in ZooKeeper's terms, its path and xid."""
 
     at: float
     host: str
     name: str
     path: str | None
+    xid: int = 0
 
 
 class Wire(asyncio.Transport):
@@ -220,10 +221,10 @@ class Server:
             self.machine.advance(now)
         answer: int | bool | None = None
         if wire.connection.session is not None:
-            opcode = int.from_bytes(frame[4:8], "big", signed=True)
+            xid, opcode = (int.from_bytes(frame[at : at + 4], "big", signed=True) for at in (0, 4))
             kind = _KNOWN[opcode]
             request, _ = kind.decode(frame, 8)
-            self.requests.append(sent := Sent(now, wire.host, kind.operation, request.subject))
+            self.requests.append(sent := Sent(now, wire.host, kind.operation, request.subject, xid))
             answer = self.strike(wire, sent)
         else:
             self.requests.append(Sent(now, wire.host, "connect", None))

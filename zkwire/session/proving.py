@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from zkwire.errors import ConnectionLostError, ProtocolError, ServerError, SessionError, ZooKeeperError
 from zkwire.session import probe
+from zkwire.session.attempt import Attempt
 from zkwire.session.hosts import CONFIG, Address, is_listed
 from zkwire.session.lifetime import Lifetime
 from zkwire.session.sasl import SaslMechanism
@@ -92,11 +93,17 @@ class Proving:
                     link.connection.certainty.needed(self._loop.time())
                 link.tick_earlier()
 
-    def greeted(self, connection: Connection, sent: float, *, is_new: bool) -> None:
-        """Record the answer to a handshake that was sent at `sent`; `is_new`, whether it has made the session."""
+    def greeted(self, attempt: Attempt, connection: Connection) -> None:
+        """Record the answer to the handshake of `attempt`."""
         if not connection.is_read_only:  # a server without a quorum proves nothing
-            phase = self._rng.random()
-            self._lifetime.granted(sent, connection.heard, connection.timeout, phase, is_new=is_new)
+            self._lifetime.granted(
+                attempt.sent_at,
+                connection.heard,
+                connection.timeout,
+                self._rng.random(),
+                is_new=attempt.begins_session,
+                is_doubtful=attempt.is_doubtful,
+            )
             connection.certainty = self._lifetime.certainty
 
     def attach(self, link: Link, address: Address | None) -> None:
@@ -208,7 +215,11 @@ class Proving:
                 return
             link = self._link
             if link is not None and certainty.is_broken and certainty.based <= now:
-                await asyncio.wait({self._mend()})
+                self.need(later=True)  # until the witness has ended, the chain that it is to mend must not run out
+                try:
+                    await asyncio.wait({self._mend()})
+                finally:
+                    self.release(later=True)
                 continue
             # Without a connection: a sync, which waits for the next one.
             request = SyncRequest("/") if link is None else link.connection.proof(now)

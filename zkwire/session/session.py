@@ -3,13 +3,12 @@
 `Session` owns the connection: it chooses the server, performs the handshake and the SASL exchange, shows credentials,
 follows the states, and decides when the session is over.  What it leaves to others:
 
-- `RequestQueue` (request_queue.py) has the calls and the watches.  The session lends it each link that is ready and
-  passes on what the link delivers.
+- `RequestQueue` (request_queue.py) has the calls and the watches, and is lent each link that is ready.
 - `Lifetime` (lifetime.py) says until when the session is certain to live.
 - `Hosts` (hosts.py) says which server to try next and how long to wait before.
 
-No other module knows that a session reconnects.  Time comes from the event loop, randomness and the function that
-opens connections are arguments, so that tests and simulations can replace all three.
+No other module knows that a session reconnects.  Tests can replace the event loop's time, and the randomness and the
+function that opens connections, which are arguments.
 """
 
 from __future__ import annotations
@@ -369,7 +368,8 @@ class Session:
         seen = self.requests.last_zxid
         hello = self.key.hello(self._wanted_timeout, seen, accepts_read_only=self._accepts_read_only)
         is_first = not self._started.done()
-        self._attempt = Attempt(self, hello, self._reply_limit, self._sasl, self._xids, is_first=is_first)
+        before = self._attempt
+        self._attempt = Attempt(self, hello, self._reply_limit, self._sasl, self._xids, before, is_first=is_first)
         self.server = self.requests.server = str(address)
         within = min(timing.connect_within(self.timeout, len(self._hosts)), max(self._time_left(), 0))
         link = await self._attempt.run(self._open_link, address, within)
@@ -387,7 +387,7 @@ class Session:
             attempt.greeted(accepted=False)
             return
         self.key.granted(response, is_read_only=link.connection.is_read_only)
-        self.proving.greeted(link.connection, attempt.sent_at, is_new=attempt.begins_session)
+        self.proving.greeted(attempt, link.connection)
         self.timeout = self._hosts.timeout = link.connection.timeout
         # Admitted in this very step, and not by the task that waits in _connect: what was read together with the
         # handshake may already be an event.

@@ -79,6 +79,7 @@ class Certainty:
         "_asked",
         "_candidate",
         "_epoch",
+        "_former",
         "_is_learner",
         "_news",
         "_not_before",
@@ -116,6 +117,8 @@ class Certainty:
         self._news = _NEVER  # a write of any client was proposed after a sync of ours that was sent then
         self._is_learner = False
         self._epoch: int | None = None  # of the newest zxid
+        # The epoch, `until` and the end of the chain on the former connection, until the handshake has arrived.
+        self._former: tuple[int | None, float, float] | None = None
         self._candidate: int | None = None  # the epoch in which the next write links the chain
         self._witness_ended = _FOREVER
         self._asked = _NEVER  # when the proof was sent that is in flight
@@ -137,22 +140,35 @@ class Certainty:
         self.is_linked = now < sent + timeout
         self._certify()
 
-    def resumed(self, sent: float, now: float, timeout: float, phase: float = 0.0) -> None:
+    def resumed(
+        self, sent: float, now: float, timeout: float, phase: float = 0.0, *, is_doubtful: bool = False
+    ) -> None:
         """Record a handshake that has resumed the session; arguments as of `begun`.
 
-        The handshake continues the chain if it was answered before all that is certain ran out.  It also does if the
-        last touch had not run out and the leader is still the same.  Either counts once a write was committed on this
-        connection: before that its server may follow a leader that was replaced long ago.
+        The handshake continues the chain if it had reached the leader before all that is certain ran out.  It also does
+        if the last touch had not run out and the leader is still the same.  Either counts once a write was committed on
+        this connection: before that its server may follow a leader that was replaced long ago.
+        Arguments: `is_doubtful`, whether a handshake before this one was left without an answer: its server may have
+        given the leader's answer to that one.  Then this one has reached the leader by the first answer through the
+        leader.
         """
-        is_in_time = now < self.until
-        candidate = self._epoch if self.is_linked and now < self._touched + self.least else None
+        former = self._epoch, self.until, self._touched + self.least if self.is_linked else _NEVER
         self._start(sent, phase)
         self._grant(timeout)
         self.until = min(self.until, sent + timeout)
         self.is_linked = False
-        self._candidate = _ANY if is_in_time else candidate
         self._touched, self._written = sent, _NEVER
-        self.based = now
+        self._former = former
+        if not is_doubtful:
+            self._arrived(now)
+
+    def _arrived(self, now: float) -> None:
+        """Record that the handshake had reached the leader by `now`."""
+        if self._former is not None:
+            epoch, until, ends = self._former
+            self._candidate = _ANY if now < until else epoch if now < ends else None
+            self._former = None
+            self.based = now
 
     def _grant(self, timeout: float) -> None:
         self.least = min(self.least, timeout)
@@ -185,6 +201,7 @@ class Certainty:
         if reach:
             if sent >= self._asked:
                 self._asked = _NEVER
+            self._arrived(now)
             self._take_zxid(sent, reach, zxid)
             if reach is Reach.QUORUM:
                 self._written = max(self._written, sent)
@@ -253,7 +270,8 @@ class Certainty:
     @property
     def is_broken(self) -> bool:
         """Whether only a witness can make the session certain again."""
-        return not self.is_linked and self._candidate is None and self._witness_ended == _FOREVER
+        is_open = self._candidate is not None or self._former is not None
+        return not self.is_linked and not is_open and self._witness_ended == _FOREVER
 
     def witnessed(self, begun: float, ended: float) -> None:
         """Record that the leader had ended, by `ended`, a silent session that was made after `begun`."""
@@ -273,7 +291,7 @@ class Certainty:
         """
         if self.proven != seen:
             self.is_linked = False
-            self._candidate, self._witness_ended, self.based = None, _FOREVER, now
+            self._candidate, self._former, self._witness_ended, self.based = None, None, _FOREVER, now
         self.until = min(self.until, seen[0]) - seconds
         self._touched -= seconds
         self._written -= seconds
@@ -320,7 +338,7 @@ class Certainty:
     def wants_write(self, now: float, upkeep: Upkeep) -> bool:
         """Return whether the proof that is sent at `now` should be a write that a quorum commits, and no sync."""
         if not self.is_linked:
-            return self._candidate is not None or self._witness_ended < now
+            return self._candidate is not None or self._former is not None or self._witness_ended < now
         left = self._written + self.least - now
         # With x, look whether another client has written; with y, write if not.
         return upkeep is Upkeep.CERTAIN and left < self.least * (_STALE if self._waiting else _LATE)

@@ -8,6 +8,7 @@ elsewhere.
 
 from __future__ import annotations
 
+import math
 import struct
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -36,15 +37,14 @@ from zkwire.wire.watch_table import WatchEventType, WatchKind, deletion_frame
 _REQUEST_START: Final = struct.Struct(">iii")  # length, xid, opcode
 _REPLY_HEADER: Final = struct.Struct(">iqi")  # xid, zxid, err
 _ANY_VERSION: Final = -1
-_FOREVER: Final = float("inf")
 _SERVER: Final = Reach.SERVER
 _PASSWORD_BYTES: Final = 16
 REQUEST_HEADER_SIZE: Final = 8  # bytes: xid and opcode
 _LARGE: Final = 4 * 1024  # bytes: a larger request is encoded when it is sent, and counts in `large_in_flight`
 _SET_WATCHES: Final = (SetWatchesRequest, SetWatches2Request)
-# The code in the reply to a write in a session that the server is closing.  It does not prove that the session is gone;
-# the next handshake does.
+# In the reply to a write in a session that the server is closing: that it is gone is proven by the next handshake only.
 _SESSION_EXPIRED: Final = -112
+_SESSION_MOVED: Final = -118  # inside a transaction's reply only: for other writes the server closes the connection
 
 
 class Waiter(Protocol):
@@ -157,10 +157,9 @@ class Connection:
     `confirms_session`: whether a reply proves that the ensemble keeps the session;
     `is_held`: set by the session; while it is True no ping is sent;
     `unfolding`: a large reply that is being decoded in steps, or None: call `go_on` later, and read no more until then;
-    `is_session_over`: whether the server said, in a reply, that it is ending the session;
+    `is_session_over`: whether the server has said that it is ending the session;
     `urgent`: the callbacks of `add_urgent`, by their frames without the zxid and the error code;
-    `certainty`: set by the session at the handshake: what replies prove about the session; None where they prove
-    nothing, as those of a server without a quorum;
+    `certainty`: set by the session: what replies prove about the session; None where they prove nothing;
     `upkeep`: set by the session: how certain the session is kept, by proofs in place of pings;
     `is_proof_answered`: set with the reply to a proof: `next_tick` may be earlier now.
     """
@@ -203,9 +202,9 @@ class Connection:
     def send(self, call: Call, now: float) -> None:
         """Assign `call` its xid and queue its frame.
 
-        The server's reading thread answers an auth or sasl request at once: the reply may overtake the replies to
-        earlier requests, but not to an earlier request of these two kinds.  The server does not count the two as a sign
-        of life of the session, so they do not put off the next ping, and their replies do not extend the certainty.
+        The server's reading thread answers an auth or sasl request at once: the reply may overtake those to earlier
+        requests of other kinds.  The server does not count the two as a sign of life of the session, so they do not put
+        off the next ping, and their replies prove nothing.
         """
         request = call.request
         xid = call.xid = next(self._xids) if request.fixed_xid is None else request.fixed_xid
@@ -228,11 +227,9 @@ class Connection:
 
     # -- urgent events --------------------------------------------------------------------------------------------
     #
-    # The fast path of a hand-over.  A waiter in a line watches the node before its own, and the deletion of that node
-    # makes it the owner.  Nothing in that event is news: its type and path are known in advance, and so are the exact
-    # bytes of its frame, except for the zxid and the error code in the header.  So the waiter registers these bytes
-    # with a callback.  The transport compares each read with them and wakes the waiter's task in that step,
-    # before anything is decoded.  Then it gives the same bytes to `receive`, as for any event.
+    # The fast path of a hand-over: the bytes of the event that makes a waiter the owner are known in advance, but for
+    # the zxid and the error code in the header.  The transport compares each read with them, wakes the waiter's task in
+    # that step, and then gives the same bytes to `receive`, as for any event.
 
     def add_urgent(self, path: str, callback: Callable[[], None]) -> None:
         """Make `take_urgent` return `callback`, once, for the event that the node at the server's `path` was deleted.
@@ -329,7 +326,7 @@ class Connection:
         self.error = ProtocolError(f"a frame that cannot be decoded: {error}")
 
     def _unfold(self, frame: bytes) -> bool:
-        """Begin to decode a large frame in steps; return False if it is not the successful reply to the next call."""
+        """Begin to decode a large frame in steps; return False if it is no successful reply to the next call."""
         xid, _, code = _REPLY_HEADER.unpack_from(frame)
         if not self.timeout or code or not self.calls or self.calls[0].xid != xid:
             return False
@@ -396,11 +393,10 @@ class Connection:
     def _dead_at(self) -> float:
         keeps_certain = self._is_kept and self.upkeep is Upkeep.CERTAIN
         silent = self.heard + timing.dead_after(self.timeout, keeps_certain=keeps_certain)
-        # A request that was sent late, by an event loop that was late, gets its time to be answered nevertheless.
-        unanswered = timing.unanswered_after(self.timeout, keeps_certain=keeps_certain)
         if not self.calls:  # nothing is owed: proofs at rest are further apart than pings
-            return _FOREVER if self._is_kept else silent
-        return max(silent, self.calls[0].sent_at + unanswered)
+            return math.inf if self._is_kept else silent
+        # A request that was sent late, by an event loop that was late, gets its time to be answered nevertheless.
+        return max(silent, self.calls[0].sent_at + timing.unanswered_after(self.timeout, keeps_certain=keeps_certain))
 
     # -- decoding ---------------------------------------------------------------------------------------------------
 
@@ -456,9 +452,9 @@ class Connection:
         elif code == AuthenticationRequiredError.code:
             return AuthenticationDemand(call.request.operation)
         failed_inside = call.reply.error if isinstance(call.reply, MultiReply) else 0
-        if _SESSION_EXPIRED in (code, failed_inside):
-            self.is_session_over = True
-            raise ProtocolError("the server is ending the session")
+        self.is_session_over = _SESSION_EXPIRED in (code, failed_inside)
+        if self.is_session_over or failed_inside == _SESSION_MOVED:
+            raise ProtocolError("the server is ending the session, or another server has it")
         call.code = code
         call.zxid = zxid
         self.calls.popleft()
@@ -473,9 +469,9 @@ class Connection:
             else:
                 self.certainty.refused(call.sent_at, self.heard)
         # A ping's reply carries the server's newest zxid, which may belong to a change whose event has not come yet.
-        # If the connection broke now, setting the watches again from that zxid would miss the change.
-        # The same goes for the reply to one of several SetWatches: the watch of a change may be in a later chunk, which
-        # the next connection must set again from the same zxid.  And no reply behind a refused chunk may raise it.
+        # If the connection broke now, setting the watches again from that zxid would miss the change.  Nor may the
+        # reply to one of several SetWatches raise it: the next connection sets the later chunks again from the same
+        # zxid.  And no reply after a refused chunk may raise it.
         if zxid > self.last_zxid and xid != PING_XID and not isinstance(call.request, _SET_WATCHES):
             self.last_zxid = self.last_zxid if self._misses_events else zxid
         elif code and isinstance(call.request, _SET_WATCHES):

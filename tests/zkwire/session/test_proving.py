@@ -6,6 +6,7 @@ The witness itself is tested in test_witness.py.
 import asyncio
 import random
 import struct
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -145,7 +146,8 @@ class Session:
         connection = Connection(ConnectRequest(0, 0, round(TIMEOUT * 1000), 0, bytes(16), False), 1000, now())
         answer = ConnectResponse(0, round(TIMEOUT * 1000), 5, bytes(16)).encode() + b"\0"
         connection.receive(struct.pack(">i", len(answer)) + answer, now())
-        self.proving.greeted(connection, now(), is_new=True)
+        attempt: Any = SimpleNamespace(sent_at=now(), begins_session=True, is_doubtful=False)
+        self.proving.greeted(attempt, connection)
         certainty = self.lifetime.certainty
         assert certainty is not None
         certainty.until = now()
@@ -174,7 +176,20 @@ async def test_a_session_that_is_certain_for_more_than_a_tenth_of_its_timeout_ne
         assert server.names() == []
         await asyncio.sleep(0.2)
         await zk.certify()
-        assert server.names() == ["sync", "multi"]
+        assert set(server.names()) == {"sync", "multi"}
+        assert zk.is_certain(zk.session_id)
+
+
+@in_virtual_time
+@pytest.mark.parametrize("locks", [True, False])
+@pytest.mark.parametrize("idle", [9.1, 9.5, 30.0])
+async def test_certify_returns_however_long_the_client_has_written_nothing(idle: float, locks: bool) -> None:
+    """It writes, then: only the chain is kept at rest."""
+    async with a_client(locks=locks) as (server, zk):
+        server.latency = lambda: 0.001
+        await asyncio.sleep(idle)
+        await zk.certify()
+        assert zk.is_certain(zk.session_id)
 
 
 async def test_without_a_connection_the_proof_is_a_sync_which_waits_for_the_next_one(pauses: list[float]) -> None:
@@ -221,18 +236,20 @@ async def test_a_session_that_is_resumed_by_its_id_becomes_certain_if_its_least_
         key, least = (former.session_id, former.session_password), former.least_timeout
         await former.close(keep_session=True)
         server.names()
+        server.latency = lambda: 0.001
         options: dict[str, Any] = {"least_timeout": least} if is_known else {}
         async with zkwire.connect(
             "a", session_id=key[0], session_password=key[1], open_link=server.open_link, **options
         ) as zk:
+            await zk.ping()
             if is_known:
                 await zk.certify()
                 assert zk.is_certain(key[0])
-                assert server.names("sync") == ["connect", "connect", "create", "connect", "multi"]
+                assert server.names("sync", "ping") == ["connect", "connect", "create", "connect", "multi"]
             else:
                 with pytest.raises(ValueError, match="give zkwire.connect the `least_timeout` of the client"):
                     await zk.certify()
-                assert server.names() == ["connect"]
+                assert server.names("ping") == ["connect"]
 
 
 # -- a broken chain ---------------------------------------------------------------------------------------------------
@@ -241,11 +258,12 @@ async def test_a_session_that_is_resumed_by_its_id_becomes_certain_if_its_least_
 async def cut_off(server: Server, zk: Client) -> None:
     """Have the server silent for longer than all that is certain; then a new leader gives each session its timeout."""
     session = zk.session_id
+    server.latency = lambda: 0.001
     server.is_silent = True
     await asyncio.sleep(11.0)
     server.machine.restart(now())
     server.go_on()
-    await zk.ping()
+    await zk.sync("/")
     assert zk.session_id == session
     assert chain(zk).is_broken
     server.names()
@@ -264,7 +282,7 @@ async def test_a_witness_and_a_write_mend_the_chain_of_a_client_with_a_lock(late
         await server.until("connect")
         assert now() - at == pytest.approx(2.5 + 2.0, abs=0.01)  # at the first look, and spread over half a timeout
         await server.until("multi")
-        await turns()
+        await asyncio.sleep(0.1)
         assert server.names("sync") == [*WITNESS, "multi"]
         assert chain(zk).is_linked
         assert zk.is_certain(zk.session_id)

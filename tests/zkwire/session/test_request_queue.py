@@ -443,8 +443,7 @@ async def test_a_read_with_two_unreadable_answers_fails_and_is_no_reason_to_keep
         def send_a_part(wire: Wire, sent: Sent) -> bool | None:
             if sent.name != "exists":
                 return None
-            xid = wire._link.connection.calls[0].xid
-            wire.send(b"\0\0\0\x14" + xid.to_bytes(4, "big") + bytes(12) + b"\0\0\0\1")
+            wire.send(b"\0\0\0\x14" + sent.xid.to_bytes(4, "big") + bytes(12) + b"\0\0\0\1")
             return False
 
         server.strike = send_a_part
