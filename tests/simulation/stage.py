@@ -69,6 +69,7 @@ class Player:
             "session_timeout": self.zk.session_timeout * resumes,
             "session_id": self.zk.session_id,
             "session_password": self.zk.session_password,
+            "least_timeout": self.zk.least_timeout,
         }
         is_resumed = bool(resumes and self.zk.session_id)
         if is_resumed:

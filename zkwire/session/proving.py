@@ -203,23 +203,26 @@ class Proving:
         Requests: none if it is certain; one or two if the session was kept; after the session was cut off for long,
         it takes until the leader has ended another session.
         """
+        if self._lifetime.certainty is not None and self._lifetime.until > self._loop.time() + self.enough:
+            return
+        self.need(later=False)  # the chain must not run out while it is mended
+        try:
+            await self._certify()
+        finally:
+            self.release(later=False)
+
+    async def _certify(self) -> None:
         for tries in itertools.count(1):
-            certainty = self._lifetime.certainty
+            certainty, link, now = self._lifetime.certainty, self._link, self._loop.time()
             if certainty is None:
                 raise ValueError(
                     "no lock can be certain in a session that was resumed by its id, unless the least timeout is known"
                     " that it was ever granted: give zkwire.connect the `least_timeout` of the client that had it"
                 )
-            now = self._loop.time()
             if self._lifetime.until > now + self.enough:
                 return
-            link = self._link
             if link is not None and certainty.is_broken and certainty.based <= now:
-                self.need(later=True)  # until the witness has ended, the chain that it is to mend must not run out
-                try:
-                    await asyncio.wait({self._mend()})
-                finally:
-                    self.release(later=True)
+                await asyncio.wait({self._mend()})
                 continue
             # Without a connection: a sync, which waits for the next one.
             request = SyncRequest("/") if link is None else link.connection.proof(now)

@@ -42,8 +42,7 @@ _PASSWORD_BYTES: Final = 16
 REQUEST_HEADER_SIZE: Final = 8  # bytes: xid and opcode
 _LARGE: Final = 4 * 1024  # bytes: a larger request is encoded when it is sent, and counts in `large_in_flight`
 _SET_WATCHES: Final = (SetWatchesRequest, SetWatches2Request)
-# In the reply to a write in a session that the server is closing: that it is gone is proven by the next handshake only.
-_SESSION_EXPIRED: Final = -112
+_SESSION_EXPIRED: Final = -112  # the server is closing the session: that it is gone only the next handshake proves
 _SESSION_MOVED: Final = -118  # inside a transaction's reply only: for other writes the server closes the connection
 
 

@@ -8,7 +8,7 @@ from operator import gt
 import pytest
 
 import zkwire
-from tests.support.client import states_until, turns
+from tests.support.client import states_until
 from tests.support.everywhere import scene
 from tests.support.proxy import Proxy
 from tests.support.recipes import until_state

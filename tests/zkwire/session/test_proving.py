@@ -250,7 +250,7 @@ async def test_a_session_that_is_resumed_by_its_id_becomes_certain_if_its_least_
                 names = server.names("sync", "ping")
                 assert (names[:5], names.count("create")) == (["connect", *MENDED], 1)
             else:
-                with pytest.raises(ValueError, match="give zkwire.connect the `least_timeout` of the client"):
+                with pytest.raises(ValueError, match="the `least_timeout` of the client that had it"):
                     await zk.certify()
                 assert server.names("ping") == ["connect"]
 
@@ -407,7 +407,7 @@ async def test_the_writes_of_others_count_if_the_server_is_listed_and_a_learner(
         own = set(server.names("setData", "ping"))
         assert asked == [Address("10.0.0.1", 2181)] * (config is LISTED)
         assert own == ({"sync"} if asked and is_learner else {"sync", "multi"})
-        assert 4.0 <= zk.certain_for(zk.session_id) + 0.001
+        assert zk.certain_for(zk.session_id) > 3.99
 
 
 @in_virtual_time
