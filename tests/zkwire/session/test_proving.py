@@ -341,8 +341,10 @@ async def test_the_end_of_the_client_ends_the_witness() -> None:
     async with a_client() as (server, zk):
         zk.need_certainty()
         await cut_off(server, zk)
-        await server.until("create")
-        await zk.close()
+        server.latency = lambda: 0.1
+        await server.until("connect")
+        assert len(tasks("zkwire certainty")) == 1
+        await zk.close(within=0)  # waits until the witness has ended its session
         assert tasks("zkwire certainty") == []
         assert not [wire for wire in server.wires if wire.is_open]
 
