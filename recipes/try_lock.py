@@ -18,7 +18,7 @@ from recipes.common.own_acl import own_acl, was_refused
 from recipes.common.parent_acl import warn_if_wider
 from recipes.common.this_process import or_in_words
 from recipes.common.waiting import raise_unless_renewed
-from recipes.line.certainty import renew_certainty
+from recipes.line.certainty import be_certain_soon, renew_certainty
 from recipes.line.contenders import Contender, single
 from recipes.line.lease import Lease, LockLostError
 from recipes.line.locking import Locking
@@ -143,6 +143,7 @@ class TryLock(Locking[Lease]):
         if previous is not None:
             await asyncio.wait([previous])
         while not abandoned.is_set():
+            await be_certain_soon(self._zk)
             session_id, newest = self._zk.session_id, self._zk.last_zxid
             acl = own_acl(self._zk, self.path) if self._acl is None else self._acl
             try:

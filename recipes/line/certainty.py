@@ -74,6 +74,15 @@ class Certainty:
         await renew_certainty(self._zk)
 
 
+async def be_certain_soon(zk: Client) -> None:
+    """If the session was cut off, make it certain before anything is made that others wait for; see Client.is_cut_off.
+
+    Raises: as `renew_certainty`.
+    """
+    if zk.is_cut_off():
+        await renew_certainty(zk)
+
+
 async def renew_certainty(zk: Client) -> None:
     """Get an answer through the leader, so that the session is certain to be alive if it is.
 

@@ -18,7 +18,7 @@ import zkwire
 from recipes.common.parent_acl import warn_if_wider
 from recipes.common.this_process import or_in_words
 from recipes.common.waiting import raise_unless_renewed
-from recipes.line.certainty import Certainty
+from recipes.line.certainty import Certainty, be_certain_soon
 from recipes.line.entering import Entrance
 from recipes.line.looks import looks_of
 from recipes.line.position import every_contender
@@ -176,6 +176,7 @@ class Line:
         ticket.give_up()
 
     async def _enter(self, sight: Sight | None) -> WaitingTicket:
+        await be_certain_soon(self._zk)
         node, answers, is_new_line = await self._entrance.enter()
         ticket = Ticket(node, self._zk.removal(node.path))
         try:

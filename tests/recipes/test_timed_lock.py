@@ -263,7 +263,7 @@ async def test_a_lease_that_is_uncertain_is_lost_when_it_is_extended_and_writes_
         await until_data(stage.other, lease.path, bool)
         await zk.ping()
         count.requests.clear()
-        zk._session.certainty.end()
+        zk._session.certainty.doubt()
         with pytest.raises(LockLostError):
             await lease.extend(5)
         await lease.release()

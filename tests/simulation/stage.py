@@ -210,7 +210,10 @@ class Stage:
             for player in self.players:
                 player.close()
             self._run(lambda: all(each.is_over for each in self.players), 2 * longest, "not closed", every=ON_CALL)
-            self._run(lambda: not self.ensemble.sessions(), 3 * longest, "sessions stay")
+            # The sessions that clients began as witnesses end by themselves.
+            shape = self.schedule.shape
+            within = 3 * longest + 8 * shape.tick + 4 * shape.bucket
+            self._run(lambda: not self.ensemble.sessions(), within, "sessions stay")
             self._run(self._is_at_rest, 5.0, "machines go on")
             if any(player.machine.left() for player in self.players):
                 self._let_pass(_MOMENT)

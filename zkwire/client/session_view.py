@@ -120,6 +120,14 @@ class SessionView:
         """Return whether `session_id` is the present session, and certain for long enough to acquire a lock."""
         return self.certain_for(session_id) > self._session.proving.enough
 
+    def is_cut_off(self) -> bool:
+        """Return whether `certify` will have to wait until the leader has ended another session.
+
+        A lock waits for that before it makes its node, which would keep others waiting.
+        """
+        certainty = self._session.certainty.certainty
+        return certainty is not None and certainty.has_run_out(self._loop.time())
+
     def certain_for(self, session_id: int) -> float:
         """Return how many seconds from now the session cannot expire; 0 if `session_id` is another session."""
         session = self._session

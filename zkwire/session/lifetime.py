@@ -107,7 +107,7 @@ class Lifetime:
     `until` is that moment on the event loop's clock, minus infinity while nothing is known.  `on_uncertain` holds the
     callbacks for the moment at which it comes.  `certainty` is what answers have proven, None where nothing can be.
 
-    The session calls `renewed`, `granted`, `look` and `end`.
+    The session calls `renewed`, `granted`, `look`, `doubt` and `end`.
     """
 
     def __init__(self, least: float | None) -> None:
@@ -137,7 +137,6 @@ class Lifetime:
         """Record the answer to a handshake; see Certainty.begun and Certainty.resumed."""
         if self.certainty is None:
             return
-        self._is_over = False  # a server that has said so before was wrong: the session was resumed
         sent -= self._count_suspension(now)
         if is_new:
             self.certainty.begun(sent, now, timeout, phase)
@@ -161,8 +160,14 @@ class Lifetime:
         self.certainty.missed(missed, now, self._seen)
         return missed
 
+    def doubt(self) -> None:
+        """Record that a server has said that it is ending the session; the next handshake shows whether it is."""
+        if self.certainty is not None:
+            self.certainty.until = _NEVER
+        self.on_uncertain.check_soon()
+
     def end(self) -> None:
-        """Record that the session is over, or that the server is about to end it."""
+        """Record that the session is over, or that the client is ending it."""
         self._is_over = True
         self.on_uncertain.check_soon()
 

@@ -21,7 +21,7 @@ from zkwire.session.sasl import SaslMechanism
 from zkwire.session.transport import Link, OpenLink
 from zkwire.session.witness import Witness
 from zkwire.wire import timing
-from zkwire.wire.certainty import Upkeep
+from zkwire.wire.certainty import Certainty, Upkeep
 from zkwire.wire.connection import Connection
 from zkwire.wire.multi import MultiRequest
 from zkwire.wire.requests import CheckVersionRequest, GetDataRequest, Request, SyncRequest
@@ -65,6 +65,7 @@ class Proving:
         self._open_link = open_link
         self._sasl = sasl
         self._needs = [0, 0]  # of locks that depend on certainty now, and later
+        self._needed_since = 0.0
         self._link: Link | None = None
         self._address: Address | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -74,6 +75,8 @@ class Proving:
 
     def need(self, *, later: bool) -> None:
         """Record that one lock more depends on certainty, or, with `later`, that one waits which may come to."""
+        if not self._needs[0]:
+            self._needed_since = self._loop.time()
         self._needs[later] += 1
         self._set_upkeep()
 
@@ -140,8 +143,11 @@ class Proving:
         if certainty.is_broken and any(self._needs):
             # Not all clients at the same time, if all were cut off.
             self._mend(self._rng.random() * certainty.least * _LOOK_EVERY)
-        elif self._needs[0] and self._asking is None:
+        elif self._needs[0] and self._asking is None and self._is_at_rest(certainty):
             self._asking = self._run(self._ask_role(link))
+
+    def _is_at_rest(self, certainty: Certainty) -> bool:
+        return self._loop.time() >= self._needed_since + certainty.least * _ROLE_AFTER
 
     def _run(self, body: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self._loop.create_task(body, name="zkwire certainty")
@@ -221,7 +227,7 @@ class Proving:
                 )
             if self._lifetime.until > now + self.enough:
                 return
-            if link is not None and certainty.is_broken and certainty.based <= now:
+            if link is not None and certainty.is_broken and certainty.based < now:
                 await asyncio.wait({self._mend()})
                 continue
             # Without a connection: a sync, which waits for the next one.

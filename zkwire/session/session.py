@@ -263,7 +263,7 @@ class Session:
         self._link, self._lost_at = None, self._loop.time()
         self.proving.detach()
         if link.connection.is_session_over:
-            self.certainty.end()
+            self.certainty.doubt()
         self.requests.detach(reason)
         if not self.key.is_resumable:
             # Only that server has the session.  Its answers confirm nothing to the ensemble, but did keep this session.

@@ -39,6 +39,7 @@ class Witness:
         self._address = address
         self._sasl = sasl
         self._within = within
+        self._xids = xids()
         self._attempt: Attempt | None = None
 
     async def run(self) -> None:
@@ -57,7 +58,7 @@ class Witness:
                 return
 
     async def _shake_hands(self, hello: ConnectRequest, *, is_new: bool = False) -> ConnectResponse:
-        self._attempt = Attempt(self, hello, _REPLY_LIMIT, self._sasl, xids(), is_first=False)
+        self._attempt = Attempt(self, hello, _REPLY_LIMIT, self._sasl, self._xids, is_first=False)
         link = await self._attempt.run(self._open_link, self._address, self._within)
         try:
             if is_new:

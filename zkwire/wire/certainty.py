@@ -273,6 +273,10 @@ class Certainty:
         is_open = self._candidate is not None or self._former is not None
         return not self.is_linked and not is_open and self._witness_ended == _FOREVER
 
+    def has_run_out(self, now: float) -> bool:
+        """Return whether nothing can be certain before a witness has ended, as far as is known."""
+        return self.based < _FOREVER and (self.is_broken or now >= self._touched + self.least)
+
     def witnessed(self, begun: float, ended: float) -> None:
         """Record that the leader had ended, by `ended`, a silent session that was made after `begun`."""
         if begun > self.based:

@@ -463,8 +463,8 @@ class Idle(Scene):
     async def passes(self, seconds: float) -> None:
         """Let time pass."""
         while seconds > 0:
-            await self.clock.passes(min(seconds, TIMEOUT / 4))
-            seconds -= TIMEOUT / 4
+            await self.clock.passes(min(seconds, TIMEOUT / 50))
+            seconds -= TIMEOUT / 50
             for zk in (self.zk, self.other):
                 await zk.ping()
 
