@@ -143,7 +143,10 @@ class TryLock(Locking[Lease]):
         if previous is not None:
             await asyncio.wait([previous])
         while not abandoned.is_set():
-            await be_certain_soon(self._zk)
+            try:
+                await be_certain_soon(self._zk)
+            except SessionExpiredError:
+                raise_unless_renewed(self._zk)
             session_id, newest = self._zk.session_id, self._zk.last_zxid
             acl = own_acl(self._zk, self.path) if self._acl is None else self._acl
             try:

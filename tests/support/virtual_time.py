@@ -273,7 +273,7 @@ async def a_client(
 ) -> AsyncIterator[tuple[Server, zkwire.Client]]:
     """Start a server and a client of it, which tries its hosts in the order in which they are named."""
     server = Server()
-    options.setdefault("rng", InOrder())
+    options.setdefault("rng", InOrder(1))
     async with zkwire.connect(hosts, timeout, open_link=server.open_link, **options) as zk:
         server.requests.clear()
         server.writes.clear()

@@ -5,7 +5,6 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from unittest.mock import patch
 
 import pytest
 
@@ -468,11 +467,6 @@ class Idle(Scene):
             for zk in (self.zk, self.other):
                 await zk.ping()
 
-    async def uncertain(self) -> None:
-        """Let time pass until the session of `zk` is not certain any more."""
-        while self.zk.certain_for(self.zk.session_id):
-            await self.passes(TIMEOUT / 4)
-
 
 @asynccontextmanager
 async def idle_scene(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Idle]:
@@ -485,7 +479,7 @@ async def idle_scene(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Idle]:
 
 async def test_a_claim_after_an_idle_time_is_certain(monkeypatch: pytest.MonkeyPatch) -> None:
     async with idle_scene(monkeypatch) as stage:
-        await stage.uncertain()
+        await stage.passes(1.25 * TIMEOUT)
         async with Queue(stage.zk, PATH).claim() as item:
             assert item.is_certain()
             await stage.passes(1.25 * TIMEOUT)
@@ -501,7 +495,7 @@ async def test_a_claim_by_a_consumer_that_has_waited_long_is_certain(monkeypatch
         claim = queue.claim()
         entering = asyncio.create_task(claim.__aenter__())
         await until_line(stage.other, f"{PATH}/consumers", 1)
-        await stage.uncertain()
+        await stage.passes(TIMEOUT)
         await theirs.put(b"late")
         item = await entering
         assert item.is_certain()
@@ -511,56 +505,20 @@ async def test_a_claim_by_a_consumer_that_has_waited_long_is_certain(monkeypatch
         await settled(stage.zk, PATH)
 
 
-async def test_a_claim_that_is_cancelled_while_it_asks_for_certainty_is_handed_back(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """And it is the first one again, also for this consumer, which lists so long a queue only now and then."""
-    async with idle_scene(monkeypatch) as stage:
-        await Queue(stage.other, PATH).put_many(numbers(3, 250))
-        await stage.uncertain()
-        queue = Queue(stage.zk, PATH)
-        async with stage.server.hold_replies("sync", session=stage.zk.session_id) as held:
-            entering = asyncio.create_task(queue.claim().__aenter__())
-            await held.until_hit()
-            entering.cancel()
-            assert isinstance(await outcome(entering), asyncio.CancelledError)
-        await settled(stage.zk, PATH)
-        assert await queue.get() == b"0"
-
-
 async def test_a_claim_whose_session_has_ended_by_the_answer_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """As by the end of a connection to a read-only server: nothing is raised, and the session is another one."""
     async with idle_scene(monkeypatch) as stage:
-        await stage.uncertain()
         former = stage.zk.session_id
+        is_enough = Certainty.is_enough
 
         async def expire(_: Certainty) -> None:
-            renewing.stop()
+            monkeypatch.setattr(Certainty, "is_enough", is_enough)
             stage.server.expire(former)
             await until(lambda: stage.zk.session_id not in (0, former))
 
-        renewing = patch.object(Certainty, "renew", expire)
-        renewing.start()
+        monkeypatch.setattr(Certainty, "is_enough", lambda _: False)
+        monkeypatch.setattr(Certainty, "renew", expire)
         claim = Queue(stage.zk, PATH).claim()
         assert await claim.__aenter__() == b"0"
         await claim.__aexit__(None, None, None)
         assert await contents(stage) == [b"1", b"2"]
-
-
-async def test_a_claim_whose_session_ends_while_it_asks_for_certainty_is_made_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async with idle_scene(monkeypatch) as stage:
-        await stage.uncertain()
-        session_id = stage.zk.session_id
-        claim = Queue(stage.zk, PATH).claim()
-        with stage.server.drop_before("sync", session=session_id) as fault:
-            entering = asyncio.create_task(claim.__aenter__())
-            await fault.until_hit()
-            stage.server.expire(session_id)
-        item = await entering
-        assert item.is_certain()
-        assert stage.zk.session_id != session_id
-        await claim.__aexit__(None, None, None)
-        assert await contents(stage) == [b"1", b"2"]
-        await settled(stage.zk, PATH)
