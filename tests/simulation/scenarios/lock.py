@@ -156,7 +156,10 @@ class HeldScenario(Scenario):
     async def _poll(self, player: Player, what: str, seconds: float, pause: float) -> None:
         """Try until the lock was free; a lock that nobody holds or waits for must be found free within a bound."""
         world, guards, schedule = self.stage.world, self.stage.guards, self.stage.schedule
-        patience = _FREE_WITHIN + (9 * _FREE_WITHIN + 2 * schedule.longest if schedule.faults else 0.0)
+        shape = schedule.shape
+        patience = _FREE_WITHIN + 50 * shape.flush  # a disk may stall once
+        if schedule.faults:  # a client that was cut off waits until the leader has ended its witness, twice at most
+            patience += 9 * _FREE_WITHIN + 2 * schedule.longest + 2 * (5 * shape.tick + shape.bucket)
         held, since = -1, world.now
         while not await self._try(player, what, seconds):
             count = sum(guard.count for guard in guards)
