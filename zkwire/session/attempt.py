@@ -35,7 +35,7 @@ class Attempt:
 
     Arguments: `owner`, of the link; `hello`, the handshake request; `reply_limit`, the largest frame to accept, in
     bytes; `sasl`, the mechanism that authenticates after the handshake, None for none; `session_xids`, those that the
-    session has not used; `before`, the attempt before this one; `is_first`, whether the client has never been
+    session has not used; `is_first`, whether the client has never been
     connected, so that it wants to know why it cannot be.
 
     `sent_at` is when the handshake request was written, on the event loop's clock.
@@ -48,7 +48,6 @@ class Attempt:
         reply_limit: int,
         sasl: SaslMechanism | None,
         session_xids: Iterator[int],
-        before: Attempt | None = None,
         *,
         is_first: bool,
     ) -> None:
@@ -59,8 +58,6 @@ class Attempt:
         self._sasl = sasl
         self._xids = session_xids
         self._is_first = is_first
-        # A server may answer this handshake by what the leader has said to one before that was given up.
-        self.is_doubtful = before is not None and before.is_unanswered
         self._link: Link | None = None
         self._greeted: asyncio.Future[bool] = self._loop.create_future()
         self.sent_at = self._loop.time()
@@ -69,11 +66,6 @@ class Attempt:
     def begins_session(self) -> bool:
         """Whether the handshake asks for a new session."""
         return not self._hello.session_id
-
-    @property
-    def is_unanswered(self) -> bool:
-        """Whether this handshake, or one before it since the last answer, may have been sent in vain."""
-        return not self._greeted.done() and (self.is_doubtful or self._link is not None)
 
     def greeted(self, *, accepted: bool) -> None:
         """Take the server's answer to the handshake; called by the owner of the link."""

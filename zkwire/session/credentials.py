@@ -42,9 +42,13 @@ class Credential:
         self._is_forgotten = False
 
     def call(self) -> Call:
-        """Return a fresh request that shows it."""
-        self._call = Call(AuthRequest(0, self.scheme, self._identity.data), self)
+        """Return a fresh call that shows it."""
+        self._call = Call(self.request(), self)
         return self._call
+
+    def request(self) -> AuthRequest:
+        """Return the request that shows it."""
+        return AuthRequest(0, self.scheme, self._identity.data)
 
     @property
     def was_sent(self) -> bool:

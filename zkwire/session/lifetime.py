@@ -131,9 +131,7 @@ class Lifetime:
         self._is_over, self._seen = False, (_NEVER, _NEVER)
         self._suspended = suspension.suspended()
 
-    def granted(
-        self, sent: float, now: float, timeout: float, phase: float, *, is_new: bool, is_doubtful: bool = False
-    ) -> None:
+    def granted(self, sent: float, now: float, timeout: float, phase: float, *, is_new: bool) -> None:
         """Record the answer to a handshake; see Certainty.begun and Certainty.resumed."""
         if self.certainty is None:
             return
@@ -141,7 +139,7 @@ class Lifetime:
         if is_new:
             self.certainty.begun(sent, now, timeout, phase)
         else:
-            self.certainty.resumed(sent, now, timeout, phase, is_doubtful=is_doubtful)
+            self.certainty.resumed(sent, timeout, phase)
             self.on_uncertain.check_soon()  # a shorter timeout than the one before brings the moment forward
         self._seen = self.certainty.proven
 

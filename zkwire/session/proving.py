@@ -9,12 +9,13 @@ import asyncio
 import itertools
 import logging
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final
 
 from zkwire.errors import ConnectionLostError, ProtocolError, ServerError, SessionError, ZooKeeperError
 from zkwire.session import probe
 from zkwire.session.attempt import Attempt
+from zkwire.session.credentials import Credential
 from zkwire.session.hosts import CONFIG, Address, is_listed
 from zkwire.session.lifetime import Lifetime
 from zkwire.session.sasl import SaslMechanism
@@ -41,8 +42,8 @@ class Proving:
     """What makes a session certain, and keeps it so.
 
     Arguments: `lifetime`, the session's; `submit`, which sends a request; `rng`, a source of randomness; `open_link`,
-    which opens connections; `sasl`, the client's mechanism; `is_ready`, whether the chain is kept while there is no
-    lock.
+    which opens connections; `sasl` and `credentials`, the client's; `is_ready`, whether the chain is kept while there
+    is no lock.
 
     `tasks` are those that run; the session ends them.
     """
@@ -54,6 +55,7 @@ class Proving:
         rng: random.Random,
         open_link: OpenLink,
         sasl: SaslMechanism | None,
+        credentials: Iterable[Credential],
         *,
         is_ready: bool,
     ) -> None:
@@ -64,6 +66,7 @@ class Proving:
         self._rng = rng
         self._open_link = open_link
         self._sasl = sasl
+        self._credentials = credentials
         self._needs = [0, 0]  # of locks that depend on certainty now, and later
         self._needed_since = 0.0
         self._link: Link | None = None
@@ -105,7 +108,6 @@ class Proving:
                 connection.timeout,
                 self._rng.random(),
                 is_new=attempt.begins_session,
-                is_doubtful=attempt.is_doubtful,
             )
             connection.certainty = self._lifetime.certainty
 
@@ -193,7 +195,7 @@ class Proving:
             within = timing.connect_within(self._link.connection.timeout, 1)
             begun = self._loop.time()
             try:
-                await Witness(self._open_link, self._address, self._sasl, within).run()
+                await Witness(self._open_link, self._address, self._sasl, self._credentials, within).run()
                 certainty.witnessed(begun, self._loop.time())
                 await self._submit(MultiRequest([CheckVersionRequest("/", -1)]))
             except (ZooKeeperError, OSError, ProtocolError) as error:

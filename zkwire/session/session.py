@@ -7,8 +7,7 @@ follows the states, and decides when the session is over.  What it leaves to oth
 - `Lifetime` (lifetime.py) says until when the session is certain to live.
 - `Hosts` (hosts.py) says which server to try next and how long to wait before.
 
-No other module knows that a session reconnects.  Tests can replace the event loop's time, and the randomness and the
-function that opens connections, which are arguments.
+No other module knows that a session reconnects.  Tests can replace time, randomness and what opens connections.
 """
 
 from __future__ import annotations
@@ -94,13 +93,11 @@ class Session:
         tap = None if observer is None else ObserverTap(observer)
         self.requests = RequestQueue(max_in_flight, request_limit, tap)
         self.certainty = Lifetime(least_timeout if session_id else float("inf"))
-        self.proving = Proving(self.certainty, self.requests.submit, rng, open_link, sasl, is_ready=locks)
         self.on_closed = OnClosed()
         self.states = States()
         if tap is not None:
             self.states.listen(lambda state: tap.state_changed(state, self.server))
-        self._hosts = Hosts(addresses, timeout, rng)
-        self._wanted_timeout = self.timeout = timeout
+        self._hosts, self._wanted_timeout, self.timeout = Hosts(addresses, timeout, rng), timeout, timeout
         self.key = SessionKey(session_id, password, is_resumable=True) if session_id else SessionKey()
         self.server = ""
         self._xids = xids(1 + rng.getrandbits(30) if session_id else 1)  # the former client's are not known
@@ -110,6 +107,9 @@ class Session:
         self._reply_limit = reply_limit
         self._open_link = open_link
         self._credentials = Credentials(auth, self._credential_refused)
+        self.proving = Proving(
+            self.certainty, self.requests.submit, rng, open_link, sasl, self._credentials, is_ready=locks
+        )
         self._sasl = sasl
         self._accepts_read_only = accepts_read_only
         self._attempt: Attempt | None = None
@@ -368,8 +368,7 @@ class Session:
         seen = self.requests.last_zxid
         hello = self.key.hello(self._wanted_timeout, seen, accepts_read_only=self._accepts_read_only)
         is_first = not self._started.done()
-        before = self._attempt
-        self._attempt = Attempt(self, hello, self._reply_limit, self._sasl, self._xids, before, is_first=is_first)
+        self._attempt = Attempt(self, hello, self._reply_limit, self._sasl, self._xids, is_first=is_first)
         self.server = self.requests.server = str(address)
         within = min(timing.connect_within(self.timeout, len(self._hosts)), max(self._time_left(), 0))
         link = await self._attempt.run(self._open_link, address, within)

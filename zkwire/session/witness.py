@@ -9,11 +9,13 @@ docs/waiting-line.md has the argument.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from typing import Final
 
 from zkwire.errors import NoNodeError, ProtocolError
 from zkwire.session.attempt import Attempt, RefusedError
 from zkwire.session.closing import finish
+from zkwire.session.credentials import Credential
 from zkwire.session.hosts import Address
 from zkwire.session.sasl import SaslMechanism
 from zkwire.session.transport import Link, OpenLink
@@ -30,14 +32,22 @@ _REPLY_LIMIT: Final = 64 * 1024  # bytes
 class Witness:
     """One session that is made to be ended by the leader; the owner of its links, see LinkOwner.
 
-    Arguments: `open_link`, which opens connections; `address`, of the server to make it at; `sasl`, the client's
-    mechanism; `within`, how long one attempt to connect may take, in seconds.
+    Arguments: `open_link`, which opens connections; `address`, of the server to make it at; `sasl` and
+    `credentials`, the client's; `within`, how long one attempt to connect may take, in seconds.
     """
 
-    def __init__(self, open_link: OpenLink, address: Address, sasl: SaslMechanism | None, within: float) -> None:
+    def __init__(
+        self,
+        open_link: OpenLink,
+        address: Address,
+        sasl: SaslMechanism | None,
+        credentials: Iterable[Credential],
+        within: float,
+    ) -> None:
         self._open_link = open_link
         self._address = address
         self._sasl = sasl
+        self._credentials = credentials
         self._within = within
         self._xids = xids()
         self._attempt: Attempt | None = None
@@ -49,11 +59,15 @@ class Witness:
         Cancellation: leaves no socket; the session ends by itself.
         """
         made = await self._shake_hands(ConnectRequest(0, 0, _SHORTEST, 0, bytes(16), False), is_new=True)
+        password = made.password or bytes(16)
+        pause = made.timeout / 1000 * _ENDED_AFTER
         while True:
-            await asyncio.sleep(made.timeout / 1000 * _ENDED_AFTER)
+            await asyncio.sleep(pause)
+            pause *= 2  # each try has kept the session for longer
             try:
-                password = made.password or bytes(16)
-                await self._shake_hands(ConnectRequest(0, 0, _SHORTEST, made.session_id, password, False))
+                # With the zxid of its creation: a server that has not seen that does not know the session, and does not
+                # answer.
+                await self._shake_hands(ConnectRequest(0, self._zxid, _SHORTEST, made.session_id, password, False))
             except RefusedError:
                 return
 
@@ -74,15 +88,17 @@ class Witness:
         out the create of an ephemeral node, also one that it refuses then, because the parent does not exist.
         """
         path = f"/zkwire-{printed(self._response.session_id)}/witness"
-        refused = asyncio.get_running_loop().create_future()
-        link.connection.send(
-            Call(CreateRequest(path, b"", OPEN_ACL, _EPHEMERAL), refused), asyncio.get_running_loop().time()
-        )
+        loop = asyncio.get_running_loop()
+        refused = loop.create_future()
+        for credential in self._credentials:
+            link.connection.send(Call(credential.request()), loop.time())
+        link.connection.send(Call(CreateRequest(path, b"", OPEN_ACL, _EPHEMERAL), refused), loop.time())
         link.flush()
         async with asyncio.timeout(self._within):
             await asyncio.wait({refused, link.closed}, return_when=asyncio.FIRST_COMPLETED)
         if not refused.done():
             raise await link.closed
+        self._zxid = link.connection.last_zxid
         if refused.result() != NoNodeError.code:
             raise ProtocolError(f"a create below a missing node was answered with {refused.result()}")
 

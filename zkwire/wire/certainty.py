@@ -31,7 +31,7 @@ _FOREVER: Final = float("inf")
 # Fractions of the least timeout.
 _GAP: Final = 0.3  # half a tick, which is 1/4 at most, and what the leader's loop takes
 _GRAIN: Final = 1 / 64  # touches closer together than this are not told apart, so that there are few of them
-_EARLY: Final = 0.1  # y may be sent so much earlier than it must be
+_EARLY: Final = 0.2  # y may be sent so much earlier than it must be
 _STALE: Final = 0.6  # a write that certifies less than this is repeated with the next proof
 _LATE: Final = 0.35  # and at once when it certifies less than this
 _PAUSE: Final = 1 / 40  # after a refused proof
@@ -140,17 +140,14 @@ class Certainty:
         self.is_linked = now < sent + timeout
         self._certify()
 
-    def resumed(
-        self, sent: float, now: float, timeout: float, phase: float = 0.0, *, is_doubtful: bool = False
-    ) -> None:
+    def resumed(self, sent: float, timeout: float, phase: float = 0.0) -> None:
         """Record a handshake that has resumed the session; arguments as of `begun`.
 
         The handshake continues the chain if it had reached the leader before all that is certain ran out.  It also does
         if the last touch had not run out and the leader is still the same.  Either counts once a write was committed on
         this connection: before that its server may follow a leader that was replaced long ago.
-        Arguments: `is_doubtful`, whether a handshake before this one was left without an answer: its server may have
-        given the leader's answer to that one.  Then this one has reached the leader by the first answer through the
-        leader.
+        The answer to the handshake does not show when it had reached the leader: a learner may have given the leader's
+        answer to one that was left unanswered before.  The first answer through the leader shows it.
         """
         former = self._epoch, self.until, self._touched + self.least if self.is_linked else _NEVER
         self._start(sent, phase)
@@ -159,8 +156,7 @@ class Certainty:
         self.is_linked = False
         self._touched, self._written = sent, _NEVER
         self._former = former
-        if not is_doubtful:
-            self._arrived(now)
+        self.based = _FOREVER
 
     def _arrived(self, now: float) -> None:
         """Record that the handshake had reached the leader by `now`."""
@@ -322,6 +318,8 @@ class Certainty:
         """
         if self._asked > _NEVER:
             return _FOREVER  # one at a time
+        if self._former is not None:
+            return max(self._since + self.least * _SPREAD * self._phase, self._not_before)
         least, reserve, ends = self.least, upkeep.value, self._touched + self.least
         if self._waiting and self._waiting[-1][1] > self._touched:
             due = self._waiting[-1][0] + least * _MOMENT

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
-from zkwire.errors import AuthenticationRequiredError, ProtocolError, SessionError, UnimplementedError
+from zkwire.errors import AuthenticationRequiredError, NoAuthError, ProtocolError, SessionError, UnimplementedError
 from zkwire.wire import timing
 from zkwire.wire.certainty import Certainty, Reach, Upkeep
 from zkwire.wire.frames import LENGTH, FrameError, FrameReader
@@ -172,10 +172,9 @@ class Connection:
         self.error: ProtocolError | None = None
         self.timeout = 0.0
         self.last_zxid = connect_request.last_zxid_seen
-        self._misses_events = False  # watches of the former connection could not be set again
+        self._misses_events = self.is_proof_answered = False
         self.certainty: Certainty | None = None
         self.upkeep = Upkeep.NONE
-        self.is_proof_answered = False
         self._next_touch = now  # a touch sent before this is too close to the former one
         self.answered = self.heard = self._last_sent = now
         self._connect_sent = now
@@ -463,7 +462,8 @@ class Connection:
         if call.request.reach is not _SERVER and self.certainty is not None:
             # Only success: some errors are made by the server that we are connected to, without the leader.
             self.is_proof_answered = call.waiter is None
-            if code == 0 and not failed_inside:
+            # A check without READ on the root is refused by the leader, after it has looked for the session.
+            if code == 0 and failed_inside in (0, NoAuthError.code):
                 self.certainty.answered(call.sent_at, self.heard, call.request.reach, zxid)
             else:
                 self.certainty.refused(call.sent_at, self.heard)

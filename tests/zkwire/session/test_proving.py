@@ -125,7 +125,7 @@ class Session:
 
     def __init__(self, *answers: Exception | None) -> None:
         self.lifetime = Lifetime(float("inf"))
-        self.proving = Proving(self.lifetime, self.submit, random.Random(1), open_link, None, is_ready=True)
+        self.proving = Proving(self.lifetime, self.submit, random.Random(1), open_link, None, (), is_ready=True)
         self.requests: list[Request[Any]] = []
         self._answers = list(answers)
 

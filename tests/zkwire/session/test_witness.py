@@ -32,7 +32,7 @@ class Hellos(Server):
 
 
 def witness(server: Server) -> Witness:
-    return Witness(server.open_link, Address("a", 2181), None, 1.0)
+    return Witness(server.open_link, Address("a", 2181), None, (), 1.0)
 
 
 @in_virtual_time
@@ -60,7 +60,7 @@ async def test_a_witness_that_still_lives_is_left_alone_again() -> None:
     await asyncio.sleep(3.0)
     server.machine.restart(server.loop.time())  # a new leader gives each session its timeout again
     await running
-    assert [sent.at for sent in server.requests] == pytest.approx([0.0, 0.0, 6.4, 12.8])
+    assert [sent.at for sent in server.requests] == pytest.approx([0.0, 0.0, 6.4, 19.2])
     assert [hello.session_id for hello in server.hellos] == [0, *[server.hellos[1].session_id] * 2]
 
 

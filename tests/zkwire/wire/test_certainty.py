@@ -188,10 +188,14 @@ class Server:
         if self.number == 1:
             self.ensemble.at(self.back.arrival(now), lambda at: self._greeted(at, sent))
             return
-        self.ensemble.at(self.up.arrival(now), lambda at: self._revalidate(at, sent))
+        # A learner may complete the handshake by the leader's answer to one that the client has given up.
+        is_mixed_up = self.ensemble.rng.random() < 0.2
+        if is_mixed_up:
+            self.ensemble.at(self.back.arrival(now), lambda at: self._greeted(at, sent))
+        self.ensemble.at(self.up.arrival(now), lambda at: self._revalidate(at, sent, is_mixed_up))
 
-    def _revalidate(self, now: int, sent: int) -> None:
-        if self.leader.touch(now):
+    def _revalidate(self, now: int, sent: int, is_mixed_up: bool) -> None:
+        if self.leader.touch(now) and not is_mixed_up:
             self.ensemble.at(
                 self.down.arrival(now),
                 lambda at: self.ensemble.at(self.back.arrival(at), lambda end: self._greeted(end, sent)),
@@ -199,8 +203,10 @@ class Server:
 
     def _greeted(self, now: int, sent: int) -> None:
         if self.ensemble.is_current(self.number):
-            greeted = self.ensemble.certainty.begun if self.number == 1 else self.ensemble.certainty.resumed
-            greeted(sent, now, self.ensemble.timeout)
+            if self.number == 1:
+                self.ensemble.certainty.begun(sent, now, self.ensemble.timeout)
+            else:
+                self.ensemble.certainty.resumed(sent, self.ensemble.timeout)
             self.is_greeted = True
             self._note(now)
 
@@ -399,7 +405,7 @@ def test_a_witness_that_began_after_a_touch_had_reached_the_leader_mends_the_cha
 
 def test_a_resumed_session_is_certain_from_its_first_committed_write() -> None:
     certainty = a_session()
-    certainty.resumed(120.0, 121.0, T)
+    certainty.resumed(120.0, T)
     assert certainty.until == 164.0
     assert not certainty.is_broken
     assert certainty.wants_write(121.0, Upkeep.READY)
@@ -421,17 +427,18 @@ def test_a_session_that_is_resumed_too_late_is_in_the_chain_only_under_the_same_
     certainty.answered(120.0, 120.1, Reach.SERVER)
     certainty.answered(140.0, 140.1, Reach.LEADER, (7 << 32) + 5)
     certainty.answered(141.0, 141.1, Reach.LEADER, (7 << 32) + 5)
-    certainty.resumed(answered - 1, answered, T)
+    certainty.resumed(answered - 1, T)
+    certainty.answered(answered - 0.5, answered, Reach.LEADER, (7 << 32) + 6)
     certainty.answered(answered + 1, answered + 2, Reach.QUORUM, (epoch << 32) + 6)
     assert certainty.is_linked is is_linked
 
 
 def test_the_least_timeout_that_was_ever_granted_counts_pitfall_85() -> None:
     certainty = a_session()
-    certainty.resumed(110.0, 111.0, T / 2)
+    certainty.resumed(110.0, T / 2)
     assert certainty.until == 142.0
     certainty.answered(112.0, 113.0, Reach.QUORUM, 1)
-    certainty.resumed(120.0, 121.0, 2 * T)
+    certainty.resumed(120.0, 2 * T)
     certainty.answered(122.0, 123.0, Reach.QUORUM, 1)
     assert certainty.least == T / 2
     assert certainty.until == 152.0
@@ -439,7 +446,7 @@ def test_the_least_timeout_that_was_ever_granted_counts_pitfall_85() -> None:
 
 def test_a_session_of_an_unknown_past_begins_with_a_broken_chain() -> None:
     certainty = Certainty(T / 4)
-    certainty.resumed(100.0, 101.0, T)
+    certainty.resumed(100.0, T)
     certainty.answered(101.0, 102.0, Reach.QUORUM, 1)
     assert certainty.is_broken
     assert certainty.least == T / 4
