@@ -42,6 +42,13 @@ def _hosts(text: str) -> str:
     return text
 
 
+def fetch_zookeeper() -> None:
+    """Fetch a real ZooKeeper if there is none.  Raises: ZooKeeperMissingError."""
+    fetch = [sys.executable, "-m", "zkwire.testing.fetch", "--if-missing"]
+    if subprocess.run(fetch, cwd=ROOT, stdout=sys.stderr, check=False).returncode:
+        raise ZooKeeperMissingError("no real server can be started here")
+
+
 @contextlib.contextmanager
 def serving(options: argparse.Namespace) -> Iterator[str]:
     """Give the connect string of the servers: the named ones, or one that lives as long as the ``with`` block."""
@@ -52,9 +59,7 @@ def serving(options: argparse.Namespace) -> Iterator[str]:
         with ServerProcess() as memory:
             yield memory.hosts
         return
-    fetch = [sys.executable, "-m", "zkwire.testing.fetch", "--if-missing"]
-    if subprocess.run(fetch, cwd=ROOT, stdout=sys.stderr, check=False).returncode:
-        raise ZooKeeperMissingError("no real server can be started here")
+    fetch_zookeeper()
     server = RealServer(tick_time=2.0, jvm=(), fsync=not options.no_fsync)
     try:
         asyncio.run(server.start())

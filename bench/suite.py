@@ -38,11 +38,15 @@ from zkwire.session.hosts import parse
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A benchmark: its file, its arguments, and those of a quick run, which come behind them."""
+    """A benchmark: its file, its arguments, and those of a quick run, which come behind them.
+
+    `has_servers`, whether it starts servers of its own, whatever the command line says.
+    """
 
     file: str
     arguments: tuple[str, ...] = ()
     quick: tuple[str, ...] = ()
+    has_servers: bool = False
 
 
 _FEW_RACES: Final = ("--rounds", "1", "--handovers", "40")
@@ -60,6 +64,9 @@ PROGRAMS: Final[dict[str, Program]] = {
     "queues": Program("queues.py", (), ("--rounds", "1", "--seconds", "0.2")),
     "costs": Program("costs.py", (), ("--rounds", "1")),
     "crowds": Program("crowds.py", (), ("--rounds", "1", "--waiters", "200")),
+    "rest": Program(
+        "rest.py", ("--without-kazoo",), ("--clients", "6", "--timeout", "2", "--seconds", "2"), has_servers=True
+    ),
     # By itself and last, because it takes minutes.
     "10,000-waiters": Program(
         "crowds.py", ("--only", "waiters", "--waiters", "10000", "--rounds", "1"), ("--waiters", "400")
@@ -70,7 +77,8 @@ PROGRAMS: Final[dict[str, Program]] = {
 def command(program: Program, hosts: str, figures: Path, *, quick: bool) -> list[str]:
     """Return the command line of a benchmark that writes its figures into a file."""
     arguments = [*program.arguments, *(program.quick if quick else ())]
-    return [sys.executable, f"bench/{program.file}", *arguments, "--hosts", hosts, "--json", str(figures)]
+    where = () if program.has_servers else ("--hosts", hosts)
+    return [sys.executable, f"bench/{program.file}", *arguments, *where, "--json", str(figures)]
 
 
 @dataclass(frozen=True, slots=True)

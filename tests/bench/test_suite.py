@@ -21,6 +21,8 @@ def test_a_quick_run_has_its_arguments_behind_the_usual_ones() -> None:
     quick = [sys.executable, "bench/some.py", "--rounds", "9", "--rounds", "1", "--hosts", "h:1", "--json", "f"]
     assert suite.command(program, "h:1", Path("f"), quick=False) == usual
     assert suite.command(program, "h:1", Path("f"), quick=True) == quick
+    alone = Program("some.py", ("--rounds", "9"), has_servers=True)
+    assert suite.command(alone, "h:1", Path("f"), quick=False) == [*usual[:4], "--json", "f"]
 
 
 def test_the_table_has_a_line_for_each_with_the_share_that_the_host_took() -> None:

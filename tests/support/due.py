@@ -1,0 +1,96 @@
+"""Sessions without a client, all of which a real server ends at one moment that is known in advance.
+
+A server ends sessions at multiples of its tick, by the clock that is the event loop's on Linux, and those that are due
+at the same moment it ends one after the other.  A session that comes back meanwhile is accepted, and its writes are
+committed, until its turn comes; then it is ended all the same.
+"""
+
+import math
+import socket
+import struct
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Final
+
+from zkwire import OPEN_ACL
+from zkwire.wire.records import ConnectRequest, ConnectResponse
+from zkwire.wire.requests import CreateRequest
+
+_AT_ONCE: Final = 20  # fewer than a server lets wait for it to accept them
+_EPHEMERAL_SEQUENTIAL: Final = 3
+_LENGTH: Final = struct.Struct(">i")
+_HEADER: Final = struct.Struct(">ii")  # xid, opcode
+_REPLY: Final = struct.Struct(">iqi")  # xid, zxid, error code
+_LIMIT: Final = 30.0  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class RawSession:
+    """What it takes to resume a session."""
+
+    id: int
+    password: bytes
+
+
+def next_end(tick: float, after: float) -> float:
+    """Return the first moment not before `after` at which a server ends sessions; both in seconds."""
+    return math.ceil(after / tick) * tick
+
+
+def create_due(port: int, count: int, due: float, tick: float) -> list[RawSession]:
+    """Create sessions that are due at `due`, however long it takes, and leave them to themselves.
+
+    The server must grant what is left until then; it blocks for a second for each five thousand.
+    """
+    made = []
+    for first in range(0, count, _AT_ONCE):
+        # What a server is asked for it rounds up to a whole tick: half a tick is left on both sides.
+        asked = round((due - tick / 2 - time.monotonic()) * 1000)
+        hello = _framed(ConnectRequest(0, 0, asked, 0, bytes(16), False).encode())
+        with ExitStack() as stack:
+            sockets = [_connect(stack, port) for _ in range(min(_AT_ONCE, count - first))]
+            for each in sockets:
+                each.sendall(hello)
+            for each in sockets:
+                response, _ = ConnectResponse.decode(_frame(each), 0)
+                if response.timeout != asked:
+                    raise ValueError(f"a server has granted {response.timeout} ms in place of {asked} ms")
+                made.append(RawSession(response.session_id, response.password))
+    return made
+
+
+def write_in(port: int, sessions: Sequence[RawSession], timeout: float, path: str) -> list[str]:
+    """Resume the sessions, create an ephemeral node in each, whose path begins with `path`, and leave them again.
+
+    Returns the paths of the nodes that were committed.  There may be twenty sessions at most.
+    """
+    request = CreateRequest(path, b"", OPEN_ACL, _EPHEMERAL_SEQUENTIAL)
+    create = _framed(_HEADER.pack(1, CreateRequest.opcode) + request.encode())
+    created = []
+    with ExitStack() as stack:
+        sockets = [_connect(stack, port) for _ in sessions]
+        for each, session in zip(sockets, sessions, strict=True):
+            hello = ConnectRequest(0, 0, round(timeout * 1000), session.id, session.password, False)
+            each.sendall(_framed(hello.encode()) + create)
+        for each in sockets:
+            response, _ = ConnectResponse.decode(_frame(each), 0)
+            reply = _frame(each) if response.timeout > 0 else b""
+            if reply and not _REPLY.unpack_from(reply)[2]:
+                created.append(reply[_REPLY.size + _LENGTH.size :].decode())
+    return created
+
+
+def _connect(stack: ExitStack, port: int) -> socket.socket:
+    return stack.enter_context(socket.create_connection(("127.0.0.1", port), _LIMIT))
+
+
+def _framed(body: bytes) -> bytes:
+    return _LENGTH.pack(len(body)) + body
+
+
+def _frame(connection: socket.socket) -> bytes:
+    """Return the next frame; nothing if the connection ends before it."""
+    head = connection.recv(4, socket.MSG_WAITALL)
+    return connection.recv(_LENGTH.unpack(head)[0], socket.MSG_WAITALL) if len(head) == 4 else b""
