@@ -25,7 +25,7 @@ def test_clients_at_rest_have_figures(tmp_path: Path, capfd: pytest.CaptureFixtu
         assert phase["requests"] > 1
         assert phase["packets"] > 1
         assert phase["committed_on_leader"] is not None
-    assert idle["kinds"]["ping"] > 1
+    assert idle["kinds"]["sync"] > 1
     assert idle["committed"] == idle["committed_on_followers"] == 0
     assert idle["least"] is None
     assert 0 < holders["least"] < 1

@@ -214,7 +214,7 @@ async def test_a_search_that_was_cancelled_itself_has_found_nothing(caplog: pyte
     assert caplog.records == []
 
 
-async def test_a_node_of_our_session_is_found_among_those_of_other_clients_with_the_same_name() -> None:
+async def test_a_node_of_our_session_is_found_among_those_of_other_clients_with_its_name_pitfall_89() -> None:
     async with (
         zkwire.testing.Server() as server,
         zkwire.connect(server.hosts) as zk,

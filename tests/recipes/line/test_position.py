@@ -219,7 +219,7 @@ def test_a_blocker_that_must_not_be_read_is_waited_for_by_lists() -> None:
 
 
 @pytest.mark.parametrize("foreign", ["x90143--2147483639", "x-2147483647", "x--2147483648", "x--0000000001"])
-def test_no_other_nodes_number_decides_the_order_of_a_shared_list(foreign: str) -> None:
+def test_no_other_nodes_number_decides_the_order_of_a_shared_list_pitfall_88(foreign: str) -> None:
     tickets = [f"u-lock-{number:010d}" for number in range(20)]
     names = [foreign, *tickets]
     ranking = Ranking(names)
