@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Literal, Self, TypeAlias, cast
 
-from zkwire.testing.pausing import keep_paused
-
 End: TypeAlias = Hashable
 # From one end to another one.
 Direction: TypeAlias = tuple[End, End]
@@ -114,7 +112,6 @@ class _Way(asyncio.Protocol):
         self.transport = cast(asyncio.Transport, transport)  # uvloop's is one, but is not derived from it
         self._relay.ways.add(self)
         self.follow()
-        keep_paused(self.transport)
         if transport.is_closing():
             return
         if self.other is None:

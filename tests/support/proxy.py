@@ -29,7 +29,6 @@ from types import TracebackType
 from typing import Literal, Self, TypeVar, cast
 
 from tests.support.faults import PathPattern
-from zkwire.testing.pausing import keep_paused
 
 _LOGGER = logging.getLogger("tests.proxy")
 
@@ -344,7 +343,6 @@ class _Side(asyncio.Protocol):
         self.transport = cast(asyncio.Transport, transport)  # uvloop's is one, but is not derived from it
         self.transport.set_write_buffer_limits(high=0)  # resume_writing then means: nothing is left in the transport
         self.link.opened(self)
-        keep_paused(self.transport)
 
     def data_received(self, data: bytes) -> None:
         self.link.received(self, data)

@@ -13,7 +13,6 @@ from typing import Final, NamedTuple, Protocol, cast
 from zkwire.testing.memory.clock import Clock, Timer
 from zkwire.testing.memory.faults import Delay, Fault
 from zkwire.testing.memory.machine import Connection
-from zkwire.testing.pausing import keep_paused
 from zkwire.wire.frames import FrameError, FrameReader
 
 _READ_SIZE: Final = 8 * 1024  # bytes; each connection has such a buffer, so it is small
@@ -89,7 +88,6 @@ class Link(asyncio.BufferedProtocol):
         self._owner.link_opened(self, peer[0], peer[1])
         self._await_session()
         self.go_on()
-        keep_paused(self._transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._view
