@@ -26,7 +26,7 @@ for line in sys.stdin:
         print(races, races + turn, 8, 9)
     print("done", flush=True)
 """
-MUTE = "import sys; sys.stdin.readline(); print('no'); sys.stdin.read()"
+MUTE = "import sys; sys.stdin.readline(); print('no', flush=True); sys.stdin.read()"
 GONE = "import sys; sys.stdin.readline()"
 SHORT = (
     "import sys; sys.stdin.readline(); print('ready', flush=True); sys.stdin.readline(); print('1 2 3'); print('done')"
