@@ -111,9 +111,11 @@ class _Way(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)  # uvloop's is one, but is not derived from it
         self._relay.ways.add(self)
-        self.follow()
-        if transport.is_closing():
+        if self._relay.links.is_cut(self.source, self.target):
+            self.transport.abort()
             return
+        # Not now: Python 3.11.2 and uvloop begin to read when connection_made has returned, even after a pause in it.
+        asyncio.get_running_loop().call_soon(self.follow)
         if self.other is None:
             self._relay.dial(self)
         else:

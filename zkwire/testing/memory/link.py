@@ -87,7 +87,8 @@ class Link(asyncio.BufferedProtocol):
             return
         self._owner.link_opened(self, peer[0], peer[1])
         self._await_session()
-        self.go_on()
+        # Not now: Python 3.11.2 and uvloop begin to read when connection_made has returned, even after a pause in it.
+        asyncio.get_running_loop().call_soon(self._read_or_wait)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._view

@@ -155,11 +155,13 @@ async def test_a_paused_server_answers_nothing_until_it_is_resumed() -> None:
             reading = asyncio.create_task(zk.exists("/"))
             reader, writer = await asyncio.open_connection("127.0.0.1", server.port)  # as the kernel takes it in
             writer.write(b"ruok")
+            answer = asyncio.create_task(reader.read())
             for _ in range(20):
                 await asyncio.sleep(0)
             assert not reading.done()
+            assert not answer.done()
         assert await reading is not None
-        assert await reader.read() == b"imok"
+        assert await answer == b"imok"
         writer.close()
 
 
