@@ -58,7 +58,7 @@ class Times:
 class World(NamedTuple):
     """A state of everything.
 
-    `certainty`, the number of the connection's certainty, None before its handshake is answered; `proven`, how long the
+    `certainty`, the number of the session's certainty; `is_greeted`, whether the handshake is answered; `proven`, how long the
     client has been certain by any connection; `there`, `up`, `down`, `back`, the streams from the client to the leader
     and back; `pending`, the requests that the server has not answered, with whether it could; `touched`, whether the
     server has heard of the session since its last notes; `deadline`, of the session at the leader that a quorum
@@ -67,7 +67,8 @@ class World(NamedTuple):
     """
 
     now: int
-    certainty: int | None
+    certainty: int
+    is_greeted: bool
     proven: float
     there: tuple[Sent, ...]
     pending: tuple[tuple[int, int, bool], ...]
@@ -94,15 +95,17 @@ class Ensemble:
         self._kinds = (SYNC, WRITE) if times.moves or times.elections else (PING, WRITE)
         self._certainties: list[Certainty] = []
         self._numbers: dict[object, int] = {}
-        self._reached: dict[tuple[int | None, int, int, int], int] = {}
+        self._reached: dict[tuple[int, int, int, int], int] = {}
 
     def explore(self, limit: int) -> int:
         """Visit all states and return their number.  Raises: AssertionError with the steps to a broken promise."""
         times = self._times
-        new = Certainty(TIMEOUT, 0, is_new=True)
+        new = Certainty()
+        new.begun(0, 0, TIMEOUT)
         start = World(
             now=0,
             certainty=self._number(new),
+            is_greeted=True,
             proven=new.until,
             there=(),
             pending=(),
@@ -137,7 +140,7 @@ class Ensemble:
             return
         if now < self._times.horizon:
             yield ("time",), self._later(world)
-        if world.requests and world.certainty is not None:
+        if world.requests and world.is_greeted:
             for kind in self._kinds:
                 sent = world._replace(there=(*world.there, (kind, now)), requests=world.requests - 1)
                 yield ("send", kind), self._arrived(sent)
@@ -217,7 +220,7 @@ class Ensemble:
         (kind, sent), back = world.back[0], world.back[1:]
         certainty = self._after(world.certainty, kind, sent, world.now)
         proven = max(world.proven, self._certainties[certainty].until)
-        after = world._replace(back=back, certainty=certainty, proven=proven)
+        after = world._replace(back=back, certainty=certainty, is_greeted=True, proven=proven)
         if after.proven > after.deadline:
             raise Broken(
                 f"at {after.now} the client gets the answer to {_NAMES[kind]} of {sent} and is certain until "
@@ -225,15 +228,14 @@ class Ensemble:
             )
         return after
 
-    def _after(self, number: int | None, kind: int, sent: int, now: int) -> int:
+    def _after(self, number: int, kind: int, sent: int, now: int) -> int:
         """Return the number of the certainty that `number` becomes by an answer; each is computed once."""
         reached = self._reached.get((number, kind, sent, now))
         if reached is None:
+            certainty = copy.deepcopy(self._certainties[number])
             if kind == HANDSHAKE:
-                certainty = Certainty(TIMEOUT, sent, is_new=False)
+                certainty.resumed(sent, TIMEOUT)
             else:
-                assert number is not None
-                certainty = copy.deepcopy(self._certainties[number])
                 certainty.answered(sent, now, Reach(kind))
             reached = self._reached[number, kind, sent, now] = self._number(certainty)
         return reached
@@ -241,7 +243,7 @@ class Ensemble:
     def _moved(self, world: World, *, is_second: bool) -> World:
         """The client connects to another server.  What the former one has not delivered may wait for ever."""
         moved = world._replace(
-            certainty=None,
+            is_greeted=False,
             there=((HANDSHAKE, world.now),),
             pending=(),
             touched=False,

@@ -135,6 +135,14 @@ class _Client:
     def certain_for(self, session_id: int) -> float:
         return 1.0
 
+    def is_certain(self, session_id: int) -> bool:
+        return True
+
+    def need_certainty(self, *, later: bool = False) -> None:
+        """Do nothing."""
+
+    release_certainty = need_certainty
+
     async def pipeline(self, operations: Iterable[Operation]) -> Any:
         return await _Pause(tuple(operations))
 
