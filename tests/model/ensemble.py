@@ -60,8 +60,8 @@ class World(NamedTuple):
 
     `certainty`, the number of the session's certainty; `is_greeted`, whether the handshake is answered; `proven`, how
     long the client has been certain by any connection; `there`, `up`, `down`, `back`, the streams between the client
-    and the leader; `pending`, the requests that the server has not answered, with whether it could; `touched`, whether the
-    server has heard of the session since its last notes; `deadline`, of the session at the leader that a quorum
+    and the leader; `pending`, the requests that the server has not answered, with whether it could; `touched`, whether
+    the server has heard of the session since its last notes; `deadline`, of the session at the leader that a quorum
     follows; `next_ping`, of the leader that the client's server follows; `is_second`, whether that is the second one;
     `is_deposed`, whether there is a second one; `has_ended`, whether the client's server knows of the session's end.
     """
