@@ -62,6 +62,22 @@ async def test_a_stalled_direction_holds_bytes_back_until_every_stall_has_ended(
         assert await reading == b"2"
 
 
+@pytest.mark.parametrize("direction", [("a", "b"), ("b", "a")])
+async def test_a_connection_that_is_opened_in_a_stall_is_stalled(direction: tuple[str, str]) -> None:
+    links = Links()
+    async with echo() as port, links.relay("a", "b", port) as relay, links.relay("c", "b", port) as free:
+        stall = links.begin("stall", [direction])
+        async with connected(relay.port) as (reader, writer), connected(free.port) as (free_reader, free_writer):
+            writer.write(b"1")
+            reading = asyncio.create_task(reader.readexactly(1))
+            for _ in range(3):
+                free_writer.write(b"x")
+                await free_reader.readexactly(1)
+            assert not reading.done()
+            links.end(stall)
+            assert await reading == b"1"
+
+
 async def test_a_delay_keeps_the_order() -> None:
     links = Links()
     async with echo() as port, links.relay("a", "b", port) as relay, connected(relay.port) as (reader, writer):
