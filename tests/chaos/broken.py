@@ -31,13 +31,13 @@ def pings_certify() -> None:
     """A holder sends plain pings, and any answer of its own server makes the session certain for a whole timeout."""
     answered = ConnectionCertainty.answered
 
-    def believe(self: ConnectionCertainty, sent: float, now: float, reach: Reach) -> None:
-        answered(self, sent, now, reach)
-        self.until = max(self.until, sent + self._timeout)
+    def believe(self: ConnectionCertainty, sent: float, now: float, reach: Reach, zxid: int = 0) -> None:
+        answered(self, sent, now, reach, zxid)
+        self.until = max(self.until, sent + self.least)
 
     _replace(ConnectionCertainty, "answered", believe)
-    _replace(Proving, "need", lambda self: None)
-    _replace(Proving, "release", lambda self: None)
+    _replace(Proving, "need", lambda self, **_: None)
+    _replace(Proving, "release", lambda self, **_: None)
 
 
 def second_in_line_owns() -> None:

@@ -110,9 +110,9 @@ async def test_a_new_leader_counts_with_the_timeout_that_the_session_was_made_wi
         assert await overlap_at_a_change_of_leader(ensemble, links, lease, path) == 0
 
 
-@pytest.mark.parametrize("options", [{}, {"least_timeout": LEAST}], ids=["history unknown", "least timeout given"])
+@pytest.mark.parametrize("least", [None, LEAST], ids=["history unknown", "least timeout given"])
 async def test_a_resumed_session_is_not_certain_for_longer_than_it_was_made_with(
-    ensemble: RealEnsemble, path: str, options: dict[str, float]
+    ensemble: RealEnsemble, path: str, least: float | None
 ) -> None:
     """Pitfall 85: resumed with a longer timeout, which a new leader does not know."""
     async with contextlib.AsyncExitStack() as stack:
@@ -120,14 +120,16 @@ async def test_a_resumed_session_is_not_certain_for_longer_than_it_was_made_with
         links = Links()
         hosts = await behind_relay(stack, links, first)
         made = await zkwire.connect(hosts, LEAST)
-        session = {"session_id": made.session_id, "session_password": made.session_password}
         await made.close(keep_session=True)
-        zk = await stack.enter_async_context(zkwire.connect(hosts, MORE, **session, **options))
+        resumed = zkwire.connect(
+            hosts, MORE, session_id=made.session_id, session_password=made.session_password, least_timeout=least
+        )
+        zk = await stack.enter_async_context(resumed)
         assert zk.session_timeout == MORE
         try:
             lease = await Lock(zk, path).acquire()
         except ValueError:
-            assert not options  # nothing can be certain where the least timeout is not known
+            assert least is None  # nothing can be certain where the least timeout is not known
             return
         assert await overlap_at_a_change_of_leader(ensemble, links, lease, path) == 0
 

@@ -157,9 +157,7 @@ class HeldScenario(Scenario):
         """Try until the lock was free; a lock that nobody holds or waits for must be found free within a bound."""
         world, guards, schedule = self.stage.world, self.stage.guards, self.stage.schedule
         shape = schedule.shape
-        patience = (
-            _FREE_WITHIN + 50 * shape.flush + 2 * shape.stall
-        )  # a disk may stall, a server refuse
+        patience = _FREE_WITHIN + 50 * shape.flush + 2 * shape.stall  # a disk may stall, a server refuse
         if schedule.faults:  # a client that was cut off waits until the leader has ended its witness, twice at most
             patience += 9 * _FREE_WITHIN + 2 * schedule.longest + 2 * (5 * shape.tick + shape.bucket)
         held, since = -1, world.now

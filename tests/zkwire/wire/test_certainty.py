@@ -224,7 +224,10 @@ class Server:
     def _report(self, now: int) -> None:
         if self.is_touched:
             self.is_touched = False
-            self.ensemble.at(self.up.arrival(now), lambda at: self.leader.touch(at) and None)
+            self.ensemble.at(self.up.arrival(now), self._touch)
+
+    def _touch(self, now: int) -> None:
+        self.leader.touch(now)
 
     def _send(self, now: int, reach: Reach) -> None:
         if self._is_in_use:
