@@ -1,6 +1,6 @@
 """Several servers as one: started together, and what a test asks of all of them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -111,8 +111,11 @@ class Ensemble:
 
     def nodes_below(self, path: str) -> list[str]:
         """Return the paths below `path`, as the server with the longest history has them."""
-        replica = max(self.servers, key=lambda server: server.applied).replica
-        return sorted(each for each in replica.tree.nodes if each.startswith(f"{path}/") and each not in self.strangers)
+        return sorted(each for each in self.every_node() if each.startswith(f"{path}/") and each not in self.strangers)
+
+    def every_node(self) -> Collection[str]:
+        """Return the paths of all nodes, as the server with the longest history has them."""
+        return max(self.servers, key=lambda server: server.applied).replica.tree.nodes.keys()
 
     def delete(self, path: str) -> bool:
         """Delete a node as an operator does; return whether there is a leader to do it."""
