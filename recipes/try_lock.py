@@ -147,7 +147,7 @@ class TryLock(Locking[Lease]):
                 await be_certain_soon(self._zk)
             except SessionExpiredError:
                 raise_unless_renewed(self._zk)
-            session_id, newest = self._zk.session_id, self._zk.last_zxid
+            newest = self._zk.last_zxid
             acl = own_acl(self._zk, self.path) if self._acl is None else self._acl
             try:
                 _, stat = await self._zk.create_and_stat(self.path, self._data, ephemeral=True, acl=acl)
@@ -166,8 +166,9 @@ class TryLock(Locking[Lease]):
                 if found is None:
                     continue  # the create was not carried out
                 # Our create made the node only if this session owns it and it is newer than all that we had seen before
-                # the request.  An older one belongs to a lease that this client holds already.
-                if not found.ephemeral_owner == session_id == self._zk.session_id or found.czxid <= newest:
+                # the request.  An older one belongs to a lease that this client holds already.  The session may have
+                # begun while the request waited to be sent.
+                if found.ephemeral_owner != self._zk.session_id or found.czxid <= newest:
                     return None
                 stat = found
             except SessionExpiredError:

@@ -158,7 +158,8 @@ class HeldScenario(Scenario):
         world, guards, schedule = self.stage.world, self.stage.guards, self.stage.schedule
         shape = schedule.shape
         patience = _FREE_WITHIN + 50 * shape.flush + 2 * shape.stall  # a disk may stall, a server refuse
-        if schedule.faults:  # a client that was cut off waits until the leader has ended its witness, twice at most
+        # A client whose chain is broken waits until the leader has ended its witness, twice at most.
+        if schedule.faults or shape.stall:
             patience += 9 * _FREE_WITHIN + 2 * schedule.longest + 2 * (5 * shape.tick + shape.bucket)
         held, since = -1, world.now
         while not await self._try(player, what, seconds):
