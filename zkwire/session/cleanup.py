@@ -317,7 +317,11 @@ class _Search:
         else:
             asked = [(self._path, self._lost[self._path], first)]
         for path, (_, session_id, after_zxid), future in asked:
-            stat = await self._answer(path, future)
+            try:
+                stat = await self._answer(path, future)
+            except ServerError as refusal:  # another client's, whose ACL forbids to look: ours may come after it
+                _log.warning("cannot see whether a cancelled create has left %s: %s", path, refusal)
+                continue
             if stat is None:
                 continue
             is_ours = stat.ephemeral_owner == session_id == self._requests.session_id

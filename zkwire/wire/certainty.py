@@ -36,6 +36,7 @@ _STALE: Final = 0.6  # a write that certifies less than this is repeated with th
 _LATE: Final = 0.35  # and at once when it certifies less than this
 _PAUSE: Final = 1 / 40  # after a refused proof
 _MOMENT: Final = 1 / 10_000  # clocks move in steps, and numbers are rounded: so much more is waited
+_SPARE: Final = 0.08  # left of READY when proofs are spread evenly
 _LONGEST: Final = 0.45  # between two requests of an idle client
 _SPREAD: Final = 0.05  # over which clients spread their proofs that come to need certainty together
 _SLACK: Final = 1 / 200  # x is sent so much later if it covers a newer touch then
@@ -55,7 +56,7 @@ class Upkeep(enum.Enum):
     """How much of the least timeout the keepalives leave, as long as servers answer: the value is that fraction."""
 
     NONE = 0.0  # the keepalives are pings, and prove nothing
-    READY = 0.1  # the chain is kept, so that a lock can be certain at once
+    READY = 0.13  # the chain is kept, so that a lock can be certain at once
     CERTAIN = 0.4  # a lock depends on it: writes are kept fresh as well
 
 
@@ -313,24 +314,31 @@ class Certainty:
     def due(self, upkeep: Upkeep) -> float:
         """Return when the next proof is to be sent: a request whose answer comes through the leader.
 
-        At rest, proofs come in pairs, x and y, one pair for each 0.3 (CERTAIN) or 0.45 (READY)
-        of the least timeout.
+        At rest, READY takes a proof each 0.3 of the least timeout: y of one touch, and x of the next one.  CERTAIN takes
+        a pair, x and y, each 0.3.
         """
         if self._asked > _NEVER:
             return _FOREVER  # one at a time
         if self._former is not None:
             return max(self._since + self.least * _SPREAD * self._phase, self._not_before)
-        least, reserve, ends = self.least, upkeep.value, self._touched + self.least
-        if self._waiting and self._waiting[-1][1] > self._touched:
+        least, touches = self.least, self._touches
+        trip = touches[-1].answered - touches[-1].sent if touches else 0.0
+        ends = self._touched + least - 2 * trip
+        latest = ends - least * upkeep.value
+        # When a proof can be the x of the newest touch; in time, if it can also be the y of the touch before.
+        as_x = touches[-1].answered + least * (_GAP + _MOMENT) if touches else _FOREVER
+        is_y = bool(self._waiting) and self._waiting[-1][1] > self._touched
+        is_in_time = upkeep is Upkeep.READY and as_x + (0 if is_y else least * _GAP) <= ends - least * _SPARE
+        if is_y:
             due = self._waiting[-1][0] + least * _MOMENT
-            latest = ends - least * (reserve + _EARLY)
-        elif self._touches and self._touches[-1].sent > self._touched:
+            latest = as_x if is_in_time else latest - least * _EARLY
+        elif touches and touches[-1].sent > self._touched:
             # When x can cover each of the touches: the newest for which it need not be late.
-            dues = [touch.answered + least * (_GAP + _MOMENT) for touch in self._touches if touch.sent > self._touched]
-            due = max((at for at in dues if at <= ends - least * (reserve - _SLACK)), default=dues[0])
-            latest = min(ends - least * reserve, self._touches[-1].sent + least * _LONGEST)
+            dues = [touch.answered + least * (_GAP + _MOMENT) for touch in touches if touch.sent > self._touched]
+            due = max((at for at in dues if at <= latest + least * _SLACK), default=dues[0])
+            latest = as_x if is_in_time else min(latest, touches[-1].sent + least * _LONGEST)
         else:
-            due = latest = min(ends - least * (reserve + _GAP * (1 + self._phase)), self._touched + least * _LONGEST)
+            due = latest = min(latest - least * _GAP * (1 + self._phase), self._touched + least * _LONGEST)
         if self._touched > self._since:  # the first pair after a handshake is sent early, to spread what follows
             due = max(due, latest)
         if upkeep is Upkeep.CERTAIN and self.is_linked:
