@@ -82,6 +82,8 @@ class Proving:
             self._needed_since = self._loop.time()
         self._needs[later] += 1
         self._set_upkeep()
+        if self._link is not None:
+            self._link.tick_earlier()
 
     def release(self, *, later: bool) -> None:
         """Undo one `need`."""
@@ -97,7 +99,6 @@ class Proving:
                 link.connection.upkeep = upkeep
                 if now and link.connection.certainty is not None:
                     link.connection.certainty.needed(self._loop.time())
-                link.tick_earlier()
 
     def greeted(self, attempt: Attempt, connection: Connection) -> None:
         """Record the answer to the handshake of `attempt`."""
@@ -119,6 +120,7 @@ class Proving:
         """
         self._link, self._address = link, address
         self._set_upkeep()
+        link.tick_earlier()
         certainty = link.connection.certainty
         if certainty is not None:
             if not certainty.is_linked and any(self._needs):

@@ -161,11 +161,11 @@ class Certainty:
 
     def _arrived(self, now: float) -> None:
         """Record that the handshake had reached the leader by `now`."""
-        if self._former is not None:
-            epoch, until, ends = self._former
-            self._candidate = _ANY if now < until else epoch if now < ends else None
-            self._former = None
-            self.based = now
+        assert self._former is not None
+        epoch, until, ends = self._former
+        self._candidate = _ANY if now < until else epoch if now < ends else None
+        self._former = None
+        self.based = now
 
     def _grant(self, timeout: float) -> None:
         self.least = min(self.least, timeout)
@@ -198,11 +198,13 @@ class Certainty:
         if reach:
             if sent >= self._asked:
                 self._asked = _NEVER
-            self._arrived(now)
+            if self._former is not None:
+                self._arrived(now)
             self._take_zxid(sent, reach, zxid)
             if reach is Reach.QUORUM:
                 self._written = max(self._written, sent)
-                self._link(sent, zxid)
+                if not self.is_linked:
+                    self._link(sent, zxid)
             # The request is a y for each chain whose x was answered before it was sent.  Not "<=": a clock that moves
             # in steps of milliseconds gives one reading to an x that was answered and to a y that was sent before that.
             waiting = self._waiting
@@ -247,9 +249,8 @@ class Certainty:
 
     def _link(self, sent: float, zxid: int) -> None:
         """Link the chain if the committed write that was sent at `sent` does so."""
-        if not self.is_linked:
-            epoch, self._candidate = self._candidate, None
-            self.is_linked = epoch == _ANY or epoch == zxid >> _EPOCH_BITS or sent > self._witness_ended
+        epoch, self._candidate = self._candidate, None
+        self.is_linked = epoch == _ANY or epoch == zxid >> _EPOCH_BITS or sent > self._witness_ended
 
     def _certify(self) -> None:
         if self.is_linked:
@@ -333,9 +334,13 @@ class Certainty:
             due = self._waiting[-1][0] + least * _MOMENT
             latest = as_x if is_in_time else latest - least * _EARLY
         elif touches and touches[-1].sent > self._touched:
-            # When x can cover each of the touches: the newest for which it need not be late.
-            dues = [touch.answered + least * (_GAP + _MOMENT) for touch in touches if touch.sent > self._touched]
-            due = max((at for at in dues if at <= latest + least * _SLACK), default=dues[0])
+            # When x can cover each of the touches: the newest for which it need not be late, or else the oldest.
+            for touch in reversed(touches):
+                if touch.sent <= self._touched:
+                    break
+                due = touch.answered + least * (_GAP + _MOMENT)
+                if due <= latest + least * _SLACK:
+                    break
             latest = as_x if is_in_time else min(latest, touches[-1].sent + least * _LONGEST)
         else:
             due = latest = min(latest - least * _GAP * (1 + self._phase), self._touched + least * _LONGEST)
