@@ -278,8 +278,7 @@ class _Search:
         except SessionError:
             pass  # the nodes are gone with their session
         except ZooKeeperError as error:
-            path = next(iter(self._lost))
-            _log.warning("cannot look for the node that a cancelled create of %s left: %s", path, error)
+            _warn(next(iter(self._lost)), error)
 
     def _ask(self) -> tuple[Call, asyncio.Future[Any], asyncio.Future[Any]]:
         """Ask for the node, or for all names that sequential creates may have got.
@@ -316,11 +315,11 @@ class _Search:
             asked = [(path, lost, self._stat(path)) for path, lost in found]
         else:
             asked = [(self._path, self._lost[self._path], first)]
-        for path, (_, session_id, after_zxid), future in asked:
+        for path, (create, session_id, after_zxid), future in asked:
             try:
                 stat = await self._answer(path, future)
             except ServerError as refusal:  # another client's, whose ACL forbids to look: ours may come after it
-                _log.warning("cannot see whether a cancelled create has left %s: %s", path, refusal)
+                _warn(create.path, refusal)
                 continue
             if stat is None:
                 continue
@@ -354,6 +353,10 @@ class _Search:
                 asked = self._stat(path)
             else:
                 return stat
+
+
+def _warn(path: str, error: ZooKeeperError) -> None:
+    _log.warning("cannot look for the node that a cancelled create of %s left: %s", path, error)
 
 
 class Removal:
