@@ -315,8 +315,8 @@ class Certainty:
     def due(self, upkeep: Upkeep) -> float:
         """Return when the next proof is to be sent: a request whose answer comes through the leader.
 
-        At rest, READY takes a proof each 0.3 of the least timeout: y of one touch, and x of the next one.  CERTAIN takes
-        a pair, x and y, each 0.3.
+        At rest, READY takes a proof each 0.3 of the least timeout: y of one touch, and x of the next one.  CERTAIN
+        takes a pair, x and y, each 0.3.
         """
         if self._asked > _NEVER:
             return _FOREVER  # one at a time
