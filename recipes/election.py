@@ -15,20 +15,21 @@ from typing import ClassVar, Final, Self
 
 import zkwire
 from recipes.common.event_loops import same_loop
-from recipes.line.contenders import in_order
+from recipes.common.numbers import in_order, next_number
 from recipes.line.lease import Lease, LockLostError
 from recipes.line.line import Line
 from recipes.line.locking import Hold, Locking
 from recipes.line.loss_monitor import WRITTEN_OVER
 from recipes.line.own_data import OwnData, WrittenOverError
 from recipes.line.sight import Sight
-from recipes.line.strangers import is_ticket, strangers_of
+from recipes.line.strangers import is_ticket, no_tickets, strangers_of
 from zkwire import (
     ACL,
     Client,
     GetData,
     NoNodeError,
     SessionState,
+    Stat,
     ValueStream,
     WatchEvent,
     WatchEventType,
@@ -189,7 +190,7 @@ class Election(Locking[Term]):
         Cancellation: a cancelled wait removes its watch from the server; the iteration may be continued.  A loop may be
         left by `break`; a stream that is kept in a variable should be closed, by `close()` or `async with`.
         Order: that of the changes.
-        Requests: getChildren and getData for each leader, getData for each change of its data.
+        Requests: getChildren2 and getData for each leader, getData for each change of its data.
         """
         return LeaderStream(self._zk, self.path)
 
@@ -198,12 +199,13 @@ class Election(Locking[Term]):
 
         Candidates that leave during the call are omitted, and so are nodes that are not ephemeral.
         Raises: NoAuthError when the data of one of them must not be read.
-        Requests: getChildren, and in one write a getData for each candidate.
+        Requests: getChildren2, and in one write a getData for each candidate.
         """
         try:
-            names = in_order(await self._zk.get_children(self.path))
+            children, stat = await self._zk.get_children_and_stat(self.path)
         except NoNodeError:
             return []
+        names = in_order(children, next_number(stat))
         found = []
         for answer in await self._zk.pipeline([GetData(join_path(self.path, name)) for name in names]):
             if isinstance(answer, NoNodeError):
@@ -303,29 +305,34 @@ class LeaderStream(ValueStream[bytes | None]):
 
     async def _look(self) -> tuple[object, bytes | None]:
         """Return the leader's data, and leave one watch that fires when it changes."""
-        no_tickets: set[str] = set()
+        strange: set[str] = set()
         while not self._is_closed:
             if self._leader is not None:
                 node = await self._found(self._zk.get_and_watch(join_path(self.path, self._leader), into=self._watches))
                 if node is not None and not is_ticket(node[0].stat):
                     self._strangers.found_no_ticket(join_path(self.path, self._leader))
-                    no_tickets.add(self._leader)
+                    strange.add(self._leader)
                     self._disarm()
                 elif node is not None:
                     # The data cannot tell two states apart: the leader may write the same data again, and the next
                     # leader may have the same data.
                     return (self._leader, node[0].stat.mzxid), node[0].data
-            names = await self._found(self._zk.get_children(self.path)) or ()
-            self._leader = _first(names, no_tickets)
-            if self._leader is None and await self._has_no_candidate(no_tickets):
+            listed = await self._found(self._zk.get_children_and_stat(self.path))
+            candidates = _candidates(*listed, strange) if listed is not None else []
+            if strange:
+                found = await no_tickets(self._zk, self.path, candidates)
+                strange.update(found)
+                del candidates[: len(found)]
+            self._leader = next(iter(candidates), None)
+            if self._leader is None and await self._has_no_candidate(strange):
                 break
         return None, None
 
-    async def _has_no_candidate(self, no_tickets: set[str]) -> bool:
+    async def _has_no_candidate(self, strange: set[str]) -> bool:
         """Leave a watch for the first candidate and return True; return False, without a watch, if there is one now."""
-        found = await self._found(self._zk.get_children_and_watch(self.path, into=self._watches))
+        found = await self._found(self._zk.get_children_stat_and_watch(self.path, into=self._watches))
         if found is not None:
-            self._leader = _first(found[0], no_tickets)
+            self._leader = next(iter(_candidates(found[0], found[1], strange)), None)
             is_empty = self._leader is None
         else:
             # The election's node is missing: watch for its creation.
@@ -335,5 +342,5 @@ class LeaderStream(ValueStream[bytes | None]):
         return is_empty
 
 
-def _first(names: Iterable[str], no_tickets: set[str]) -> str | None:
-    return next((name for name in in_order(names) if name not in no_tickets), None)
+def _candidates(names: Iterable[str], parent: Stat, strange: set[str]) -> list[str]:
+    return [name for name in in_order(names, next_number(parent)) if name not in strange]

@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 
 import zkwire
 from recipes.common.arguments import current_task
+from recipes.common.numbers import in_order, next_number
 from recipes.common.this_process import or_in_words
 from recipes.common.waiting import raise_unless_renewed
 from recipes.line import ticket_data
@@ -27,7 +28,7 @@ from recipes.line.position import every_contender
 from recipes.line.readers import READ_PREFIX, WRITE_PREFIX, is_writer
 from recipes.line.refusals import pause
 from recipes.line.sight import Sight
-from recipes.line.strangers import is_ticket, strangers_of
+from recipes.line.strangers import is_ticket, no_tickets, strangers_of
 from recipes.line.ticket import Ticket
 from zkwire import ACL, Client, Node, Transaction, join_path, validate_path
 
@@ -191,16 +192,16 @@ class _PreferredTickets:
         ignored: set[str] = set()
         while True:
             try:
-                last = await self._last(ignored)
-                if last is None:
+                found = await self._found(ignored)
+                if not found:
                     return
+                last = found[0]
                 try:
                     node, watch = await self._zk.get_and_watch(join_path(self._path, last))
                 except zkwire.NoAuthError:
                     await self._wait_unread(last)
                     continue
-                if self._is_ignored(last, node):
-                    ignored.add(last)
+                if await self._ignores(node, found, ignored):
                     watch.cancel()
                 else:
                     await watch
@@ -218,16 +219,15 @@ class _PreferredTickets:
         ignored: set[str] = set()
         while True:
             try:
-                last = await self._last(ignored)
-                if last is None:
+                found = await self._found(ignored)
+                if not found:
                     return True
                 try:
-                    node = await self._zk.get(join_path(self._path, last))
+                    node = await self._zk.get(join_path(self._path, found[0]))
                 except zkwire.NoAuthError:
                     return False
-                if not self._is_ignored(last, node):
+                if not await self._ignores(node, found, ignored):
                     return False
-                ignored.add(last)
             except zkwire.NoNodeError:
                 pass  # the ticket has gone since the list was read
             except zkwire.ServerError as error:
@@ -246,28 +246,27 @@ class _PreferredTickets:
         else:
             watch.cancel()
 
-    async def _last(self, ignored: set[str]) -> str | None:
-        """Return the name of the last preferred ticket that is not in `ignored`, None if there is none."""
+    async def _found(self, ignored: set[str]) -> list[str]:
+        """Return the names of the preferred tickets that are not in `ignored`, the last one first."""
         try:
-            names = await self._zk.get_children(self._path)
+            names, stat = await self._zk.get_children_and_stat(self._path)
         except zkwire.NoNodeError:
-            return None
-        last: tuple[int, str] | None = None
-        for name in names:
-            number = zkwire.sequence(name)
-            if number is None or name in ignored or not self._is_preferred(name):
-                continue
-            # Not `number > last`: the sequence numbers of a busy node overflow, and continue below zero.
-            if last is None or zkwire.sequence_distance(number, last[0]) > 0:
-                last = number, name
-        return None if last is None else last[1]
+            return []
+        preferred = [name for name in names if self._is_preferred(name) and name not in ignored]
+        return in_order(preferred, next_number(stat))[::-1]
 
-    def _is_ignored(self, name: str, node: Node) -> bool:
+    async def _ignores(self, node: Node, found: list[str], ignored: set[str]) -> bool:
+        """Return whether the first of `found`, which was read as `node`, does not count; add such ones to `ignored`."""
+        name, *others = found
         if not is_ticket(node.stat):
             self._strangers.found_no_ticket(join_path(self._path, name))
-            return True
-        written = ticket_data.parse(name, node.data, node.stat.version)
-        return self._ignores_shared and written is not None and written.is_shared
+            ignored.update(await no_tickets(self._zk, self._path, others))
+        else:
+            written = ticket_data.parse(name, node.data, node.stat.version)
+            if not (self._ignores_shared and written is not None and written.is_shared):
+                return False
+        ignored.add(name)
+        return True
 
 
 class _ReadLock(Locking[Lease]):
@@ -404,8 +403,8 @@ class ReadWriteLock:
     coming.  The preference is the policy of each client, and safety does not depend on it: clients with different
     preferences, and Curator's read/write lock, may use one path.
     Requests: uncontended, the same as Lock: two round trips for acquire and release.  With prefer="writers" a reader
-    sends one getChildren more.  With prefer="readers" a writer sends that too, and a create, a getChildren and a delete
-    for a second ticket below `path`/writers.
+    sends one getChildren2 more.  With prefer="readers" a writer sends that too, and a create, a getChildren and a
+    delete for a second ticket below `path`/writers.
     Raises: ValueError, TypeError.  Acquiring raises also RuntimeError, and sends nothing, when the task would wait for
     itself: when it holds the read lock and asks for the write lock, or holds the write lock and asks for either one.
     A task that holds the read lock and asks for it again gets the same lease, counted, without a request.  "The task"

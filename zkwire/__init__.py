@@ -13,7 +13,7 @@ from zkwire.client.connect import connect
 from zkwire.client.event_stream import EventStream, Resync
 from zkwire.client.four_letter_words import four_letter_word
 from zkwire.client.node_streams import ChildrenStream, DataStream, ValueStream
-from zkwire.client.operations import Create, GetChildren, GetData, Node, Sync
+from zkwire.client.operations import Create, GetChildren, GetChildrenAndStat, GetData, Node, Sync
 from zkwire.client.reconfig import Configuration
 from zkwire.client.state_stream import StateStream
 from zkwire.client.transaction import Transaction
@@ -87,6 +87,7 @@ __all__ = [
     "EphemeralOnLocalSessionError",
     "EventStream",
     "GetChildren",
+    "GetChildrenAndStat",
     "GetData",
     "InvalidACLError",
     "MarshallingError",

@@ -12,7 +12,8 @@ import time
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 
-from recipes.line.contenders import Contender, holders_first, in_line, in_order, single
+from recipes.common.numbers import in_order, next_number
+from recipes.line.contenders import Contender, holders_first, in_line, single
 from recipes.line.strangers import is_ticket
 from recipes.semaphore import PREFIX as PERMIT_PREFIX
 from recipes.semaphore import parse_permits
@@ -82,7 +83,7 @@ def _locks_of(
 
     Arguments: `names` of all children; `nodes`, what a read of each path got.
     """
-    tickets = in_order(names)
+    tickets = numbered = in_order(names, next_number(its_node.stat))
     # A child that must not be read counts as a ticket beside tickets only: otherwise it may be anything.
     if not any(isinstance(node := nodes[join_path(parent, name)], Node) and is_ticket(node.stat) for name in tickets):
         tickets = []
@@ -91,7 +92,7 @@ def _locks_of(
     slots = (parse_permits(its_node.data) or 0) if counted else 1
     line = holders_first(in_line(parent, tickets, its_nodes, slots=slots, session_id=zk.session_id))
     found = [Found(parent, line)] if line else []
-    for name in set(names).difference(in_order(names)):
+    for name in set(names).difference(numbered):
         path = join_path(parent, name)
         if isinstance(nodes[path], Node):
             holders = single(zk, path, nodes[path])

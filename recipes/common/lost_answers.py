@@ -13,12 +13,24 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, NamedTuple, TypeVar
 
-from zkwire import Client, GetChildren, GetData, Node, NoNodeError, ServerError, SessionError, Sync, join_path
+from zkwire import (
+    Client,
+    GetChildren,
+    GetChildrenAndStat,
+    GetData,
+    Node,
+    NoNodeError,
+    ServerError,
+    SessionError,
+    Sync,
+    join_path,
+)
 
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+_MOST_AT_A_TIME: Final = 16  # nodes that are read: each may have a megabyte of data
 _PAUSE: Final = 0.1  # seconds to wait after a transient refusal, before the next try
 
 _HINT: Final = (
@@ -38,7 +50,7 @@ class Found(NamedTuple):
     answers: list[Any]
 
 
-async def read(zk: Client, path: str, *reads: GetData | GetChildren) -> list[Any]:
+async def read(zk: Client, path: str, *reads: GetData | GetChildren | GetChildrenAndStat) -> list[Any]:
     """Return the answer to each of `reads`, as `Client.pipeline` does, after a sync; wait while refusals are transient.
 
     Arguments: `path`, for the sync: everything that was written there before this call is seen by the reads.  If the
@@ -85,22 +97,22 @@ async def _search(zk: Client, path: str, unique: str, look: Callable[[], Awaitab
     # Other clients may create nodes of that name, too: go on until one belongs to our session (pitfall 89).
     other: Found | None = None
     refused: dict[str, ServerError] = {}
-    for name in result(answers[0]) or ():
-        if not name.startswith(unique):
-            continue
-        at = join_path(path, name)
-        (answer,) = await read(zk, at, GetData(at))
-        try:
-            node: Node | None = result(answer)
-        except ServerError as error:
-            refused[at] = error
-            continue
-        if node is not None:
-            found = Found(name, node, answers)
-            if node.stat.ephemeral_owner == zk.session_id:
-                return found
-            if other is None:
-                other = found
+    names = [name for name in result(answers[0]) or () if name.startswith(unique)]
+    for start in range(0, len(names), _MOST_AT_A_TIME):
+        batch = names[start : start + _MOST_AT_A_TIME]
+        reads = [GetData(join_path(path, name)) for name in batch]
+        for name, asked, answer in zip(batch, reads, await read(zk, path, *reads), strict=True):
+            try:
+                node: Node | None = result(answer)
+            except ServerError as error:
+                refused[asked.path] = error
+                continue
+            if node is not None:
+                found = Found(name, node, answers)
+                if node.stat.ephemeral_owner == zk.session_id:
+                    return found
+                if other is None:
+                    other = found
     for at in refused:  # one of them may be ours
         zk.discard(at)
     for refusal in refused.values():

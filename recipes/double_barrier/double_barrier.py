@@ -234,7 +234,7 @@ class DoubleBarrier:
 
     async def _check_count(self, names: list[str]) -> None:
         """Raise ValueError if the first member at the barrier has another count than this one."""
-        members = in_order(names)
+        members = in_order(names, self._own)
         if all(count_of(name) == self.count for name in members):
             return
         for name in await self._ephemeral(members):
@@ -247,7 +247,7 @@ class DoubleBarrier:
 
     async def _next_round(self, names: list[str]) -> Round | None:
         """Return the members of the next round: the first `count`; None if fewer have come."""
-        members = [name for name in in_order(names) if count_of(name) == self.count]
+        members = [name for name in in_order(names, self._own) if count_of(name) == self.count]
         if len(members) < self.count:
             return None
         first = await self._ephemeral(members[: self.count])

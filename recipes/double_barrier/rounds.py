@@ -6,10 +6,11 @@ Pure: knows names and data of nodes, and nothing of servers.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, TypeAlias
 
-from zkwire import NoAuthError, Node, sequence, sequence_distance
+from recipes.common import numbers
+from zkwire import NoAuthError, Node, sequence
 
 # The members of one round, in the order in which they came: the names of their nodes. `ready` holds them, one a line.
 Round: TypeAlias = tuple[str, ...]
@@ -20,16 +21,16 @@ _MEMBER: Final = re.compile(r"[0-9a-f-]{36}-of-([1-9][0-9]{0,9})-(?:[0-9]{10}|-[
 
 def count_of(name: str) -> int | None:
     """Return the count with which the member `name` was made; None if it is not the name of a member."""
-    parts = _parts(name)
-    return parts[0] if parts else None
+    match = _MEMBER.fullmatch(name)
+    return int(match[1]) if match and sequence(name) is not None else None
 
 
-def in_order(names: Collection[str]) -> list[str]:
-    """Return those of `names` that are names of members, in the order in which the members came."""
-    numbers = {name: parts[1] for name in names if (parts := _parts(name))}
-    # Sequence numbers overflow, so they are compared by their distance to one of them.
-    reference = next(iter(numbers.values()), 0)
-    return sorted(numbers, key=lambda name: sequence_distance(numbers[name], reference))
+def in_order(names: Iterable[str], own: str | None) -> list[str]:
+    """Return those of `names` that are names of members, in the order in which the members came.
+
+    Arguments: `own`, the name of the member that asks.
+    """
+    return numbers.in_order(filter(count_of, names), sequence(own or "") or 0)
 
 
 def is_round(names: Sequence[str]) -> bool:
@@ -52,9 +53,3 @@ def to_wait_for(own: str, present: Sequence[str]) -> str | None:
 def members_in(ready: Node | NoAuthError) -> Round:
     """Return the names in `ready`, none if it may not be read: then it is not the work of members."""
     return () if isinstance(ready, NoAuthError) else tuple(ready.data.decode(errors="replace").split("\n"))
-
-
-def _parts(name: str) -> tuple[int, int] | None:
-    """Return the count and the sequence number in the name of a member; None if it is not the name of a member."""
-    match, number = _MEMBER.fullmatch(name), sequence(name)
-    return (int(match[1]), number) if match and number is not None else None

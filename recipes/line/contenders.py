@@ -11,10 +11,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import zkwire
+from recipes.common.numbers import in_order, next_number
 from recipes.line import ticket_data
 from recipes.line.readers import is_writer
 from recipes.line.strangers import is_ticket, strangers_of
-from zkwire import Client, GetChildren, GetData, Node, Stat, join_path
+from zkwire import Client, GetData, Node, Stat, join_path
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -49,18 +50,21 @@ async def look(
     Arguments: `slots`, how many may own at once, or a function of the data of the node at `path`; `reports`, whether
     nodes that are no tickets are logged.
     Raises: what the client raises.  A line that does not exist is empty.
-    Requests: getChildren, with a getData if `slots` is a function, in one write; a getData for each child in another.
+    Requests: getChildren2; in one write a getData for each child, and one for `path` if `slots` is a function.
     """
-    reads: list[GetChildren | GetData] = [GetChildren(path)]
+    try:
+        children, stat = await zk.get_children_and_stat(path)
+    except zkwire.NoNodeError:
+        return []
+    names = in_order(children, next_number(stat))
+    nodes = await zk.pipeline([GetData(join_path(path, name)) for name in names] + [GetData(path)] * callable(slots))
     if callable(slots):
-        reads.append(GetData(path))
-    for answer in (answers := await zk.pipeline(reads)):
-        if isinstance(answer, zkwire.NoNodeError):
+        its_node = nodes.pop()
+        if isinstance(its_node, zkwire.NoNodeError):
             return []
-        if isinstance(answer, BaseException):
-            raise answer
-    names = in_order(answers[0])
-    nodes = await zk.pipeline([GetData(join_path(path, name)) for name in names])
+        if isinstance(its_node, BaseException):
+            raise its_node
+        slots = slots(its_node.data)
     if reports:
         strangers = strangers_of(zk, path)
         for name, node in zip(names, nodes, strict=True):
@@ -68,8 +72,7 @@ async def look(
                 strangers.found_no_ticket(join_path(path, name))
             elif isinstance(node, zkwire.NoAuthError):
                 strangers.found_unreadable(join_path(path, name))
-    number = slots(answers[1].data) if callable(slots) else slots
-    return in_line(path, names, nodes, slots=number, session_id=zk.session_id)
+    return in_line(path, names, nodes, slots=slots, session_id=zk.session_id)
 
 
 def in_line(
@@ -124,16 +127,6 @@ def session_in_words(session_id: int) -> str:
 def holders_first(contenders: Iterable[Contender]) -> list[Contender]:
     """Return the contenders, those that own ahead of those that wait, and each in their order."""
     return sorted(contenders, key=lambda each: not each.owns)
-
-
-def in_order(names: Iterable[str]) -> list[str]:
-    """Return the tickets among `names`, in the order of their sequence numbers, also after an overflow."""
-    numbered = [(number, name) for name in names if (number := zkwire.sequence(name)) is not None]
-    if not numbered:
-        return []
-    # Distances, because a sequence number continues below zero after 2147483647.
-    any_of_them = numbered[0][0]
-    return [name for _, name in sorted((zkwire.sequence_distance(n, any_of_them), name) for n, name in numbered)]
 
 
 def _unread(path: str, *, owns: bool) -> Contender:

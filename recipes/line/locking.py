@@ -303,7 +303,7 @@ class Locking(ABC, Generic[H]):
         If clients that only try meet at a free lock, one of them gets it.
         Raises: as `acquire`, without TimeoutError.  Cancellation: as `acquire`.
         Requests: the first time create, getChildren and delete, and sometimes two more looks.  After a try in vain a
-        look (sync and getChildren in one write, and no node), and those of `acquire` if the lock is free.
+        look (sync and getChildren2 in one write, and no node), and those of `acquire` if the lock is free.
         """
         self._check_usable()
         lease = await self._try_acquire()
@@ -318,7 +318,7 @@ class Locking(ABC, Generic[H]):
         Clients that have no node in the line yet are not in it, such as tasks that wait for another one of this
         object.  Nodes that are not ephemeral are left out, and reported in the log.
         Raises: as `acquire`, without TimeoutError.  Cancellation: harmless.
-        Requests: getChildren, and in one write a getData for each contender.
+        Requests: getChildren2, and in one write a getData for each contender.
         """
         self._check_usable()
         return holders_first(await self._look())

@@ -13,10 +13,11 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from recipes.common import lost_answers
+from recipes.common.numbers import next_number
 from recipes.common.shared_looks import SharedLooks
 from recipes.line.position import Ranking
 from recipes.line.shared_list import SharedList
-from zkwire import Client, GetChildren, GetData, NoNodeError
+from zkwire import Client, GetChildren, GetChildrenAndStat, GetData, NoNodeError
 
 _MOST: Final = 8
 _MOST_REMEMBERED: Final = 1000  # lines: a program may use ever new paths
@@ -43,17 +44,18 @@ class Looks:
     async def share(self, zk: Client, path: str, reads: Sequence[GetData | GetChildren]) -> list[Any]:
         """Return the answers to `reads`, which were sent behind a sync after this call; other tickets may share them.
 
-        Arguments: `reads`, the list of the children of `path` first: its answer is a Ranking.
+        Arguments: `reads`, the list of the children of `path` first: its answer is a Ranking, with the next number.
         Raises: as lost_answers.read; the refusal of the list, unless the node at `path` is missing: then it is empty.
         """
 
         async def look(_: int) -> list[Any]:
-            names, *others = await lost_answers.read(zk, path, *reads)
-            if isinstance(names, NoNodeError):
-                names = []
-            elif isinstance(names, BaseException):
-                raise names  # not shared: each ticket has an error of its own
-            return [Ranking(names), *others]
+            listed, *others = await lost_answers.read(zk, path, GetChildrenAndStat(path), *reads[1:])
+            if isinstance(listed, NoNodeError):
+                return [Ranking(()), *others]
+            if isinstance(listed, BaseException):
+                raise listed  # not shared: each ticket has an error of its own
+            names, stat = listed
+            return [Ranking(names, next_number(stat)), *others]
 
         return await self._shared.share(look)
 

@@ -48,13 +48,14 @@ class Ranking:
     The contenders are sorted by plain number once, and rotated to the cut of the ticket that asks: no other node's
     number has a say in it (pitfall 88).
 
-    Arguments: `names`, in any order.
+    Arguments: `names`, in any order; `next_number`, that of the next ticket, if the list has brought it.
     """
 
-    __slots__ = ("_blockers", "_names")
+    __slots__ = ("_blockers", "_names", "_next_number")
 
-    def __init__(self, names: Iterable[str]) -> None:
+    def __init__(self, names: Iterable[str], next_number: int = 0) -> None:
         self._names = dict.fromkeys(names)
+        self._next_number = next_number
         self._blockers: dict[Callable[[str], bool], _Circle] = {}
 
     def __iter__(self) -> Iterator[str]:
@@ -71,9 +72,17 @@ class Ranking:
         own = zkwire.sequence(name)
         if own is None:
             raise ValueError(f"{name!r} has no sequence number, so it is not a ticket")
+        return self._circle(blocks).before(own)
+
+    def before_next(self, blocks: Callable[[str], bool]) -> list[str]:
+        """Return the contenders for which `blocks` is true, in their order, that come before the next ticket."""
+        contenders, count = self._circle(blocks).before(self._next_number)
+        return contenders[:count]
+
+    def _circle(self, blocks: Callable[[str], bool]) -> _Circle:
         if blocks not in self._blockers:
             self._blockers[blocks] = _Circle(filter(blocks, self._names))
-        return self._blockers[blocks].before(own)
+        return self._blockers[blocks]
 
     def remove(self, name: str) -> None:
         """Leave out `name`, if it is there."""
@@ -213,6 +222,11 @@ class Position:
         last = self._names[max(0, self._remaining - most) : self._count]
         last += self._last[max(0, len(self._last) - most) :]
         return [name for name in last if name not in self._watched and name not in self._unreadable]
+
+    @property
+    def unknown(self) -> list[str]:
+        """The blockers of which nothing is known but their names, the last ones first."""
+        return [name for name in reversed(self.before) if name not in self._watched and name not in self._unreadable]
 
     @property
     def watches_children(self) -> bool:

@@ -6,19 +6,21 @@ not ephemeral has no client that waits or holds, so no ticket waits for it.  A n
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from typing import Final
 from weakref import WeakKeyDictionary
 
 from recipes.common.notices import Notices
-from zkwire import Client, Stat
+from zkwire import Client, ServerError, Stat, join_path
 
 _log = logging.getLogger(__name__)
 
 # A client that creates such nodes without end, or a program that uses ever new paths, must not fill the memory: the
 # oldest are forgotten.
 _MOST_REMEMBERED: Final = 1000
+_MOST_AT_A_TIME: Final = 128
 
 
 def is_ticket(stat: Stat) -> bool:
@@ -79,6 +81,29 @@ class Strangers:
             " listed until it is gone; delete it if no client holds it, and have all clients give tickets an ACL with"
             " READ for all of them",
         )
+
+
+async def no_tickets(zk: Client, path: str, names: Sequence[str]) -> list[str]:
+    """Return the first of `names`, children of the line at `path`, as far as none of them is a ticket; report them.
+
+    To be called when such a node was found beside them: there may be thousands.
+    Raises: SessionError.
+    Requests: an exists for each, in writes of 2, 4, 8 and so on, 128 at most, until one of them brings another answer.
+    """
+    found: list[str] = []
+    most = 1
+    while len(found) < len(names):
+        most = min(2 * most, _MOST_AT_A_TIME)
+        batch = names[len(found) : len(found) + most]
+        stats = await asyncio.gather(*(zk.exists(join_path(path, name)) for name in batch), return_exceptions=True)
+        for name, stat in zip(batch, stats, strict=True):
+            if isinstance(stat, BaseException) and not isinstance(stat, ServerError):
+                raise stat
+            if not isinstance(stat, Stat) or is_ticket(stat):
+                return found
+            strangers_of(zk, path).found_no_ticket(join_path(path, name))
+            found.append(name)
+    return found
 
 
 _KNOWN: Final[WeakKeyDictionary[Client, dict[str, Strangers]]] = WeakKeyDictionary()

@@ -5,15 +5,15 @@ Knows blockers, in their order.  Whether a ticket is taken, and what becomes of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Protocol
 
 import zkwire
 from recipes.line import ticket_data
-from recipes.line.contenders import in_order
+from recipes.line.position import Ranking
 from recipes.line.refusals import any_transient, pause
 from recipes.line.sight import Sight
-from recipes.line.strangers import Strangers, is_ticket
+from recipes.line.strangers import Strangers, is_ticket, no_tickets
 from zkwire import Client, GetData, Node, join_path
 
 
@@ -35,11 +35,12 @@ class Blockers(Protocol):
 class Onlooker:
     """What a caller without a ticket sees of a line: all tickets come before one that it would take now.
 
-    Arguments: `names`, the children of the line's node; `blocks` and `slots`, see Position.
+    Arguments: `names`, the children of the line's node, with the number of the next one; `blocks` and `slots`, see
+    Position.
     """
 
-    def __init__(self, names: Iterable[str], blocks: Callable[[str], bool], slots: int) -> None:
-        self.before = [name for name in in_order(names) if blocks(name)]
+    def __init__(self, names: Ranking, blocks: Callable[[str], bool], slots: int) -> None:
+        self.before = names.before_next(blocks)
         self._slots = slots
 
     @property
@@ -99,5 +100,8 @@ async def leave_out(
                 blockers.departed(name)
             elif not isinstance(node, zkwire.NoAuthError):
                 raise node
+        if not (blockers.owns or all(is_ticket(node.stat) for node in nodes if isinstance(node, Node))):
+            for name in await no_tickets(zk, path, [name for name in blockers.before if name not in seen]):
+                blockers.departed(name)
         to_read = [] if blockers.owns else [name for name in blockers.first if name not in seen]
         seen.update(to_read)

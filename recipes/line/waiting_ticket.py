@@ -19,7 +19,7 @@ from recipes.line.position import Position, Promises, every_contender
 from recipes.line.refusals import any_transient, pause
 from recipes.line.shared_list import Share
 from recipes.line.sight import Sight
-from recipes.line.strangers import Strangers, is_ticket
+from recipes.line.strangers import Strangers, is_ticket, no_tickets
 from recipes.line.ticket import Ticket, TicketNode
 from recipes.line.trying import leave_out
 from recipes.line.yielding import yield_processor
@@ -302,6 +302,9 @@ class WaitingTicket:
             position.listed(self._share.listed(_names(answers.pop())), is_watched=watches_children)
         for name, answer in zip(watched, answers, strict=True):
             self._take_watched(name, answer)
+        if not (position.owns or all(is_ticket(answer.stat) for answer in answers if isinstance(answer, Node))):
+            for name in await no_tickets(self._zk, path, position.unknown):
+                position.departed(name)
 
     def _take_sync(self, answer: Any) -> None:
         if isinstance(answer, BaseException):

@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Self
 
 import zkwire
+from recipes.common.numbers import next_number
 from recipes.line.contenders import Contender, contender
 from recipes.line.lease import Body, Lease, LockLostError
 from recipes.line.locking import Hold
@@ -202,8 +203,8 @@ class Item(bytes):
 
 async def claims(nodes: Nodes) -> list[Contender]:
     """Return the items that are claimed, with the claim of each; see Queue.claims."""
-    (listed,) = await nodes.zk.pipeline([GetChildren(nodes.taken)])
-    names = in_order(child_names(listed) or ())
+    listed, entries = await nodes.zk.pipeline([GetChildren(nodes.taken), GetData(nodes.entries)])
+    names = in_order(child_names(listed) or (), next_number(entries.stat) if isinstance(entries, Node) else 0)
     reads = [GetData(of(name)) for name in names for of in (nodes.taken_node, nodes.entry)]
     answers = iter(await nodes.zk.pipeline(reads) if reads else ())
     found = []

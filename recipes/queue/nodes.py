@@ -29,7 +29,7 @@ from typing import Any, Final
 import zkwire
 from recipes.common import lost_answers
 from recipes.common.parent_acl import warn_if_wider
-from zkwire import ACL, OPEN_ACL, READ_ONLY_ACL, Client, GetData, Node, SessionState, Stat, join_path
+from zkwire import ACL, OPEN_ACL, READ_ONLY_ACL, Client, GetData, Node, SessionState, join_path
 
 # The server's last number, which it gives again and again.
 LAST_NUMBER: Final = 2**31 - 1
@@ -149,14 +149,13 @@ class Nodes:
         return task
 
 
-def numbers_given(entries: Stat) -> int:
-    """Return how many children the node `entries` has ever had, which is the next number: at most LAST_NUMBER."""
-    # The server shows twice that number less the children that exist, in 32 bits.
-    return (entries.cversion + entries.num_children) % 2**32 // 2
-
-
 def child_names(answer: object) -> list[str] | None:
-    """Return the listed children, None if their parent is missing.  Raises: any other error."""
+    """Return the listed children, None if their parent is missing.  Raises: any other error.
+
+    Arguments: `answer` to a GetChildren or a GetChildrenAndStat.
+    """
+    if isinstance(answer, tuple):
+        answer = answer[0]
     if isinstance(answer, zkwire.NoNodeError):
         return None
     if isinstance(answer, BaseException):

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable
 from typing import Final
 
 import zkwire
+from recipes.common import numbers
 
 DEFAULT_PRIORITY: Final = 100  # kazoo's
 LOWEST_PRIORITY: Final = 999
@@ -45,21 +46,14 @@ def prefix(priority: int) -> str:
     return f"{_PREFIX}{priority:03d}-"
 
 
-def in_order(names: Iterable[str]) -> list[str]:
+def in_order(names: Iterable[str], base: int) -> list[str]:
     """Return the items among `names` in the order in which they are taken: by priority, then by sequence number.
 
-    Sequence numbers are compared as signed numbers, across their overflow.  Names without a sequence number are left
-    out.  A name of another program, without a priority, has the default priority.
+    Names without a sequence number are left out.  A name of another program, without a priority, has the default one.
+    Arguments: `base`, the number that the next item gets.
     """
     given = sorted(names)
-    if _are_plain(given):
-        return given
-    numbered = [(name, number) for name in given if (number := zkwire.sequence(name)) is not None]
-    if not numbered:
-        return []
-    origin = numbered[0][1]
-    ranked = [(_priority(name), zkwire.sequence_distance(number, origin), name) for name, number in numbered]
-    return [name for _, _, name in sorted(ranked)]
+    return given if _are_plain(given) else sorted(numbers.in_order(given, base), key=_priority)
 
 
 def name_before(name: str) -> str:
@@ -102,7 +96,7 @@ class Listing:
     def __init__(self) -> None:
         self._window = 0  # 0 while there is no competition
         self._last_window = 0  # the size with which competition began last; halved by each win without competition
-        self.fill((), ())
+        self.fill((), (), 0)
 
     def __len__(self) -> int:
         return len(self._names)
@@ -136,9 +130,9 @@ class Listing:
         """For how many takes a listing of so many items serves."""
         return max(1, len(self._names) // _NAMES_PER_TAKE)
 
-    def fill(self, names: Iterable[str], without: Collection[str]) -> None:
-        """Replace the known items by the listed `names`, except those in `without`."""
-        self._names = [name for name in in_order(names) if name not in without]
+    def fill(self, names: Iterable[str], without: Collection[str], base: int) -> None:
+        """Replace the known items by the listed `names`, except those in `without`; `base` as of `in_order`."""
+        self._names = [name for name in in_order(names, base) if name not in without]
         self._renew()
 
     def confirm(self, without: Collection[str]) -> set[str]:

@@ -12,12 +12,13 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import zkwire
+from recipes.common.numbers import next_number
 from recipes.common.shared_nodes import create_shared
 from recipes.common.trace import Traces
 from recipes.common.waiting import Bound, raise_unless_renewed
 from recipes.line.line import Line
 from recipes.line.ticket import Ticket
-from recipes.queue.nodes import LAST_NUMBER, Nodes, child_names, numbers_given
+from recipes.queue.nodes import LAST_NUMBER, Nodes, child_names
 from recipes.queue.order import prefix
 from zkwire import GetChildren, GetData, Node, Stat, Transaction, WatchSet, join_path
 
@@ -280,7 +281,7 @@ class Producer:
             stat = (await self._zk.get(self._nodes.entries)).stat
         except zkwire.NoNodeError:
             return False
-        return numbers_given(stat) >= LAST_NUMBER
+        return next_number(stat) >= LAST_NUMBER
 
     def _leave_out(self, count: int, transaction: Transaction) -> None:
         """Leave out the next `count` numbers: each child that is created uses one up, also if it is deleted again."""

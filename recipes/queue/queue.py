@@ -168,7 +168,7 @@ class Queue:
         handled already.  It reads the data of all claimed items.  An item that is being taken out for good is not in
         it, and so is one whose `taken` node this client must not read.
         Raises: as `peek`.  Cancellation: harmless.
-        Requests: getChildren, and in one write two getData for each claimed item.
+        Requests: getChildren and getData, and in one write two getData for each claimed item.
         """
         return await claims(self._nodes)
 

@@ -12,14 +12,17 @@ import asyncio
 import contextlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import zkwire
+from recipes.common.numbers import next_number
 from recipes.common.shared_looks import SharedLooks
 from recipes.queue.aside import Aside
-from recipes.queue.nodes import LAST_NUMBER, Nodes, child_names, numbers_given
+from recipes.queue.nodes import LAST_NUMBER, Nodes, child_names
 from recipes.queue.order import Listing, in_order
-from zkwire import GetChildren, GetData, Node, Stat, WatchSet
+from zkwire import GetChildren, GetChildrenAndStat, GetData, Node, Stat, WatchSet
+
+_Read: TypeAlias = GetData | GetChildren | GetChildrenAndStat
 
 # In seconds: a consumer that has waited so long, because all items are taken, looks at what has taken them.
 _PATIENCE: Final = 1.0
@@ -47,7 +50,7 @@ class _Count:
     @classmethod
     def of(cls, stat: Stat) -> _Count | None:
         """Return the count; None at the last number, from where on it does not grow with each change."""
-        return None if numbers_given(stat) >= LAST_NUMBER else cls(stat.czxid, stat.cversion)
+        return None if next_number(stat) >= LAST_NUMBER else cls(stat.czxid, stat.cversion)
 
 
 class View:
@@ -94,8 +97,8 @@ class View:
         # Watching `taken` wakes a waiting consumer whenever another one takes an item.  It is needed only if there are
         # items and all of them are taken: then an item that is handed back becomes free without a new entry.
         for taken_watches in (None, watches):
-            reads = [
-                GetChildren(self._nodes.entries, into=watches),
+            reads: list[_Read] = [
+                GetChildrenAndStat(self._nodes.entries, into=watches),
                 GetChildren(self._nodes.taken, into=taken_watches),
             ]
             self._fill(*await self._zk.pipeline(reads), being_taken=())
@@ -107,15 +110,14 @@ class View:
         if self._count is not None and not self.being_taken and await self._is_confirmed(wanted):
             return
         guesses = self._guesses(wanted)
-        # A list that was long may be confirmed the next time.  The count is read before the list: if another client
-        # changes something in between, it only seems to be out of date.
+        # A list that was long may be confirmed the next time.
         self._looks_unconfirmed = max(0, self._looks_unconfirmed - 1)
         counts = wanted and len(self.listing) >= _SHORT and not self.being_taken and not self._looks_unconfirmed
-        count = [GetData(self._nodes.entries)] if counts else []
-        lists = [GetChildren(self._nodes.entries), GetChildren(self._nodes.taken)]
-        *counted, names, taken = await self._read([*count, *lists], guesses)
-        self._fill(names, taken, being_taken=self.being_taken)
-        self._count = next((_Count.of(node.stat) for node in counted if isinstance(node, Node)), None)
+        listed, taken = await self._read(
+            [GetChildrenAndStat(self._nodes.entries), GetChildren(self._nodes.taken)], guesses
+        )
+        self._fill(listed, taken, being_taken=self.being_taken)
+        self._count = _Count.of(listed[1]) if counts and isinstance(listed, tuple) else None
         rest = [name for name in self._guesses(wanted) if name not in self._read_ahead]
         if len(rest) > 1:
             await self._read([], rest)
@@ -141,7 +143,7 @@ class View:
         self.has_nodes = names is not None
         self._listed = names or (), taken_names or ()
         without = set(being_taken).union(taken_names or (), self.aside.among(names or ()))
-        self.listing.fill(names or (), without)
+        self.listing.fill(names or (), without, next_item(entries))
         self._hidden = without.intersection(names or ())
 
     def _forget(self) -> None:
@@ -162,7 +164,7 @@ class View:
         most = min(_MOST_READ_AHEAD, _MOST_BYTES_AHEAD // max(1, self._size_ahead))
         return self.listing.next(min(max(wanted, self.listing.takes_of_one_look), most))
 
-    async def _read(self, reads: Sequence[GetData | GetChildren], ahead: Sequence[str]) -> list[Any]:
+    async def _read(self, reads: Sequence[_Read], ahead: Sequence[str]) -> list[Any]:
         """Return the answers to `reads`, and keep the items `ahead`, which are read in the same write."""
         until = asyncio.get_running_loop().time() + _AHEAD_FOR
         try:
@@ -215,10 +217,10 @@ class View:
 
     async def free_items(self) -> list[str]:
         """Return the items that can be taken, in their order."""
-        answers = await self._zk.pipeline([GetChildren(self._nodes.entries), GetChildren(self._nodes.taken)])
+        answers = await self._zk.pipeline([GetChildrenAndStat(self._nodes.entries), GetChildren(self._nodes.taken)])
         names, taken = (child_names(answer) or [] for answer in answers)
         without = self.aside.among(names).union(taken)
-        return in_order(name for name in names if name not in without)
+        return in_order((name for name in names if name not in without), next_item(answers[0]))
 
     async def wait_for_change(self, watches: WatchSet) -> None:
         """Wait until another item may be there, or one that went aside is to be tried again.
@@ -236,3 +238,8 @@ class View:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(self.aside.next_try):
                 await watches.next()
+
+
+def next_item(entries: object) -> int:
+    """Return the number that the next item gets, given the answer to the list of the items."""
+    return next_number(entries[1]) if isinstance(entries, tuple) else 0

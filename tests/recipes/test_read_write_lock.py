@@ -200,8 +200,8 @@ _PLAIN = ["create2", "getChildren", "delete"]
     ("prefer", "read", "write"),
     [
         (None, _PLAIN, _PLAIN),
-        ("readers", _PLAIN, [*_PLAIN[:2], "getChildren", *_PLAIN[:2], "delete", "delete"]),
-        ("writers", ["getChildren", *_PLAIN], _PLAIN),
+        ("readers", _PLAIN, [*_PLAIN[:2], "getChildren2", *_PLAIN[:2], "delete", "delete"]),
+        ("writers", ["getChildren2", *_PLAIN], _PLAIN),
     ],
 )
 async def test_uncontended_requests(
@@ -559,10 +559,10 @@ async def test_a_reader_waits_for_the_last_of_several_preferred_writers_only() -
             writers.append(await task)
             await zk.ping()
         assert not reader.done()
-        assert [name for name in count.requests if name != "ping"] == ["getChildren", "getData"]
+        assert [name for name in count.requests if name != "ping"] == ["getChildren2", "getData"]
         await writers[-1].release()
         await (await reader).release()
-        assert [name for name in count.requests if name != "ping"][:3] == ["getChildren", "getData", "getChildren"]
+        assert [name for name in count.requests if name != "ping"][:3] == ["getChildren2", "getData", "getChildren2"]
         assert count.requests.count("getData") == 1
 
 

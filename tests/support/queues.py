@@ -88,7 +88,7 @@ async def contents(stage: Scene) -> list[bytes]:
     """Wait until nothing is held, then empty the queue with the undisturbed client; return its items in order."""
     await settled(stage.other, stage.path)
     try:
-        names = in_order(await stage.other.get_children(f"{stage.path}/entries"))
+        names = in_order(await stage.other.get_children(f"{stage.path}/entries"), base=0)
     except zkwire.NoNodeError:
         return []
     nodes = await stage.other.get_many([GetData(f"{stage.path}/entries/{name}") for name in names])

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, overload
 
-from zkwire.client.operations import Create, GetChildren, GetData, Node, Operation, Sync
+from zkwire.client.operations import Create, GetChildren, GetChildrenAndStat, GetData, Node, Operation, Sync
 from zkwire.client.requester import Requester
 from zkwire.errors import ServerError, ZooKeeperError
 from zkwire.wire.records import Stat
@@ -45,6 +45,11 @@ class Batches:
 
     @overload
     async def pipeline(self, operations: Sequence[GetChildren]) -> list[list[str] | ZooKeeperError]: ...
+
+    @overload
+    async def pipeline(
+        self, operations: Sequence[GetChildrenAndStat]
+    ) -> list[tuple[list[str], Stat] | ZooKeeperError]: ...
 
     @overload
     async def pipeline(self, operations: Sequence[Create]) -> list[tuple[str, Stat] | ZooKeeperError]: ...

@@ -57,10 +57,21 @@ class GetChildren:
 
 
 @dataclass(slots=True)
+class GetChildrenAndStat:
+    """The operation `get_children_and_stat`; its result is the names and the Stat.
+
+    With `into`, a WatchSet: `get_children_stat_and_watch`.
+    """
+
+    path: str
+    into: WatchSet | None = None
+
+
+@dataclass(slots=True)
 class Sync:
     """The operation `sync`; its result is None."""
 
     path: str
 
 
-Operation: TypeAlias = Create | GetData | GetChildren | Sync
+Operation: TypeAlias = Create | GetData | GetChildren | GetChildrenAndStat | Sync

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 
 from zkwire import paths
 from zkwire.client.arguments import creation, server_path
-from zkwire.client.operations import Create, GetChildren, GetData, Operation, Sync, new_node
+from zkwire.client.operations import Create, GetChildren, GetChildrenAndStat, GetData, Operation, Sync, new_node
 from zkwire.client.watch import Watch, WatchSet
 from zkwire.errors import (
     ConnectionLostError,
@@ -35,7 +35,14 @@ from zkwire.wire.connection import REQUEST_HEADER_SIZE, Watcher
 from zkwire.wire.jute import Record
 from zkwire.wire.multi import ErrorResult, MultiReadRequest, batched
 from zkwire.wire.records import ACL
-from zkwire.wire.requests import ExistsRequest, GetChildrenRequest, GetDataRequest, Request, SyncRequest
+from zkwire.wire.requests import (
+    ExistsRequest,
+    GetChildren2Request,
+    GetChildrenRequest,
+    GetDataRequest,
+    Request,
+    SyncRequest,
+)
 from zkwire.wire.watch_table import WatchKind
 
 _FINAL_STATES: Final = (SessionState.EXPIRED, SessionState.AUTH_FAILED, SessionState.CLOSED)
@@ -249,13 +256,14 @@ class Requester:
             return request, None, WatchKind.DATA
         if isinstance(operation, Sync):
             return SyncRequest(self.server_path(operation.path)), None, WatchKind.DATA
-        if not isinstance(operation, _READS):
+        if not isinstance(operation, (*_READS, GetChildrenAndStat)):
             raise TypeError(f"not an operation: {operation!r}")
         path = self.server_path(operation.path)
         watch = None if operation.into is None else self.watch(operation.path, operation.into)
         if isinstance(operation, GetData):
             return GetDataRequest(path, watch is not None), watch, WatchKind.DATA
-        return GetChildrenRequest(path, watch is not None), watch, WatchKind.CHILD
+        children = GetChildrenRequest if isinstance(operation, GetChildren) else GetChildren2Request
+        return children(path, watch is not None), watch, WatchKind.CHILD
 
     async def _send_all(self, requests: Sequence[tuple[Request[Any], Watch | None, WatchKind]]) -> list[Any]:
         """Send all requests, each with the watch that it sets; see `ask_all`."""
@@ -309,6 +317,8 @@ class Requester:
             return new_node((answer.data or b"", answer.stat))
         if isinstance(operation, GetChildren):
             return answer.children
+        if isinstance(operation, GetChildrenAndStat):
+            return answer.children, answer.stat
         return None if isinstance(operation, Sync) else (paths.strip_chroot(self.chroot, answer.path), answer.stat)
 
     def _strip(self, error: BaseException) -> None:

@@ -31,9 +31,9 @@ def test_members_are_ordered_by_their_numbers_across_the_overflow() -> None:
     numbers = ["2147483646", "2147483647", "-2147483648", "-2147483647"]
     names = [f"{first}{unique[1:]}-of-2-{number}" for first, number in zip("3210", numbers, strict=True)]
     others = ["ready", "config", "lock-0000000001", f"{unique}-of-2", f"{unique}-of-0-0000000001", f"{unique}-of-2-7"]
-    assert in_order([*others, *reversed(names)]) == names
+    assert in_order([*others, *reversed(names)], names[0]) == names
     later = [f"{unique}-of-2--000000001", f"{unique}-of-2-0000000000"]
-    assert in_order(later[::-1]) == later
+    assert in_order(later[::-1], later[0]) == later
     assert [count_of(name) for name in (names[0], "ready")] == [2, None]
     assert count_of(f"{unique}-of-2-9999999999") is None  # no number of 32 bits, so no server has given it
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import zkwire
 from recipes.line import ticket_data
-from recipes.line.contenders import Contender, holders_first, in_line, in_order, look, session_in_words, single
+from recipes.line.contenders import Contender, holders_first, in_line, look, session_in_words, single
 from recipes.line.proofs import Proofs
 from tests.support.everywhere import scene
 from zkwire import NoAuthError, Node, NoNodeError, Stat
@@ -144,13 +144,6 @@ def test_a_clock_beyond_the_calendar_is_shown_as_its_end(ctime: int, year: int) 
 
 def test_a_session_is_printed_as_servers_do() -> None:
     assert [session_in_words(session) for session in (0x1F, -(2**63))] == ["0x1f", "0x8000000000000000"]
-
-
-def test_names_are_ordered_by_their_numbers_across_the_overflow() -> None:
-    names = ["a-0000000002", "z--2147483648", "note", "b-2147483647", "c-0000000001"]
-    assert in_order(names[1:4]) == ["b-2147483647", "z--2147483648"]
-    assert in_order([names[0], names[4]]) == ["c-0000000001", "a-0000000002"]
-    assert in_order(["note"]) == []
 
 
 def test_holders_come_first_and_each_group_keeps_its_order() -> None:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import zkwire
 from recipes.queue.order import Listing, checked_priority, in_order, name_before, prefix
 
 
@@ -15,7 +16,7 @@ def name(priority: int, number: int) -> str:
 
 
 def test_items_are_ordered_by_priority_and_then_by_number() -> None:
-    assert in_order([name(100, 3), name(100, 1), name(5, 9), name(999, 0)]) == [
+    assert in_order([name(100, 3), name(100, 1), name(5, 9), name(999, 0)], 0) == [
         "entry-005-0000000009",
         "entry-100-0000000001",
         "entry-100-0000000003",
@@ -25,11 +26,11 @@ def test_items_are_ordered_by_priority_and_then_by_number() -> None:
 
 def test_names_of_other_programs_have_the_default_priority_and_names_without_a_number_are_left_out() -> None:
     names = ["work-0000000007", "entry-101-0000000001", "lost+found", "entry-1x0-0000000002", "entry-099-0000000009"]
-    assert in_order(names) == [names[4], names[3], names[0], names[1]]
-    assert in_order(["README"]) == []
-    assert in_order(["entry-100-abcdefghij", "entry-100-0000000001"]) == ["entry-100-0000000001"]
-    assert in_order(["entry-100-0000000001e", "ntry-100-0000000002"]) == ["ntry-100-0000000002"]
-    assert in_order([]) == []
+    assert in_order(names, 0) == [names[4], names[3], names[0], names[1]]
+    assert in_order(["README"], 0) == []
+    assert in_order(["entry-100-abcdefghij", "entry-100-0000000001"], 0) == ["entry-100-0000000001"]
+    assert in_order(["entry-100-0000000001e", "ntry-100-0000000002"], 0) == ["ntry-100-0000000002"]
+    assert in_order([], 0) == []
 
 
 @pytest.mark.parametrize(
@@ -45,7 +46,7 @@ def test_names_of_other_programs_have_the_default_priority_and_names_without_a_n
 )
 def test_names_of_an_unusual_form_are_not_sorted_as_text(names: list[str]) -> None:
     """`\u00b2` is a digit, and no number."""
-    assert in_order(names[::-1]) == in_order(names) == names
+    assert in_order(names[::-1], 0) == in_order(names, 0) == names
 
 
 @given(st.integers(-(2**31), 2**31 - 1), st.lists(st.integers(0, 2**30), unique=True), st.randoms())
@@ -55,7 +56,7 @@ def test_the_order_holds_across_the_overflow_of_the_numbers(start: int, steps: l
     names = [name(100, number) for number in numbers]
     shuffled = list(names)
     random.shuffle(shuffled)
-    assert in_order(shuffled) == names
+    assert in_order(shuffled, start + 2**30 + 1) == names
 
 
 @pytest.mark.parametrize(
@@ -70,13 +71,13 @@ def test_the_order_holds_across_the_overflow_of_the_numbers(start: int, steps: l
 )
 def test_the_name_before_another_one_comes_first(number: str, before: str) -> None:
     assert name_before(number) == before
-    assert in_order([number, before]) == [before, number]
+    assert in_order([number, before], (zkwire.sequence(number) or 0) + 1) == [before, number]
 
 
 @pytest.mark.parametrize("priority", [0, 1, 999])
 def test_the_most_urgent_and_the_least_urgent_priority(priority: int) -> None:
     assert checked_priority(priority) == priority
-    assert in_order([name(100, 1), name(priority, 2)])[priority > 100] == name(priority, 2)
+    assert in_order([name(100, 1), name(priority, 2)], 0)[priority > 100] == name(priority, 2)
 
 
 @pytest.mark.parametrize("priority", [-1, 1000])
@@ -93,7 +94,7 @@ def test_a_priority_is_an_int(priority: object) -> None:
 
 def filled(count: int) -> Listing:
     listing = Listing()
-    listing.fill([name(100, number) for number in range(count)], ())
+    listing.fill([name(100, number) for number in range(count)], (), 0)
     return listing
 
 
@@ -122,7 +123,7 @@ def test_an_item_taken_since_the_listing_is_no_sign_of_competition() -> None:
 
 def test_the_window_does_not_reach_into_a_less_urgent_priority() -> None:
     listing = Listing()
-    listing.fill([name(50, 7), name(50, 8), *(name(100, number) for number in range(100)), name(999, 0)], ())
+    listing.fill([name(50, 7), name(50, 8), *(name(100, number) for number in range(100)), name(999, 0)], (), 0)
     for _ in range(6):
         listing.lost(is_fresh=True)
     assert {listing.pick(999_999), listing.pick(999_999)} == {name(50, 7), name(50, 8)}
@@ -144,7 +145,7 @@ def test_what_a_listing_knows() -> None:
     names = [name(100, number) for number in range(150)]
     assert answers() == (0, None, True, True, False, 0)
     assert listing.takes_of_one_look == 1
-    listing.fill(reversed(names), {names[0], "another"})
+    listing.fill(reversed(names), {names[0], "another"}, 0)
     assert answers() == (149, names[1], False, False, False, 149)
     assert listing.takes_of_one_look == 2
     assert listing.pick(7) == names[1]
@@ -168,7 +169,7 @@ def test_what_a_listing_knows() -> None:
         assert listing.pick(0) == names[number]
         listing.lost(is_fresh=False)
     assert answers() == (140, names[10], False, True, True, 140)
-    listing.fill(names[:1], ())
+    listing.fill(names[:1], (), 0)
     assert answers() == (1, names[0], False, False, False, 1)
     assert listing.pick(0) == names[0]
     assert answers() == (0, None, True, True, False, 0)

@@ -72,7 +72,7 @@ async def test_a_waiting_task_makes_no_requests_while_another_one_waits_for_it()
         second = asyncio.create_task(queue.get())
         for _ in range(3):
             await other.ping()
-        assert [name for name in count.requests[before:] if name != "ping"] == ["getChildren", "getChildren"]
+        assert [name for name in count.requests[before:] if name != "ping"] == ["getChildren2", "getChildren"]
         await Queue(zk, PATH).put_many(numbers(2))
         assert [await first, await second] == numbers(2)
 
@@ -89,7 +89,7 @@ async def test_as_many_waiting_tasks_take_at_the_same_time_as_there_are_items() 
             await Queue(zk, PATH).put_many(numbers(3))
             await taking.until_hit(3)
             # One look of the first task for all of them, and a read of each item.
-            assert count.requests[before:] == ["getChildren", "getChildren", *["getData"] * 3]
+            assert count.requests[before:] == ["getChildren2", "getChildren", *["getData"] * 3]
         assert await asyncio.gather(*waiting[:3]) == numbers(3)
         await Queue(zk, PATH).put_many(numbers(3, 5))
         assert await asyncio.gather(*waiting[3:]) == numbers(3, 5)
