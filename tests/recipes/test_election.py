@@ -515,7 +515,7 @@ async def test_an_observer_sends_one_list_and_one_read_for_each_leader() -> None
             assert count.requests == [*["getChildren2", "getData"] * 2, "getData"]
             await second.result().resign()
             assert await anext(leaders) is None
-            assert count.requests[5:] == ["getChildren", "getChildren"]  # the second one with a watch
+            assert count.requests[5:] == ["getChildren2", "getChildren2"]  # the second one with a watch
         await no_watch_stays(stage.server.hosts)
 
 
