@@ -15,11 +15,11 @@ from recipes.line.ticket import Ticket
 from zkwire import Client, Node, NoNodeError, ServerError, SessionError, Watch, WatchEventType, ZooKeeperError
 
 # Seconds.  The own node of a ticket that owned at once is watched only when it has been held for so long, so that a
-# short hold costs two round trips and no third.  The price: a deletion by somebody else in this time is noticed late.
+# short hold costs two round trips and no third.  The price: a deletion by another client in this time is noticed late.
 _UNWATCHED: Final = 0.1
 _NEVER: Final = float("inf")
 
-DELETED: Final = "somebody else has deleted it"
+DELETED: Final = "another client has deleted it"
 WRITTEN_OVER: Final = "another client has written into it"
 
 

@@ -169,7 +169,7 @@ class Item(bytes):
                 await self._hand_back()
                 if self._is_lost:
                     raise LockLostError(
-                        self.path, "somebody else has deleted it; the item may be handled again"
+                        self.path, "another client has deleted it; the item may be handled again"
                     ) from None
                 return
             if isinstance(refused.cause, zkwire.NotEmptyError):

@@ -47,7 +47,7 @@ async def test_a_lost_lease_says_why() -> None:
         lease = await Lock(zk, P).acquire()
         await other.delete(lease.path)
         await until(lambda: lease.is_over)
-        assert f"{lease.path}, lost: somebody else has deleted it, token {lease.token}," in repr(lease)
+        assert f"{lease.path}, lost: another client has deleted it, token {lease.token}," in repr(lease)
 
 
 async def test_locks_of_several_parts_show_them() -> None:

@@ -132,7 +132,7 @@ async def test_a_lost_lock_ends_the_command(
         status, _, error = await ended(running)
         assert (status, error) == (
             123,
-            f"zklock: the lock {path} is lost: somebody else has deleted it; the command was ended\n",
+            f"zklock: the lock {path} is lost: another client has deleted it; the command was ended\n",
         )
         assert not is_running(begun)
 
@@ -298,7 +298,7 @@ async def test_a_leader_that_loses_its_leadership_ends_its_command_and_waits_aga
         status, out, err = await ended(leading)
         assert (status, out) == (4, "again\n")
         assert err == (
-            f"zklock: the leadership of {path} is lost: somebody else has deleted it; the command was ended; waiting to"
+            f"zklock: the leadership of {path} is lost: another client has deleted it; the command was ended; waiting to"
             " lead again\n"
         )
 

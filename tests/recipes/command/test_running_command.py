@@ -126,7 +126,7 @@ async def test_a_lost_lock_ends_the_command_and_is_the_reason() -> None:
         await playing.stage.other.delete(playing.lease.path)
         assert await playing.order_but_until() == {"end": True}
         playing.answer(status=-15, early=True)
-        assert await running == Ended(-15, "somebody else has deleted it")
+        assert await running == Ended(-15, "another client has deleted it")
 
 
 @pytest.mark.parametrize("is_lost", [False, True])
@@ -138,7 +138,7 @@ async def test_a_command_that_is_not_started_for_want_of_time(is_lost: bool) -> 
             await playing.stage.other.delete(playing.lease.path)
             await playing.lease.lost()
         playing.answer(late=True)
-        why = "somebody else has deleted it" if is_lost else NOT_CONFIRMED
+        why = "another client has deleted it" if is_lost else NOT_CONFIRMED
         assert await running == Ended(0, why, was_started=False)
         assert playing.signals.forward is None
 

@@ -32,7 +32,7 @@ from zkwire.testing import RealServer, Server
 
 pytestmark = pytest.mark.limit(30)
 
-DELETED = "somebody else has deleted it"
+DELETED = "another client has deleted it"
 
 
 # -- state and use ----------------------------------------------------------------------------------------------------
@@ -186,7 +186,7 @@ async def test_a_cut_of_the_connection_is_no_loss_and_the_node_is_watched_still(
         await safe.delete(lease.path)  # it is still watched
         error = await lease.lost()
         assert isinstance(error, LockLostError)
-        assert error.why == "somebody else has deleted it"
+        assert error.why == "another client has deleted it"
         await lease.release()
 
 

@@ -28,7 +28,7 @@ from zkwire.testing import RealServer
 
 pytestmark = pytest.mark.limit(30)
 
-DELETED = "somebody else has deleted it"
+DELETED = "another client has deleted it"
 
 
 # -- bodies -----------------------------------------------------------------------------------------------------------

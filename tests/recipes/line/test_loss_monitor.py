@@ -37,7 +37,7 @@ async def test_a_lease_whose_time_comes_first_is_watched_first(monkeypatch: pyte
         slow = await Lock(stage.zk, f"{stage.path}-slow").acquire()
         monkeypatch.setattr(loss_monitor, "_UNWATCHED", 0.01)
         lock = Lock(stage.zk, stage.path)
-        with body_raises(LockLostError, match="somebody else has deleted it"):
+        with body_raises(LockLostError, match="another client has deleted it"):
             async with lock:
                 await until_armed(1, stage.zk)
                 (ticket,) = await line(stage.other, stage.path)
@@ -109,7 +109,7 @@ async def test_a_node_that_was_deleted_and_made_anew_is_a_loss_and_stays_as_it_i
 
 @pytest.mark.parametrize(
     ("error", "why"),
-    [(zkwire.NoNodeError, "^somebody else has deleted it$"), (zkwire.NoAuthError, "the ACL does not allow")],
+    [(zkwire.NoNodeError, "^another client has deleted it$"), (zkwire.NoAuthError, "the ACL does not allow")],
 )
 async def test_a_node_that_cannot_be_watched_is_a_loss(
     error: type[zkwire.ServerError], why: str, watched_soon: None
