@@ -255,7 +255,8 @@ class Position:
             self._names = [name for name in earlier(self.name, names) if self._blocks(name)]
             self._count = len(self._names)
         if self._departed:
-            self._last, self._count = [name for name in self.before if name not in self._departed], 0
+            self._names = [name for name in self.before if name not in self._departed]
+            self._count = len(self._names)
         self._is_listed = True
         self._sees_children = is_watched
         self.needs_list = self.watches_children and not is_watched
