@@ -173,9 +173,9 @@ class Election(Locking[Term]):
 
         The loss of a term is no error here: the body is cancelled, and the loop queues again, in a new session if the
         old one has expired.  Only a term that is lost before its body begins, because the process was stopped for that
-        long between the two lines, raises LockLostError from `async with`.  A body that ends by itself resigns, and the loop queues again behind the others.  All
-        other errors of the body leave the loop.  To stop, leave the loop by `break` or `return`: a term that is not
-        entered is then resigned.
+        long between the two lines, raises LockLostError from `async with`.  A body that ends by itself resigns, and the
+        loop queues again behind the others.  All other errors of the body leave the loop.  To stop, leave the loop by
+        `break` or `return`: a term that is not entered is then resigned.
         """
         return Terms(self._zk, self._line)
 

@@ -1,4 +1,4 @@
-"""Pitfall 88: a stranger's node with an odd number does not make two own, and does not change which one is said to."""
+"""Nodes of other clients in a line: odd numbers do not make two own (pitfall 88), and many of them cost little."""
 
 import asyncio
 from collections.abc import Callable
@@ -6,11 +6,14 @@ from typing import Any
 
 import pytest
 
+import zkwire
 from recipes import Election, Lock, ReadWriteLock, Semaphore
 from recipes.line.locking import Locking
 from tests.support.locks import two_clients
-from tests.support.recipes import until, until_line
-from zkwire import Client
+from tests.support.queues import Counting
+from tests.support.recipes import until_line
+from zkwire import Client, Create
+from zkwire.testing import Server
 
 P = "/recipe"
 WAITERS = 10
@@ -24,14 +27,13 @@ PAIRS: dict[str, tuple[Callable[[Client], Locking[Any]], Callable[[Client], Lock
 }
 
 
-@pytest.mark.parametrize("foreign", ["x90143--2147483639", "x-2147483647"])
 @pytest.mark.parametrize(("held", "waits"), PAIRS.values(), ids=PAIRS.keys())
 async def test_nobody_owns_beside_the_holder_and_contenders_name_the_holder_pitfall_88(
-    held: Callable[[Client], Locking[Any]], waits: Callable[[Client], Locking[Any]], foreign: str
+    held: Callable[[Client], Locking[Any]], waits: Callable[[Client], Locking[Any]]
 ) -> None:
     async with two_clients() as (zk, other):
         lease = await held(other).acquire()
-        await other.create(f"{P}/{foreign}")
+        await other.create(f"{P}/x90143--2147483639")
         waiting = [asyncio.create_task(waits(zk).acquire()) for _ in range(WAITERS)]
         await until_line(other, P, WAITERS + 2)
         await zk.sync(P)  # behind all that the waiters ask for before they wait
@@ -45,9 +47,24 @@ async def test_nobody_owns_beside_the_holder_and_contenders_name_the_holder_pitf
                 assert await anext(leaders) == b"leader"
         await lease.release()
         while waiting:
-            await until(lambda: any(task.done() for task in waiting))
-            owners = [task for task in waiting if task.done()]
+            owners, rest = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
             assert len(owners) == 1 or waits is PAIRS["readers"][1]
-            waiting = [task for task in waiting if task not in owners]
+            waiting = list(rest)
             for owner in owners:
                 await (await owner).release()
+
+
+@pytest.mark.parametrize("make", [lambda zk: Lock(zk, P), lambda zk: ReadWriteLock(zk, P, prefer="readers").write()])
+async def test_hundreds_of_persistent_nodes_are_passed_with_few_lists(make: Callable[[Client], Locking[Any]]) -> None:
+    counting = Counting()
+    async with Server() as server, zkwire.connect(server.hosts, observer=counting) as zk:
+        lock = make(zk)
+        below = (P, f"{P}/readers")
+        for parent in below:
+            await zk.ensure_path(parent)
+            await zk.pipeline([Create(f"{parent}/__READ__{number:010d}") for number in range(-300, 0)])
+        counting.requests.clear()
+        await (await lock.acquire()).release()
+        lists = [name for name in counting.requests if name.startswith("getChildren")]
+        assert len(lists) <= 5
+        assert len(counting.requests) < 2 * 300 + 50

@@ -298,8 +298,8 @@ async def test_a_leader_that_loses_its_leadership_ends_its_command_and_waits_aga
         status, out, err = await ended(leading)
         assert (status, out) == (4, "again\n")
         assert err == (
-            f"zklock: the leadership of {path} is lost: another client has deleted it; the command was ended; waiting to"
-            " lead again\n"
+            f"zklock: the leadership of {path} is lost: another client has deleted it; the command was ended;"
+            " waiting to lead again\n"
         )
 
 
