@@ -212,7 +212,7 @@ class Stage:
             self._run(lambda: all(each.is_over for each in self.players), 2 * longest, "not closed", every=ON_CALL)
             # The sessions that clients began as witnesses end by themselves.
             shape = self.schedule.shape
-            within = 3 * longest + 8 * shape.tick + 4 * shape.bucket
+            within = 3 * longest + 8 * shape.tick + 4 * shape.bucket + 10 * shape.stall
             self._run(lambda: not self.ensemble.sessions(), within, "sessions stay")
             self._run(self._is_at_rest, 5.0, "machines go on")
             if any(player.machine.left() for player in self.players):
