@@ -123,7 +123,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--json", type=Path, metavar="FILE", help="write the figures to a file as well")
     options = parser.parse_args(arguments)
     fetch_zookeeper()
-    logging.getLogger("zkwire").setLevel(logging.ERROR)  # each lost connection is a warning
     found = asyncio.run(measure(options))
     print(f"{options.leases} leases, sessions of {options.timeout:g} s, {SERVERS} servers, one after the other")
     for way, figures in found.items():
@@ -138,4 +137,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    logging.getLogger("zkwire").setLevel(logging.ERROR)  # each lost connection is a warning
     sys.exit(main())

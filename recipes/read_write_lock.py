@@ -215,10 +215,17 @@ class _PreferredTickets:
                 raise_unless_renewed(self._zk)
 
     async def are_gone(self) -> bool:
-        """Return whether there is no preferred ticket at this moment."""
+        """Return whether there is no preferred ticket at this moment.
+
+        The looks come after a sync: a ticket that has left before this call is not seen.
+        """
         ignored: set[str] = set()
+        is_synced = False
         while True:
             try:
+                if not is_synced:
+                    await self._zk.sync(self._path)
+                    is_synced = True
                 found = await self._found(ignored)
                 if not found:
                     return True

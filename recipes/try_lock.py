@@ -202,7 +202,8 @@ class TryLock(Locking[Lease]):
     async def _is_certain(self, node: TicketNode) -> bool:
         """Return whether the session that owns `node` is certainly alive at this moment; if need be, ask a server.
 
-        The create may have taken long, and so may the step from its answer to the caller.
+        The create may have taken long, and so may the step from its answer to the caller.  If the server was asked,
+        this is also False when the node is gone: another client may have the lock.
         """
         while not self._zk.is_certain(node.session_id):
             if self._zk.session_id != node.session_id:
@@ -210,6 +211,9 @@ class TryLock(Locking[Lease]):
             try:
                 await renew_certainty(self._zk)
             except SessionExpiredError:
+                return False
+            found = await self._read_stat()
+            if found is None or found.czxid != node.token:
                 return False
         return True
 

@@ -11,7 +11,7 @@ docs/waiting-line.md has the whole argument.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Final
 
 import zkwire
@@ -120,6 +120,8 @@ class Line:
             except zkwire.SessionExpiredError:
                 raise_unless_renewed(self._zk)
                 continue  # nothing is known yet
+            except EvictedError:
+                continue
             if waiting.owns:
                 strangers.try_succeeded()
                 return waiting.ticket
@@ -151,14 +153,17 @@ class Line:
         """Return whether `ticket`, which owned when another task of this process passed it on, owns at this moment.
 
         Time may have passed since then, for example because the event loop was blocked.  If the session is not certain
-        to be alive any more, ask the leader.  If the session is over, the ticket is given up.
+        to be alive any more, ask the leader, and look whether the node is still there.  If not, or if the session is
+        over, the ticket is given up.
         Raises: SessionError.
         Cancellation: the ticket is given up, as for any error.
         """
         certainty = Certainty(self._zk, ticket.node.session_id)
         try:
+            names: Container[str] = (ticket.node.name,)
             while not certainty.is_enough() and certainty.is_present_session:
                 await certainty.renew()
+                names, *_ = await self._rules.looks.share(self._zk, self.path, self._rules.reads())
         except zkwire.SessionExpiredError:
             ticket.give_up()
             raise_unless_renewed(self._zk)
@@ -166,7 +171,7 @@ class Line:
         except BaseException:
             ticket.give_up()
             raise
-        if not certainty.is_present_session:
+        if not certainty.is_present_session or ticket.node.name not in names:
             ticket.give_up()
             return False
         return True

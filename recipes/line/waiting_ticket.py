@@ -132,22 +132,31 @@ class WaitingTicket:
             for _ in range(_LOOKS_AGAIN):
                 if position.owns or min(position.before, default="") < position.name:
                     return
-                names, *slots = await rules.looks.share(self._zk, rules.path, rules.reads())
-                position.listed(names)
-                if slots:
-                    self._take_slots(slots[0], is_watched=False)
+                await self._look_again()
         except BaseException:
             self.ticket.give_up()
             raise
 
+    async def _look_again(self) -> None:
+        """List the line by a look that tickets may share."""
+        rules = self._rules
+        names, *slots = await rules.looks.share(self._zk, rules.path, rules.reads())
+        self._position.listed(names)
+        if slots:
+            self._take_slots(slots[0], is_watched=False)
+
     async def make_certain(self) -> None:
         """If the ticket is first, but its session is not certain to be alive, ask the leader.
 
+        Raises: EvictedError when its node is gone.
         Cancellation: the ticket is given up, as for any error.
         """
         try:
             if self.is_first and not self.owns and self.is_in_present_session:
                 await self.certainty.renew()
+                await self._look_again()  # that may have taken long, and nothing has watched the node
+                if self._position.is_gone:
+                    raise EvictedError
         except BaseException:
             self.ticket.give_up()
             raise
@@ -167,6 +176,8 @@ class WaitingTicket:
                 if position.owns:
                     # The last answer of the leader is so old that the session may have expired: ask before believing.
                     await self.certainty.renew()
+                    if not position.is_watched:  # that may have taken long, and the node may be gone
+                        self._start_over()
                 elif position.needs_requests:
                     await self._send_requests()
                 elif self._promises.next_end is not None:

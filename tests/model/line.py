@@ -19,7 +19,20 @@ from recipes.line.position import every_contender
 from recipes.line.readers import READ_PREFIX, WRITE_PREFIX, is_writer
 from recipes.line.waiting_ticket import Rules
 from tests.model.search import Broken, Step, search, wander
-from tests.model.waiting import CREATE, GONE, LIST, PLAIN, REFUSED, SHARED, SYNC, Answer, Reached, Request, WaitingTable
+from tests.model.waiting import (
+    CREATE,
+    GONE,
+    LIST,
+    LIST_AND_STAT,
+    PLAIN,
+    REFUSED,
+    SHARED,
+    SYNC,
+    Answer,
+    Reached,
+    Request,
+    WaitingTable,
+)
 from zkwire import WatchEventType
 
 LOCK: Final = "lock-"
@@ -428,7 +441,7 @@ class Line:
         what, name, _ = request
         if what == SYNC:
             return PLAIN
-        if what == LIST:
+        if what in (LIST, LIST_AND_STAT):
             if moment.live not in self._lists:
                 self._lists[moment.live] = tuple(
                     each for place, each in enumerate(self.names) if moment.live >> place & 1

@@ -23,11 +23,11 @@ from recipes.line import ticket_data, waiting_ticket
 from recipes.line.shared_list import SharedList
 from recipes.line.ticket import Ticket, TicketNode
 from recipes.line.waiting_ticket import EvictedError, Rules, WaitingTicket
-from zkwire import GetChildren, GetData, Sync, WatchEvent, WatchEventType
+from zkwire import GetChildren, GetChildrenAndStat, GetData, Sync, WatchEvent, WatchEventType
 
 # A request: the operation, the path below the line ("" for the line itself), and the ticket that sends it.
 Request: TypeAlias = tuple[str, str, int]
-Operation: TypeAlias = GetData | GetChildren | Sync
+Operation: TypeAlias = GetData | GetChildren | GetChildrenAndStat | Sync
 # An answer, as the model's servers give it.
 Answer: TypeAlias = tuple[object, ...]
 
@@ -36,7 +36,7 @@ REFUSED: Final[Answer] = ("refused",)
 PLAIN: Final[Answer] = ("exists",)
 SHARED: Final[Answer] = ("lets readers in",)
 
-LIST, READ, WATCH, SYNC, CREATE = "list", "read", "read and watch", "sync", "create"
+LIST, LIST_AND_STAT, READ, WATCH, SYNC, CREATE = "list", "list and stat", "read", "read and watch", "sync", "create"
 # Types of values that have no parts, and of those that never change.
 _ATOMS: Final = frozenset({type(None), bool, int, str, bytes, float, WatchEventType})
 _CONSTANTS: Final = _ATOMS | {type(lambda: None), type(int), frozenset, WatchEvent, TicketNode}
@@ -403,6 +403,8 @@ def _request(operation: Operation, number: int) -> Request:
             return READ if into is None else WATCH, _name(path), number
         case GetChildren(path):
             return LIST, _name(path), number
+        case GetChildrenAndStat(path):
+            return LIST_AND_STAT, _name(path), number
         case Sync(path):
             return SYNC, _name(path), number
 
@@ -418,6 +420,8 @@ def _result(request: Request, answer: Answer) -> Any:
             return None
         case "list", names:
             return list(names)
+        case "list and stat", names:
+            return list(names), _node(b"").stat
         case _, ("number", number):
             return _node(b"%d" % cast(int, number))
         case _:

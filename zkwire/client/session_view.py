@@ -121,9 +121,9 @@ class SessionView:
         return self.certain_for(session_id) > self._session.proving.enough
 
     def is_cut_off(self) -> bool:
-        """Return whether `certify` will have to wait until the leader has ended another session.
+        """Return whether `certify` has to wait until the leader has ended another session, or soon will.
 
-        A lock waits for that before it makes its node, which would keep others waiting.
+        A lock calls it before it makes its node, which would keep others waiting.
         """
         certainty = self._session.certainty.certainty
         return certainty is not None and certainty.has_run_out(self._loop.time())

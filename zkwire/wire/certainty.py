@@ -37,6 +37,7 @@ _LATE: Final = 0.35  # and at once when it certifies less than this
 _PAUSE: Final = 1 / 40  # after a refused proof
 _MOMENT: Final = 1 / 10_000  # clocks move in steps, and numbers are rounded: so much more is waited
 _SPARE: Final = 0.08  # left of READY when proofs are spread evenly
+_SOON: Final = 0.05
 _LONGEST: Final = 0.45  # between two requests of an idle client
 _SPREAD: Final = 0.05  # over which clients spread their proofs that come to need certainty together
 _SLACK: Final = 1 / 200  # x is sent so much later if it covers a newer touch then
@@ -272,8 +273,8 @@ class Certainty:
         return not self.is_linked and not is_open and self._witness_ended == _FOREVER
 
     def has_run_out(self, now: float) -> bool:
-        """Return whether nothing can be certain before a witness has ended, as far as is known."""
-        return self.based < _FOREVER and (self.is_broken or now >= self._touched + self.least)
+        """Return whether nothing can be certain before a witness has ended, or soon will be so, as far as is known."""
+        return self.based < _FOREVER and (self.is_broken or now >= self._touched + self.least * (1 - _SOON))
 
     def witnessed(self, begun: float, ended: float) -> None:
         """Record that the leader had ended, by `ended`, a silent session that was made after `begun`."""

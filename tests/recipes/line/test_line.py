@@ -121,7 +121,7 @@ async def test_a_ticket_that_was_passed_on_owns_without_a_request_as_long_as_its
         assert count.requests == []
         make_uncertain(zk, 0.9)  # less than a tenth of the timeout, as if the event loop was blocked for long
         assert await owned.still_owns(ticket)
-        assert set(count.requests) == {"sync"}
+        assert set(count.requests) == {"sync", "getChildren2"}
         assert zk.certain_for(zk.session_id) > 0
         owned.leave(ticket)
         await nothing_stays(stage)
