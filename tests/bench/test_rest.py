@@ -28,7 +28,7 @@ def test_clients_at_rest_have_figures(tmp_path: Path, capfd: pytest.CaptureFixtu
     assert idle["kinds"]["sync"] > 1
     assert idle["committed"] == idle["committed_on_followers"] == 0
     assert idle["least"] is None
-    assert 0 < holders["least"] < 1
+    assert 0 <= holders["least"] < 1  # 0 on a busy machine
     assert "holders" in capfd.readouterr().out
 
 
