@@ -4,6 +4,8 @@ Two things are easily forgotten, so all recipes share these functions.  The serv
 server that carried out the write: hence the sync ahead of each read.  And it may refuse to answer for a while, for
 example when it is overloaded: hence the repeated tries.  A recipe that took either for "the write was not carried out"
 would leave a node behind that no client knows, and other clients would wait for it until its session ends.
+
+That the write is not carried out after the read is the session's affair: see zkwire/session/late_writes.py.
 """
 
 from __future__ import annotations

@@ -142,7 +142,7 @@ def connect(
     `least_timeout`, the least timeout that the session to resume was ever granted, in seconds, by any server: the
     `least_timeout` of the client that had it.  Without it nothing in that session can be certain: to acquire a lock
     raises ValueError;
-    `locks`, whether the session is kept so that a lock can be certain at once: the client sends 4.4 syncs in each
+    `locks`, whether the session is kept so that a lock can be certain at once: the client sends 3.3 syncs in each
     session timeout.  False: it sends pings, and the first lock may take three ticks of the server longer;
     `renew`, whether a new session follows an expired one;
     `max_in_flight`, how many requests may be unanswered at a time; the others wait in a queue.  The large ones

@@ -17,6 +17,7 @@ from zkwire.session.opening import Opener
 from zkwire.session.sasl import SaslMechanism
 from zkwire.session.sasl_exchange import authenticate
 from zkwire.session.transport import Link, LinkOwner, OpenLink
+from zkwire.wire import timing
 from zkwire.wire.connection import Call, Connection
 from zkwire.wire.frames import TlsRecordError
 from zkwire.wire.records import ConnectRequest
@@ -61,6 +62,15 @@ class Attempt:
         self._link: Link | None = None
         self._greeted: asyncio.Future[bool] = self._loop.create_future()
         self.sent_at = self._loop.time()
+        self._is_asked = self._is_refused = False
+
+    @property
+    def was_given_up(self) -> bool:
+        """Whether a handshake was sent that a server may still pass on: it has neither answered it nor refused it.
+
+        A server that does not serve refuses at once, by closing the connection.
+        """
+        return self._is_asked and not self._greeted.done() and not self._is_refused
 
     @property
     def begins_session(self) -> bool:
@@ -95,9 +105,11 @@ class Attempt:
         # Not before: while the link is being opened, a cancellation closes it at once, and a session that has begun
         # could not be ended.
         link.flush()
+        self._is_asked, asked_at = True, self._loop.time()
         either: set[asyncio.Future[Any]] = {self._greeted, link.closed}
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if not self._greeted.done():
+            self._is_refused = self._loop.time() < asked_at + timing.refused_within(self._hello.timeout / 1000)
             raise await self._failure(link, open_link, address)
         if not self._greeted.result():
             if not self._hello.session_id:

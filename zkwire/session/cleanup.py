@@ -24,12 +24,14 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from zkwire import paths
 from zkwire.errors import ConnectionLostError, NoNodeError, ServerError, SessionError, ZooKeeperError
+from zkwire.wire.certainty import Reach
 from zkwire.wire.connection import Call
 from zkwire.wire.jute import Record
 from zkwire.wire.multi import MultiReply, MultiRequest
 from zkwire.wire.records import Stat
 from zkwire.wire.requests import (
     AnyCreate,
+    CheckVersionRequest,
     Create2Reply,
     CreateFlags,
     CreateReply,
@@ -70,6 +72,13 @@ class Requests(Protocol):
 def ephemeral_creates(request: Request[Any]) -> list[AnyCreate]:
     """Return the creates of ephemeral nodes in `request`: the request itself, or operations of a transaction."""
     return [operation for operation in _operations(request) if _makes_ephemeral(operation)]
+
+
+def is_write(request: Request[Any]) -> bool:
+    """Return whether `request` may change something; a transaction of checks, which is a proof, does not."""
+    return any(
+        each.reach is Reach.QUORUM and not isinstance(each, CheckVersionRequest) for each in _operations(request)
+    )
 
 
 def _operations(request: Request[Any]) -> Sequence[Any]:

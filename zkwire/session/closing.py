@@ -9,7 +9,8 @@ from typing import Any, Final
 from zkwire.errors import SessionClosedError, SessionError
 from zkwire.session.request_queue import RequestQueue
 from zkwire.session.transport import Link
-from zkwire.wire.requests import PingRequest
+from zkwire.wire.connection import Call
+from zkwire.wire.requests import CloseSessionRequest, PingRequest
 
 # Seconds in which `close` waits for a server that sends nothing, or looks for another.  A lost connection is usually
 # replaced in less than one.  But an ensemble that is down must not keep a program from ending.
@@ -74,6 +75,18 @@ async def while_heard(
         if left <= 0 or (await asyncio.wait(ends, timeout=left, return_when=asyncio.FIRST_COMPLETED))[0]:
             return
         link = present()
+
+
+async def end_session(link: Link, within: float) -> bool:
+    """End the session of `link`, which no request queue uses; return whether the server has confirmed it.
+
+    Arguments: `within`, in seconds.
+    """
+    farewell = Farewell(lambda: None)
+    link.connection.send(Call(CloseSessionRequest(), farewell), asyncio.get_running_loop().time())
+    link.flush()
+    await asyncio.wait({link.closed}, timeout=within)  # the server closes it after its answer
+    return farewell.is_answered
 
 
 async def clean_up(requests: RequestQueue, link: Link | None, within: float) -> None:

@@ -28,12 +28,12 @@ class Identity:
 class Credential:
     """One credential; it is itself the waiter of each auth request that shows it.
 
-    Arguments: `identity`, what to show; `refused`, called when the server refuses it.
+    Arguments: `identity`, what to show; `refused`, called with what the server does and its error when it refuses it.
 
     `accepted` is a future that is done when the server has accepted the credential for the first time.
     """
 
-    def __init__(self, identity: Identity, refused: Callable[[Credential, ServerError], None]) -> None:
+    def __init__(self, identity: Identity, refused: Callable[[str, ServerError], None]) -> None:
         self.scheme = identity.scheme
         self.accepted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._identity = identity
@@ -79,32 +79,39 @@ class Credential:
     def set_exception(self, error: BaseException) -> None:
         """Take the server's refusal.  A lost connection is ignored: the next connection shows the credential again."""
         if isinstance(error, ServerError):
-            self._refused(self, error)
+            self._refused(f"refuses the credential of scheme {self.scheme!r}", error)
 
 
 class Credentials:
     """The credentials of one session.
 
-    Arguments: `given`, the credentials to begin with; `refused`, called when the server refuses one.
+    Arguments: `given`, the credentials to begin with; `refused`, as for Credential.
     """
 
-    def __init__(self, given: Iterable[Identity], refused: Callable[[Credential, ServerError], None]) -> None:
+    def __init__(self, given: Iterable[Identity], refused: Callable[[str, ServerError], None]) -> None:
         self._refused = refused
         self._all = [Credential(identity, refused) for identity in given]
 
     def __iter__(self) -> Iterator[Credential]:
         return iter(self._all)
 
-    def add(self, identity: Identity) -> Credential:
-        """Add one and return it."""
+    async def add(self, identity: Identity, send: Callable[[Call], None] | None) -> None:
+        """Add one, and return once a server has accepted it.
+
+        Arguments: `send`, which sends its request; None: the next connection shows it.
+        Cancellation: one that was sent stays, because the server may have accepted it, and later requests rely on it.
+        """
         credential = Credential(identity, self._refused)
         self._all.append(credential)
-        return credential
-
-    def remove(self, credential: Credential) -> None:
-        """Remove one that was never sent."""
-        credential.forget()
-        self._all.remove(credential)
+        if send is not None:
+            send(credential.call())
+        try:
+            await asyncio.shield(credential.accepted)
+        except asyncio.CancelledError:
+            if not credential.was_sent:
+                credential.forget()
+                self._all.remove(credential)
+            raise
 
     def fail(self, error: SessionError) -> None:
         """Fail those that the server has not accepted yet: the session is over."""

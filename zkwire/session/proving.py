@@ -23,7 +23,7 @@ from zkwire.session.transport import Link, OpenLink
 from zkwire.session.witness import Witness
 from zkwire.wire import timing
 from zkwire.wire.certainty import Certainty, Upkeep
-from zkwire.wire.connection import Connection
+from zkwire.wire.connection import Call, Connection
 from zkwire.wire.multi import MultiRequest
 from zkwire.wire.requests import CheckVersionRequest, GetDataRequest, Request, SyncRequest
 
@@ -112,18 +112,23 @@ class Proving:
             )
             connection.certainty = self._lifetime.certainty
 
-    def attach(self, link: Link, address: Address | None) -> None:
+    def attach(self, link: Link, address: Address | None, *, has_lost_write: bool) -> None:
         """Use a new connection, to the server at `address`.
 
         On one that resumes the session, the first thing to prove is that its server belongs to a quorum: see
         certainty.py.  Where no lock is held or waited for, the next write of the client shows it.
+        Arguments: `has_lost_write`, whether the answer to a write was lost before.  Then the first request is a write,
+        which changes nothing: a leader that was deposed would answer a sync by itself, and the reads behind it would
+        show that the lost write was not carried out.
         """
         self._link, self._address = link, address
         self._set_upkeep()
         link.tick_earlier()
+        if has_lost_write and not link.connection.is_read_only:
+            link.connection.send(Call(MultiRequest([CheckVersionRequest("/", -1)])), self._loop.time())
         certainty = link.connection.certainty
         if certainty is not None:
-            if not certainty.is_linked and any(self._needs):
+            if not certainty.is_linked and any(self._needs) and not has_lost_write:
                 link.connection.prove(self._loop.time())
             self._timer = self._loop.call_later(certainty.least * _ROLE_AFTER, self._look)
 

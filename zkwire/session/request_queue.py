@@ -23,7 +23,7 @@ from typing import Any, Final, TypeVar
 from weakref import WeakKeyDictionary
 
 from zkwire.errors import ConnectionLostError, ProtocolError, SessionError, ThrottledError, described, explained
-from zkwire.session.cleanup import Cleanup, LostCreate, ephemeral_creates
+from zkwire.session.cleanup import Cleanup, LostCreate, ephemeral_creates, is_write
 from zkwire.session.event_loop import check_loop
 from zkwire.session.observer import ObserverTap
 from zkwire.session.transport import Link
@@ -275,8 +275,9 @@ class RequestQueue:
         if self._unsent:
             self.flush()
 
-    def detach(self, reason: Exception) -> None:
-        """Settle the calls that were in flight on the link, which was lost for `reason`.
+    def detach(self, reason: Exception) -> bool:
+        """Settle the calls that were in flight on the link, which was lost for `reason`; return whether one of them was
+        a write.
 
         No call in flight is known to have been carried out or not.  Of each:
         - The client's own pings and SetWatches are dropped; the next connection begins with its own.
@@ -290,6 +291,7 @@ class RequestQueue:
         waiting, self._unsent = self._unsent, deque()
         again: list[Call] = []
         abandoned: list[LostCreate] = []
+        has_write = any(is_write(call.request) for call in link.connection.calls)
         for call in link.connection.calls:
             if call.waiter is None:
                 continue
@@ -332,6 +334,7 @@ class RequestQueue:
         self._search_first(abandoned)
         self._unsent.extend(again)
         self._unsent.extend(waiting)
+        return has_write
 
     # -- for the session: what the link delivers --------------------------------------------------------------------
 

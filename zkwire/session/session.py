@@ -25,12 +25,13 @@ from zkwire.errors import (
     SessionError,
     SessionExpiredError,
 )
-from zkwire.session import probe
+from zkwire.session import probe, starting
 from zkwire.session.attempt import Attempt, RefusedError
-from zkwire.session.closing import Farewell, clean_up, closed, end_tasks, finish, while_heard
-from zkwire.session.credentials import Credential, Credentials, Identity
+from zkwire.session.closing import Farewell, clean_up, closed, end_session, end_tasks, finish, while_heard
+from zkwire.session.credentials import Credentials, Identity
 from zkwire.session.fitness import unfit
 from zkwire.session.hosts import Address, Hosts
+from zkwire.session.late_writes import LateWrites
 from zkwire.session.leaving import Leaving
 from zkwire.session.lifetime import Lifetime, OnClosed
 from zkwire.session.observer import Observer, ObserverTap
@@ -40,7 +41,6 @@ from zkwire.session.request_queue import REQUEST_LIMIT, RequestQueue
 from zkwire.session.sasl import SaslMechanism
 from zkwire.session.session_key import SessionKey
 from zkwire.session.session_log import SessionLog
-from zkwire.session.starting import given_up, not_in_time
 from zkwire.session.states import SessionState, States
 from zkwire.session.transport import Link, OpenLink
 from zkwire.wire import timing
@@ -55,14 +55,9 @@ REPLY_LIMIT: Final = 64 * 1024 * 1024  # bytes: a list of a million children fit
 class Session:
     """One client's session, and the next one when that expires; the owner of its links, see LinkOwner.
 
-    Arguments: `addresses`, the servers; `timeout`, the wished session timeout in seconds; `session_id` and `password`,
-    a session to resume, 0 for a new one; `least_timeout`, the least that it was ever granted, in seconds, None if that
-    is not known; `locks`, whether it is kept so that a lock can be certain at once; `renew`, whether an expired session
-    is followed by a new one; `max_in_flight`, how many requests may be unanswered at a time; `rng`, the source of all
-    randomness; `open_link`, which opens connections; `auth`, credentials to show on each connection; `sasl`, the
-    mechanism that authenticates on each connection before them; `accepts_read_only`, whether to use a server that has
-    lost its quorum until another one can write; `observer`, which sees requests, events and states; `request_limit` and
-    `reply_limit`, the largest frames to send and to accept, in bytes.
+    Arguments: `addresses`, the servers; `timeout`, the wished session timeout in seconds; `open_link`, which opens
+    connections; `accepts_read_only`, whether to use a server that has lost its quorum until another one can write; the
+    others as those of zkwire.connect.
 
     `requests` sends requests.  `certainty` says until when the session cannot have expired, and `proving` keeps it so.
     `on_closed` holds the callbacks for the end.  `key` and `timeout`, in seconds, are the present session's;
@@ -106,7 +101,7 @@ class Session:
         self._renew = renew
         self._reply_limit = reply_limit
         self._open_link = open_link
-        self._credentials = Credentials(auth, self._credential_refused)
+        self._credentials = Credentials(auth, self._fail_auth)
         self.proving = Proving(
             self.certainty, self.requests.submit, rng, open_link, sasl, self._credentials, is_ready=locks
         )
@@ -115,6 +110,7 @@ class Session:
         self._attempt: Attempt | None = None
         self._address: Address | None = None
         self._link: Link | None = None
+        self._late_writes = LateWrites()
         self._lost_at = self._loop.time()  # when there was a link last
         # When a server last showed that the ensemble keeps the session; see _time_left.
         self._heard = self._loop.time()
@@ -137,31 +133,16 @@ class Session:
         """
         given = [credential.accepted for credential in self._credentials]
         self._is_one_look = within == 0
-        try:
-            # One look ends in `_failed`.  It needs a limit all the same, for a server that ignores a credential.
-            async with asyncio.timeout(2 * self.timeout if within == 0 else within) as limit:
-                await asyncio.shield(self._started)
-                for accepted in given:
-                    await asyncio.shield(accepted)
-        except TimeoutError:
-            if within is None or not limit.expired():
-                raise
-            raise not_in_time(self._hosts.failures(), within, self._address) from None
+        # One look ends in `_failed`.  It needs a limit all the same, for a server that ignores a credential.
+        if not await starting.are_done([self._started, *given], 2 * self.timeout if within == 0 else within):
+            assert within is not None
+            raise starting.not_in_time(self._hosts.failures(), within, self._address)
 
     async def add_auth(self, identity: Identity) -> None:
         """Show a credential, now and on every later connection; see Client.add_auth."""
         if self._refusal is not None:
             raise self._refusal.again()
-        credential = self._credentials.add(identity)
-        if self._is_ready:
-            self.requests.send(credential.call())
-        try:
-            await asyncio.shield(credential.accepted)
-        except asyncio.CancelledError:
-            # A credential that was sent stays: the server may have accepted it, and later requests rely on it.
-            if not credential.was_sent:
-                self._credentials.remove(credential)
-            raise
+        await self._credentials.add(identity, self.requests.send if self._is_ready else None)
 
     def set_hosts(self, addresses: list[Address], *, follows: bool = False) -> None:
         """Use another list of servers, and move to another server if that balances load; see Hosts.replace."""
@@ -244,7 +225,9 @@ class Session:
             elif isinstance(item, Notification):
                 requests.notified(item)
             elif isinstance(item, AuthenticationDemand):
-                self._demanded(item)
+                self._fail_auth(
+                    f"demands an authentication before {item.operation}: see `auth` and `sasl` of zkwire.connect"
+                )
             else:
                 self._greeted(link, item)
         if connection.confirms_session and self.key.id:
@@ -264,7 +247,8 @@ class Session:
         self.proving.detach()
         if link.connection.is_session_over:
             self.certainty.doubt()
-        self.requests.detach(reason)
+        if self.requests.detach(reason) and self._address is not None:
+            self._late_writes.lost(self._address)
         if not self.key.is_resumable:
             # Only that server has the session.  Its answers confirm nothing to the ensemble, but did keep this session.
             self._heard = link.connection.heard
@@ -302,7 +286,10 @@ class Session:
             except (OSError, ProtocolError) as error:
                 self._failed(address, error)
             else:
-                await self._serve(link, address)
+                if (doubtful := self._late_writes.doubtful) is None:
+                    await self._serve(link, address)
+                else:
+                    await self._clear_doubt(link, address, doubtful)
             if self._ended.done():
                 return
             if self._time_left() <= 0:
@@ -314,9 +301,11 @@ class Session:
 
     def _failed(self, address: Address, error: OSError | ProtocolError) -> None:
         """Log a failed attempt; end a session that has not begun if there is no use in going on."""
+        if self._attempt is not None and self._attempt.was_given_up:
+            self._late_writes.given_up(address)
         self._log.failed(str(address), error)
         self._hosts.failed(address, unfit(error) or error)
-        cause = given_up(self._hosts.failures(), is_one_look=self._is_one_look)
+        cause = starting.given_up(self._hosts.failures(), is_one_look=self._is_one_look)
         if cause is not None and not self._started.done():
             self._fail_start(cause)
             self._end(SessionClosedError(str(cause)), SessionState.CLOSED)
@@ -353,6 +342,19 @@ class Session:
             self._hosts.reached()
         if isinstance(reason, ProtocolError):
             self._log.dropped(str(address), reason)
+
+    async def _clear_doubt(self, link: Link, address: Address, doubtful: Address) -> None:
+        """Drop `link`, to `address`: try the server `doubtful` of LateWrites once more, or else end the session."""
+        try:
+            if self._late_writes.ask_again(doubtful):
+                self._hosts.prefer(doubtful)
+                return
+            self.certainty.doubt()  # before another client can own what this one owns
+            if not link.is_lost and await end_session(link, timing.connect_within(self.timeout, len(self._hosts))):
+                self._expire(f"the client has ended it: a write with a lost answer may yet come through {doubtful}")
+                self._hosts.prefer(address)
+        finally:
+            await finish(link)
 
     def _time_left(self) -> float:
         """Return how many seconds remain until the client takes the session for expired by its own clock."""
@@ -395,10 +397,15 @@ class Session:
         attempt.greeted(accepted=True)
 
     def _admit(self, link: Link) -> None:
-        """Lend `link` to the request queue: credentials and watches first, then the calls that wait."""
+        """Lend `link` to the queue, unless a lost write may come late: credentials, watches, the calls that wait."""
+        assert self._address is not None
+        has_lost_write = bool(self._late_writes)
+        self._late_writes.resumed(self._address, is_read_only=link.connection.is_read_only)
+        if self._late_writes.doubtful is not None:
+            return
         self._link = link
         self.requests.attach(link, self.key.id, [credential.call() for credential in self._credentials])
-        self.proving.attach(link, self._address)
+        self.proving.attach(link, self._address, has_lost_write=has_lost_write)
         if not self._started.done():
             self._started.set_result(None)
         self._log.connected(self.server, self.key.id, self.timeout, is_read_only=link.connection.is_read_only)
@@ -431,6 +438,7 @@ class Session:
             self.states.enter(SessionState.EXPIRED)
             self._settle_all(error)
             self.requests.forget_session()
+            self._late_writes = LateWrites()
             self.key = SessionKey()
             self.certainty.renewed()
             self.timeout = self._hosts.timeout = self._wanted_timeout
@@ -481,19 +489,11 @@ class Session:
         self.requests.fail_watches(error)
         self.certainty.end()
 
-    def _credential_refused(self, credential: Credential, error: ServerError) -> None:
-        """End the session: the server refuses a credential, and would refuse it on every connection."""
-        if not self._ended.done():
-            self._fail_auth(f"{self.server} refuses the credential of scheme {credential.scheme!r}", error)
-
-    def _demanded(self, demand: AuthenticationDemand) -> None:
-        """End the session: the server requires an authentication that this client does not have."""
-        if not self._ended.done():
-            what = f"{self.server} demands an authentication before {demand.operation}"
-            self._fail_auth(f"{what}: see `auth` and `sasl` of zkwire.connect")
-
-    def _fail_auth(self, why: str, cause: ServerError | None = None) -> None:
-        error = AuthFailedError(f"{why}; session {printed(self.key.id)} is left to expire")
+    def _fail_auth(self, what: str, cause: ServerError | None = None) -> None:
+        """End the session: its server does `what`, and would do the same on every connection."""
+        if self._ended.done():
+            return
+        error = AuthFailedError(f"{self.server} {what}; session {printed(self.key.id)} is left to expire")
         error.__cause__ = cause
         self._log.ended(error)
         self._end(error, SessionState.AUTH_FAILED)

@@ -1,7 +1,8 @@
-"""The end of a start that has failed: which servers were tried, what was wrong with each, and what to do."""
+"""The wait for a start; the error of one that has failed: which servers were tried, what was wrong, what to do."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Final
 
@@ -15,6 +16,22 @@ _ADVICE: Final = (
 )
 
 Failures = Sequence[tuple[Address, Exception | None]]  # of each server, None if it has not been tried to the end
+
+
+async def are_done(awaited: Sequence[asyncio.Future[None]], within: float | None) -> bool:
+    """Return True once all of `awaited` are done, False after `within` seconds; None: wait for ever.
+
+    Raises: the error of the first one that has failed.
+    """
+    try:
+        async with asyncio.timeout(within) as limit:
+            for each in awaited:
+                await asyncio.shield(each)
+    except TimeoutError:
+        if limit.expired():
+            return False
+        raise
+    return True
 
 
 def given_up(failures: Failures, *, is_one_look: bool) -> OSError | None:

@@ -97,7 +97,7 @@ async def test_after_a_cancelled_create_of_a_node_that_is_not_ephemeral_nothing_
         server.release()
         for _ in range(3):
             await zk.ping()
-        assert server.names("ping") == [name] + ["connect"] * (not is_answered)
+        assert server.names("ping") == [name] + ["connect", "multi"] * (not is_answered)
         assert await zk.exists("/a") is not None
 
 
@@ -115,8 +115,8 @@ async def test_a_search_removes_the_node_asks_behind_a_sync_and_leaves_no_watch(
         await lose_a_create(server, zk, "/p/n-", sequential=sequential)
         while zk._session.requests.cleanup.is_busy:
             await asyncio.sleep(0.01)
-        create, connect, *asked = [(sent.name, sent.path) for sent in server.requests]
-        assert (create, connect) == (("create", "/p/n-"), ("connect", None))
+        create, connect, proof, *asked = [(sent.name, sent.path) for sent in server.requests]
+        assert (create, connect, proof) == (("create", "/p/n-"), ("connect", None), ("multi", None))
         if sequential:
             lost = "/p/n-0000000001"
             assert asked[:2] == [("sync", "/p"), ("getChildren", "/p")]
@@ -138,7 +138,7 @@ async def test_a_search_for_a_node_that_was_not_made_leaves_no_watch() -> None:
     async with a_client(observer=seen) as (server, zk):
         await lose_a_create(server, zk, "/a", sequential=False, carried_out=False)
         await zk.ping()
-        assert server.names("ping") == ["create", "connect", "sync", "exists"]
+        assert server.names("ping") == ["create", "connect", "multi", "sync", "exists"]
         await zk.create("/a")
         await zk.delete("/a")
         assert seen.arrived == []
@@ -198,7 +198,7 @@ async def test_creates_that_are_lost_before_the_search_is_written_share_it(seque
         server.is_holding = False
         await server.until("delete", 3 if sequential else 1)
         names = server.names()
-        assert names[:3] == ["connect", "sync", "getChildren" if sequential else "exists"]
+        assert names[:4] == ["connect", "multi", "sync", "getChildren" if sequential else "exists"]
         assert names.count("sync") == 1
         await zk.ping()
         assert await zk.get_children("/p") == []

@@ -126,7 +126,7 @@ async def test_an_observer_sees_things_before_the_callers_continue(zookeeper: Re
 
 
 async def test_an_observer_sees_each_request_of_a_lost_connection_once(zookeeper: RealServer, path: str) -> None:
-    """A write fails; a read is repeated, and reported when it is answered."""
+    """A write fails; a read is repeated behind a proof, and reported when it is answered."""
     seen = Records()
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts, observer=seen) as zk:
         await zk.create(path)
@@ -134,7 +134,11 @@ async def test_an_observer_sees_each_request_of_a_lost_connection_once(zookeeper
         outcomes = await asyncio.gather(zk.set(path, b"1"), zk.get(path), return_exceptions=True)
         assert cut.hits
         assert isinstance(outcomes[0], zkwire.ConnectionLostError)
-        assert seen.requests[1:] == [Done("setData", path, "ConnectionLostError"), Done("getData", path, "")]
+        assert seen.requests[1:] == [
+            Done("setData", path, "ConnectionLostError"),
+            Done("multi", None, ""),
+            Done("getData", path, ""),
+        ]
         assert [state for state, _ in seen.states] == [CONNECTED, SUSPENDED, CONNECTED]
 
 

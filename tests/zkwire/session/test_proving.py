@@ -152,7 +152,7 @@ class Session:
         assert certainty is not None
         certainty.until = now()
         owner: Any = None  # nothing arrives
-        self.proving.attach(Link(connection, owner), None)
+        self.proving.attach(Link(connection, owner), None, has_lost_write=False)
 
 
 @pytest.fixture

@@ -117,6 +117,7 @@ async def test_a_removal_whose_answer_is_lost_looks_behind_a_sync_whether_the_no
         await removed
         assert [(sent.name, sent.path) for sent in server.requests] == [
             ("connect", None),
+            ("multi", None),
             ("sync", "/n"),
             ("exists", "/n/a"),
             ("delete", "/n/a"),

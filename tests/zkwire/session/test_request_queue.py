@@ -271,7 +271,7 @@ async def test_when_the_connection_breaks_each_call_in_flight_is_settled_once_an
         results: list[Any] = await asyncio.gather(*first, return_exceptions=True)
         node, error, watched, names = results
         await asyncio.gather(*waiting)
-        assert server.names() == ["connect", "getData", "exists", "getChildren", "setData", "getData"]
+        assert server.names() == ["connect", "multi", "getData", "exists", "getChildren", "setData", "getData"]
         assert node.data == b"2"
         assert isinstance(error, zkwire.ConnectionLostError)
         assert error.maybe_applied
@@ -283,6 +283,7 @@ async def test_when_the_connection_breaks_each_call_in_flight_is_settled_once_an
         assert waiting[1].result().data == b"3"
         assert seen.requests == [
             ("setData", "/a", "ConnectionLostError"),
+            ("multi", None, ""),
             ("getData", "/a", ""),
             ("exists", "/w", "NoNodeError"),
             ("getChildren", "/", ""),
@@ -539,7 +540,7 @@ async def test_a_create_whose_caller_is_cancelled_in_the_turn_in_which_it_ends_l
             == {
                 "answered": ["exists", "delete"],
                 "refused": [],
-                "lost": ["connect", "sync", "exists", "delete"],
+                "lost": ["connect", "multi", "sync", "exists", "delete"],
             }[how]
         )
         assert await zk.get_children("/p") == ["a"] * (how == "refused")
@@ -562,7 +563,7 @@ async def test_the_search_for_the_node_of_a_cancelled_create_comes_ahead_of_all_
         asyncio.get_running_loop().call_soon(creating.cancel)
         await asyncio.gather(reading, waiting)
         await server.until("delete")
-        assert [sent.path for sent in server.requests[1:5]] == ["/", "/a", "/read", "/waiting"]
+        assert [sent.path for sent in server.requests[2:6]] == ["/", "/a", "/read", "/waiting"]
 
 
 @in_virtual_time

@@ -1,0 +1,169 @@
+"""No write is carried out after a look has shown that it was not: a session whose server may still do so is ended."""
+
+import asyncio
+
+import pytest
+
+import zkwire
+from tests.support.client import turns
+from tests.support.virtual_time import Sent, Server, Wire, a_client, in_virtual_time
+from zkwire import SessionState
+from zkwire.session.hosts import Address
+from zkwire.session.late_writes import LateWrites
+from zkwire.wire.multi import MultiRequest
+from zkwire.wire.requests import CheckVersionRequest
+
+CONNECTING, CONNECTED, READ_ONLY, SUSPENDED, EXPIRED, AUTH_FAILED, CLOSED = SessionState
+A, B = Address("a", 2181), Address("b", 2181)
+
+
+@pytest.mark.parametrize(
+    ("steps", "doubtful"),
+    [
+        ("lost given_up", A),
+        ("lost", None),
+        ("given_up", None),
+        ("given_up lost", None),  # A has answered a later handshake in between
+        ("lost given_up answered", None),
+        ("lost given_up answered given_up", None),
+        ("lost answered given_up", None),
+        ("lost given_up lost", A),
+    ],
+)
+def test_a_write_may_come_late_where_a_handshake_was_given_up_behind_it(steps: str, doubtful: Address | None) -> None:
+    late = LateWrites()
+    for step in steps.split():
+        if step == "answered":
+            late.resumed(A, is_read_only=False)
+        else:
+            getattr(late, step)(A)
+    late.resumed(B, is_read_only=True)
+    assert late.doubtful is None  # nothing can be written there
+    late.resumed(B, is_read_only=False)
+    assert late.doubtful == doubtful
+
+
+async def lose_a_write_and_a_handshake(server: Server, zk: zkwire.Client) -> None:
+    """Have the server a keep both, while the client has not reached another one yet."""
+    server.is_silent = True
+    writing = asyncio.ensure_future(zk.create("/lost"))
+    await turns()
+    server.refused = {"b"}
+    server.drop()
+    with pytest.raises(zkwire.ConnectionLostError):
+        await writing
+    while len(server.wires) < 2:
+        await asyncio.sleep(0.01)
+    assert server.wire.host == "a"
+    server.is_silent, server.refused = False, set()  # for what comes from now on
+    server.requests.clear()
+
+
+async def connected(zk: zkwire.Client) -> None:
+    while zk.state is not CONNECTED:
+        await asyncio.sleep(0.01)
+
+
+@in_virtual_time
+async def test_the_server_that_may_have_the_write_is_asked_again_and_the_session_is_kept() -> None:
+    async with a_client() as (server, zk):
+        first, states = zk.session_id, zk.states()
+        await lose_a_write_and_a_handshake(server, zk)
+        await connected(zk)
+        assert [(sent.host, sent.name) for sent in server.requests[:3]] == [
+            ("b", "connect"),  # on which nothing is asked
+            ("a", "connect"),
+            ("a", "multi"),
+        ]
+        assert await zk.exists("/lost") is None
+        assert (zk.session_id, zk.server) == (first, "a:2181")
+        await zk.close()
+        assert [state async for state in states] == [CONNECTED, SUSPENDED, CONNECTED, CLOSED]
+
+
+@in_virtual_time
+async def test_a_session_whose_write_may_come_late_is_ended_before_it_is_used_again_pitfall_92() -> None:
+    async with a_client() as (server, zk):
+        await zk.create("/own", ephemeral=True)
+        first, states = zk.session_id, zk.states()
+        await lose_a_write_and_a_handshake(server, zk)
+        looking = asyncio.ensure_future(zk.exists("/lost"))
+        server.refused = {"a"}
+        certain: list[float] = []
+
+        def strike(wire: Wire, sent: Sent) -> None:
+            if sent.name == "closeSession":
+                certain.append(zk.certain_until)
+
+        server.strike = strike
+        with pytest.raises(zkwire.SessionExpiredError) as expired:
+            await looking
+        assert str(expired.value) == (
+            f"session {first:#x} has expired: the client has ended it: a write with a lost answer may yet"
+            " come through a:2181"
+        )
+        await connected(zk)
+        assert server.names() == ["connect", "connect", "closeSession", "connect"]
+        assert certain == [float("-inf")]  # another client can own what this one owned as soon as it is ended
+        assert zk.session_id != first
+        assert await zk.exists("/own") is None
+        await zk.close()
+        assert [state async for state in states] == [CONNECTED, SUSPENDED, EXPIRED, CONNECTING, CONNECTED, CLOSED]
+
+
+@in_virtual_time
+async def test_a_session_that_could_not_be_ended_is_tried_again() -> None:
+    async with a_client() as (server, zk):
+        first = zk.session_id
+        await lose_a_write_and_a_handshake(server, zk)
+        server.refused = {"a"}
+        ends: list[float] = []
+
+        def strike(wire: Wire, sent: Sent) -> bool | None:
+            if sent.name == "closeSession":
+                ends.append(sent.at)
+                if len(ends) == 1:
+                    wire.lose(None)
+                    return False
+            return None
+
+        server.strike = strike
+        while zk.session_id == first or zk.state is not CONNECTED:
+            await asyncio.sleep(0.01)
+        assert server.names() == ["connect", "connect", "closeSession", "connect", "closeSession", "connect"]
+
+
+@in_virtual_time
+@pytest.mark.parametrize("why", ["no write", "a proof", "refused at once"])
+async def test_a_handshake_that_was_given_up_does_no_harm_by_itself(why: str) -> None:
+    async with a_client() as (server, zk):
+        first = zk.session_id
+        if why == "refused at once":
+            writing = asyncio.ensure_future(zk.create("/lost"))
+            server.strike = lambda wire, sent: False
+            await turns()
+            server.strike = lambda wire, sent: None
+            server.refused = {"b"}
+            server.is_silent = True
+            server.drop()
+            with pytest.raises(zkwire.ConnectionLostError):
+                await writing
+            while len(server.wires) < 2:
+                await asyncio.sleep(0.001)
+            server.drop()
+            server.is_silent, server.refused = False, {"a"}
+        else:
+            server.is_silent = True
+            asking = asyncio.ensure_future(zk.ping())
+            if why == "a proof":
+                zk._session.requests.submit(MultiRequest([CheckVersionRequest("/", -1)])).cancel()
+            await turns()
+            server.refused = {"b"}
+            server.drop()
+            while len(server.wires) < 2:
+                await asyncio.sleep(0.01)
+            server.is_silent, server.refused = False, set()
+            await asking
+        await connected(zk)
+        assert (zk.session_id, zk.server) == (first, "b:2181")
+        assert len(server.wires) == 3
