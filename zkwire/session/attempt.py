@@ -65,12 +65,12 @@ class Attempt:
         self._is_asked = self._is_refused = False
 
     @property
-    def was_given_up(self) -> bool:
-        """Whether a handshake was sent that a server may still pass on: it has neither answered it nor refused it.
+    def given_up(self) -> Link | None:
+        """The link on which a handshake was sent that the server has neither answered nor refused; None: there is none.
 
         A server that does not serve refuses at once, by closing the connection.
         """
-        return self._is_asked and not self._greeted.done() and not self._is_refused
+        return self._link if self._is_asked and not self._greeted.done() and not self._is_refused else None
 
     @property
     def begins_session(self) -> bool:

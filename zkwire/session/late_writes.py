@@ -11,12 +11,31 @@ ahead of it, are carried out.  So each server is remembered that may have such a
 given up there since.  When that server answers a handshake, nothing of it is late any more: requests and handshakes of
 one server reach the leader in one order, and a server that resumes a session ends its earlier connection.
 
+A server is told apart by its IP address and port, since a host's name may have several.  Servers behind a balancer with
+one address cannot be told apart.
+
 Pure: knows addresses, and neither connections nor requests.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import TypeAlias
+
 from zkwire.session.hosts import Address
+
+Peer: TypeAlias = tuple[str, int]  # the IP address and the port of a server
+
+
+@dataclass(slots=True)
+class _Server:
+    """A server that may have a write: its `address` in the list of servers; whether a handshake was given up there
+    since; whether it was tried once more for that reason.
+    """
+
+    address: Address
+    has_handshake: bool = False
+    was_asked_again: bool = False
 
 
 class LateWrites:
@@ -28,34 +47,35 @@ class LateWrites:
 
     def __init__(self) -> None:
         self.doubtful: Address | None = None
-        self._has_handshake: dict[Address, bool] = {}  # by server: whether a handshake was given up there since
-        self._asked_again: set[Address] = set()
+        self._servers: dict[Peer, _Server] = {}
 
     def __bool__(self) -> bool:
         """Whether any write was lost since its server last answered a handshake."""
-        return bool(self._has_handshake)
+        return bool(self._servers)
 
-    def lost(self, server: Address) -> None:
+    def lost(self, server: Peer, address: Address) -> None:
         """Record that the connection to `server` broke with a write unanswered."""
-        self._has_handshake.setdefault(server, False)
+        self._servers.setdefault(server, _Server(address))
 
-    def given_up(self, server: Address) -> None:
+    def given_up(self, server: Peer) -> None:
         """Record that a handshake was sent to `server`, and given up before the answer."""
-        if server in self._has_handshake:
-            self._has_handshake[server] = True
+        if server in self._servers:
+            self._servers[server].has_handshake = True
 
-    def resumed(self, server: Address, *, is_read_only: bool) -> None:
+    def resumed(self, server: Peer, *, is_read_only: bool) -> None:
         """Record that `server` has answered a handshake; by itself, without the leader, if it is read-only."""
-        self.doubtful = None
-        if is_read_only:
-            return
-        self._has_handshake.pop(server, None)
-        self._asked_again.discard(server)
-        doubtful = (other for other, has_handshake in self._has_handshake.items() if has_handshake)
-        self.doubtful = next(doubtful, None)
+        if not is_read_only:
+            self._servers.pop(server, None)
+        doubtful = None if is_read_only else self._first_doubtful()
+        self.doubtful = None if doubtful is None else doubtful.address
 
-    def ask_again(self, server: Address) -> bool:
-        """Return whether to try `server` once more, before the session is ended for its sake."""
-        is_first = server not in self._asked_again
-        self._asked_again.add(server)
-        return is_first
+    def ask_again(self) -> bool:
+        """Return whether to try the doubtful server once more, before the session is ended for its sake."""
+        server = self._first_doubtful()
+        if server is None or server.was_asked_again:
+            return False
+        server.was_asked_again = True
+        return True
+
+    def _first_doubtful(self) -> _Server | None:
+        return next((server for server in self._servers.values() if server.has_handshake), None)

@@ -248,7 +248,7 @@ class Session:
         if link.connection.is_session_over:
             self.certainty.doubt()
         if self.requests.detach(reason) and self._address is not None:
-            self._late_writes.lost(self._address)
+            self._late_writes.lost(link.peer or self._address, self._address)
         if not self.key.is_resumable:
             # Only that server has the session.  Its answers confirm nothing to the ensemble, but did keep this session.
             self._heard = link.connection.heard
@@ -301,8 +301,8 @@ class Session:
 
     def _failed(self, address: Address, error: OSError | ProtocolError) -> None:
         """Log a failed attempt; end a session that has not begun if there is no use in going on."""
-        if self._attempt is not None and self._attempt.was_given_up:
-            self._late_writes.given_up(address)
+        if self._attempt is not None and (link := self._attempt.given_up):
+            self._late_writes.given_up(link.peer or address)
         self._log.failed(str(address), error)
         self._hosts.failed(address, unfit(error) or error)
         cause = starting.given_up(self._hosts.failures(), is_one_look=self._is_one_look)
@@ -346,7 +346,7 @@ class Session:
     async def _clear_doubt(self, link: Link, address: Address, doubtful: Address) -> None:
         """Drop `link`, to `address`: try the server `doubtful` of LateWrites once more, or else end the session."""
         try:
-            if self._late_writes.ask_again(doubtful):
+            if self._late_writes.ask_again():
                 self._hosts.prefer(doubtful)
                 return
             self.certainty.doubt()  # before another client can own what this one owns
@@ -400,7 +400,7 @@ class Session:
         """Lend `link` to the queue, unless a lost write may come late: credentials, watches, the calls that wait."""
         assert self._address is not None
         has_lost_write = bool(self._late_writes)
-        self._late_writes.resumed(self._address, is_read_only=link.connection.is_read_only)
+        self._late_writes.resumed(link.peer or self._address, is_read_only=link.connection.is_read_only)
         if self._late_writes.doubtful is not None:
             return
         self._link = link

@@ -62,6 +62,7 @@ class Link(asyncio.BufferedProtocol):
         self.closed: asyncio.Future[Exception] = self._loop.create_future()
         self._owner: LinkOwner = owner
         self._transport: asyncio.Transport | None = None
+        self.peer: tuple[str, int] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._reason: Exception | None = None
         self._view = memoryview(bytearray(_READ_SIZE))
@@ -79,12 +80,6 @@ class Link(asyncio.BufferedProtocol):
     def is_connected(self) -> bool:
         """Whether the socket is open."""
         return self._transport is not None and not self.is_lost
-
-    @property
-    def peer(self) -> tuple[str, int] | None:
-        """The IP address and the port that the socket is connected to, None where there are none."""
-        name = None if self._transport is None else self._transport.get_extra_info("peername")
-        return (name[0], name[1]) if isinstance(name, tuple) else None
 
     def disown(self) -> None:
         """Call the owner no more; the link is about to be closed."""
@@ -131,6 +126,8 @@ class Link(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        name = transport.get_extra_info("peername")  # a TLS transport that was closed does not know it any more
+        self.peer = (name[0], name[1]) if isinstance(name, tuple) else None
         if self.closed.done():  # aborted while the connection was being opened
             self._transport.abort()
 

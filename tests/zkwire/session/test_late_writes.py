@@ -1,6 +1,7 @@
 """No write is carried out after a look has shown that it was not: a session whose server may still do so is ended."""
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
@@ -10,6 +11,7 @@ from tests.support.virtual_time import Sent, Server, Wire, a_client, in_virtual_
 from zkwire import SessionState
 from zkwire.session.hosts import Address
 from zkwire.session.late_writes import LateWrites
+from zkwire.session.transport import Link
 from zkwire.wire.multi import MultiRequest
 from zkwire.wire.requests import CheckVersionRequest
 
@@ -35,8 +37,10 @@ def test_a_write_may_come_late_where_a_handshake_was_given_up_behind_it(steps: s
     for step in steps.split():
         if step == "answered":
             late.resumed(A, is_read_only=False)
+        elif step == "lost":
+            late.lost(A, A)
         else:
-            getattr(late, step)(A)
+            late.given_up(A)
     late.resumed(B, is_read_only=True)
     assert late.doubtful is None  # nothing can be written there
     late.resumed(B, is_read_only=False)
@@ -109,6 +113,28 @@ async def test_a_session_whose_write_may_come_late_is_ended_before_it_is_used_ag
         assert await zk.exists("/own") is None
         await zk.close()
         assert [state async for state in states] == [CONNECTED, SUSPENDED, EXPIRED, CONNECTING, CONNECTED, CLOSED]
+
+
+@in_virtual_time
+@pytest.mark.parametrize("answers", [True, False])
+async def test_servers_with_one_name_are_told_apart_by_their_addresses(answers: bool) -> None:
+    server = Server()
+    tried: list[str] = []
+
+    async def open_link(make: Callable[[], Link], host: str, port: int) -> Link:
+        tried.append("ab"[len(tried) % 2])
+        link = await server.open_link(make, tried[-1], port)
+        link.peer = (tried[-1], port)
+        return link
+
+    async with zkwire.connect("name", open_link=open_link) as zk:
+        first = zk.session_id
+        await lose_a_write_and_a_handshake(server, zk)
+        server.refused = set() if answers else {"a"}
+        await connected(zk)
+        assert (zk.session_id == first) == answers
+        assert server.names("multi")[:3] == ["connect", "connect"] + ["closeSession"] * (not answers)
+        assert tried[:6] == ["a", "b", "a", "b", "a"] + ["b"] * (not answers)
 
 
 @in_virtual_time

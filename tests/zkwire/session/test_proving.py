@@ -379,7 +379,7 @@ PEER = Address("10.0.0.1", 2181)
 
 def has_peer(wire: Any) -> None:
     """Give a connection the address that a socket is connected to."""
-    wire._extra["peername"] = PEER
+    wire._link.peer = PEER
 
 
 @in_virtual_time
