@@ -356,6 +356,29 @@ def _repeated_xids(rng: Random, schedule: Schedule, kind: type[Scenario]) -> Sch
     return dataclasses.replace(_with(schedule, [client, *others], faults), shape=shape)
 
 
+def _late_writes(rng: Random, schedule: Schedule, kind: type[Scenario]) -> Schedule | None:
+    """What a client's server has to pass on to the leader waits, while the client turns to the leader itself.
+
+    Before that it tries its server once more, in vain, since it does not reach the leader either for a while.  So its
+    handshake waits behind the write.
+    """
+    tick, (first, *others) = schedule.shape.tick, schedule.actors
+    if not first.tasks:
+        return None
+    step = kind.written_step()
+    tasks = first.tasks if step is None else ((step,) * rng.randint(4, 12),)
+    client = _calm(first, ("s2", "s1"), 3 * tick, tasks)
+    at, alone = rng.uniform(0.02, 0.5) * tick, rng.uniform(1.6, 2.6) * tick
+    cut = at + rng.uniform(0.01, 0.3) * tick
+    faults = [
+        Fault(at, "stall", ("s2", "s1"), rng.uniform(3.5, 4.8) * tick),
+        Fault(cut, "split", (client.name, "s1"), alone),
+        Fault(cut, "cut", (client.name,)),
+    ]
+    siege = _with(schedule, [client, *others], faults)
+    return dataclasses.replace(siege, shape=dataclasses.replace(schedule.shape, ordering=0.005))
+
+
 def _strangers(rng: Random, schedule: Schedule, kind: type[Scenario]) -> Schedule | None:
     """Another client makes nodes among the tickets while they enter; some answers are lost."""
     tick = schedule.shape.tick
@@ -397,6 +420,7 @@ _SIEGES: Final[dict[Siege, float]] = {
     _repeated_xids: 0.02,
     _ended_together: 0.03,
     _refused_proof: 0.03,
+    _late_writes: 0.03,
     _strangers: 0.04,
     _pollers: 0.005,
     _two_stalls: 0.03,

@@ -23,7 +23,7 @@ def _simulated() -> Iterator[None]:
 
 
 def first_failure(name: str) -> str:
-    return next(iter(failures(name, range(100))))[2]
+    return next(iter(failures(name, range(300))))[2]
 
 
 @pytest.mark.parametrize("name", ["read-write-lock", "election", "timed-lock", "multi-lock", "semaphore"])

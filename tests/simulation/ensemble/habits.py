@@ -11,7 +11,8 @@ class Habits:
 
     Arguments: `flush`, how long the disk takes for a transaction, see disk.py; `bucket`, how long at the most the
     leader ends the sessions of other clients before it ends the next one of ours, of those that are due together;
-    `handover`, how long at the most a session that is being ended waits for the thread that closes it; `stall`, how
+    `handover`, how long at the most a session that is being ended waits for the thread that closes it; `ordering`, how
+    long at the most a request waits for the thread of the leader that orders it; `stall`, how
     long at the most an overloaded server keeps requests before it refuses some; `haste`, how likely a process that was
     stopped handles a timer first, and not what has come meanwhile; `idle`, the moments at which idle connections are
     closed, 0 for at once; `containers`, how often empty ones are deleted, 0 for never; `drift`, by how much the
@@ -22,6 +23,7 @@ class Habits:
     flush: float = 0.0
     bucket: float = 0.0
     handover: float = 0.0
+    ordering: float = 0.0
     stall: float = 0.0
     haste: float = 1.0
     idle: float = 0.0
@@ -39,6 +41,7 @@ def random_habits(rng: Random) -> dict[str, Any]:
         "flush": rng.choice([0.0, 0.0, 0.001, 0.01, 0.05]),
         "bucket": rng.choice([0.0, 0.0001, 0.01, 0.2, 1.0, 3.0]),
         "handover": rng.choice([0.0, 0.0001, 0.005, 0.2, 1.0]),
+        "ordering": rng.choice([0.0, 0.0, 0.0001, 0.005, 0.05]),
         "stall": rng.choice([0.0, 0.02, 0.3, 2.0]),
         "haste": rng.choice([1.0, 0.5, 0.1]),
         "idle": rng.choice([0.0, _IDLE, _IDLE]),

@@ -6,7 +6,8 @@ snapshots.
 """
 
 from collections import deque
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
 from tests.simulation.ensemble.disk import Disk
 from tests.simulation.ensemble.history import (
@@ -68,6 +69,7 @@ class Leader:
         self._clock_base = server.world.rng.uniform(0.0, self._tick_time)
         self.tracker = SessionTracker(self._tick_time, self._clock())
         self._disk = Disk(server, server.habits.flush, self._flushed)
+        self._unordered: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
 
     def begin(self) -> None:
         """Wait for a quorum of learners."""
@@ -133,7 +135,7 @@ class Leader:
             case "ack":
                 self._ack(link.name, learner, args[0])
             case "request":
-                self._request(args[0], learner)
+                self.in_order(self._request, args[0], learner)
             case "ping":
                 now = self._clock()
                 for session_id, timeout_ms in args[0].items():
@@ -226,6 +228,9 @@ class Leader:
                 return
 
     def _close(self, session_id: int) -> None:
+        self.in_order(self._end, session_id)
+
+    def _end(self, session_id: int) -> None:
         if self._is_current():
             self._propose(self._entry(session_id, CLOSE_SESSION))
 
@@ -255,6 +260,25 @@ class Leader:
         """End a session at once, as an operator does who closes it from another connection."""
         self.tracker.close(session_id)
         self._propose(self._entry(session_id, CLOSE_SESSION))
+
+    def in_order(self, call: Callable[..., None], *args: Any) -> None:
+        """Have the thread that orders requests make a call, after all that wait for it (PrepRequestProcessor).
+
+        Handshakes pass other threads (LearnerHandler), so that one that comes after a write can be answered before it.
+        """
+        longest = self.server.habits.ordering
+        if not longest:
+            call(*args)
+            return
+        self._unordered.append((call, args))
+        if len(self._unordered) == 1:
+            self.server.after(longest * self.server.world.rng.random(), self._order)
+
+    def _order(self) -> None:
+        while self._unordered and self._is_current():
+            call, args = self._unordered.popleft()
+            call(*args)
+        self.server.flush()
 
     def _request(self, pending: Pending, learner: _Learner | None) -> None:
         """Order a request; `learner` is where it came from, None for a client of the leader's own."""

@@ -5,7 +5,7 @@ After Learner, Follower, Observer and LearnerSessionTracker of the real server.
 
 from collections import deque
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from tests.simulation.ensemble.disk import Disk
 from tests.simulation.ensemble.history import CREATE_SESSION, SYNC, WRITES, ClientConnection, Pending, Transaction
@@ -71,6 +71,9 @@ class Learner:
     def touch(self, session_id: int, timeout_ms: int) -> bool:
         self._touched[session_id] = timeout_ms
         return True
+
+    def in_order(self, call: Callable[..., None], *args: Any) -> None:
+        call(*args)
 
     def submit(self, pending: Pending) -> None:
         self._waiting.append(pending)

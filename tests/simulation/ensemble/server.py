@@ -53,6 +53,9 @@ class Role(Protocol):
     def touch(self, session_id: int, timeout_ms: int) -> bool:
         """Note that a client was heard; return False if its session is known to be gone."""
 
+    def in_order(self, call: Callable[..., None], *args: Any) -> None:
+        """Make a call after those that wait for the leader's thread that orders requests; at once on a learner."""
+
     def submit(self, pending: Pending) -> None:
         """Have a request carried out by the ensemble."""
 
@@ -283,8 +286,7 @@ class SimulatedServer(Process):
             client.session_id = self._next_session
             self._next_session += 1
             pending = Pending(client, 0, CREATE_SESSION, b"", waits=True)
-            self.enqueue(pending)
-            self.role.submit(pending)
+            self.role.in_order(self._queue_up, pending)
             return
         client.session_id = request.session_id
         for other in [each for each in self.clients.values() if each.session_id == request.session_id]:
@@ -367,13 +369,18 @@ class SimulatedServer(Process):
         if not role.touch(client.session_id, client.timeout_ms):
             return  # as the real leader, which drops requests of a session that it has expired
         if self._is_refused(opcode):
-            self.enqueue(Pending(client, xid, 0, b"", waits=False))
+            pending = Pending(client, xid, 0, b"", waits=False)
         else:
             pending = Pending(client, PING_XID if opcode == _PING else xid, opcode, payload, opcode in role.forwards)
-            self.enqueue(pending)
-            if pending.waits:
-                role.submit(pending)
-        self._answer_reads(client.session_id)
+        role.in_order(self._queue_up, pending)
+
+    def _queue_up(self, pending: Pending) -> None:
+        """Put a request into its queue, and have it carried out by the ensemble if need be."""
+        self.enqueue(pending)
+        if pending.waits:
+            assert self.role is not None
+            self.role.submit(pending)
+        self._answer_reads(pending.client.session_id)
 
     def enqueue(self, pending: Pending) -> None:
         """Put a request into the queue of its session, which outlives a connection.
